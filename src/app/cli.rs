@@ -4,6 +4,7 @@
 //! that everything here can be tested without a process.
 
 mod admin;
+mod alert;
 mod args;
 mod dev;
 mod found;
@@ -36,6 +37,7 @@ use clap::error::ErrorKind;
 
 use self::args::{Command, CommandLine, ConfigCommand, ServeArgs};
 pub use self::dev::DevOptions;
+use super::admin_client::{AdminClient, Ask};
 use super::config::{Config, EXAMPLE};
 use super::environment::Environment;
 use super::exit::Exit;
@@ -144,6 +146,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Event(args) => mail::event(args, json, console),
         Command::Queue(args) => admin::queue(args, json, console),
         Command::Clock(args) => admin::clock(args, json, console),
+        Command::Alert(args) => alert::alert(args, json, console),
         Command::Backup(args) => keep::backup(args, json, console),
         Command::Restore(args) => keep::restore(args, json, console),
         Command::Check(args) => keep::check(args, json, console),
@@ -180,6 +183,27 @@ fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Re
     Ok((services.serve)(config, args.ready_fd, on_damage))
 }
 
+/// A warning where mails of alerts are not signed, as far as the running service knows.
+fn unsigned_alerts(config: &Config) -> Option<String> {
+    if config.alerts.email.is_empty() {
+        return None;
+    }
+    let domain = config.alerts_from().domain().to_string();
+    let ask = Ask::get("look at the status", "/v1/status", None);
+    let status = AdminClient::new(&config.data_dir).ask(ask).ok();
+    match status.and_then(|reply| reply.value["alerts"]["signed"].as_bool()) {
+        Some(true) => None,
+        Some(false) => Some(format!(
+            "alerts.from: the domain {domain} is not verified here, so alerts are not signed and receivers may refuse \
+             them. Add it as a sending domain and verify it."
+        )),
+        None => Some(format!(
+            "alerts.from: alerts are signed only if {domain} is a verified sending domain. The service does not run, \
+             so this was not checked."
+        )),
+    }
+}
+
 fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let packaged = Path::new(found::PACKAGED);
     let file = found::file(file, &console.environment, packaged);
@@ -192,7 +216,8 @@ fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result
         let remedy = "Create them, or let this user read them; run the check as the user of the service.";
         return Err(Trouble::with_reasons(Exit::Failed, what, unreadable, remedy).into());
     }
-    let warnings = config.warnings();
+    let mut warnings: Vec<_> = config.warnings().into_iter().map(str::to_owned).collect();
+    warnings.extend(unsigned_alerts(&config));
     if json {
         writeln!(console.out, "{}", serde_json::json!({ "valid": true, "warnings": warnings }))?;
         return Ok(Exit::Done);

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::addresses::{self, Addresses};
 use super::admin_client::SOCKET_NAME;
+use super::alerts;
 use super::bounces::Bounces;
 use super::certificate::{Certificate, Kept};
 use super::config::Config;
@@ -25,7 +26,8 @@ use super::opening;
 use super::recent;
 use super::reload;
 use super::replication::Claim;
-use super::settings;
+use super::run_marker::RunMarker;
+use super::settings::{self, Mode};
 use super::signals::{Asked, Signals};
 use super::submission::Submission;
 use super::supervisor;
@@ -91,6 +93,7 @@ pub struct Daemon {
     replica: Option<Active>,
     config: Config,
     signals: Signals,
+    run_marker: RunMarker,
     _lock: DirectoryLock,
 }
 
@@ -121,12 +124,13 @@ impl Daemon {
             Arc::clone(&clock),
             Arc::clone(&entropy),
             Arc::clone(&resolver) as Arc<dyn Resolve>,
-            settings::engine(config, &store),
+            settings::engine(config, &store, if dev.is_some() { Mode::Dev } else { Mode::Serve })?,
         ));
         if let Some(replica) = &replica {
             let replication = Replication::new(Arc::clone(replica.shared()), meters);
             engine.replication.get_or_init(|| Arc::new(replication));
         }
+        let run_marker = alerts::begin_run(&engine).await.map_err(|error| broken("alerts", &error))?;
         let (in_house, dev) = dev.map(|parts| (parts.in_house, (parts.routes, parts.reporter))).unzip();
         let (dev_routes, reporter) = dev.unzip();
         let (stop, stopped) = watch::channel(false);
@@ -174,6 +178,7 @@ impl Daemon {
             doctor: Arc::new(super::doctor::in_service::InService::new(config, Arc::clone(&clock))),
         };
         api.status.get_or_init(|| sources);
+        engine.alerts.sources.get_or_init(|| alerts::sources(config, &guard, presented.clone()));
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         let bound = Addresses {
             http: &http_addresses,
@@ -203,6 +208,7 @@ impl Daemon {
             replica,
             config,
             signals,
+            run_marker,
             _lock: lock,
         })
     }
@@ -221,10 +227,11 @@ impl Daemon {
             tokio::time::sleep(LAST_WORDS).await;
         }
         supervisor::stopping();
+        let run_marker = std::mem::take(&mut self.run_marker);
         self.stop().await;
         match reason {
             // The last commits of an orderly stop may fail too.
-            Reason::Signal if store.health().failure().is_none() => Exit::Done,
+            Reason::Signal if store.health().failure().is_none() => alerts::end_run(run_marker),
             Reason::Deposed => Exit::Conflict,
             Reason::Signal | Reason::PumpEnded | Reason::StoreFailed => Exit::Failed,
         }

@@ -9,7 +9,7 @@ use super::daemon::{broken, resolver};
 use super::lock::DirectoryLock;
 use super::opening::{self, Start};
 use super::replication::Claim;
-use super::settings;
+use super::settings::{self, Mode};
 use super::supervisor;
 use super::trouble::Trouble;
 use crate::base::entropy::Entropy;
@@ -80,7 +80,7 @@ impl Ground {
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, &self.clock, &self.entropy, false)?;
         let (store, clock, entropy) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
-        let settings = settings::engine(config, &self.store);
+        let settings = settings::engine(config, &self.store, Mode::Dev)?;
         Ok(Arc::new(Engine::new(store, clock, entropy, resolver, settings)))
     }
 }

@@ -2,6 +2,7 @@
 
 mod addresses;
 pub mod admin_client;
+mod alerts;
 mod bounces;
 #[cfg(test)]
 mod canned;
@@ -28,6 +29,7 @@ mod reload;
 mod replica_bucket;
 mod replica_verify;
 mod replication;
+mod run_marker;
 mod runtime;
 pub mod serve;
 mod settings;

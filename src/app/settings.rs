@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::config::{Config, Relay, RelayKind};
+use super::config::{Config, Relay, RelayKind, WebhookSecret};
+use super::exit::Exit;
+use super::trouble::Trouble;
 use crate::domain::token_key::TokenKeys;
+use crate::engine::alerts::{AlertSettings, AlertWebhook};
 use crate::engine::reverse_dns::DirectRelay;
 use crate::engine::settings::{BODY_KIB, Egress, Settings};
 use crate::http::body::BodyLimits;
@@ -18,9 +21,12 @@ use crate::net::source;
 use crate::store::Store;
 
 /// Returns the settings of the engine over `store`.
-pub(super) fn engine(config: &Config, store: &Store) -> Settings {
+///
+/// # Errors
+/// A secret's file that can't be read.
+pub(super) fn engine(config: &Config, store: &Store, mode: Mode) -> Result<Settings, Trouble> {
     let keys = |name: &[u8]| TokenKeys::new(store.master_key().derive(name));
-    Settings {
+    Ok(Settings {
         hostname: config.hostname.to_string(),
         bounce_host: config.bounce_host().to_string(),
         receives_mail: config.bounces.is_some(),
@@ -36,13 +42,47 @@ pub(super) fn engine(config: &Config, store: &Store) -> Settings {
         requests_per_minute: config.limits.requests_per_minute,
         account_requests_per_minute: config.limits.account_requests_per_minute,
         stored_bytes_per_account: config.limits.stored_bytes_per_account,
+        alerts: alerts(config, mode)?,
+        mails_invitations: mode == Mode::Serve,
         quota: config.quota,
         max_connections: config.delivery.max_connections,
         body_kib: BODY_KIB,
         min_free_octets: config.limits.min_free_bytes,
         signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
         lower_priority: super::runtime::lower_priority,
-    }
+    })
+}
+
+/// Whether the service mails for real.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// `serve`.
+    Serve,
+    /// `dev`, and commands without a service: no check runs by timer, and links are shown.
+    Dev,
+}
+
+fn alerts(config: &Config, mode: Mode) -> Result<AlertSettings, Trouble> {
+    let webhook = config.alerts.webhook.as_ref().map(|webhook| {
+        let secret = match &webhook.secret {
+            WebhookSecret::Text(secret) => secret.clone(),
+            WebhookSecret::File(file) => file.read().map_err(|error| {
+                let what = format!("cannot use alerts.webhook_secret_file {}", file.path().display());
+                Trouble::new(Exit::Failed, what, error.to_string(), "Correct the file, or the key that names it.")
+            })?,
+        };
+        Ok::<_, Trouble>(AlertWebhook { url: webhook.url.clone(), secret })
+    });
+    Ok(AlertSettings {
+        email: config.alerts.email.clone(),
+        from: config.alerts_from(),
+        tells_owners: config.alerts.owners,
+        relay: config.alerts.relay.clone(),
+        webhook: webhook.transpose()?,
+        block_lists: config.alerts.blocklists.clone(),
+        backup_age_max: config.alerts.backup_age_max,
+        runs_checks: mode == Mode::Serve,
+    })
 }
 
 /// Returns where the relays send from.

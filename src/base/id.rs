@@ -156,6 +156,10 @@ identifiers! {
     DmarcReportId = "dmr";
     /// A line of the audit log; shown nowhere but in the panel's addresses.
     ChangeId = "chg";
+    /// An alert.
+    AlertId = "alr";
+    /// A notice that an alert or an invitation is sent with; its Message-ID or webhook delivery.
+    NoticeId = "ntc";
 }
 
 /// Serialises an identifier as its text, for JSON that leaves the program. Rows keep the bytes.

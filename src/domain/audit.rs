@@ -183,4 +183,6 @@ actions! {
     ViewEnded = "ended the read-only view of the account:";
     /// The operator made it.
     AccountCreated = "created the account";
+    /// Somebody was invited to the panel by mail.
+    UserInvited = "invited the user";
 }

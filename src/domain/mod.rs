@@ -3,6 +3,7 @@
 
 pub mod account;
 pub mod address;
+pub mod alert;
 pub mod api_key;
 pub mod attachment;
 pub mod audit;

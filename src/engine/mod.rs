@@ -4,6 +4,7 @@
 //! through operations alone.
 
 pub mod accounts;
+pub mod alerts;
 pub mod audit;
 mod backlog;
 pub mod beside;
@@ -26,6 +27,7 @@ pub mod exports;
 pub mod follow;
 mod hot_keys;
 pub mod imports;
+pub mod invitations;
 pub mod keeping;
 pub mod lease;
 pub mod listing;
@@ -41,6 +43,7 @@ mod passwords;
 pub mod pauses;
 pub(crate) mod places;
 pub mod ports;
+pub mod probe;
 pub mod providers;
 pub mod pump;
 pub mod queue;
@@ -90,6 +93,7 @@ use crate::domain::api_key::ApiKey;
 use crate::machine::service_clock::Effect;
 use crate::store::Store;
 use crate::store::error::StoreError;
+use alerts::Alerts;
 use beside::Beside;
 use blocking::Blocking;
 use development::Development;
@@ -142,6 +146,8 @@ pub struct Engine {
     pub meters: Arc<EngineMeters>,
     /// Leases on messages.
     pub leases: Leases,
+    /// Alerts, as far as memory knows them.
+    pub alerts: Alerts,
     /// Accounts that nothing is attempted for at present.
     pub quiet: QuietAccounts,
     /// Additions for `dev`.
@@ -212,6 +218,7 @@ impl Engine {
             smtp_refusals: Refusals::default(),
             meters,
             leases: Leases::default(),
+            alerts: Alerts::default(),
             quiet: QuietAccounts::default(),
             development: Development::default(),
             on_content_destroyed: OnceLock::new(),

@@ -1,6 +1,7 @@
 //! The ports: what the engine asks of the world. Floor `net` implements them with real sockets, tests with scripts.
 
 mod bucket;
+pub mod probe;
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};

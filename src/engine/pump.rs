@@ -6,11 +6,13 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::alerts::notifier::Notifier;
 use super::backlog::Backlog;
 use super::deliver::Deliveries;
 use super::ports::{PolicyHosts, Post, Transmit};
 use super::queue::QueueView;
 use super::sweep::Sweeper;
+use super::tls_policy::TlsPolicies;
 use super::transfer::Transfers;
 use super::{Engine, Tables, Ways};
 use crate::store::error::StoreError;
@@ -27,6 +29,7 @@ pub struct Pump {
     transfers: Arc<Transfers>,
     deliveries: Deliveries,
     sweeper: Sweeper,
+    notifier: Arc<Notifier>,
 }
 
 impl Pump {
@@ -40,13 +43,16 @@ impl Pump {
         tables: Tables,
     ) -> Self {
         let backlog = Backlog::default();
+        let tls = TlsPolicies::new(Arc::clone(&engine), Arc::clone(&policy_hosts), ways.port);
+        let notifier = Notifier::new(&engine, &ways, Arc::clone(&transmit), Arc::clone(&post), tls);
+        engine.alerts.notifier.get_or_init(|| Arc::downgrade(&notifier));
         let transfers = Transfers::new(Arc::clone(&engine), transmit, policy_hosts, ways, tables, backlog.clone());
         let transfers = Arc::new(transfers);
         let view = Arc::downgrade(&transfers);
         engine.queue_view.get_or_init(|| view as std::sync::Weak<dyn QueueView>);
         let sweeper = Sweeper::new(Arc::clone(&engine), Arc::clone(&post));
         let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone());
-        Self { engine, backlog, transfers, deliveries, sweeper }
+        Self { engine, backlog, transfers, deliveries, sweeper, notifier }
     }
 
     /// Runs until `stop` says so; then nothing new is begun, and what is on the wire ends on its own.
@@ -55,9 +61,11 @@ impl Pump {
     /// The store's failure, which is fatal.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), StoreError> {
         // Ends with this function, however it ends.
-        let mut clock_watch = JoinSet::new();
+        let mut watches = JoinSet::new();
         let watched = Arc::clone(&self.engine);
-        clock_watch.spawn(async move { watched.watch_clock().await });
+        watches.spawn(async move { watched.watch_clock().await });
+        let watched = Arc::clone(&self.engine);
+        watches.spawn(async move { watched.watch_alerts().await });
         while !*stop.borrow() {
             let changed = self.engine.store.near().changed();
             let freed = self.backlog.freed();
@@ -110,8 +118,15 @@ impl Pump {
                     self.deliveries.unpark(timer);
                     Ok(())
                 }
+                TimerKind::Notice => {
+                    self.notifier.take(timer);
+                    Ok(())
+                }
                 TimerKind::DomainCheck
                 | TimerKind::DkimRotation
+                | TimerKind::AlertAnnouncement
+                | TimerKind::AlertReminder
+                | TimerKind::AlertExpiry
                 | TimerKind::Idempotency
                 | TimerKind::Content
                 | TimerKind::EventLog

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::alerts::AlertSettings;
 use super::dmarc::report_address;
 use super::reverse_dns::DirectRelay;
 use crate::domain::account::QuotaLimits;
@@ -70,6 +71,10 @@ pub struct Settings {
     pub account_requests_per_minute: u32,
     /// Bytes of stored message content of an account; 0 for no limit.
     pub stored_bytes_per_account: u64,
+    /// Alerts.
+    pub alerts: AlertSettings,
+    /// Whether invitations to the panel go by mail; else their link is shown to who invites.
+    pub mails_invitations: bool,
     /// The quota of new accounts.
     pub quota: QuotaLimits,
     /// Connections to mail servers at once.
@@ -115,6 +120,8 @@ impl Settings {
             requests_per_minute: 600,
             account_requests_per_minute: 3000,
             stored_bytes_per_account: 0,
+            alerts: AlertSettings::silent("alerts@bounces.example.com".parse().unwrap()),
+            mails_invitations: false,
             quota: QuotaLimits::default(),
             max_connections: 8,
             body_kib: BODY_KIB,

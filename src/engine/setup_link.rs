@@ -12,6 +12,7 @@ use crate::domain::session::{Client, Session, Stage};
 use crate::domain::setup_link::{KEY_PURPOSE, LIFETIME, SetupToken};
 use crate::domain::user::{NewPassword, User};
 use crate::store::error::{Stop, StoreError};
+use crate::store::op::invitation::was_sent;
 use crate::store::read::Read as _;
 use crate::store::row::audit::AuditRow;
 use crate::store::schema;
@@ -37,7 +38,7 @@ pub struct LinkedUser {
 }
 
 impl Engine {
-    fn setup_key(&self) -> Secret {
+    pub(super) fn setup_key(&self) -> Secret {
         self.store.master_key().derive(KEY_PURPOSE)
     }
 
@@ -88,10 +89,15 @@ impl Engine {
         from: Client<'_>,
     ) -> Result<Begun, Stop<SignInRefusal>> {
         let actor = Actor::SetupLink { maker: self.maker_of(&linked)? };
-        let LinkedUser { account, user, .. } = linked;
+        let LinkedUser { account, user, line } = linked;
+        let snapshot = self.store.snapshot()?;
+        // Only the owner of the address could open a link that was sent there.
+        let proves_address = line.map_or(Ok(false), |line| was_sent(&snapshot, account, line))?;
+        drop(snapshot);
         let change = UserChange {
             password: Some(password),
             instead_of: Some(user.password_hash.clone()),
+            proves_address,
             ..UserChange::default()
         };
         let changed = self.change_user(Behalf::new(account, actor), user.id, change).await;

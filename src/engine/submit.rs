@@ -114,10 +114,18 @@ impl Engine {
                 Err(SubmitError::Refused(Refusal::DomainChanged)) => {}
                 Err(SubmitError::Refused(Refusal::DomainUnknown | Refusal::DomainUnverified))
                     if self.adopt_domain(caller.account, submission.from.domain()).await => {}
-                answer => return answer,
+                answer => return self.noting_quota(caller.account, answer),
             }
         }
         Err(SubmitError::Refused(Refusal::DomainChanged))
+    }
+
+    /// An answer, after a refusal for want of quota was noted for its alert.
+    fn noting_quota<T>(&self, account: AccountId, answer: Result<T, SubmitError>) -> Result<T, SubmitError> {
+        if let Err(SubmitError::Refused(Refusal::QuotaExhausted(exhausted))) = &answer {
+            self.quota_refused(account, exhausted);
+        }
+        answer
     }
 
     /// Composes and signs on one thread, which hands the message to the store: the next that this task hears is the

@@ -12,6 +12,7 @@ use super::ports::Post;
 use crate::base::id::{DomainId, EndpointId};
 use crate::domain::audit::Actor;
 use crate::store::error::Stop;
+use crate::store::op::alert_time::{ExpireAlert, RemindAlert};
 use crate::store::op::domain::PostponeDomainCheck;
 use crate::store::op::domain_change::PostponeRotation;
 use crate::store::op::endpoint_end::EndDeliveries;
@@ -92,6 +93,10 @@ impl Sweeper {
             TimerKind::Content
             | TimerKind::SuppressionImport
             | TimerKind::ViewEnd
+            | TimerKind::AlertAnnouncement
+            | TimerKind::AlertReminder
+            | TimerKind::AlertExpiry
+            | TimerKind::Notice
             | TimerKind::StsPolicy
             | TimerKind::Reputation
             | TimerKind::Transfer
@@ -123,7 +128,10 @@ async fn serve(engine: &Arc<Engine>, post: &dyn Post, timer: Timer) -> Result<()
         TimerKind::SuppressionImport => engine.settle_import(timer).await.map_err(|error| error.to_string()),
         TimerKind::Reputation => told(engine.judge_reputation(timer).await),
         TimerKind::TlsReport => told(engine.report_tls(post, timer).await),
-        TimerKind::Transfer | TimerKind::Delivery => Err("is not housekeeping".to_owned()),
+        TimerKind::AlertAnnouncement => told(engine.announce_alert(timer).await),
+        TimerKind::AlertReminder => told(store.commit(RemindAlert { timer }).await),
+        TimerKind::AlertExpiry => told(store.commit(ExpireAlert { timer }).await),
+        TimerKind::Transfer | TimerKind::Delivery | TimerKind::Notice => Err("is not housekeeping".to_owned()),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::domain::device::Devices;
 use crate::domain::session::SessionKey;
 use crate::domain::user::{NewPassword, Role, SecondFactor, User};
 use crate::store::error::{Stop, StoreError};
+use crate::store::op::invitation::Vouched;
 use crate::store::op::user::{CreateUser, CreateUserRefusal, DeleteUser, UpdateUser, UserChangeRefusal, user_by_email};
 use crate::store::read::Read as _;
 use crate::store::schema;
@@ -35,6 +36,8 @@ pub struct UserChange {
     pub totp: Option<Option<(Secret, u64)>>,
     /// The only session that outlives a new password.
     pub keep: Option<SessionKey>,
+    /// Whether it shows that the user reads mail at their address.
+    pub proves_address: bool,
 }
 
 /// Why a user is not made or changed.
@@ -70,6 +73,24 @@ impl Engine {
         role: Role,
     ) -> Result<(User, NewPassword), Stop<UserRefusal>> {
         let on = on.into();
+        let (user, password) = self.new_user(email, role).await?;
+        let op = CreateUser { account: on.account, user };
+        // The operator vouches for the addresses of the command line.
+        let created = match on.actor {
+            Actor::Operator => self.commit_on(on, Vouched(op)).await,
+            Actor::Person(_) | Actor::Key(_) | Actor::Service | Actor::SetupLink { .. } => self.commit_on(on, op).await,
+        };
+        match created {
+            Ok(user) => Ok((user, password)),
+            Err(Stop::Refused(CreateUserRefusal::NoSuchAccount)) => Err(Stop::Refused(UserRefusal::NotFound)),
+            Err(Stop::Refused(CreateUserRefusal::EmailTaken)) => Err(Stop::Refused(UserRefusal::EmailTaken)),
+            Err(Stop::Refused(CreateUserRefusal::TooMany)) => Err(Stop::Refused(UserRefusal::TooMany)),
+            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
+        }
+    }
+
+    /// A user with a generated password, who is not in the store yet.
+    pub(super) async fn new_user(&self, email: Address, role: Role) -> Result<(User, NewPassword), Crowded> {
         let password = NewPassword::generate(&*self.entropy);
         let password_hash = self.passwords.hash(&password, &*self.entropy).await?;
         let now = self.clock.now();
@@ -85,14 +106,7 @@ impl Engine {
             devices: Devices::default(),
             is_operator: false,
         };
-        let op = CreateUser { account: on.account, user };
-        match self.commit_on(on, op).await {
-            Ok(user) => Ok((user, password)),
-            Err(Stop::Refused(CreateUserRefusal::NoSuchAccount)) => Err(Stop::Refused(UserRefusal::NotFound)),
-            Err(Stop::Refused(CreateUserRefusal::EmailTaken)) => Err(Stop::Refused(UserRefusal::EmailTaken)),
-            Err(Stop::Refused(CreateUserRefusal::TooMany)) => Err(Stop::Refused(UserRefusal::TooMany)),
-            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
-        }
+        Ok((user, password))
     }
 
     /// A user of the account.
@@ -131,7 +145,7 @@ impl Engine {
         change: UserChange,
     ) -> Result<User, Stop<UserRefusal>> {
         let on = on.into();
-        let UserChange { role, disabled, operator, password, instead_of, totp, keep } = change;
+        let UserChange { role, disabled, operator, password, instead_of, totp, keep, proves_address } = change;
         let password_hash = match &password {
             Some(password) => Some(self.passwords.hash(password, &*self.entropy).await?),
             None => None,
@@ -146,7 +160,9 @@ impl Engine {
         let account = on.account;
         let op =
             UpdateUser { account, user, role, disabled, operator, password_hash, instead_of, totp, keep, keeps_owner };
-        self.commit_on(on, op).await.map_err(refused)
+        let is_vouched = proves_address || matches!(on.actor, Actor::Operator);
+        let changed = if is_vouched { self.commit_on(on, Vouched(op)).await } else { self.commit_on(on, op).await };
+        changed.map_err(refused)
     }
 
     /// Removes a user, and signs them out everywhere.

@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, backup, clock, dmarc, domains, endpoints, events, explain, exports, health, keys, me, messages,
+    accounts, alerts, backup, clock, dmarc, domains, endpoints, events, explain, exports, health, keys, me, messages,
     providers, queue, replica, settings, status, submission_refusals, suppressions, users,
 };
 use super::openapi;
@@ -92,6 +92,12 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&delete, "/v1/suppressions/{name}", "suppressions.delete", Manage, run!(suppressions::delete)),
         scoped(&get, "/v1/providers", "providers.show", Read, run!(providers::show)),
         scoped(&post, "/v1/explain", "explain", Read, run!(explain::show)),
+        scoped(&get, "/v1/alerts", "alerts.list", Read, run!(alerts::list)),
+        scoped(&get, "/v1/alerts/{id}", "alerts.show", Read, run!(alerts::show)),
+        operator(&get, "/v1/operator/alerts", "alerts.list_all", run!(alerts::list_all)),
+        operator(&get, "/v1/operator/alerts/{id}", "alerts.show_any", run!(alerts::show_any)),
+        operator(&post, "/v1/operator/alerts/check", "alerts.check", run!(alerts::check)).with_body(Nothing),
+        operator(&post, "/v1/operator/alerts/test", "alerts.test", run!(alerts::test)).with_body(Nothing),
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
         operator(&get, "/v1/queue", "queue.list", run!(queue::list)),

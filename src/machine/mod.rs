@@ -5,6 +5,7 @@
 //! leaves it as it was. All pairs are printed to `tests/golden/machines.txt`, to be laid beside section 3 of the
 //! specification.
 
+pub mod alert;
 pub mod budget;
 pub mod checklist;
 pub mod delivery;
@@ -17,6 +18,7 @@ pub mod fair_queue;
 mod golden;
 pub mod idempotency;
 pub mod look_up_places;
+pub mod notice;
 pub mod pace;
 pub mod provider;
 pub mod quota;

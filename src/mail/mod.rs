@@ -15,6 +15,7 @@ pub mod feedback;
 mod field;
 mod links;
 mod mailbox;
+pub mod notice;
 mod order;
 mod part;
 pub mod raw;

@@ -45,10 +45,10 @@ use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, Private, Secret};
 use pages::{
-    account, accounts, appearance, audit, captured, checklist, delivery, dmarc, docs, domain, domains, events, explain, key, keys,
-    login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes, second_factor,
-    settings, setup, smtp, suppression, suppression_import, suppressions, system, test_message, user, users, webhook,
-    webhook_changes, webhooks,
+    account, accounts, alerts, appearance, audit, captured, checklist, delivery, dmarc, docs, domain, domains, events, explain,
+    key, keys, login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes,
+    second_factor, settings, setup, smtp, suppression, suppression_import, suppressions, system, test_message, user,
+    users, webhook, webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;
@@ -198,6 +198,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/keys/{id}/delete", "panel.key.ask.delete", Change, key::ask_to_revoke),
         page!(POST, "/keys/{id}/revoke", "panel.key.revoke", Change, key::revoke),
         page!(GET, "/smtp", "panel.smtp", Look, smtp::show),
+        page!(GET, "/alerts", "panel.alerts", Look, alerts::list),
         page!(GET, "/audit", "panel.audit", Look, audit::list),
         page!(GET, "/settings", "panel.settings", Look, settings::show),
         page!(POST, "/settings", "panel.settings.change", Change, settings::change),

@@ -8,6 +8,7 @@ use super::parts::grouped;
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::DomainStatus;
 use crate::engine::Engine;
+use crate::engine::alerts::listing::OpenAlerts;
 use crate::engine::listing::PageRequest;
 use crate::machine::quota::WindowView;
 use crate::machine::verification::GRACE;
@@ -80,6 +81,7 @@ fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
         let sentence = format!("Suspended since {since} ({reason}). The account sends and changes nothing.");
         notices.push(Notice::new(sentence, "Ask the operator of this service", None));
     }
+    notices.extend(alerts(engine.open_alerts(account.id)?));
     notices.extend(webhooks(visit)?);
     notices.extend(domains(visit)?);
     notices.extend(pauses(engine.paused_sites(account.id)?));
@@ -87,6 +89,16 @@ fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
     let windows = [("hour", quota.hour), ("day", quota.day)];
     notices.extend(windows.into_iter().filter_map(|(name, window)| of_quota(name, window, visit.now)));
     Ok(notices)
+}
+
+/// The open alerts, in one sentence.
+fn alerts(open: OpenAlerts) -> Option<Notice> {
+    let severity = open.worst?.as_str();
+    let sentence = match open.count {
+        1 => format!("An alert is open ({severity})."),
+        count => format!("{count} alerts are open, the worst of them {severity}."),
+    };
+    Some(Notice::new(sentence, "Review", Some("/alerts")))
 }
 
 fn webhooks(visit: &Visit<'_>) -> Result<Option<Notice>, StoreError> {

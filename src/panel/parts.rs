@@ -21,6 +21,7 @@ pub(super) struct Icon(pub(super) &'static str);
 impl Icon {
     const fn path(self) -> &'static str {
         match self.0.as_bytes() {
+            b"bell" => "M6 16V11a6 6 0 0 1 12 0v5l2 2H4l2-2ZM10 21h4",
             b"gauge" => "M3 13a9 9 0 1 1 18 0M12 13l4-4M5 19h14",
             b"mail" => "M3 6h18v12H3zM3 7l9 7 9-7",
             b"sliders" => "M4 7h9M17 7h3M4 17h3M11 17h9M13 5v4M7 15v4",

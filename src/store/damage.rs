@@ -69,11 +69,14 @@ pub(super) fn row_name(table: Table, key: &[u8]) -> String {
         | Table::TlsReports
         | Table::TlsReportDays
         | Table::IdempotencyByExpiry
+        | Table::NoticeAddresses
+        | Table::ProvenAddresses
         | Table::Timers => 0,
         Table::Waiting
         | Table::Suppressions
         | Table::DomainsByName
         | Table::Pauses
+        | Table::AlertStates
         | Table::Idempotency
         | Table::Outcomes
         | Table::AccountsByHint => 1,

@@ -24,6 +24,7 @@ use super::read::{Order, Read, sound};
 use super::row::delivery::DeliveryRow;
 use super::row::domain::DomainRow;
 use super::row::message::TransferRow;
+use super::row::notice::NoticeRow;
 use super::row::restored::Restored;
 use super::schema::{self, Table};
 use super::snapshot::Snapshot;
@@ -344,6 +345,13 @@ fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
             timer == Timer::of_store(due, kind)
         }
         TimerKind::Deliveries | TimerKind::StsPolicy | TimerKind::TlsReport | TimerKind::ViewEnd => true,
+        TimerKind::AlertAnnouncement | TimerKind::AlertReminder | TimerKind::AlertExpiry => {
+            snapshot.has(Table::Alerts, &schema::owned(account, &id.0))?
+        }
+        TimerKind::Notice => {
+            let row = snapshot.sound_row::<NoticeRow>(&id.0)?;
+            row.map(|row| row.due) == Some(due)
+        }
     })
 }
 

@@ -14,10 +14,12 @@ pub use table::Table;
 use redb::{Database, ReadableDatabase as _, TableHandle as _, WriteTransaction};
 
 use crate::base::id::{
-    AccountId, ChangeId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid, UserId,
+    AccountId, AlertId, ChangeId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid,
+    UserId,
 };
 use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
+use crate::domain::alert::Condition;
 use crate::domain::event::EventType;
 use crate::domain::hostname::DomainName;
 use crate::domain::return_path::AccountHint;
@@ -267,6 +269,26 @@ pub fn outcomes_parts(key: &[u8]) -> Option<(u32, Stream, DomainId, &str)> {
     let stream = Stream::ALL.into_iter().find(|known| *known as u8 == stream)?;
     let provider = std::str::from_utf8(provider).ok()?;
     Some((u32::from_be_bytes(*hour), stream, DomainId(Ulid(*domain)), provider))
+}
+
+/// Key of [`Table::Alerts`] and [`Table::OpenAlerts`].
+pub fn alert(account: AccountId, alert: AlertId) -> [u8; 32] {
+    owned(account, alert.as_bytes())
+}
+
+/// The beginning of the keys of [`Table::AlertStates`] of one condition.
+pub fn alert_states_of(account: AccountId, condition: Condition) -> Vec<u8> {
+    [account.as_bytes().as_slice(), &[condition.code()]].concat()
+}
+
+/// Key of [`Table::AlertStates`].
+pub fn alert_state(account: AccountId, condition: Condition, subject: &str) -> Vec<u8> {
+    [&alert_states_of(account, condition), subject.as_bytes()].concat()
+}
+
+/// The subject in a key of [`Table::AlertStates`].
+pub fn alert_state_subject(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key.get(17..)?).ok()
 }
 
 /// The due time and delivery in a key of [`Table::Parked`].

@@ -44,6 +44,14 @@ pub enum TimerKind {
     DkimRotation = 18,
     /// An operator's view of an account, past its time.
     ViewEnd = 24,
+    /// Changes of an alert that people are to be told of.
+    AlertAnnouncement = 30,
+    /// A notice's next attempt.
+    Notice = 31,
+    /// An open alert's next reminder.
+    AlertReminder = 32,
+    /// An alert past its 90 days.
+    AlertExpiry = 33,
 }
 
 impl TimerKind {
@@ -55,7 +63,8 @@ impl TimerKind {
             | Self::EventLog
             | Self::Deliveries
             | Self::StsPolicy
-            | Self::TlsReports => true,
+            | Self::TlsReports
+            | Self::AlertExpiry => true,
             // A message's own end is judged where its timer is served: until then it is tried on.
             Self::Transfer
             | Self::Delivery
@@ -67,7 +76,10 @@ impl TimerKind {
             | Self::MessageIndex
             | Self::SuppressionImport
             | Self::DkimRotation
-            | Self::ViewEnd => false,
+            | Self::ViewEnd
+            | Self::AlertAnnouncement
+            | Self::Notice
+            | Self::AlertReminder => false,
         }
     }
 }
@@ -133,6 +145,10 @@ impl Timer {
             17 => TimerKind::SuppressionImport,
             18 => TimerKind::DkimRotation,
             24 => TimerKind::ViewEnd,
+            30 => TimerKind::AlertAnnouncement,
+            31 => TimerKind::Notice,
+            32 => TimerKind::AlertReminder,
+            33 => TimerKind::AlertExpiry,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

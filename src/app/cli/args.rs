@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::alert::AlertArgs;
 use super::dev::DevArgs;
 use super::health::HealthArgs;
 use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
@@ -62,6 +63,9 @@ pub(super) enum Command {
     /// What waits to be mailed.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Queue(QueueArgs),
+    /// Alerts of the service and of every account.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Alert(AlertArgs),
     /// The service's clock.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Clock(ClockArgs),

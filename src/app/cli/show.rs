@@ -28,6 +28,14 @@ pub(super) enum Shape {
     Domains,
     /// What waits, by site.
     Queue,
+    /// One alert.
+    Alert,
+    /// A page of alerts.
+    Alerts,
+    /// The alerts that checks opened and resolved.
+    AlertChanges,
+    /// The results of a test.
+    AlertTests,
     /// The service's clock.
     Clock,
     /// The status of the service.
@@ -131,6 +139,22 @@ const EVENT: &[&str] = &["/created_at", "/type", "/message_id", "/to", "/smtp_co
 const DOMAIN: &[&str] = &["/id", "/name", "/stream", "/status", "/verified_at", "/last_checked_at", "/created_at"];
 const QUEUE: &[&str] =
     &["/site", "/relay", "/waiting", "/in_flight", "/reason", "/next_at", "/held_until", "/last_answer"];
+const ALERTS: &[&str] = &["/id", "/opened_at", "/resolved_at", "/severity", "/condition", "/subject/name", "/summary"];
+const ALERT: &[&str] = &[
+    "/id",
+    "/condition",
+    "/severity",
+    "/scope",
+    "/subject/kind",
+    "/subject/id",
+    "/subject/name",
+    "/summary",
+    "/seen",
+    "/remedy",
+    "/opened_at",
+    "/resolved_at",
+];
+const NOTICE: &[&str] = &["/at", "/kind", "/channel", "/status", "/relay"];
 const CLOCK: &[&str] = &["/state", "/service_time", "/wall_clock", "/cause"];
 const RECORD: &[&str] = &["/purpose", "/status", "/required", "/type", "/name", "/value"];
 
@@ -145,6 +169,13 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Domain => domain(value),
         Shape::Zone => zone(records(value)),
         Shape::Queue => queue(value),
+        Shape::Alert => {
+            let notices = value["notices"].as_array().map_or(&[][..], Vec::as_slice);
+            format!("{}\nNotices:\n\n{}", lines(value, ALERT), table(notices, NOTICE))
+        }
+        Shape::Alerts => page(value, ALERTS),
+        Shape::AlertChanges => lines(value, &["/opened", "/resolved"]),
+        Shape::AlertTests => alert_tests(value),
         Shape::Clock => lines(value, CLOCK),
         Shape::Status => status::status(value),
         Shape::Released => released(value),
@@ -168,6 +199,14 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Messages => page(value, &["/id", "/created_at", "/status", "/to", "/subject"]),
         Shape::Events => page(value, EVENT),
         Shape::Nothing(done) => format!("{done}\n"),
+    }
+}
+
+/// The results of a test, or why there are none.
+fn alert_tests(value: &Value) -> String {
+    match value["results"].as_array().map_or(&[][..], Vec::as_slice) {
+        [] => "Nothing was sent: set alerts.email or alerts.webhook_url.\n".to_owned(),
+        results => table(results, &["/channel", "/status", "/relay", "/to", "/detail"]),
     }
 }
 

@@ -42,6 +42,7 @@ impl Config {
             ("relay", own.relays != other.relays),
             ("replica", own.replica != other.replica),
             ("webhooks", own.webhooks != other.webhooks),
+            ("alerts", own.alerts != other.alerts),
             ("network", own.network != other.network),
             ("limits", own.limits != other.limits),
             ("quota", own.quota != other.quota),

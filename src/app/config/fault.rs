@@ -25,6 +25,13 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// Whether it is a fault of this dotted key.
+    pub(super) fn is_of(&self, key: &str) -> bool {
+        self.key == key
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { place, key, sentence, .. } = self;

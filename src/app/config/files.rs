@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use super::relay::RelayKind;
-use super::{Config, Tls};
+use super::{AlertWebhook, Config, Tls, WebhookSecret};
 
 impl Config {
     /// The files that are named, each under its key.
@@ -38,6 +38,9 @@ impl Config {
         }
         let secret = self.oidc.as_ref().and_then(|oidc| oidc.client_secret.as_ref());
         files.extend(secret.map(|file| ("oidc.client_secret_file".to_owned(), file.path())));
+        if let Some(AlertWebhook { secret: WebhookSecret::File(file), .. }) = &self.alerts.webhook {
+            files.push(("alerts.webhook_secret_file".to_owned(), file.path()));
+        }
         for relay in &self.relays {
             let login = match &relay.kind {
                 RelayKind::Smarthost(smarthost) => smarthost.login.as_ref(),

@@ -4,6 +4,7 @@
 //! Read once at start and at a reload; whoever holds a [`Config`] holds checked values. Every fault is told at once,
 //! with its line and column or the environment variable that it stands in.
 
+mod alerts;
 mod changes;
 mod delivery;
 mod fault;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
+pub use self::alerts::{AlertWebhook, Alerts, WebhookSecret};
 pub(super) use self::changes::LOG_LEVEL;
 pub use self::delivery::{Bounces, Delivery, Dns};
 pub use self::fault::{ConfigError, Fault};
@@ -44,6 +46,7 @@ use super::environment::Environment;
 use super::exit::Exit;
 use super::trouble::Trouble;
 use crate::domain::account::QuotaLimits;
+use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 
@@ -86,6 +89,8 @@ pub struct Config {
     pub replica: Replica,
     /// `[webhooks]`.
     pub webhooks: Webhooks,
+    /// `[alerts]`.
+    pub alerts: Alerts,
     /// `[network]`.
     pub network: Networks,
     /// `[limits]`.
@@ -116,6 +121,7 @@ impl Default for Config {
             relays: vec![Relay::direct()],
             replica: Replica::default(),
             webhooks: Webhooks::default(),
+            alerts: Alerts::default(),
             network: Networks::default(),
             limits: Limits::default(),
             quota: QuotaLimits::default(),
@@ -134,7 +140,8 @@ impl Config {
         let limits = Limits::per_minute(DEV_REQUESTS_PER_MINUTE);
         let quota = QuotaLimits { per_hour: DEV_QUOTA, per_day: DEV_QUOTA };
         let compat = Compat { root: true };
-        Self { http, compat, limits, quota, metrics: Metrics { listen: None }, ..Self::default() }
+        let (metrics, alerts) = (Metrics { listen: None }, Alerts::for_dev());
+        Self { http, compat, limits, quota, metrics, alerts, ..Self::default() }
     }
 
     /// The configuration in the file at `path`, with the variables of `environment` over it.
@@ -199,6 +206,10 @@ impl Config {
         }
         let bounces = Bounces::read(root.section("bounces"), &hostname);
         let oidc = root.has("oidc").then(|| Oidc::read(root.section("oidc"), credentials.as_deref()));
+        let bounce_host = if has_bounces { bounces.host.clone() } else { hostname.clone() };
+        let known = relays.as_deref().unwrap_or(&self.relays);
+        let section = root.section("alerts");
+        let alerts = Alerts::read(section, self.alerts, known, &bounce_host, credentials.as_deref());
         let http = Http::read(root.section("http"), self.http);
         let network = Networks::read(root.section("network"), self.network);
         let config = Self {
@@ -215,6 +226,7 @@ impl Config {
             replica: Replica::read(root.section("replica"), self.replica, &network, environment),
             webhooks: Webhooks::read(root.section("webhooks"), self.webhooks),
             network,
+            alerts,
             limits: Limits::read(root.section("limits"), self.limits),
             quota: process::quota(root.section("quota"), self.quota),
             log: Log::read(root.section("log"), self.log),
@@ -234,6 +246,13 @@ impl Config {
     /// The domain of return paths (contract 6).
     pub fn bounce_host(&self) -> &DomainName {
         self.bounces.as_ref().map_or(&self.hostname, |bounces| &bounces.host)
+    }
+
+    /// The sender of alerts.
+    pub fn alerts_from(&self) -> Address {
+        let text = format!("alerts@{}", self.bounce_host());
+        let derived = || text.parse().unwrap_or_else(|_| unreachable!("a domain name is part of an address"));
+        self.alerts.from.clone().unwrap_or_else(derived)
     }
 
     /// Under which address the service is reached from outside.

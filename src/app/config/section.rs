@@ -60,6 +60,12 @@ impl<'n> Section<'n> {
         self.notes.faults.push(Fault { is_usage: true, ..fault });
     }
 
+    /// Whether a fault of `key` is noted.
+    pub(super) fn has_faults_of(&self, key: &str) -> bool {
+        let dotted = self.dotted(key);
+        self.notes.faults.iter().any(|fault| fault.is_of(&dotted))
+    }
+
     /// Takes a key as it stands.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Node> {
         self.known.push(key);

@@ -74,6 +74,7 @@ fn the_example_has_every_key() {
              allow_versioned",
         ),
         ("webhooks", "extra_roots"),
+        ("alerts", "email from owners relay webhook_url webhook_secret webhook_secret_file blocklists backup_hours"),
         ("network", "allow"),
         (
             "limits",

@@ -4,6 +4,7 @@
 //! It reaches what the configuration says: `dns.servers`, `delivery.port`, `network.allow`. It changes nothing but what
 //! looking for a domain's records now changes.
 
+mod alerts;
 mod bounces;
 mod certificate;
 mod clock;
@@ -29,8 +30,10 @@ use super::runtime;
 use super::trouble::Trouble;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::BoxFuture;
+use crate::engine::ports::probe::Probe;
 use crate::net::guard::Guard;
 use crate::net::probe::dns::{Asked, DnsProbe, NotTold, Told};
+use crate::net::probe::network::NetworkProbe;
 use crate::net::source;
 
 /// How long one check may take.
@@ -91,6 +94,7 @@ struct Patient {
     config: Config,
     dns: Result<DnsProbe, String>,
     guard: Guard,
+    probe: Arc<dyn Probe>,
 }
 
 impl Patient {
@@ -139,12 +143,19 @@ pub fn run(config: &Config) -> Result<Vec<Check>, Trouble> {
         config: config.clone(),
         dns: DnsProbe::new(&config.dns.servers),
         guard: Guard::new(config.network.allow.clone()),
+        probe: probe(config),
     });
     let runtime = runtime::build()?;
     let checks = runtime.block_on(examine(&patient));
     // A look-up by the system that hangs must not hold the answer back.
     runtime.shutdown_background();
     Ok(checks)
+}
+
+/// The network, as the checks that alerts share see it.
+fn probe(config: &Config) -> Arc<dyn Probe> {
+    let guard = Arc::new(Guard::new(config.network.allow.clone()));
+    Arc::new(NetworkProbe::new(&config.dns.servers, guard))
 }
 
 async fn examine(patient: &Arc<Patient>) -> Vec<Check> {
@@ -158,6 +169,8 @@ async fn examine(patient: &Arc<Patient>) -> Vec<Check> {
         ("bounces", Box::pin(bounces::checks(patient))),
         ("submission", Box::pin(submission::checks(patient))),
         ("MTA-STS", Box::pin(policy::checks(patient))),
+        ("alerts", Box::pin(alerts::checks(patient))),
+        ("block lists", Box::pin(alerts::block_lists(patient))),
         ("domains", Box::pin(domains::checks(patient))),
         ("replica access", Box::pin(replica::access(patient))),
         ("replica conditional writes", Box::pin(replica::conditional_writes(patient))),

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::{Check, Patient, Verdict};
-use crate::net::dns::reverse_name;
+use crate::engine::probe;
+use crate::engine::probe::reverse::{Reverse, seen_addresses};
 use crate::net::probe::dns::{Asked, NotTold, Told};
 
 /// Whether names can be looked up, and whether the answers are validated.
@@ -120,14 +121,9 @@ pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
     let mut checks = Vec::new();
     for relay in patient.direct() {
         let ehlo = patient.ehlo(relay).as_str();
-        let (mut addresses, inside): (Vec<_>, Vec<_>) =
-            patient.sources(relay).into_iter().partition(|address| patient.guard.permits(*address));
+        let addresses = seen_addresses(&*patient.probe, &relay.source, ehlo).await;
         if addresses.is_empty() {
-            // Behind NAT, receivers see what the name leads to, if all is well.
-            addresses = patient.addresses(ehlo).await.unwrap_or_default();
-            addresses.retain(|address| patient.guard.permits(*address));
-        }
-        if addresses.is_empty() {
+            let inside = patient.sources(relay);
             let from = if inside.is_empty() { "an unknown address".to_owned() } else { list(&inside) };
             let what = format!("mail leaves from {from}, and the address that receivers see is not known here");
             checks.push(Check::new("reverse DNS", Verdict::Warn, what, "Name this server's public address in source."));
@@ -144,30 +140,21 @@ pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
 async fn leads_back(patient: &Patient, address: IpAddr, ehlo: &str) -> Check {
     const NAME: &str = "reverse DNS";
     let hoster = format!("Have whoever gave you {address} set its reverse name (PTR) to {ehlo}.");
-    let names = match patient.ask(&reverse_name(address), Asked::Ptr).await {
-        Ok(told) => told.records,
-        Err(NotTold::Absent) => return Check::new(NAME, Verdict::Fail, format!("{address} has no name (PTR)"), hoster),
-        Err(NotTold::Failed(why)) => {
-            return Check::new(NAME, Verdict::Warn, format!("{address} could not be looked up: {why}"), "Try again.");
+    match probe::reverse::reverse(&*patient.probe, address, ehlo).await {
+        Reverse::LeadsBack => {
+            Check::new(NAME, Verdict::Ok, format!("{address} is called {ehlo}, which leads back to it"), "")
         }
-    };
-    let shown = names.join(", ");
-    let mut confirmed = Vec::new();
-    for name in &names {
-        match patient.addresses(name).await {
-            Ok(addresses) if addresses.contains(&address) => confirmed.push(name.as_str()),
-            Ok(_) | Err(_) => {}
+        Reverse::Nameless => Check::new(NAME, Verdict::Fail, format!("{address} has no name (PTR)"), hoster),
+        Reverse::NotConfirmed(names) => {
+            let seen = format!("{address} is called {}, which does not lead back to it", names.join(", "));
+            Check::new(NAME, Verdict::Fail, seen, hoster)
         }
-    }
-    if confirmed.is_empty() {
-        let seen = format!("{address} is called {shown}, which does not lead back to it");
-        return Check::new(NAME, Verdict::Fail, seen, hoster);
-    }
-    match confirmed.contains(&ehlo) {
-        true => Check::new(NAME, Verdict::Ok, format!("{address} is called {ehlo}, which leads back to it"), ""),
-        false => {
-            let seen = format!("{address} is called {shown}, and says {ehlo} in EHLO");
+        Reverse::OtherName(names) => {
+            let seen = format!("{address} is called {}, and says {ehlo} in EHLO", names.join(", "));
             Check::new(NAME, Verdict::Warn, seen, hoster)
+        }
+        Reverse::Unknown(why) => {
+            Check::new(NAME, Verdict::Warn, format!("{address} could not be looked up: {why}"), "Try again.")
         }
     }
 }

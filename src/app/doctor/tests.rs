@@ -44,7 +44,7 @@ fn a_key_that_others_can_read_is_a_failure_and_an_open_directory_a_warning() {
     let config = config(folder.path(), "");
     let look = || {
         let dns = DnsProbe::new(&config.dns.servers);
-        local::checks(&Patient { config: config.clone(), dns, guard: Guard::default() })
+        local::checks(&Patient { config: config.clone(), dns, guard: Guard::default(), probe: probe(&config) })
     };
     let checks = look();
     assert_eq!(verdict(&checks, "data directory"), Verdict::Warn);
@@ -74,7 +74,8 @@ fn a_certificate_is_judged_by_its_name_and_its_end() {
         params.not_after = rcgen::date_time_ymd(end.0, end.1, end.2);
         let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
         fs::write(&file, made.pem()).unwrap();
-        let patient = Patient { config: config.clone(), dns: Err(String::new()), guard: Guard::default() };
+        let (dns, guard) = (Err(String::new()), Guard::default());
+        let patient = Patient { config: config.clone(), dns, guard, probe: probe(&config) };
         verdict(&local::checks(&patient), "certificate")
     };
     assert_eq!(judged("mail.example.com", (2099, 1, 1)), Verdict::Ok);

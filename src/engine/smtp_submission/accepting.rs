@@ -211,6 +211,9 @@ impl Submitting {
         match stop {
             Stop::Refused(Refusal::DomainChanged) => Stopped::DomainChanged,
             Stop::Refused(refusal) => {
+                if let Refusal::QuotaExhausted(exhausted) = &refusal {
+                    self.engine.quota_refused(self.caller.account, exhausted);
+                }
                 let to = &self.transaction.recipients[place];
                 let failure = reply::of_refusal(&self.engine, &self.caller, from, &refusal, to).into();
                 match refusal {

@@ -130,7 +130,10 @@ fn check_quota(engine: &super::Engine, caller: &Caller, messages: usize) -> Resu
     let (account, quota, has_storage) = read().map_err(|error| failed(&error))?;
     let limits = account.map_or(engine.settings.quota, |account| account.quota);
     let messages = u64::try_from(messages).unwrap_or(u64::MAX);
-    quota.check(messages, limits, engine.clock.now()).map_err(quota_exhausted)?;
+    quota.check(messages, limits, engine.clock.now()).map_err(|exhausted| {
+        engine.quota_refused(caller.account, &exhausted);
+        quota_exhausted(exhausted)
+    })?;
     if has_storage { Ok(()) } else { Err(storage_full()) }
 }
 

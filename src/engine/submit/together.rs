@@ -96,6 +96,10 @@ impl Engine {
                     place: Some(place),
                     error: SubmitError::Refused(Refusal::DomainUnknown | Refusal::DomainUnverified),
                 }) if self.adopt_domain(caller.account, submissions[place].from.domain()).await => {}
+                Err(NotAll { error: SubmitError::Refused(Refusal::QuotaExhausted(exhausted)), place }) => {
+                    self.quota_refused(caller.account, &exhausted);
+                    return Err(NotAll { error: SubmitError::Refused(Refusal::QuotaExhausted(exhausted)), place });
+                }
                 outcome => return outcome,
             }
         }

@@ -10,7 +10,7 @@ use super::begin::NotBegun;
 use super::body::StoredBody;
 use super::candidates::{Candidate, Question};
 use super::connecting::Opened;
-use super::ends::{deferred, no_server, nowhere, relay_fault};
+use super::ends::{RelayFault, deferred, no_server, nowhere, relay_fault};
 use super::held::Held;
 use super::lane::Lane;
 use super::pool::Kept;
@@ -45,7 +45,7 @@ pub(super) enum Ended {
     /// With this, for the message.
     With(TransferEnd),
     /// By a fault of the relay: no attempt was made, and the message is not charged.
-    RelayFault(String),
+    RelayFault(RelayFault),
     /// Before its MAIL: there is no attempt to record.
     NotBegun(NotBegun),
 }
@@ -141,7 +141,7 @@ pub(super) enum NoTry {
     /// The DNS alone does.
     Ended(TransferEnd),
     /// The relay can't be used.
-    RelayFault(String),
+    RelayFault(RelayFault),
     /// MAIL must not be written.
     NotBegun(NotBegun),
 }
@@ -177,7 +177,7 @@ impl Trial<'_> {
             }
         }
         if let (Some(why), false) = (self.unusable.take(), was_usable) {
-            return Err(NoTry::RelayFault(why));
+            return Err(NoTry::RelayFault(RelayFault { why, needs_operator: true }));
         }
         let Some((word, facts)) = last else { return Ok(nowhere()) };
         // What is told is what the server did whose word holds.
@@ -278,12 +278,12 @@ impl Trial<'_> {
         if let Ending::Unusable(why) = &outcome.ending {
             self.unusable = Some(why.clone());
         }
-        if let Some(why) = relay_fault(&self.lane.site, outcome) {
+        if let Some(fault) = relay_fault(&self.lane.site, outcome) {
             // From MAIL on the same words may be meant for this one message: the second time it is charged.
             if outcome.phase <= Phase::Auth || self.shared.relays.blames_itself_for(self.id) {
-                return Err(NoTry::RelayFault(why));
+                return Err(NoTry::RelayFault(fault));
             }
-            let why = finding::unreachable(&why);
+            let why = finding::unreachable(&fault.why);
             return Ok(Verdict::Deferred(Deferral { scope: Scope::Message, why, is_outcome_unknown: false }));
         }
         if let Some(reply) = reply {

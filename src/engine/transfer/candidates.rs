@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::attempt::NoTry;
-use super::ends::{deferred, route_failed, unasked};
+use super::ends::{RelayFault, deferred, route_failed, unasked};
 use super::lane::Lane;
 use super::relays::{Deal, place_of};
 use super::site::Site;
@@ -86,7 +86,8 @@ impl Question<'_> {
         let found = self.shared.engine.resolver.host_addresses(&smarthost.host).await;
         found.map_err(|failure| match failure {
             LookupFailure::Absent | LookupFailure::Temporary(_) => {
-                NoTry::RelayFault(format!("the smarthost {} was not found: {failure}", smarthost.host))
+                let why = format!("the smarthost {} was not found: {failure}", smarthost.host);
+                NoTry::RelayFault(RelayFault::passing(why))
             }
             LookupFailure::Unasked => NoTry::Ended(unasked(self.shared.now())),
         })

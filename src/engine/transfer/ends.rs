@@ -16,25 +16,46 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Why the relay itself can't be used, where that is what the outcome says: its address, or at a smarthost the login
 /// and the security that go before every message.
-pub(super) fn relay_fault(site: &Site, outcome: &Outcome) -> Option<String> {
+pub(super) fn relay_fault(site: &Site, outcome: &Outcome) -> Option<RelayFault> {
     let is_smarthost = matches!(site, Site::Smarthost(_));
     match (&outcome.ending, outcome.phase) {
         // 421 is the server's state, not a refusal of ours.
         (Ending::Answered(reply), Phase::Auth) if is_smarthost && reply.code != 421 => {
-            Some(format!("the smarthost refused the login: {}", reply.text()))
+            let why = format!("the smarthost refused the login: {}", reply.text());
+            Some(RelayFault { why, needs_operator: reply.code >= 500 })
         }
         // Its words may name the recipient, and this goes to the log.
         (Ending::Answered(reply), _) if is_smarthost && matches!(reply.code, 530 | 534 | 535 | 538) => {
-            Some(format!("the smarthost takes no mail without another login: {}", reply.code))
+            let why = format!("the smarthost takes no mail without another login: {}", reply.code);
+            Some(RelayFault { why, needs_operator: true })
         }
         (Ending::TlsFailed(why) | Ending::PolicyFailed { why, .. }, _) if is_smarthost => {
-            Some(format!("no secured connection to the smarthost: {why}"))
+            Some(RelayFault::passing(format!("no secured connection to the smarthost: {why}")))
         }
-        (Ending::Unreadable(why), Phase::Auth) => Some(format!("no login at the smarthost: {why}")),
+        (Ending::Unreadable(why), Phase::Auth) => {
+            Some(RelayFault::passing(format!("no login at the smarthost: {why}")))
+        }
         (Ending::TimedOut | Ending::Closed(_), Phase::StartTls | Phase::Auth) if is_smarthost => {
-            Some(format!("no secured connection to the smarthost: {:?} in {:?}", outcome.ending, outcome.phase))
+            let why = format!("no secured connection to the smarthost: {:?} in {:?}", outcome.ending, outcome.phase);
+            Some(RelayFault::passing(why))
         }
         _ => None,
+    }
+}
+
+/// A fault of a relay: no message is charged for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RelayFault {
+    /// The fault in words; what follows the first colon is the smarthost's answer.
+    pub(super) why: String,
+    /// Whether it lasts until the operator corrects the configuration: the login, or the source address.
+    pub(super) needs_operator: bool,
+}
+
+impl RelayFault {
+    /// A fault that may pass.
+    pub(super) const fn passing(why: String) -> Self {
+        Self { why, needs_operator: false }
     }
 }
 

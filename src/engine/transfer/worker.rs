@@ -19,6 +19,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
 use crate::domain::stream::Stream;
 use crate::engine::crash::caught;
+use crate::engine::relay::RelayWay;
 use crate::smtp::transcript::Transcript;
 use crate::store::error::StoreError;
 use crate::store::op::settle_transfer::TransferEnd;
@@ -178,7 +179,11 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, 
         Ended::With(end) => {
             if signal != Signal::Silent {
                 shared.relays.works(lane.relay);
+                let relay = shared.relays.relay(lane.relay);
+                let is_direct = matches!(relay.way, RelayWay::Mx) && !matches!(lane.site, Site::InHouse(_));
+                shared.engine.relay_works(&relay.name, is_direct);
             }
+            shared.engine.alerts.attempted(&end, shared.now());
             shared.engine.meters.attempted(&end, facts.duration_ms.unwrap_or_default());
             if matches!(end, TransferEnd::Delivered)
                 && let Some(count) = share.used()
@@ -192,9 +197,12 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, 
             unsettled.settle_with(shared, end, facts, others, row.to);
         }
         Ended::NotBegun(why) => not_begun(shared, lane, unsettled, why),
-        Ended::RelayFault(why) => {
-            let until = shared.relays.failed(lane.relay, shared.now(), &why);
-            lane.heard(why);
+        Ended::RelayFault(fault) => {
+            let until = shared.relays.failed(lane.relay, shared.now(), &fault.why);
+            if fault.needs_operator {
+                shared.engine.relay_fails(&shared.relays.relay(lane.relay).name, &fault.why);
+            }
+            lane.heard(fault.why);
             hold(shared, lane, until);
             drop(unsettled);
             reroute(shared, lane, ticket);

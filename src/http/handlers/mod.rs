@@ -2,6 +2,7 @@
 //! here.
 
 pub(crate) mod accounts;
+pub(super) mod alerts;
 pub(super) mod backup;
 pub(super) mod clock;
 pub(crate) mod dmarc;

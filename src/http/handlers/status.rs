@@ -9,7 +9,7 @@ use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::clock::ClockView;
-use crate::http::view::status::{BackupView, CertificateView, DiskView, QueueView, StatusView};
+use crate::http::view::status::{AlertsView, BackupView, CertificateView, DiskView, QueueView, StatusView};
 use crate::store::error::StoreError;
 
 /// Reads counters, sizes and a bounded number of rows.
@@ -32,9 +32,11 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
             database_bytes: sizes.database,
             content_bytes: sizes.content,
         };
-        Ok::<_, StoreError>((queue, disk, own.last_backup()))
+        let open = own.open_alert_counts()?.iter().map(|(_, _, count)| count).sum();
+        let alerts = AlertsView { open, signed: own.signs_alerts()? };
+        Ok::<_, StoreError>((queue, disk, own.last_backup(), alerts))
     };
-    let (queue, disk, last_backup) = engine.blocking(OPERATOR, read).await??;
+    let (queue, disk, last_backup, alerts) = engine.blocking(OPERATOR, read).await??;
     let sources = api.status.get();
     let ready = api.check_ready();
     let certificate = sources.and_then(|sources| sources.certificate.as_ref());
@@ -52,6 +54,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
         certificate: certificate.map(|_| CertificateView { expires_at }),
         disk,
         backup: BackupView { last_at: last_backup.as_deref().and_then(|text| text.parse::<Timestamp>().ok()) },
+        alerts,
         clock: ClockView::new(&clock.time(), clock.doubt().as_ref()),
     };
     Ok(Answer::json(StatusCode::OK, &view))

@@ -38,6 +38,14 @@ pub(super) fn page(
     of_queue(&mut text, &engine.store, now)?;
     of_store(&mut text, &engine.store)?;
     of_certificate(&mut text, certificate);
+    let open = engine.open_alert_counts()?;
+    text.gauges(
+        "postrider_alerts_open",
+        "Alerts that are open, by condition and severity.",
+        open.iter().map(|(condition, severity, count)| {
+            (vec![("condition", condition.as_str()), ("severity", severity.as_str())], *count)
+        }),
+    );
     text.gauges(
         "postrider_clock_doubtful",
         "1 while the wall clock is doubtful: nothing is deleted, expired or given up until it is right or accepted.",

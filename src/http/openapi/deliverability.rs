@@ -6,7 +6,9 @@ use serde_json::json;
 use super::operation::Operation;
 use super::schema::Schema;
 use super::shape::Shape as _;
-use crate::base::id::DomainId;
+use crate::base::id::{AlertId, DomainId};
+use crate::domain::alert::Condition;
+use crate::engine::alerts::record::AlertRecord;
 use crate::http::handlers::providers::{DAYS_DEFAULT, DAYS_MAX};
 use crate::http::view::checklist::ChecklistView;
 use crate::http::view::explain::ExplanationView;
@@ -30,6 +32,16 @@ pub(super) fn deliverability(name: &str) -> Option<Operation> {
             .says("Counts are those of messages that were accepted in the days, which are UTC days up to today.")
             .query("days", Schema::count().within(1, DAYS_MAX.into()).with("default", DAYS_DEFAULT), "Number of days.")
             .gives(StatusCode::OK, "The answers of each provider.", ProvidersView::schema()),
+        "alerts.list" => Operation::new(DELIVERABILITY, "List alerts")
+            .says(
+                "Alerts of the account, open and resolved, kept for 90 days. The only account sees the service's too.",
+            )
+            .query("state", Schema::words(["open", "resolved"].map(|word| json!(word))), "Only open or resolved ones.")
+            .query("condition", Condition::schema(), "Only alerts of this condition.")
+            .gives_page("AlertPage", AlertRecord::schema()),
+        "alerts.show" => Operation::new(DELIVERABILITY, "Look at an alert")
+            .at("id", AlertId::schema(), "The alert's identifier.")
+            .gives(StatusCode::OK, "The alert.", AlertRecord::schema()),
         _ => return None,
     })
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use super::schema::Schema;
 use crate::base::id::{
-    AccountId, AttemptId, DeliveryId, DmarcReportId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId,
+    AccountId, AlertId, AttemptId, DeliveryId, DmarcReportId, DomainId, EndpointId, EventId, KeyId, MessageId,
+    SuppressionId,
 };
 use crate::base::time::Timestamp;
 
@@ -108,7 +109,7 @@ macro_rules! identifiers {
         }
     )+};
 }
-identifiers! { AccountId KeyId DomainId MessageId EventId EndpointId DeliveryId AttemptId SuppressionId DmarcReportId }
+identifiers! { AccountId KeyId DomainId MessageId EventId EndpointId DeliveryId AttemptId SuppressionId AlertId DmarcReportId }
 
 macro_rules! counts {
     ($($count:ty)+) => {$(

@@ -3,6 +3,7 @@
 
 use super::schema::Schema;
 use super::shape::{Shape, describe, words};
+use crate::domain::alert::{self, Condition, NoticeKind, Severity, SubjectKind};
 use crate::domain::api_key::Scope;
 use crate::domain::event::{
     AttemptFacts, Authenticated, Bounce, BounceKind, BounceSource, Complaint, EventRecord, EventType, TlsFacts,
@@ -20,6 +21,7 @@ use crate::machine::reputation::Level;
 use crate::machine::{checklist, delivery, transfer};
 use crate::mail::explain::FindingLevel;
 use crate::mail::read::AttachedFile;
+use crate::store::row::alert::{Channel, NoticeStatus};
 use crate::store::row::suppression::SuppressionReason;
 
 words! {
@@ -66,8 +68,26 @@ words! {
         Pass Warn Fail Unknown Na;
     checklist::Receiver as "BulkReceiver", "A receiver with requirements for bulk senders.": Google Yahoo Microsoft;
     FindingLevel as "FindingLevel", "Severity of a finding. `fail`: large receivers refuse such mail.": Ok Warn Fail;
+    Severity as "AlertSeverity", "How urgent an alert is.": Info Warning Critical;
+    alert::Scope as "AlertScope", "Whom an alert concerns.": Account System;
+    SubjectKind as "AlertSubjectKind", "A kind of thing that an alert may be about.":
+        Address Relay Stream Provider Webhook Domain User;
+    NoticeKind as "AlertNoticeKind", "A change of an alert that people are told of.":
+        Opened Worse Reminder Resolved Test;
+    Channel as "AlertChannel", "How a notice is sent.": Email Webhook;
+    NoticeStatus as "AlertNoticeStatus",
+        "How far a notice is. A notice that nobody takes for a day has failed, which raises nothing.":
+        Pending Sent Failed;
     SuppressionReason as "SuppressionReason", "Why an address is suppressed.":
         Bounce Complaint Unsubscribe Manual Import;
+}
+
+/// The names of conditions.
+impl Shape for Condition {
+    fn schema() -> Schema {
+        let words = Self::ALL.iter().map(|condition| serde_json::json!(condition.as_str()));
+        Schema::words(words).named("AlertCondition", "A condition that people are alerted to; see the page on alerts.")
+    }
 }
 
 describe! {

@@ -2,6 +2,7 @@
 //! are serialised at once.
 
 pub(super) mod account;
+pub(super) mod alert;
 pub(super) mod checklist;
 pub(super) mod clock;
 pub(crate) mod dmarc;

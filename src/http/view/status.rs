@@ -20,7 +20,17 @@ pub(in crate::http) struct StatusView<'a> {
     pub(in crate::http) certificate: Option<CertificateView>,
     pub(in crate::http) disk: DiskView,
     pub(in crate::http) backup: BackupView,
+    pub(in crate::http) alerts: AlertsView,
     pub(in crate::http) clock: ClockView,
+}
+
+/// Alerts.
+#[derive(Serialize)]
+pub(in crate::http) struct AlertsView {
+    /// How many are open.
+    pub(in crate::http) open: u64,
+    /// Whether mails of the service are signed.
+    pub(in crate::http) signed: bool,
 }
 
 /// The queue.

@@ -28,7 +28,7 @@ macro_rules! files {
 }
 
 /// Every file, but for `api`, which would say a second time what the description says.
-static FILES: [(&str, &str); 23] = files![
+static FILES: [(&str, &str); 24] = files![
     "index",
     "install",
     "first-message",
@@ -50,6 +50,7 @@ static FILES: [(&str, &str); 23] = files![
     "replication",
     "upgrade",
     "metrics",
+    "alerts",
     "troubleshooting",
     "dependencies",
 ];

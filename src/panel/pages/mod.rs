@@ -2,6 +2,7 @@
 
 pub(super) mod account;
 pub(super) mod accounts;
+pub(super) mod alerts;
 pub(super) mod appearance;
 pub(super) mod audit;
 pub(super) mod captured;

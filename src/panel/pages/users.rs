@@ -2,9 +2,12 @@
 
 use askama::Template;
 use hyper::StatusCode;
+use hyper::header::RETRY_AFTER;
 
-use crate::domain::user::{NewPassword, Role};
+use crate::base::time::Timestamp;
+use crate::domain::user::Role;
 use crate::domain::violation::Violations;
+use crate::engine::invitations::{InvitationRefusal, Invited};
 use crate::engine::listing::PageRequest;
 use crate::engine::users::UserRefusal;
 use crate::http::answer::Answer;
@@ -18,6 +21,7 @@ use crate::panel::html;
 use crate::panel::moment::Moment;
 use crate::panel::parts::FormFaults;
 use crate::store::error::Stop;
+use crate::store::op::invitation::INVITATIONS_MAX;
 
 /// Users shown; a team of more has its command line.
 const SHOWN_MAX: usize = 200;
@@ -66,6 +70,7 @@ pub(super) enum ToldSecret {
 /// `GET /users`.
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let done = match Form::of_query(&visit.call).text("done") {
+        "invited" => Some("Invitation sent. Its link works for 24 hours."),
         "removed" => Some("User deleted and signed out everywhere."),
         _ => None,
     };
@@ -105,7 +110,7 @@ fn written(
     html::page(status, &page)
 }
 
-/// `POST /users`: the password is made here, and told this once.
+/// `POST /users`: invites somebody by mail; where no mail is sent, their link is shown this once.
 pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
     let mut violations = Violations::new();
@@ -115,23 +120,35 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
         Ok(good) => good,
         Err(faults) => return refused_form(&visit, &form, faults),
     };
-    match visit.api.engine.create_user(visit.on(), email, role).await {
-        Ok((user, password)) => tell(&visit, user.email.as_given(), &password),
-        Err(Stop::Refused(UserRefusal::EmailTaken)) => {
+    match visit.api.engine.invite_user(visit.on(), email, role).await {
+        Ok(Invited::ByMail(_)) => Ok(html::redirect("/users?done=invited")),
+        Ok(Invited::ByLink(user, link)) => {
+            let told = Told { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
+            written(&visit, StatusCode::OK, "", FormFaults::none(), Some(told), None)
+        }
+        Err(Stop::Refused(InvitationRefusal::User(UserRefusal::EmailTaken))) => {
             refused_form(&visit, &form, Violations::of("email", "signs in to this service already"))
         }
-        Err(stop) => Err(refused(stop)),
+        Err(Stop::Refused(InvitationRefusal::TooMany { until })) => too_many_invitations(&visit, &form, until),
+        Err(Stop::Refused(InvitationRefusal::User(refusal))) => Err(refused(Stop::Refused(refusal))),
+        Err(Stop::Failed(error)) => Err(error.into()),
     }
+}
+
+/// The answer where the account has invited as many people as it may in a day.
+fn too_many_invitations(visit: &Visit<'_>, form: &Form, until: Timestamp) -> Result<Answer, Fault> {
+    let at = visit.moment(until).text();
+    let sentence =
+        format!("can't be invited before {at}: an account invites at most {INVITATIONS_MAX} people in 24 hours");
+    let (status, faults) = (StatusCode::TOO_MANY_REQUESTS, Violations::of("email", sentence));
+    let answer = written(visit, status, form.text("email"), faults.into(), None, None)?;
+    let seconds = until.since(visit.now).as_secs().max(1);
+    Ok(answer.with_header(RETRY_AFTER, &seconds.to_string()))
 }
 
 fn refused_form(visit: &Visit<'_>, form: &Form, faults: Violations) -> Result<Answer, Fault> {
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     written(visit, status, form.text("email"), faults.into(), None, None)
-}
-
-fn tell(visit: &Visit<'_>, email: &str, password: &NewPassword) -> Result<Answer, Fault> {
-    let told = Told { email: email.to_owned(), what: ToldSecret::Password(password.expose().to_owned()) };
-    written(visit, StatusCode::OK, "", FormFaults::none(), Some(told), None)
 }
 
 /// Why a user is not changed, as a fault of the page.

@@ -74,6 +74,7 @@ async fn whatever_is_changed_through_the_panel_has_its_line() {
             Action::SettingsChanged,
             Action::MessageCanceled,
             Action::UserAdded,
+            Action::SetupLinkMade,
             Action::RoleChanged,
             Action::UserDisabled,
             Action::UserEnabled,

@@ -25,15 +25,18 @@ async fn a_viewer_looks_at_everything_and_changes_nothing_but_their_own() {
 }
 
 #[tokio::test]
-async fn an_owner_adds_a_user_whose_password_is_shown_once_and_works() {
+async fn an_owner_adds_a_user_who_chooses_a_password_by_a_link() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let reply = browser.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await;
     assert_eq!(reply.status, 200);
-    let password = reply.body.split("id=\"copy-password\">").nth(1).unwrap().split('<').next().unwrap().to_owned();
-    assert!(!browser.get("/users").await.shows(&password));
+    let link = reply.body.split("id=\"copy-link\">").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let (path, token) = link.strip_prefix("http://panel.test").unwrap().split_once("?token=").unwrap();
+    assert!(!browser.get("/users").await.shows(token));
     let mut cleo = world.browser();
-    assert_eq!(cleo.sign_in("Cleo@Example.Test", &password).await.status, 303);
+    let password = "correct horse battery";
+    assert_eq!(cleo.post(path, &[("token", token), ("password", password)]).await.status, 303);
+    assert_eq!(cleo.sign_in("Cleo@Example.Test", password).await.status, 303);
     for (email, said) in [("cleo@EXAMPLE.test", "signs in to this service already"), ("cleo", "role=\"alert\"")] {
         let reply = browser.post("/users", &[("email", email), ("role", "owner")]).await;
         assert_eq!(reply.status, 422);
@@ -44,9 +47,9 @@ async fn an_owner_adds_a_user_whose_password_is_shown_once_and_works() {
     let path = format!("/users/{id}");
     assert_eq!(browser.post(&path, &[("action", "disable")]).await.location(), format!("{path}?done=changed"));
     assert_eq!(cleo.get("/").await.status, 303, "signed out at once");
-    assert_eq!(cleo.sign_in("cleo@example.test", &password).await.status, 401);
+    assert_eq!(cleo.sign_in("cleo@example.test", password).await.status, 401);
     browser.post(&path, &[("action", "enable")]).await;
-    assert_eq!(cleo.sign_in("cleo@example.test", &password).await.status, 303);
+    assert_eq!(cleo.sign_in("cleo@example.test", password).await.status, 303);
     browser.post(&path, &[("action", "role"), ("role", "owner")]).await;
     assert_eq!(cleo.post("/settings", &[("content_retention_days", "8")]).await.status, 303);
     assert_eq!(browser.post(&format!("{path}/remove"), &[("name", "cleo")]).await.status, 422);
@@ -150,9 +153,10 @@ async fn an_owner_can_not_take_the_last_owner_from_the_account() {
     let mut browser = world.owner().await;
     let own = world.owner_id().await;
     let reply = browser.post("/users", &[("email", "cleo@example.test"), ("role", "owner")]).await;
-    let password = reply.body.split("id=\"copy-password\">").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let link = reply.body.split("id=\"copy-link\">").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let token = link.split_once("?token=").unwrap().1;
     let mut cleo = world.browser();
-    cleo.sign_in("cleo@example.test", &password).await;
+    assert_eq!(cleo.post("/setup", &[("token", token), ("password", "correct horse battery")]).await.status, 303);
     let page = crate::engine::listing::PageRequest { before: None, limit: 9 };
     let others = world.engine.users(world.account, page).unwrap().rows;
     let other = others.iter().find(|user| user.id != own).unwrap().id;

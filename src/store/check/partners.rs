@@ -113,6 +113,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         | Table::AuditLines
         | Table::SuppressionImports
         | Table::Pauses
+        | Table::Invitations
         | Table::Suspensions
         | Table::DmarcReports
         | Table::DmarcSeen
@@ -157,6 +158,10 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
             vec![there(Table::SessionsByUser, &schema::session_of_user(session.account, session.user, &own))]
         }
         Table::SessionsByUser => vec![there(Table::Sessions, &key[32..])],
+        // Alerts of the service have no account.
+        Table::Alerts => vec![(Table::AlertOwners, key[16..].to_vec(), Some(key[..16].to_vec()))],
+        Table::AlertOwners => vec![there(Table::Alerts, &[value, key].concat())],
+        Table::OpenAlerts => vec![there(Table::Alerts, key)],
         // Facts of the store, counts, and what memory and timers may outlive.
         Table::Meta
         | Table::Redelivered
@@ -167,6 +172,10 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         | Table::TlsReportDays
         | Table::Outcomes
         | Table::ClockDoubts
+        | Table::AlertStates
+        | Table::Notices
+        | Table::NoticeAddresses
+        | Table::ProvenAddresses
         | Table::Timers => Vec::new(),
     })
 }

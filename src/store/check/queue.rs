@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use serde::Deserialize;
 
 use super::{Report, Rule, Sight};
-use crate::base::id::{AccountId, DeliveryId, EventId, MessageId, Ulid};
+use crate::base::id::{AccountId, DeliveryId, EventId, MessageId, NoticeId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::transfer::Status;
 use crate::store::error::StoreError;
@@ -15,6 +15,7 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row;
 use crate::store::row::delivery::DeliveryRow;
 use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::row::notice::NoticeRow;
 use crate::store::schema::{self, Table};
 use crate::store::timer::{Timer, TimerKind};
 
@@ -36,6 +37,8 @@ pub(super) fn judge(
         waiting(sight, key, report)?;
     } else if table == Table::Parked {
         parked(sight, key, report)?;
+    } else if table == Table::Notices {
+        notice(sight, key, &NoticeRow::decode(value)?, report)?;
     }
     Ok(())
 }
@@ -128,6 +131,14 @@ fn delivery(sight: &Sight<'_>, key: &[u8], row: &DeliveryRow, report: &mut Repor
     Ok(())
 }
 
+fn notice(sight: &Sight<'_>, key: &[u8], row: &NoticeRow, report: &mut Report) -> Result<(), StoreError> {
+    let id = Ulid(key.try_into().unwrap_or_default());
+    if !sight.has(Table::Timers, &Timer::new(row.due, TimerKind::Notice, AccountId::default(), id).encode())? {
+        report.fail(Rule::Queue, || format!("notice {}: its timer is missing, so it is never sent", NoticeId(id)));
+    }
+    Ok(())
+}
+
 fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
     let Some(timer) = Timer::decode(key) else { return Ok(()) };
     let serves = match timer.kind {
@@ -135,6 +146,7 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
             let row = sight.find::<TransferRow>(&schema::message(timer.account, MessageId(timer.id)))?;
             row.is_some_and(|row| row.due == Some(timer.due))
         }
+        TimerKind::Notice => sight.find::<NoticeRow>(&timer.id.0)?.is_some_and(|row| row.due == timer.due),
         TimerKind::Delivery => {
             let row = sight.find::<DeliveryRow>(&schema::delivery(timer.account, DeliveryId(timer.id)))?;
             row.is_some_and(|row| row.state.due(Timestamp::ZERO) == Some(timer.due))
@@ -154,6 +166,9 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         | TimerKind::MessageIndex
         | TimerKind::SuppressionImport
         | TimerKind::ViewEnd
+        | TimerKind::AlertAnnouncement
+        | TimerKind::AlertReminder
+        | TimerKind::AlertExpiry
         | TimerKind::Reputation => true,
     };
     if !serves {

@@ -9,6 +9,7 @@ use crate::machine::reputation::Reputation;
 use crate::store::op::outstanding;
 use crate::store::replica::Position;
 use crate::store::row::Row;
+use crate::store::row::alert::{AlertRow, AlertStateRow, OpenAlertRow};
 use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::row::clock_doubt::ClockDoubtRow;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
@@ -20,6 +21,7 @@ use crate::store::row::idempotency::IdempotencyRow;
 use crate::store::row::identity::IdentityRow;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::message_index::IndexedBlock;
+use crate::store::row::notice::{InvitationsRow, NoticeAddressRow, NoticeRow, ProvenAddressRow};
 use crate::store::row::outcomes::OutcomeCounts;
 use crate::store::row::pause::PauseRow;
 use crate::store::row::restored::Restored;
@@ -87,6 +89,14 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::DmarcReporters => key.len() == 40 && reads::<DmarcReporterRow>(value)?,
         Table::Reputations => key.len() == 16 && reads::<Reputation>(value)?,
         Table::ClockDoubts => key.len() == 4 && reads::<ClockDoubtRow>(value)?,
+        Table::Alerts => key.len() == 32 && reads::<AlertRow>(value)?,
+        Table::AlertStates => schema::alert_state_subject(key).is_some() && reads::<AlertStateRow>(value)?,
+        Table::OpenAlerts => key.len() == 32 && reads::<OpenAlertRow>(value)?,
+        Table::AlertOwners => key.len() == 16 && value.len() == 16,
+        Table::Notices => key.len() == 16 && reads::<NoticeRow>(value)?,
+        Table::NoticeAddresses => reads::<NoticeAddressRow>(value)?,
+        Table::ProvenAddresses => reads::<ProvenAddressRow>(value)?,
+        Table::Invitations => key.len() == 16 && reads::<InvitationsRow>(value)?,
         Table::Timers => Timer::decode(key).is_some(),
     };
     if fits { Ok(()) } else { Err("its key or its value has not the length that it must have".to_owned()) }

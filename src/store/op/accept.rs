@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::admission::{self, Admission, IdempotencyClaim, Question, Refusal, StorageRoom};
 use super::event::{self, Happening, Subject};
-use super::{Op, clock_doubt, message_index, stored_content, waiting};
+use super::{Op, alert_quota, clock_doubt, message_index, stored_content, waiting};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
@@ -75,6 +75,7 @@ impl Op for Accept {
             return Err(Stop::Refused(Refusal::DomainChanged));
         }
         tables.put(self.account.as_bytes(), &admitted.quota);
+        alert_quota::counted(tables, self.account, &admitted.quota, admitted.account.quota, 1)?;
         self.write_message(tables)?;
         stored_content::add(tables, self.account, self.message.place)?;
         message_index::see_to(tables, self.account, admitted.quota.day_used);

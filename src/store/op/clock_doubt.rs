@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
-use crate::base::id::{DeliveryId, MessageId, Ulid};
+use super::{Never, Op, alert};
+use crate::base::id::{AccountId, DeliveryId, MessageId, Ulid};
 use crate::base::time::Timestamp;
+use crate::domain::alert::{Condition, Severity, Sighting};
 use crate::machine::delivery::Stage;
 use crate::machine::retention::Bucket;
 use crate::store::clock_doubts::key_of;
@@ -42,8 +43,17 @@ impl Op for BeginDoubt {
     type Refusal = Never;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
-        Ok(begin(tables, self.number)?)
+        begin(tables, self.number)?;
+        alert::found(tables, AccountId::default(), &sighting(None))?;
+        Ok(())
     }
+}
+
+/// The alert of a doubtful wall clock, with its cause where that is known.
+pub fn sighting(cause: Option<&str>) -> Sighting {
+    let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
+    let seen = format!("Mail goes on, but nothing is deleted, expired or given up{cause}.");
+    Sighting::new(Condition::ClockDoubtful, Severity::Critical, "The wall clock is doubtful", seen)
 }
 
 /// Records doubt `number`, unless it is known.
@@ -108,6 +118,7 @@ impl Op for EndDoubt {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         begin(tables, self.number)?;
+        alert::gone(tables, AccountId::default(), Condition::ClockDoubtful, "")?;
         let found = tables.sound_row::<ClockDoubtRow>(&key_of(self.number))?;
         // A doubt that ends now has a row without an end. Where that is damaged, all messages are looked at.
         let row = found.unwrap_or(ClockDoubtRow { began: self.until, after: Ulid::default(), end: None });

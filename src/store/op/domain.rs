@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, audit, dkim};
+use super::{Never, Op, alert_domain, audit, dkim};
 use crate::base::id::{AccountId, DomainId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Actor, Change};
@@ -185,6 +185,7 @@ impl RecordDomainCheck {
             row.return_path_seen = self.finding(RecordPurpose::ReturnPath).unwrap_or(row.return_path_seen);
             self.note_losses(row);
         }
+        alert_domain::looked_at(tables, self.account, self.domain, row)?;
         row.findings = self.findings.clone();
         row.facts = self.facts.clone();
         dkim::rearm(tables, self.account, self.domain, row);
@@ -215,6 +216,7 @@ impl RecordDomainCheck {
         }
         if step.state.status != row.status {
             self.tell_status(tables, row, step.state.status)?;
+            alert_domain::status_changed(tables, self.account, self.domain, row, step.state.status)?;
         }
         row.status = step.state.status;
         row.last_seen_at = step.state.last_seen_at;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::domain::{DomainRefusal, RecordDomainCheck};
-use super::{Never, Op, dkim};
+use super::{Never, Op, alert_domain, dkim};
 use crate::base::id::{AccountId, DomainId};
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::DkimState;
@@ -204,6 +204,7 @@ impl Op for DeleteDomain {
         if let Some(due) = row.rotation.timer {
             tables.disarm(Timer::new(due, TimerKind::DkimRotation, self.account, self.domain.0));
         }
+        alert_domain::removed(tables, self.account, self.domain)?;
         Ok(row)
     }
 }

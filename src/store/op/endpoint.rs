@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Op;
 use super::event::ENDPOINTS_MAX;
 use super::settle_delivery::unpark;
+use super::{Op, alert};
 use crate::base::id::{AccountId, EndpointId};
 use crate::base::secret::Sealed;
+use crate::domain::alert::Condition;
 use crate::domain::event::EventType;
 use crate::machine::endpoint::{Effect, Input};
 use crate::store::error::Stop;
@@ -98,6 +99,9 @@ impl Op for UpdateEndpoint {
             }
         }
         tables.put(&key, &row);
+        if row.state.is_enabled() {
+            alert::gone(tables, self.account, Condition::WebhookDisabled, &self.endpoint.to_string())?;
+        }
         if release {
             unpark(tables, self.account, self.endpoint)?;
         }

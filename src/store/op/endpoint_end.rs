@@ -4,9 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::EndpointRefusal;
-use super::{Never, Op};
+use super::{Never, Op, alert};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, Ulid};
 use crate::base::time::Timestamp;
+use crate::domain::alert::Condition;
 use crate::machine::delivery::Input;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
@@ -38,6 +39,7 @@ impl Op for DeleteEndpoint {
         let row = tables.row::<EndpointRow>(&key)?.ok_or(Stop::Refused(EndpointRefusal::NotFound))?;
         tables.remove(Table::Endpoints, &key);
         tables.remove(Table::Outstanding, &key);
+        alert::gone(tables, self.account, Condition::WebhookDisabled, &self.endpoint.to_string())?;
         tables.arm(Timer::new(tables.now(), TimerKind::EndpointEnd, self.account, self.endpoint.0));
         Ok(row)
     }

@@ -64,6 +64,10 @@ const fn keys_of(table: Table) -> Keys {
         | Table::Waiting
         | Table::Pauses
         | Table::Suspensions
+        | Table::Alerts
+        | Table::AlertStates
+        | Table::OpenAlerts
+        | Table::Invitations
         | Table::Users
         | Table::Identities
         | Table::SessionsByUser
@@ -85,6 +89,10 @@ const fn keys_of(table: Table) -> Keys {
         | Table::DomainOwners
         | Table::UsersByEmail
         | Table::UsersByIdentity
+        | Table::AlertOwners
+        | Table::Notices
+        | Table::NoticeAddresses
+        | Table::ProvenAddresses
         | Table::Sessions
         | Table::WarmUps
         | Table::StsPolicies
@@ -209,6 +217,11 @@ impl EraseAccount {
             Table::Identities => {
                 if let Some(row) = tables.sound_row::<IdentityRow>(key)? {
                     tables.remove(Table::UsersByIdentity, &row.digest());
+                }
+            }
+            Table::Alerts => {
+                if let Some(alert) = key.last_chunk::<16>() {
+                    tables.remove(Table::AlertOwners, alert);
                 }
             }
             Table::SessionsByUser => {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, audit, outcomes};
+use super::{Never, Op, alert, audit, outcomes};
+use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::stream::Stream;
-use crate::machine::reputation::{Crossing, Reputation, Windows};
-use crate::store::error::Stop;
+use crate::machine::reputation::{Crossing, Figures, Level, Measure, Rate, Reputation, Windows};
+use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
 use crate::store::tables::Tables;
 use crate::store::timer::Timer;
@@ -51,6 +52,7 @@ impl Op for JudgeReputation {
         for (stream, crossing) in &crossed {
             let change = Change::new(Action::ThresholdCrossed, "", format!("{stream} {crossing}"));
             audit::write(tables, account, &Actor::Service, change)?;
+            self.raise(tables, *stream, crossing)?;
         }
         if Stream::ALL.into_iter().any(|stream| !after.of(stream).is_ok()) {
             let next_hour = outcomes::start_of(outcomes::hour_of(tables.now())) + RECOVERY;
@@ -61,6 +63,34 @@ impl Op for JudgeReputation {
 }
 
 impl JudgeReputation {
+    /// Raises or ends the alert of a rate that crossed a threshold.
+    fn raise(&self, tables: &mut Tables<'_>, stream: Stream, crossing: &Crossing) -> Result<(), StoreError> {
+        let (account, Crossing { measure, to, .. }) = (self.timer.account, *crossing);
+        let condition = match measure {
+            Measure::Bounces => Condition::BounceRate,
+            Measure::Complaints => Condition::ComplaintRate,
+        };
+        let severity = match to {
+            Level::Ok => return alert::gone(tables, account, condition, stream.as_str()).map(drop),
+            Level::Warn => Severity::Warning,
+            Level::Alarm => Severity::Critical,
+        };
+        let Windows { day, week } = self.windows(stream);
+        let shown = |figures: Figures| {
+            let Rate { count, of } = figures.rate(measure);
+            format!("{count} of {of}")
+        };
+        let (day, week) = (shown(day), shown(week));
+        let kind = match measure {
+            Measure::Bounces => "bounce",
+            Measure::Complaints => "complaint",
+        };
+        let summary = format!("The {kind} rate of {stream} mail is too high");
+        let seen = format!("{} of deliveries: {day} in the last day, {week} in the last week.", measure.as_str());
+        let subject = Subject::named(SubjectKind::Stream, stream);
+        alert::found(tables, account, &Sighting::new(condition, severity, summary, seen).of(subject)).map(drop)
+    }
+
     /// Returns the counts of a stream's windows.
     pub const fn windows(&self, stream: Stream) -> Windows {
         match stream {
@@ -74,7 +104,6 @@ impl JudgeReputation {
 mod tests {
     use super::*;
     use crate::base::time::Timestamp;
-    use crate::machine::reputation::{Figures, Level, Measure, Rate};
     use crate::store::row::audit::AuditRow;
     use crate::store::testing::TestStore;
     use crate::store::timer::TimerKind;

@@ -3,9 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, view};
+use super::{Never, Op, alert, view};
 use crate::base::id::{AccountId, UserId};
 use crate::base::time::Timestamp;
+use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::device::{DeviceKey, Devices};
 use crate::domain::session::{Session, SessionKey, Stage};
 use crate::domain::user::{SecondFactor, User};
@@ -54,13 +55,24 @@ impl Op for BeginSession {
         tables.put(&self.key, &self.session);
         tables.put_bytes(Table::SessionsByUser, &schema::session_of_user(account, id, &self.key), Vec::new());
         if self.session.stage == Stage::SignedIn {
-            let totp = stepped(user.totp, self.totp_step);
             let now = tables.now();
+            let is_known = self.device.is_some_and(|device| user.devices.know(&device, now));
+            if !is_known && user.last_sign_in_at.is_some() {
+                alert::happened(tables, account, &new_sign_in(&user, &self.session))?;
+            }
+            let totp = stepped(user.totp, self.totp_step);
             let devices = remember(user.devices, self.device, now);
             tables.put(&user_key, &User { last_sign_in_at: Some(now), totp, devices, ..user });
         }
         Ok(())
     }
+}
+
+/// The alert of a sign-in from a browser that its user has not signed in with before.
+fn new_sign_in(user: &User, session: &Session) -> Sighting {
+    let subject = Subject::new(SubjectKind::User, user.id, user.email.as_given());
+    let seen = format!("From {}, with a browser that calls itself {:?}.", session.address, session.agent);
+    Sighting::new(Condition::NewSignIn, Severity::Info, "New sign-in to the panel", seen).of(subject)
 }
 
 /// Ends the sessions of a user that are over anyway, and the oldest ones where there are too many.

@@ -4,9 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::suspension::accepts_deliveries;
-use super::{Never, Op, audit, outstanding};
+use super::{Never, Op, alert, audit, outstanding};
 use crate::base::id::{AccountId, AttemptId, DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
+use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::audit::{Action, Actor, Change};
 use crate::machine::{delivery, endpoint};
 use crate::store::error::{Stop, StoreError};
@@ -207,10 +208,21 @@ impl SettleDelivery {
             row.updated_at = tables.now();
             let change = Change::new(Action::WebhookDisabled, id, audit::host(&row));
             audit::write(tables, self.account, &Actor::Service, change)?;
+            alert::found(tables, self.account, &disabled_alert(id, &row))?;
         }
         tables.put(&key, &row);
         Ok(if disabled { EndpointChange::Disabled(id) } else { EndpointChange::None })
     }
+}
+
+/// The alert of an endpoint that the service disabled.
+fn disabled_alert(id: EndpointId, row: &EndpointRow) -> Sighting {
+    let host = audit::host(row);
+    let summary = format!("The webhook at {host} was disabled after repeated failures");
+    let seen =
+        format!("{} attempts in a row failed. Deliveries are held until it is enabled again.", endpoint::FAILURES_MAX);
+    let subject = Subject::new(SubjectKind::Webhook, id, host);
+    Sighting::new(Condition::WebhookDisabled, Severity::Critical, summary, seen).of(subject)
 }
 
 /// Makes parked deliveries due again, oldest first, a slice at a time; the rest goes on by timer.

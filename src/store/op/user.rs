@@ -191,6 +191,7 @@ impl Op for DeleteUser {
         unbind(tables, self.account, self.user)?;
         tables.remove(Table::Users, &key);
         tables.remove(Table::UsersByEmail, user.email.match_key().as_bytes());
+        tables.remove(Table::ProvenAddresses, user.email.match_key().as_bytes());
         Ok(user)
     }
 }

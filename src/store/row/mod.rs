@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use super::error::StoreError;
 use super::schema::Table;
 
+pub mod alert;
 pub mod audit;
 pub mod clock_doubt;
 pub mod delivery;
@@ -19,6 +20,7 @@ pub mod idempotency;
 pub mod identity;
 pub mod message;
 pub mod message_index;
+pub mod notice;
 pub mod outcomes;
 pub mod pause;
 pub mod restored;

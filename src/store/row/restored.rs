@@ -72,7 +72,7 @@ impl Restored {
         self.stands_still
             && match timer.kind {
                 TimerKind::Transfer => timer.id <= self.last_message,
-                TimerKind::Delivery => timer.id <= self.last_id,
+                TimerKind::Delivery | TimerKind::Notice => timer.id <= self.last_id,
                 // The report of a day that had begun: its identifier begins with the day.
                 TimerKind::TlsReport => timer.id.0[..4] <= schema::tls_report_day(day_of(self.backup_at))[..],
                 TimerKind::Unpark
@@ -88,6 +88,9 @@ impl Restored {
                 | TimerKind::MessageIndex
                 | TimerKind::SuppressionImport
                 | TimerKind::ViewEnd
+                | TimerKind::AlertAnnouncement
+                | TimerKind::AlertReminder
+                | TimerKind::AlertExpiry
                 | TimerKind::Reputation => false,
             }
     }

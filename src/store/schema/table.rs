@@ -133,6 +133,22 @@ tables! {
     DmarcReporters = "dmarc_reporters";
     /// account → how its bounces and complaints were judged last.
     Reputations = "reputations";
+    /// account, alert → an alert; the account is zero for the service's.
+    Alerts = "alerts";
+    /// account, condition, subject → how far the alert of it is.
+    AlertStates = "alert_states";
+    /// account, alert → condition and severity of an open alert.
+    OpenAlerts = "open_alerts";
+    /// alert → account.
+    AlertOwners = "alert_owners";
+    /// notice → a mail or webhook request that is to be sent.
+    Notices = "notices";
+    /// address in matching form → the notices to it.
+    NoticeAddresses = "notice_addresses";
+    /// address in matching form → since when it may get notices.
+    ProvenAddresses = "proven_addresses";
+    /// account → its invitations of the last day.
+    Invitations = "invitations";
     /// number → a doubt about the wall clock: when it began, and what came of it.
     ClockDoubts = "clock_doubts";
     /// due, kind, account, identifier → nothing: what is to happen when. This table is the far timer wheel.

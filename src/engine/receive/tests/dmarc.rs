@@ -175,6 +175,20 @@ async fn sources_are_known_by_the_relays_addresses_and_by_our_selectors() {
 }
 
 #[tokio::test]
+async fn an_alert_is_open_while_own_mail_of_a_day_fails() {
+    let world = World::new().await;
+    let hear = async |id: &str, count| {
+        let mail = report("r.example", id, &row("203.0.113.5", count, false, "example.com", "x"));
+        world.hear_signed("r.example", &mail).await;
+        world.engine.check_alerts().await.unwrap();
+        let open = world.engine.open_alerts(world.account).unwrap();
+        (open.count, open.worst)
+    };
+    assert_eq!(hear("1", 9).await, (0, None));
+    assert_eq!(hear("2", 1).await, (1, Some(crate::domain::alert::Severity::Critical)));
+}
+
+#[tokio::test]
 async fn an_ignored_reporter_counts_nowhere_until_it_is_taken_back() {
     let world = World::new().await;
     let rows = row("192.0.2.7", 5, true, "example.com", "x");

@@ -1,6 +1,7 @@
 //! Stories of transfers: the real engine, store and pump on virtual time, with names and mail servers that the story
 //! scripts.
 
+mod alerts;
 mod clock;
 mod failing;
 mod housekeeping;

@@ -12,6 +12,7 @@ use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Content, Parts, Submission};
+use crate::engine::alerts::AlertSettings;
 use crate::engine::messages::MessageRecord;
 use crate::engine::ports::Clock;
 use crate::engine::pump::Pump;
@@ -76,7 +77,23 @@ impl World {
         Self::furnished(relays, tables, None).await
     }
 
+    /// The same with alerts that are told as the test says.
+    pub(super) async fn alerting(relays: Vec<Relay>, alerts: AlertSettings) -> Self {
+        let shaping = Arc::new(Shaping::built_in().clone());
+        let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
+        Self::furnished_with(relays, tables, None, alerts).await
+    }
+
     async fn furnished(relays: Vec<Relay>, tables: Tables, scripted: Option<Arc<dyn Clock>>) -> Self {
+        Self::furnished_with(relays, tables, scripted, Settings::of_a_story().alerts).await
+    }
+
+    async fn furnished_with(
+        relays: Vec<Relay>,
+        tables: Tables,
+        scripted: Option<Arc<dyn Clock>>,
+        alerts: AlertSettings,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let net = Arc::new(Net {
             mx: Mutex::default(),
@@ -91,7 +108,7 @@ impl World {
             opened: Mutex::default(),
             patience: Mutex::default(),
         });
-        let mut world = Self::on(directory, net, relays, tables, scripted);
+        let mut world = Self::on(directory, net, relays, tables, scripted, alerts);
         let quota = QuotaLimits { per_hour: 1_000_000, per_day: 1_000_000 };
         world.account = world.engine.create_account("Acme".parse().unwrap(), None, quota).await.unwrap().id;
         for (name, stream) in [("example.test", Stream::Transactional), ("news.example.test", Stream::Marketing)] {
@@ -106,6 +123,7 @@ impl World {
         relays: Vec<Relay>,
         tables: Tables,
         scripted: Option<Arc<dyn Clock>>,
+        alerts: AlertSettings,
     ) -> Self {
         let clock = Arc::new(VirtualClock::open(directory.path(), START).unwrap());
         let entropy = Arc::new(SeededEntropy::new(clock.now().as_millis()));
@@ -120,6 +138,7 @@ impl World {
             max_connections: 64,
             body_kib: 8,
             signing_threads: 2,
+            alerts,
             ..Settings::of_a_story()
         };
         let engine = Arc::new(Engine::new(store, time, entropy, net.clone(), settings));
@@ -162,12 +181,13 @@ impl World {
         self.pump.await.unwrap();
         self.engine.store.close();
         let store = Arc::downgrade(&self.engine.store);
+        let alerts = self.engine.settings.alerts.clone();
         drop(self.engine);
         // Whoever is still about to end holds it, and with it the lock.
         while store.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
-        let world = Self::on(self.directory, self.net, relays, self.tables, None);
+        let world = Self::on(self.directory, self.net, relays, self.tables, None, alerts);
         Self { account: self.account, ..world }
     }
 
@@ -192,8 +212,19 @@ impl World {
     }
 
     pub(super) async fn send_from(&self, from: &str, to: &str) -> MessageId {
+        let caller = Caller { account: self.account, key: None };
+        match self.engine.submit(&caller, self.submission(from, to), None).await {
+            Ok(accepted) => {
+                let answer: serde_json::Value = serde_json::from_slice(&accepted.answer).unwrap();
+                answer["id"].as_str().unwrap().parse().unwrap()
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    pub(super) fn submission(&self, from: &str, to: &str) -> Submission {
         let parts = Parts { text: Some("Thank you.".to_owned()), ..Parts::default() };
-        let submission = Submission {
+        Submission {
             to_name: None,
             list_unsubscribe: None,
             from: from.parse().unwrap(),
@@ -203,14 +234,6 @@ impl World {
             unsubscribe_url: Some("https://example.test/u".parse().unwrap()),
             metadata: Default::default(),
             expires_at: None,
-        };
-        let caller = Caller { account: self.account, key: None };
-        match self.engine.submit(&caller, submission, None).await {
-            Ok(accepted) => {
-                let answer: serde_json::Value = serde_json::from_slice(&accepted.answer).unwrap();
-                answer["id"].as_str().unwrap().parse().unwrap()
-            }
-            Err(error) => panic!("{error:?}"),
         }
     }
 

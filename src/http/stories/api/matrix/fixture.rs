@@ -1,7 +1,9 @@
 //! What the matrix asks of each route: a total look-up by the route's name.
 
 use super::*;
+use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::user::Role;
+use crate::store::op::alert::RaiseAlert;
 
 /// A kind of object that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +16,7 @@ pub(super) enum Kind {
     Delivery,
     Suppression,
     User,
+    Alert,
 }
 
 /// A request's body.
@@ -102,6 +105,9 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "messages.export" | "events.export" => plain(200),
         "suppressions.export" | "accounts.list" | "queue.list" | "queue.release" | "backup.take" => plain(200),
         "clock.show" | "status.show" | "clock.accept" | "replica.show" | "replica.base" => plain(200),
+        "alerts.list" | "alerts.list_all" | "alerts.check" | "alerts.test" => plain(200),
+        "alerts.show" => of(Kind::Alert, 200),
+        "alerts.show_any" => of(Kind::Alert, 200),
         "queue.pause" | "queue.resume" | "queue.try" => plain(200).with(json!({ "site": "google" })),
         "settings.update" => plain(200).with(json!({ "content_retention_days": 30 })),
         "explain" => plain(200).with(json!({ "headers": "From: a@example.test" })),
@@ -159,7 +165,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Kind {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Account,
         Self::Key,
         Self::Domain,
@@ -168,6 +174,7 @@ impl Kind {
         Self::Delivery,
         Self::Suppression,
         Self::User,
+        Self::Alert,
     ];
 
     fn number() -> u64 {
@@ -184,6 +191,7 @@ impl Kind {
             Self::Webhook => Some("/v1/webhooks"),
             Self::Delivery => Some("/v1/webhook-deliveries"),
             Self::Suppression => Some("/v1/suppressions"),
+            Self::Alert => Some("/v1/alerts"),
         }
     }
 
@@ -211,6 +219,13 @@ impl Kind {
             Self::Delivery => {
                 let endpoint = world.endpoint(key, host).await;
                 world.made(key, &format!("/v1/webhooks/{endpoint}/test"), Value::Null).await
+            }
+            Self::Alert => {
+                let subject = Subject::named(SubjectKind::Provider, format!("p{number}"));
+                let sighting = Sighting::new(Condition::ProviderBlocking, Severity::Warning, "blocked", "10 of 50");
+                let raise = RaiseAlert { account, sighting: sighting.of(subject), is_over: false };
+                let raised = world.engine.store.commit(raise).await;
+                raised.unwrap_or_else(|_| panic!("the store failed")).opened[0].to_string()
             }
             Self::Suppression => {
                 let body = serde_json::json!({ "email": format!("s{number}@{host}.example") });

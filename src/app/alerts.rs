@@ -1,0 +1,42 @@
+//! What the daemon hands to alerts: how its last run ended, and the facts that checks need from outside the engine.
+
+use std::sync::Arc;
+
+use super::config::Config;
+use super::exit::Exit;
+use super::run_marker::RunMarker;
+use crate::engine::Engine;
+use crate::engine::alerts::outlook::Sources;
+use crate::net::guard::Guard;
+use crate::net::probe::network::NetworkProbe;
+use crate::net::tls_settings::Presented;
+use crate::store::error::StoreError;
+
+/// Marks that the service runs, and raises the alert of a last run that did not end by itself.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn begin_run(engine: &Engine) -> Result<RunMarker, StoreError> {
+    let marker = RunMarker::place(engine.store.directory());
+    if let Some(seen) = marker.left_behind() {
+        tracing::warn!("the last run of the service did not end by itself");
+        engine.note_unclean_stop(seen).await?;
+    }
+    Ok(marker)
+}
+
+/// Removes the mark of a run that ends by itself.
+pub(super) fn end_run(marker: RunMarker) -> Exit {
+    marker.remove();
+    Exit::Done
+}
+
+/// The facts that checks ask for.
+pub(super) fn sources(config: &Config, guard: &Arc<Guard>, presented: Option<Arc<Presented>>) -> Sources {
+    let certificate_until = move || presented.as_ref().and_then(|presented| presented.meters.until());
+    Sources {
+        probe: Arc::new(NetworkProbe::new(&config.dns.servers, Arc::clone(guard))),
+        certificate_until: Box::new(certificate_until),
+        mail_port: config.delivery.port,
+    }
+}

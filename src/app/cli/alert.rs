@@ -1,0 +1,92 @@
+//! `postrider alert ...`: alerts of the service and of every account, their checks and their test.
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::args::{DaemonArgs, PageArgs};
+use super::session::{client, listed, no_such, object, print};
+use super::show::Shape;
+use super::{Console, Stop};
+use crate::app::admin_client::Ask;
+use crate::app::exit::Exit;
+
+/// The list's path.
+const ALERTS: &str = "/v1/operator/alerts";
+
+#[derive(Debug, Args)]
+pub(super) struct AlertArgs {
+    #[command(flatten)]
+    pub(super) daemon: DaemonArgs,
+    #[command(subcommand)]
+    pub(super) command: AlertCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum AlertCommand {
+    /// List the alerts of the service and of every account.
+    List {
+        #[command(flatten)]
+        page: PageArgs,
+        /// Only open or resolved ones.
+        #[arg(long, value_parser = ["open", "resolved"])]
+        state: Option<String>,
+        /// Only alerts of this condition.
+        #[arg(long)]
+        condition: Option<String>,
+    },
+    /// Show one alert.
+    Show {
+        /// Alert ID.
+        id: String,
+    },
+    /// Run every check now, and print the alerts that it opened and resolved.
+    Check,
+    /// Send a test to the addresses and the webhook of [alerts]; exits with 1 if one failed.
+    Test,
+}
+
+/// Runs the command.
+pub(super) fn alert(args: AlertArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let client = client(args.daemon, &console.environment)?;
+    match args.command {
+        AlertCommand::List { page, state, condition } => {
+            let filters = [("state", &state), ("condition", &condition)];
+            let path = listed(ALERTS, &page, &filters);
+            print(&client.ask(Ask::get("list the alerts", path, None))?, Shape::Alerts, json, console)
+        }
+        AlertCommand::Show { id } => {
+            let asked = client.ask(Ask::get("show the alert", object(ALERTS, &id), None));
+            let reply = asked.map_err(|trouble| match trouble.exit() {
+                Exit::NotFound => no_such("alert", &id, trouble),
+                _ => trouble,
+            })?;
+            print(&reply, Shape::Alert, json, console)
+        }
+        AlertCommand::Check => {
+            let reply = client.ask(Ask::post("run the checks", format!("{ALERTS}/check"), None, None))?;
+            print(&reply, Shape::AlertChanges, json, console)
+        }
+        AlertCommand::Test => {
+            let reply = client.ask(Ask::post("test the alerts", format!("{ALERTS}/test"), None, None))?;
+            let has_failed = reply.value["results"].as_array().into_iter().flatten().any(is_failure);
+            print(&reply, Shape::AlertTests, json, console)?;
+            Ok(if has_failed { Exit::Failed } else { Exit::Done })
+        }
+    }
+}
+
+fn is_failure(result: &Value) -> bool {
+    result["status"] != "sent"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn whatever_was_not_sent_is_a_failure() {
+        assert!(!is_failure(&json!({ "status": "sent" })));
+        assert!(is_failure(&json!({ "status": "failed" })) && is_failure(&json!({})));
+    }
+}

@@ -1,0 +1,215 @@
+//! `[alerts]`: who is told when something is wrong, and how.
+
+use std::path::Path;
+use std::time::Duration;
+
+use url::Url;
+
+use super::relay::{Relay, SecretFile};
+use super::section::{Section, boolean, number, parsed, path, text, unless_empty};
+use super::tree::Node;
+use crate::base::secret::Secret;
+use crate::domain::address::Address;
+use crate::domain::hostname::DomainName;
+
+/// Addresses of the operator at most.
+const EMAIL_MAX: usize = 10;
+/// A year: no backup is expected to be older.
+const BACKUP_HOURS_MAX: i64 = 24 * 366;
+
+/// `[alerts]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alerts {
+    /// The operator's addresses.
+    pub email: Vec<Address>,
+    /// The sender; `alerts@` the bounce host unless given.
+    pub from: Option<Address>,
+    /// Whether alerts of an account go to its owners.
+    pub owners: bool,
+    /// The name of the relay that is tried first.
+    pub relay: Option<String>,
+    /// The webhook.
+    pub webhook: Option<AlertWebhook>,
+    /// Block lists to look up source addresses in.
+    pub blocklists: Vec<DomainName>,
+    /// The age at which a backup is too old (`backup_hours`).
+    pub backup_age_max: Option<Duration>,
+}
+
+/// The webhook of alerts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AlertWebhook {
+    /// Its URL.
+    pub url: Url,
+    /// Its secret.
+    pub secret: WebhookSecret,
+}
+
+/// Where the secret of the webhook stands.
+#[derive(Debug, Clone)]
+pub enum WebhookSecret {
+    /// In the configuration.
+    Text(Secret),
+    /// In a file of its own.
+    File(SecretFile),
+}
+
+impl PartialEq for WebhookSecret {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Text(own), Self::Text(other)) => own.expose() == other.expose(),
+            (Self::File(own), Self::File(other)) => own == other,
+            (Self::Text(_) | Self::File(_), _) => false,
+        }
+    }
+}
+
+impl Default for Alerts {
+    fn default() -> Self {
+        Self {
+            email: Vec::new(),
+            from: None,
+            owners: true,
+            relay: None,
+            webhook: None,
+            blocklists: Vec::new(),
+            backup_age_max: Some(Duration::from_secs(48 * 3600)),
+        }
+    }
+}
+
+impl Alerts {
+    /// The defaults of `dev`, which tells nobody unless it is asked to.
+    pub(super) fn for_dev() -> Self {
+        Self { owners: false, backup_age_max: None, ..Self::default() }
+    }
+
+    /// Reads the section. Relays are known by name, and an address at the bounce host would bring alerts back here.
+    pub(super) fn read(
+        mut section: Section<'_>,
+        base: Self,
+        relays: &[Relay],
+        bounce_host: &DomainName,
+        credentials: Option<&Path>,
+    ) -> Self {
+        let outside = |node: &Node| {
+            let address: Address = parsed(node)?;
+            match address.domain() == bounce_host {
+                true => Err(format!("must not be at the bounce host {bounce_host}: the alert would come back here")),
+                false => Ok(address),
+            }
+        };
+        let named = |node: &Node| {
+            let name = text(node)?;
+            match relays.iter().any(|relay| relay.name == name) {
+                true => Ok(name.to_owned()),
+                false => Err(format!("there is no relay called {name}; add it as a [[relay]], with streams = []")),
+            }
+        };
+        let hours = |node: &Node| {
+            let hours: u64 = number(0..=BACKUP_HOURS_MAX)(node)?;
+            Ok((hours > 0).then(|| Duration::from_secs(hours * 3600)))
+        };
+        let email = section.list("email", base.email, outside);
+        if email.len() > EMAIL_MAX {
+            section.missing("email", format!("must have at most {EMAIL_MAX} addresses"));
+        }
+        let alerts = Self {
+            email,
+            from: section.value("from", base.from, unless_empty(parsed)),
+            owners: section.value("owners", base.owners, boolean),
+            relay: section.value("relay", base.relay, unless_empty(named)),
+            webhook: webhook(&mut section, credentials).or(base.webhook),
+            blocklists: section.list("blocklists", base.blocklists, parsed),
+            backup_age_max: section.value("backup_hours", base.backup_age_max, hours),
+        };
+        section.finish();
+        alerts
+    }
+}
+
+/// The webhook, where there is one. It has one secret.
+fn webhook(section: &mut Section<'_>, credentials: Option<&Path>) -> Option<AlertWebhook> {
+    let url = section.value("webhook_url", None, unless_empty(https));
+    let secret = section.value("webhook_secret", None, unless_empty(|node| text(node).map(str::to_owned)));
+    let file = section.value("webhook_secret_file", None, unless_empty(path));
+    let secret = match (secret, file) {
+        (Some(_), Some(_)) => {
+            section.missing("webhook_secret", "must not be given beside webhook_secret_file");
+            return None;
+        }
+        (Some(text), None) => Some(WebhookSecret::Text(Secret::new(text))),
+        (None, Some(file)) => Some(WebhookSecret::File(SecretFile::new(file, credentials))),
+        (None, None) => None,
+    };
+    match (url, secret) {
+        (Some(url), Some(secret)) => Some(AlertWebhook { url, secret }),
+        (Some(_), None) => {
+            section.missing("webhook_secret", "must be given where webhook_url is, here or in webhook_secret_file");
+            None
+        }
+        (None, Some(_)) if !section.has_faults_of("webhook_url") => {
+            section.missing("webhook_url", "must be given where webhook_secret is");
+            None
+        }
+        (None, _) => None,
+    }
+}
+
+fn https(node: &Node) -> Result<Url, String> {
+    let text = text(node)?;
+    let url = Url::parse(text).map_err(|_| format!("`{text}` is not a URL, such as https://hooks.example.com/in"))?;
+    match url.scheme() {
+        "https" if url.host().is_some() && url.username().is_empty() && url.password().is_none() => Ok(url),
+        "https" => Err("must have a host, and no user name or password".to_owned()),
+        _ => Err("must be an https URL".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::app::config::{Config, ConfigError};
+    use crate::app::environment::Environment;
+
+    const HEAD: &str = "hostname = \"mail.example.com\"\n[bounces]\nhost = \"bounces.example.com\"\n";
+
+    fn parsed(more: &str) -> Result<Config, ConfigError> {
+        Config::parse(&format!("{HEAD}{more}"), "p.toml", &Environment::default())
+    }
+
+    fn fault(more: &str) -> String {
+        parsed(more).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn alerts_are_told_to_owners_alone_unless_the_operator_says_more() {
+        let config = parsed("").unwrap();
+        assert!(config.alerts.email.is_empty() && config.alerts.owners && config.alerts.webhook.is_none());
+        assert_eq!(config.alerts_from().to_wire(), "alerts@bounces.example.com");
+        let off = parsed("[alerts]\nbackup_hours = 0\nfrom = \"ops@example.com\"\nowners = false").unwrap();
+        assert_eq!((off.alerts.backup_age_max, off.alerts.owners), (None, false));
+        assert_eq!(off.alerts_from().to_wire(), "ops@example.com");
+    }
+
+    #[test]
+    fn what_could_never_work_is_a_fault() {
+        let email = fault("[alerts]\nemail = [\"ops@example.net\", \"a@bounces.example.com\"]");
+        assert!(email.contains("alerts.email") && email.contains("bounce host"), "{email}");
+        let many = (0..11).map(|number| format!("\"a{number}@example.net\"")).collect::<Vec<_>>().join(", ");
+        assert!(fault(&format!("[alerts]\nemail = [{many}]")).contains("at most 10"));
+        let relay = fault("[alerts]\nrelay = \"elsewhere\"");
+        assert!(relay.contains("alerts.relay") && relay.contains("elsewhere"), "{relay}");
+        let url = fault("[alerts]\nwebhook_url = \"https://hooks.example.com/\"");
+        assert!(url.contains("alerts.webhook_secret"), "{url}");
+        let plain = fault("[alerts]\nwebhook_url = \"http://hooks.example.com/\"\nwebhook_secret = \"x\"");
+        assert!(plain.contains("https") && !plain.contains("must be given"), "{plain}");
+        assert!(fault("[alerts]\nwebhook_secret = \"x\"").contains("alerts.webhook_url"));
+    }
+
+    #[test]
+    fn a_relay_for_alerts_alone_carries_no_stream() {
+        let more = "[alerts]\nrelay = \"other\"\n[[relay]]\nname = \"direct\"\n[[relay]]\nname = \"other\"\n\
+                    kind = \"smarthost\"\nhost = \"smtp.example.net\"\nstreams = []";
+        assert_eq!(parsed(more).unwrap().alerts.relay.as_deref(), Some("other"));
+    }
+}

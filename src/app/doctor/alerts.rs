@@ -1,0 +1,123 @@
+//! Whether somebody is told when something is wrong: the recipients and the sender of alerts, the last backup, and the
+//! block lists.
+
+use super::{Check, Patient, Verdict};
+use crate::app::admin_client::{AdminClient, Ask};
+use crate::base::time::Timestamp;
+use crate::engine::ports::Clock as _;
+use crate::engine::probe::block_list::{Health, Listing, health, listing};
+use crate::engine::probe::reverse::seen_addresses;
+use crate::net::clock::SystemClock;
+
+const ALERTS: &str = "alerts";
+const BACKUP: &str = "backup";
+
+/// Whether alerts reach somebody, and the age of the last backup.
+pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+    let client = AdminClient::new(&patient.config.data_dir);
+    // The client blocks.
+    let asked = tokio::task::spawn_blocking(move || client.ask(Ask::get("look at the status", "/v1/status", None)));
+    let status = asked.await.ok().and_then(Result::ok).map(|reply| reply.value);
+    let signed = status.as_ref().and_then(|status| status["alerts"]["signed"].as_bool());
+    let open = status.as_ref().and_then(|status| status["alerts"]["open"].as_u64());
+    let last_backup = status.as_ref().map(|status| status["backup"]["last_at"].as_str().map(str::to_owned));
+    vec![alerts(patient, signed, open), backup(patient, last_backup)]
+}
+
+fn alerts(patient: &Patient, signed: Option<bool>, open: Option<u64>) -> Check {
+    let (alerts, from) = (&patient.config.alerts, patient.config.alerts_from());
+    let domain = from.domain();
+    if alerts.email.is_empty() && alerts.webhook.is_none() {
+        let seen = "no address and no webhook is configured, so alerts of the service are only listed and logged";
+        return Check::new(ALERTS, Verdict::Warn, seen, "Set alerts.email, and run `postrider alert test`.");
+    }
+    let mut told: Vec<_> = alerts.email.iter().map(|address| address.as_given().to_owned()).collect();
+    told.extend(alerts.webhook.iter().map(|webhook| webhook.url.host_str().unwrap_or_default().to_owned()));
+    let open = match open {
+        Some(0) | None => String::new(),
+        Some(1) => "; 1 alert is open".to_owned(),
+        Some(open) => format!("; {open} alerts are open"),
+    };
+    let seen = format!("sent to {}{open}", told.join(", "));
+    let verify = format!("Add {domain} as a sending domain and verify it, or set alerts.from to an address of one.");
+    match signed {
+        Some(false) if !alerts.email.is_empty() => {
+            let seen = format!("{seen}; not signed, because the domain {domain} of alerts.from is not verified here");
+            Check::new(ALERTS, Verdict::Warn, seen, verify)
+        }
+        Some(_) if !open.is_empty() => Check::new(ALERTS, Verdict::Warn, seen, "See `postrider alert list`."),
+        Some(_) => Check::new(ALERTS, Verdict::Ok, seen, ""),
+        None => {
+            let seen = format!("{seen}; whether {domain} is verified is known to the running service alone");
+            Check::new(ALERTS, Verdict::Warn, seen, "Start it, and run `postrider alert test`.")
+        }
+    }
+}
+
+fn backup(patient: &Patient, last: Option<Option<String>>) -> Check {
+    let Some(age_max) = patient.config.alerts.backup_age_max else {
+        return Check::new(BACKUP, Verdict::Ok, "its age is not watched (alerts.backup_hours is 0)", "");
+    };
+    let (hours, now) = (age_max.as_secs() / 3600, SystemClock::new().now());
+    let remedy = "Run `postrider backup FILE`, or enable postrider-backup.timer.";
+    match last {
+        None => {
+            let seen = "the time of the last one is known to the running service alone";
+            Check::new(BACKUP, Verdict::Warn, seen, "Start it, and run doctor again.")
+        }
+        Some(None) => Check::new(BACKUP, Verdict::Warn, "none was taken yet", remedy),
+        Some(Some(last)) => match last.parse::<Timestamp>() {
+            Ok(at) if now.since(at) <= age_max => {
+                Check::new(BACKUP, Verdict::Ok, format!("the last one was taken at {at}"), "")
+            }
+            _ => {
+                let seen = format!("the last one was taken at {last}, over {hours} hours ago");
+                Check::new(BACKUP, Verdict::Warn, seen, remedy)
+            }
+        },
+    }
+}
+
+/// Whether the addresses that mail leaves from are on a list.
+pub(super) async fn block_lists(patient: &Patient) -> Vec<Check> {
+    let zones = &patient.config.alerts.blocklists;
+    if zones.is_empty() {
+        return Vec::new();
+    }
+    let mut addresses = std::collections::BTreeSet::new();
+    for relay in patient.direct() {
+        let ehlo = patient.ehlo(relay).as_str();
+        addresses.extend(seen_addresses(&*patient.probe, &relay.source, ehlo).await);
+    }
+    let mut checks = Vec::new();
+    for zone in zones {
+        let name = format!("block list {zone}");
+        if let Health::Broken(why) = health(&*patient.probe, zone.as_str()).await {
+            let remedy = "Remove it from alerts.blocklists, or use a name server that the list answers.";
+            checks.push(Check::new(name, Verdict::Warn, format!("it can't be used: {why}"), remedy));
+            continue;
+        }
+        let (mut listed, mut unknown) = (Vec::new(), Vec::new());
+        for address in &addresses {
+            match listing(&*patient.probe, zone.as_str(), *address).await {
+                Listing::Listed(codes) => listed.push(format!("{address} ({})", codes.join(", "))),
+                Listing::Clear => {}
+                Listing::Unknown(why) => unknown.push(why),
+            }
+        }
+        let shown: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        checks.push(match (listed.is_empty(), unknown.first()) {
+            (false, _) => {
+                let remedy = "Find the cause first, then follow the removal steps of the list.";
+                Check::new(name, Verdict::Fail, format!("it lists {}", listed.join(", ")), remedy)
+            }
+            (true, Some(why)) => Check::new(name, Verdict::Warn, why, "Try again."),
+            (true, None) if shown.is_empty() => {
+                let seen = "the address that receivers see is not known here";
+                Check::new(name, Verdict::Warn, seen, "Name this server's public address in source.")
+            }
+            (true, None) => Check::new(name, Verdict::Ok, format!("it does not list {}", shown.join(", ")), ""),
+        });
+    }
+    checks
+}

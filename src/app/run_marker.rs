@@ -1,0 +1,81 @@
+//! A file in the data directory that is there while the service runs, and removed when it ends by itself: the next start
+//! learns from it that the last run was killed, crashed, or lost its power.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::base::time::Timestamp;
+
+/// Its name.
+const FILE: &str = "running";
+
+/// The marker of this run.
+#[derive(Debug, Default)]
+pub(super) struct RunMarker {
+    path: PathBuf,
+    /// What the last run left.
+    left: Option<String>,
+}
+
+impl RunMarker {
+    /// Places the marker in `directory`, after a look at what the last run left. That a marker can't be written hinders
+    /// no start.
+    pub(super) fn place(directory: &Path) -> Self {
+        let path = directory.join(FILE);
+        let left = fs::metadata(&path).ok().map(|found| {
+            let pid = fs::read_to_string(&path).unwrap_or_default();
+            let pid = pid.trim().parse::<u32>().map(|pid| format!(" of process {pid}")).unwrap_or_default();
+            let began = found.modified().ok().map(since).unwrap_or_default();
+            format!("The run{pid}{began} was killed, crashed, or lost its power.")
+        });
+        if let Err(error) = write(&path) {
+            tracing::warn!(%error, "could not mark that the service runs; a crash of it will raise no alert");
+        }
+        Self { path, left }
+    }
+
+    /// What the last run left behind; none where it ended by itself.
+    pub(super) fn left_behind(&self) -> Option<&str> {
+        self.left.as_deref()
+    }
+
+    /// Removes the marker: this run has ended by itself.
+    pub(super) fn remove(self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(%error, "could not remove the mark of a running service; the next start raises an alert");
+        }
+    }
+}
+
+/// Writes the marker, and syncs its name: a power failure may come at any time.
+fn write(path: &Path) -> std::io::Result<()> {
+    let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    writeln!(file, "{}", std::process::id())?;
+    file.sync_all()?;
+    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+fn since(at: SystemTime) -> String {
+    let millis = at.duration_since(UNIX_EPOCH).ok().and_then(|since| u64::try_from(since.as_millis()).ok());
+    millis.map(|millis| format!(", which began at {},", Timestamp::from_millis(millis))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_ends_by_itself_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = RunMarker::place(folder.path());
+        assert_eq!(first.left_behind(), None);
+        let after_crash = RunMarker::place(folder.path());
+        let seen = after_crash.left_behind().unwrap();
+        assert!(seen.contains(&format!("of process {}", std::process::id())), "{seen}");
+        after_crash.remove();
+        assert_eq!(RunMarker::place(folder.path()).left_behind(), None);
+    }
+}

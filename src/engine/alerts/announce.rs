@@ -1,0 +1,128 @@
+//! Who is told of an alert's changes.
+//!
+//! The operator hears of alerts of the service and of critical ones of accounts, by mail and webhook. An account's
+//! owners hear of the account's alerts, and a user of their own sign-ins. Nobody gets mail at an address that the
+//! operator did not make and whose owner has not opened a link sent there, so no account can make the service write to
+//! strangers.
+
+use serde::Serialize;
+
+use super::record::AlertRecord;
+use crate::base::id::{AccountId, AlertId};
+use crate::domain::address::Address;
+use crate::domain::alert::{Condition, NoticeKind, Scope, Severity};
+use crate::domain::limits::USERS_COUNT;
+use crate::domain::user::{Role, User};
+use crate::engine::Engine;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::Never;
+use crate::store::op::invitation::is_proven;
+use crate::store::op::notice::{Announce, Telling};
+use crate::store::read::Read;
+use crate::store::row::alert::AlertRow;
+use crate::store::schema;
+use crate::store::snapshot::Snapshot;
+use crate::store::timer::Timer;
+
+/// The body of a webhook request.
+#[derive(Serialize)]
+pub(super) struct WebhookBody<'a> {
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    pub(super) alert: AlertRecord<'a>,
+}
+
+impl WebhookBody<'_> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_else(|error| unreachable!("a record is plain JSON: {error}"))
+    }
+}
+
+impl Engine {
+    /// Serves the timer of an alert's changes.
+    pub(in crate::engine) async fn announce_alert(&self, timer: Timer) -> Result<(), Stop<Never>> {
+        let (account, id) = (timer.account, AlertId(timer.id));
+        let tellings = {
+            let snapshot = self.store.snapshot()?;
+            match snapshot.sound_row::<AlertRow>(&schema::alert(account, id))? {
+                Some(row) => self.tellings(&snapshot, account, id, &row)?,
+                None => Vec::new(),
+            }
+        };
+        self.store.commit(Announce { timer, tellings }).await
+    }
+
+    fn tellings(
+        &self,
+        snapshot: &Snapshot,
+        account: AccountId,
+        id: AlertId,
+        row: &AlertRow,
+    ) -> Result<Vec<Telling>, StoreError> {
+        let addresses = self.addresses_told(snapshot, account, row)?;
+        let webhook = self.settings.alerts.webhook.as_ref().filter(|_| concerns_operator(row));
+        let telling = |announcement: &crate::store::row::alert::Announcement| {
+            log(id, row, announcement.kind);
+            let body = |_| WebhookBody { kind: announcement.kind.webhook_type(), alert: self.alert_record(id, row) };
+            let webhook = webhook.map(|webhook| body(webhook).bytes());
+            Telling { announcement: *announcement, addresses: addresses.clone(), webhook }
+        };
+        Ok(row.announcements.iter().map(telling).collect())
+    }
+
+    /// The addresses that are told of an alert, each once.
+    fn addresses_told(
+        &self,
+        snapshot: &Snapshot,
+        account: AccountId,
+        row: &AlertRow,
+    ) -> Result<Vec<Address>, StoreError> {
+        let settings = &self.settings.alerts;
+        let mut addresses = Vec::new();
+        if concerns_operator(row) {
+            addresses.extend(settings.email.iter().cloned());
+        }
+        let users = match row.condition.scope() {
+            Scope::System => Vec::new(),
+            Scope::Account => snapshot.sound_rows::<User>(account.as_bytes(), USERS_COUNT)?,
+        };
+        for (_, user) in users {
+            let is_told = match row.condition {
+                Condition::NewSignIn => row.subject.as_ref().is_some_and(|subject| subject.id == user.id.to_string()),
+                _ => settings.tells_owners && user.role == Role::Owner,
+            };
+            if is_told && !user.disabled && !self.is_own(&user.email) && is_proven(snapshot, &user.email)? {
+                addresses.push(user.email);
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        addresses.retain(|address| seen.insert(address.match_key()));
+        Ok(addresses)
+    }
+
+    /// Whether mail to an address comes back to this service: a notice about it could lead to another.
+    fn is_own(&self, address: &Address) -> bool {
+        address.domain().as_str() == self.settings.bounce_host
+    }
+}
+
+/// Whether the operator is told: of alerts of the service, and of those of accounts that were critical.
+fn concerns_operator(row: &AlertRow) -> bool {
+    row.condition.scope() == Scope::System || row.worst == Severity::Critical
+}
+
+fn log(id: AlertId, row: &AlertRow, kind: NoticeKind) {
+    let (condition, severity) = (row.condition.as_str(), row.severity.as_str());
+    let subject = row.subject.as_ref().map_or("", |subject| &subject.id);
+    match kind {
+        NoticeKind::Resolved => tracing::info!(alert = %id, condition, subject, "alert resolved"),
+        NoticeKind::Opened | NoticeKind::Worse | NoticeKind::Reminder | NoticeKind::Test => {
+            let change = kind.as_str();
+            if row.severity == Severity::Info {
+                tracing::info!(alert = %id, condition, severity, subject, change, "alert open");
+            } else {
+                tracing::warn!(alert = %id, condition, severity, subject, change, "alert open");
+            }
+        }
+    }
+}

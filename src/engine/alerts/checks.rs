@@ -1,0 +1,301 @@
+//! The checks that ask no network: disk, certificate, backup, queue, clock, damage, quotas and replication.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::network;
+use super::notifier::SERVICE;
+use super::{dmarc, providers, stalled};
+use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::account::Account;
+use crate::domain::alert::{Condition, Severity, Sighting};
+use crate::engine::Engine;
+use crate::engine::messages::MessageRecord;
+use crate::engine::replica::{ReplicaStatus, Role, State};
+use crate::engine::wait::{Holds, WaitReason};
+use crate::machine::quota::Quota;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::alert::{Changed, Finding, RecordFindings, known_subjects};
+use crate::store::op::alert_quota;
+use crate::store::read::{Order, Read, after_prefix, sound};
+use crate::store::row::Row as _;
+use crate::store::row::alert::OpenAlertRow;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Free space is low below so many times the least that is needed.
+const ROOM: u64 = 16;
+pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
+/// When the end of the certificate is a warning, and when it is critical.
+const CERTIFICATE: [Duration; 2] = [Duration::from_secs(14 * 24 * 3600), Duration::from_secs(3 * 24 * 3600)];
+/// Messages that are due for so long are overdue.
+const OVERDUE: Duration = Duration::from_secs(15 * 60);
+/// Overdue messages that raise an alert.
+const OVERDUE_COUNT: usize = 20;
+/// Overdue messages that are looked at in one check.
+const OVERDUE_LOOKED_AT: usize = 2000;
+/// When a lag of replication is a warning, and when an unreachable bucket is critical.
+const LAG: Duration = Duration::from_secs(60);
+const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
+/// Open alerts of quotas that one check goes through at most.
+const QUOTAS_MAX: usize = 10_000;
+
+/// What checks remember from one run to the next.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// How often damage was met, and when that last changed.
+    damage: Option<(u64, Timestamp)>,
+    /// The state of replication, and when a check first found it so.
+    replica: Option<(State, Timestamp)>,
+}
+
+impl Engine {
+    /// Runs every check now, and records what they find.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn check_alerts(self: &std::sync::Arc<Self>) -> Result<Changed, StoreError> {
+        let mut memory = self.alerts.memory.lock().await;
+        let mut findings = self.look_around(&mut memory).await?;
+        findings.extend(network::findings(self).await);
+        self.record_findings(findings).await
+    }
+
+    /// Runs the checks that ask no network.
+    pub(super) async fn check_locally(self: &std::sync::Arc<Self>) -> Result<Changed, StoreError> {
+        let mut memory = self.alerts.memory.lock().await;
+        let findings = self.look_around(&mut memory).await?;
+        self.record_findings(findings).await
+    }
+
+    /// Records findings. Where all is as it was, nothing is written.
+    pub(super) async fn record_findings(&self, findings: Vec<Finding>) -> Result<Changed, StoreError> {
+        let is_new = {
+            let snapshot = self.store.snapshot()?;
+            findings.iter().try_fold(false, |is_new, finding| {
+                let known = || known_subjects(&snapshot, finding.account, finding.condition);
+                Ok::<_, StoreError>(is_new || !finding.found.is_empty() || !known()?.is_empty())
+            })?
+        };
+        if !is_new {
+            return Ok(Changed::default());
+        }
+        self.store.commit(RecordFindings { findings }).await.map_err(|stop| match stop {
+            Stop::Failed(error) => error,
+            Stop::Refused(never) => match never {},
+        })
+    }
+
+    async fn look_around(self: &std::sync::Arc<Self>, memory: &mut Memory) -> Result<Vec<Finding>, StoreError> {
+        let engine = std::sync::Arc::clone(self);
+        let looked = self.blocking(crate::engine::blocking::OPERATOR, move || engine.look_at_alerts()).await??;
+        let mut findings = looked;
+        findings.push(Finding::of_service(Condition::StoreDamaged, self.damage(memory)));
+        findings.push(Finding::of_service(Condition::Replica, self.replica(memory)));
+        findings.extend(dmarc::findings(self).await?);
+        Ok(findings)
+    }
+
+    fn look_at_alerts(&self) -> Result<Vec<Finding>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let now = self.clock.now();
+        let mut findings = vec![
+            Finding::of_service(Condition::DiskLow, disk(self.store.free_octets()?, self.settings.min_free_octets)),
+            Finding::of_service(Condition::BackupOld, self.backup(&snapshot, now)?),
+            Finding::of_service(Condition::QueueStalled, self.stalled(&snapshot, now)?),
+            Finding::of_service(Condition::ClockDoubtful, self.clock_doubt()),
+        ];
+        if let Some(sources) = self.alerts.sources.get() {
+            let certificate = (sources.certificate_until)().and_then(|until| certificate(until, now));
+            findings.push(Finding::of_service(Condition::CertificateExpiring, certificate));
+        }
+        findings.extend(quotas(&snapshot, now)?);
+        findings.extend(providers::findings(self, &snapshot, now)?);
+        Ok(findings)
+    }
+
+    /// A backup that is too old. Without one, the age counts from the first account, with which the store was made.
+    fn backup(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Option<Sighting>, StoreError> {
+        let Some(age_max) = self.settings.alerts.backup_age_max else { return Ok(None) };
+        let replica = self.replication.get().map(|replication| replication.status(now));
+        if replica.is_some_and(|status| status.role == Role::Active && status.state == State::Ok) {
+            return Ok(None);
+        }
+        let last = self.last_backup().and_then(|text| text.trim().parse::<Timestamp>().ok());
+        let made = || -> Result<_, StoreError> {
+            let first = snapshot.sound_keys(Table::Accounts, &[], &after_prefix(&[]), Order::Ascending, 1)?;
+            let id = first.first().and_then(|key| key.first_chunk::<16>()).map(|id| Ulid(*id));
+            Ok(id.map(Ulid::timestamp))
+        };
+        let Some(since) = last.map_or_else(made, |last| Ok(Some(last)))? else { return Ok(None) };
+        if now.since(since) <= age_max {
+            return Ok(None);
+        }
+        let seen = match last {
+            Some(last) => format!("The last backup was taken at {last}."),
+            None => format!("No backup was taken since the store was made at {since}."),
+        };
+        let hours = age_max.as_secs() / 3600;
+        let summary = format!("No backup in the last {hours} hours");
+        Ok(Some(Sighting::new(Condition::BackupOld, Severity::Warning, summary, seen)))
+    }
+
+    fn stalled(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Option<Sighting>, StoreError> {
+        let raise = |seen: String| {
+            Some(Sighting::new(Condition::QueueStalled, Severity::Critical, "Queued mail does not go out", seen))
+        };
+        let failing = {
+            let attempts = self.alerts.attempts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            attempts.are_failing(now)
+        };
+        if failing {
+            let minutes = stalled::WINDOW.as_secs() / 60;
+            return Ok(raise(format!("The last {} attempts failed, all within {minutes} minutes.", stalled::ATTEMPTS)));
+        }
+        let overdue = self.overdue(snapshot, now)?;
+        Ok(if overdue < OVERDUE_COUNT {
+            None
+        } else {
+            let minutes = OVERDUE.as_secs() / 60;
+            raise(format!("{overdue} messages or more have been due for {minutes} minutes."))
+        })
+    }
+
+    /// How many messages are overdue for want of a way out, counted to [`OVERDUE_COUNT`]. Those that wait because of
+    /// their account, their site or a restored store are not.
+    fn overdue(&self, snapshot: &Snapshot, now: Timestamp) -> Result<usize, StoreError> {
+        let to = Timer::first_after(now - OVERDUE);
+        let (mut timers, mut looked_at) = (Vec::new(), 0);
+        snapshot.scan_sound(Table::Timers, &[], &to, Order::Ascending, &mut |key, _| {
+            timers.extend(Timer::decode(key).filter(|timer| timer.kind == TimerKind::Transfer));
+            looked_at += 1;
+            Ok(if looked_at < OVERDUE_LOOKED_AT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        let mut overdue = 0;
+        for timer in timers {
+            if overdue < OVERDUE_COUNT && self.lacks_a_way(snapshot, &timer)? {
+                overdue += 1;
+            }
+        }
+        Ok(overdue)
+    }
+
+    fn lacks_a_way(&self, snapshot: &Snapshot, timer: &Timer) -> Result<bool, StoreError> {
+        let key = schema::message(timer.account, MessageId(timer.id));
+        let row = snapshot.sound_row::<MessageRow>(&key)?;
+        let Some((row, transfer)) = row.zip(snapshot.sound_row::<TransferRow>(&key)?) else { return Ok(false) };
+        let id = MessageId(timer.id);
+        let record = MessageRecord { id, row, transfer, next_attempt_at: None, waiting: None };
+        let holds = Holds::read(snapshot, timer.account)?;
+        Ok(self.wait_of(&record, &holds).is_some_and(|wait| match wait.reason {
+            WaitReason::Dns | WaitReason::Relay | WaitReason::Busy => true,
+            WaitReason::Backoff
+            | WaitReason::Throttled
+            | WaitReason::Paused
+            | WaitReason::Held
+            | WaitReason::Unconfirmed => false,
+        }))
+    }
+
+    fn clock_doubt(&self) -> Option<Sighting> {
+        let doubt = self.clock.doubt()?;
+        Some(crate::store::op::clock_doubt::sighting(Some(doubt.cause.as_str())))
+    }
+
+    /// Damage that was met since the start, until none was met for a day.
+    fn replica(&self, memory: &mut Memory) -> Option<Sighting> {
+        let now = self.clock.now();
+        let status = self.replication.get()?.status(now);
+        let since = match memory.replica {
+            Some((before, at)) if before == status.state => at,
+            _ => now,
+        };
+        memory.replica = Some((status.state, since));
+        // An idle log has no lag, however long its bucket is silent, so either shows that it is unreachable.
+        let lag = Duration::try_from_secs_f64(status.lag_seconds).unwrap_or_default();
+        replica(&status, now.since(since).max(lag))
+    }
+
+    fn damage(&self, memory: &mut Memory) -> Option<Sighting> {
+        let now = self.clock.now();
+        let slots = u64::try_from(self.store.content().damaged_key_slots()).unwrap_or(u64::MAX);
+        let rows = self.store.meters().damage.met.read();
+        let met = rows.saturating_add(slots);
+        let (_, changed_at) = match memory.damage {
+            Some((before, at)) if before == met => (before, at),
+            _ => (met, now),
+        };
+        memory.damage = Some((met, changed_at));
+        if met == 0 || now.since(changed_at) > DAY {
+            return None;
+        }
+        let seen = format!("Damaged rows were met {rows} times, and {slots} slots of content keys are damaged.");
+        let summary = "The store has damaged data";
+        Some(Sighting::new(Condition::StoreDamaged, Severity::Critical, summary, seen))
+    }
+}
+
+fn disk(free: u64, least: u64) -> Option<Sighting> {
+    const MIB: u64 = 1 << 20;
+    let (severity, summary) = match free {
+        free if free < least => (Severity::Critical, "The disk is full: no message is accepted"),
+        free if free < least.saturating_mul(ROOM) => (Severity::Warning, "The disk is nearly full"),
+        _ => return None,
+    };
+    let seen = format!("{} MiB are free; messages are accepted from {} MiB on.", free / MIB, least / MIB);
+    Some(Sighting::new(Condition::DiskLow, severity, summary, seen))
+}
+
+fn certificate(until: Timestamp, now: Timestamp) -> Option<Sighting> {
+    let left = until.since(now);
+    let [warning, critical] = CERTIFICATE;
+    let severity = match left {
+        left if left < critical => Severity::Critical,
+        left if left < warning => Severity::Warning,
+        _ => return None,
+    };
+    let summary = if left.is_zero() { "The TLS certificate has expired" } else { "The TLS certificate expires soon" };
+    Some(Sighting::new(Condition::CertificateExpiring, severity, summary, format!("It holds until {until}.")))
+}
+
+/// What is wrong with replication whose state checks have found the same for `lasts`.
+fn replica(status: &ReplicaStatus, lasts: Duration) -> Option<Sighting> {
+    let (severity, word) = match status.state {
+        _ if status.role == Role::Deposed => (Severity::Critical, Role::Deposed.as_str()),
+        State::Lagging if status.lag_seconds >= LAG.as_secs_f64() => (Severity::Warning, status.state.as_str()),
+        State::Unreachable if lasts >= UNREACHABLE => (Severity::Critical, status.state.as_str()),
+        State::Forbidden | State::Degraded | State::Resync => (Severity::Critical, status.state.as_str()),
+        State::Ok | State::Waiting | State::Lagging | State::Unreachable | State::DiskFull => return None,
+    };
+    let why = status.error.as_deref().map(|error| format!(" Last error: {error}.")).unwrap_or_default();
+    let seen = format!(
+        "The bucket lacks {} bytes; the oldest are {:.0} s old.{why}",
+        status.backlog_bytes, status.lag_seconds
+    );
+    Some(Sighting::new(Condition::Replica, severity, format!("Replication is {word}"), seen))
+}
+
+/// The accounts whose quota alert is open, as their quota stands now.
+fn quotas(snapshot: &Snapshot, now: Timestamp) -> Result<Vec<Finding>, StoreError> {
+    let mut accounts = Vec::new();
+    snapshot.scan_sound(Table::OpenAlerts, &[], &after_prefix(&[]), Order::Ascending, &mut |key, bytes| {
+        let is_quota = sound(OpenAlertRow::decode(bytes))?.is_some_and(|open| open.condition == Condition::Quota);
+        accounts.extend(key.first_chunk::<16>().filter(|_| is_quota).map(|id| AccountId(Ulid(*id))));
+        Ok(if accounts.len() < QUOTAS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    let mut findings = Vec::new();
+    for account in accounts.into_iter().filter(|account| *account != SERVICE) {
+        let limits = snapshot.sound_row::<Account>(account.as_bytes())?.map(|account| account.quota);
+        let quota: Quota = snapshot.sound_row(account.as_bytes())?.unwrap_or_default();
+        let found = limits.and_then(|limits| alert_quota::standing(&quota, limits, now));
+        let (condition, found, unknown) = (Condition::Quota, found.into_iter().collect(), Vec::new());
+        findings.push(Finding { account, condition, found, unknown });
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! The check of own mail that fails DMARC, by the reports of the last days.
+
+use std::sync::Arc;
+
+use crate::base::id::{AccountId, DomainId, Ulid};
+use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
+use crate::engine::Engine;
+use crate::store::error::StoreError;
+use crate::store::op::alert::Finding;
+use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::row::domain::DomainRow;
+use crate::store::schema::Table;
+
+/// Domains that one check goes through at most.
+const DOMAINS_MAX: usize = 20_000;
+/// Days that are looked at, today included: reports come a day late.
+const DAYS: u32 = 3;
+/// Messages of a day that must have failed, and their least share in per cent.
+const FAILED_MIN: u64 = 10;
+const SHARE_MIN: u64 = 1;
+const DAY_SECS: u64 = 24 * 3600;
+
+/// The findings of every account with reports of the last days.
+pub(super) async fn findings(engine: &Arc<Engine>) -> Result<Vec<Finding>, StoreError> {
+    let today = u32::try_from(engine.clock.now().as_secs() / DAY_SECS).unwrap_or(u32::MAX);
+    let mut findings: Vec<Finding> = Vec::new();
+    for (account, domain, row) in domains(engine)? {
+        let mut failing = None;
+        for day in (0..DAYS).map(|ago| today.saturating_sub(ago)) {
+            let counts = engine.dmarc_counts_of_own(account, domain, day).await?;
+            let (messages, failed) = (counts.messages(), counts.failed());
+            if failed >= FAILED_MIN && failed.saturating_mul(100) >= messages.saturating_mul(SHARE_MIN) {
+                failing = failing.or(Some((failed, messages)));
+            }
+        }
+        let found = failing.map(|(failed, of)| sighting(domain, &row, failed, of));
+        match findings.last_mut().filter(|finding| finding.account == account) {
+            Some(finding) => finding.found.extend(found),
+            None => {
+                let (condition, found) = (Condition::DmarcOwnFailing, found.into_iter().collect());
+                findings.push(Finding { account, condition, found, unknown: Vec::new() });
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// The domains that reports were received for, account by account.
+fn domains(engine: &Engine) -> Result<Vec<(AccountId, DomainId, DomainRow)>, StoreError> {
+    let snapshot = engine.store.snapshot()?;
+    let keys = snapshot.sound_keys(Table::Domains, &[], &after_prefix(&[]), Order::Ascending, DOMAINS_MAX)?;
+    let mut domains = Vec::new();
+    for key in keys {
+        let Some((account, domain)) = key.split_first_chunk::<16>() else { continue };
+        let Ok(domain) = <[u8; 16]>::try_from(domain) else { continue };
+        let has_reports =
+            !snapshot.sound_keys(Table::DmarcDays, &key, &after_prefix(&key), Order::Ascending, 1)?.is_empty();
+        if let (true, Some(row)) = (has_reports, snapshot.sound_row::<DomainRow>(&key)?) {
+            domains.push((AccountId(Ulid(*account)), DomainId(Ulid(domain)), row));
+        }
+    }
+    Ok(domains)
+}
+
+fn sighting(domain: DomainId, row: &DomainRow, failed: u64, of: u64) -> Sighting {
+    let summary = format!("Own mail of {} fails DMARC", row.name);
+    let seen = format!("Receivers report that {failed} of {of} messages of a day from own sources failed.");
+    let subject = Subject::new(SubjectKind::Domain, domain, row.name.as_str());
+    Sighting::new(Condition::DmarcOwnFailing, Severity::Critical, summary, seen).of(subject)
+}

@@ -1,0 +1,201 @@
+//! The ways of notices out of the house: the relay for alerts, the transactional relays, the others, until one takes
+//! the mail. A notice is in no queue: it waits for no permit, pause or throttled site, because it may be about them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+
+use crate::domain::address::Address;
+use crate::domain::stream::Stream;
+use crate::engine::Engine;
+use crate::engine::ports::{MailHost, Target, Transmit};
+use crate::engine::relay::{Relay, RelayWay, Smarthost};
+use crate::engine::tls_policy::TlsPolicies;
+use crate::engine::{InHouse, Ways};
+use crate::smtp::deadlines::Deadlines;
+use crate::smtp::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
+use crate::smtp::tls_policy::TlsRequirement;
+
+/// How long one relay is tried.
+const PER_RELAY: Duration = Duration::from_secs(120);
+/// Addresses of servers that one relay tries at most.
+const SERVERS_MAX: usize = 4;
+/// Characters of an answer that are kept.
+const ANSWER_CHARACTERS: usize = 300;
+
+/// All ways.
+pub(super) struct Egress {
+    transmit: Arc<dyn Transmit>,
+    /// In the order to try.
+    relays: Vec<Relay>,
+    port: u16,
+    in_house: Option<Arc<InHouse>>,
+    tls: TlsPolicies,
+}
+
+/// A mail that was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// The relay.
+    pub(super) relay: String,
+    /// The server's answer.
+    pub(super) answer: String,
+}
+
+impl Egress {
+    pub(super) fn new(transmit: Arc<dyn Transmit>, ways: &Ways, first: Option<&str>, tls: TlsPolicies) -> Self {
+        let mut relays = ways.relays.clone();
+        relays.sort_by_key(|relay| {
+            let is_first = first.is_some_and(|name| name == &*relay.name);
+            (!is_first, !relay.streams.contains(&Stream::Transactional))
+        });
+        Self { transmit, relays, port: ways.port, in_house: ways.in_house.clone(), tls }
+    }
+
+    /// The relays in the order to try.
+    pub(super) fn relays(&self) -> &[Relay] {
+        &self.relays
+    }
+
+    /// Hands a mail over by the first way that takes it.
+    ///
+    /// # Errors
+    /// Why none does, relay by relay.
+    pub(super) async fn send(&self, engine: &Engine, to: &Address, mail: &Bytes) -> Result<Taken, String> {
+        let mut failures = Vec::new();
+        for relay in &self.relays {
+            let tried = timeout(PER_RELAY, self.try_relay(engine, relay, to, mail)).await;
+            let tried = tried.unwrap_or_else(|_| Err(format!("no answer within {} s", PER_RELAY.as_secs())));
+            match tried {
+                Ok(answer) => return Ok(Taken { relay: relay.name.to_string(), answer }),
+                Err(why) => failures.push(format!("{}: {why}", relay.name)),
+            }
+        }
+        Err(failures.join("; "))
+    }
+
+    /// Tries one relay's servers until one answers for the mail; returns its answer.
+    async fn try_relay(&self, engine: &Engine, relay: &Relay, to: &Address, mail: &Bytes) -> Result<String, String> {
+        let targets = self.targets(engine, relay, to).await?;
+        let mut last = "the relay has no address to send there from".to_owned();
+        for target in targets.into_iter().take(SERVERS_MAX) {
+            match self.try_server(&target, to, mail).await {
+                Ok(answer) => return Ok(answer),
+                Err((why, phase)) => {
+                    last = why;
+                    // What a server says of the mail itself, its neighbour says too.
+                    if phase >= Phase::Mail {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+
+    async fn try_server(&self, target: &Target, to: &Address, mail: &Bytes) -> Result<String, (String, Phase)> {
+        let failed = |outcome: Outcome| (said(&outcome.ending), outcome.phase);
+        let mut session = self.transmit.connect(target).await.map_err(failed)?;
+        let envelope = Envelope {
+            // A notice has no return path, so nothing comes back that could cause another.
+            mail_from: String::new(),
+            rcpt_to: to.to_wire(),
+            eight_bit: false,
+            smtputf8: !to.local().is_ascii(),
+        };
+        let outcome = session.send(&envelope, &mut mail.clone()).await;
+        drop(tokio::spawn(session.quit()));
+        match &outcome.ending {
+            Ending::Answered(reply) if outcome.phase == Phase::Dot && (200..300).contains(&reply.code) => {
+                Ok(said(&outcome.ending))
+            }
+            _ => Err(failed(outcome)),
+        }
+    }
+
+    /// The servers to try, in their order.
+    async fn targets(&self, engine: &Engine, relay: &Relay, to: &Address) -> Result<Vec<Target>, String> {
+        let plain = |host: Arc<str>, address: SocketAddr| Target {
+            host,
+            address,
+            ehlo: Arc::clone(&relay.ehlo),
+            source: None,
+            deadlines: Deadlines::default(),
+            loop_check: LoopCheck::OwnNameIsLoop,
+            tls: TlsRequirement::Opportunistic,
+            submission: None,
+        };
+        if let Some(address) = self.in_house.as_ref().and_then(|in_house| in_house(to)) {
+            let loop_check = LoopCheck::OwnNameIsExpected;
+            return Ok(vec![Target { loop_check, ..plain("localhost".into(), address) }]);
+        }
+        let from_here = |target: Target| Some(Target { source: source_for(relay, target.address.ip())?, ..target });
+        match &relay.way {
+            RelayWay::Smarthost(smarthost) => {
+                let addresses = addresses_of(engine, smarthost).await?;
+                let target = |ip| plain(Arc::clone(&smarthost.host), SocketAddr::new(ip, smarthost.port));
+                let targets = addresses.into_iter().map(target).filter_map(from_here);
+                let submission = Some(Arc::clone(&smarthost.submission));
+                Ok(targets.map(|target| Target { submission: submission.clone(), ..target }).collect())
+            }
+            RelayWay::Mx => {
+                let hosts = engine.resolver.mail_hosts(to.domain()).await.map_err(|failure| failure.to_string())?;
+                let policy = self.tls.of(to.domain()).await;
+                let mut targets = Vec::new();
+                for host in &hosts {
+                    let Ok(tls) = self.tls.requirement(&policy, host).await else { continue };
+                    targets.extend(self.of_host(host).map(|address| (host, address, tls.clone())));
+                }
+                let secured = |(host, address, tls): (&MailHost, SocketAddr, TlsRequirement)| Target {
+                    tls,
+                    ..plain(host.name.as_str().into(), address)
+                };
+                Ok(targets.into_iter().map(secured).filter_map(from_here).collect())
+            }
+        }
+    }
+
+    fn of_host<'h>(&self, host: &'h MailHost) -> impl Iterator<Item = SocketAddr> + use<'h> {
+        let port = self.port;
+        host.addresses.iter().map(move |address| SocketAddr::new(*address, port))
+    }
+}
+
+/// The address to send to `ip` from: none of the relay's where it has none, or the first of the same family.
+fn source_for(relay: &Relay, ip: IpAddr) -> Option<Option<IpAddr>> {
+    if relay.sources.is_empty() {
+        return Some(None);
+    }
+    relay.sources.iter().find(|source| source.is_ipv4() == ip.is_ipv4()).map(|source| Some(*source))
+}
+
+async fn addresses_of(engine: &Engine, smarthost: &Smarthost) -> Result<Vec<IpAddr>, String> {
+    match smarthost.host.parse() {
+        Ok(address) => Ok(vec![address]),
+        Err(_) => {
+            let found = engine.resolver.host_addresses(&smarthost.host).await;
+            found.map_err(|failure| format!("{} was not found: {failure}", smarthost.host))
+        }
+    }
+}
+
+/// How a try ended, in words for the operator.
+fn said(ending: &Ending) -> String {
+    let words = match ending {
+        Ending::Answered(reply) => reply.text(),
+        Ending::Unreachable(why)
+        | Ending::Unusable(why)
+        | Ending::Closed(why)
+        | Ending::Unreadable(why)
+        | Ending::TlsFailed(why)
+        | Ending::PolicyFailed { why, .. } => why.clone(),
+        Ending::TimedOut => "no answer in time".to_owned(),
+        Ending::TooLarge { .. } => "the mail is too large for the server".to_owned(),
+        Ending::NeedsSmtpUtf8 => "the server does not take this address (no SMTPUTF8)".to_owned(),
+        Ending::Loop => "the server is this one".to_owned(),
+    };
+    words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(ANSWER_CHARACTERS).collect()
+}

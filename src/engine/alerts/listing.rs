@@ -1,0 +1,208 @@
+//! Looking at alerts: an account's, the service's, and all of them.
+
+use std::ops::ControlFlow;
+
+use super::record::Alert;
+use crate::base::id::{AccountId, AlertId, Ulid};
+use crate::domain::alert::{Condition, Severity};
+use crate::engine::Engine;
+use crate::engine::listing::{Page, PageRequest, last_id, range};
+use crate::store::error::StoreError;
+use crate::store::read::{Order, Read, after_prefix, sound};
+use crate::store::row::Row as _;
+use crate::store::row::alert::{AlertRow, OpenAlertRow};
+use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
+
+/// Open alerts that a strip counts at most.
+const STRIP_MAX: usize = 100;
+
+/// Whether an alert has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertState {
+    /// It is open.
+    Open,
+    /// It has ended.
+    Resolved,
+}
+
+/// The text names no state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be open or resolved")]
+pub struct InvalidAlertState;
+
+impl std::str::FromStr for AlertState {
+    type Err = InvalidAlertState;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAlertState> {
+        match text {
+            "open" => Ok(Self::Open),
+            "resolved" => Ok(Self::Resolved),
+            _ => Err(InvalidAlertState),
+        }
+    }
+}
+
+/// Which alerts are asked for. Absent members ask for nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AlertFilter {
+    /// Whether they have ended.
+    pub state: Option<AlertState>,
+    /// Their condition.
+    pub condition: Option<Condition>,
+}
+
+impl AlertFilter {
+    fn takes(&self, row: &AlertRow) -> bool {
+        let is_in_state = match self.state {
+            Some(AlertState::Open) => row.resolved_at.is_none(),
+            Some(AlertState::Resolved) => row.resolved_at.is_some(),
+            None => true,
+        };
+        is_in_state && self.condition.is_none_or(|condition| condition == row.condition)
+    }
+}
+
+/// The open alerts that an account sees, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpenAlerts {
+    /// How many.
+    pub count: usize,
+    /// The highest severity among them.
+    pub worst: Option<Severity>,
+}
+
+/// Whose alerts are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertsOf {
+    /// An account's. The only account of the store sees the service's too.
+    Account(AccountId),
+    /// Everybody's, for the operator.
+    All,
+}
+
+impl Engine {
+    /// A page of alerts, newest first. May look at many rows: it blocks.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn alerts_of(&self, of: AlertsOf, filter: AlertFilter, page: PageRequest) -> Result<Page<Alert>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let mut found = match of {
+            AlertsOf::All => all(&snapshot, filter, page)?,
+            AlertsOf::Account(account) => {
+                let mut found = Vec::new();
+                for scope in scopes(&snapshot, account)? {
+                    found.extend(of_scope(&snapshot, scope, filter, page)?);
+                }
+                found
+            }
+        };
+        found.sort_by_key(|alert| std::cmp::Reverse(alert.id));
+        Ok(Page::cut(found.into_iter().map(|alert| (alert.id.0, alert)).collect(), page.limit))
+    }
+
+    /// One alert.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn alert(&self, of: AlertsOf, id: AlertId) -> Result<Option<Alert>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let scopes = match of {
+            AlertsOf::Account(account) => scopes(&snapshot, account)?,
+            AlertsOf::All => snapshot.get(Table::AlertOwners, id.as_bytes())?.and_then(owner).into_iter().collect(),
+        };
+        for account in scopes {
+            if let Some(row) = snapshot.row::<AlertRow>(&schema::alert(account, id))? {
+                return Ok(Some(Alert { account, id, row }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The open alerts that an account sees, for the strip of its pages.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn open_alerts(&self, account: AccountId) -> Result<OpenAlerts, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let mut open = OpenAlerts::default();
+        for scope in scopes(&snapshot, account)? {
+            for (_, row) in snapshot.sound_rows::<OpenAlertRow>(scope.as_bytes(), STRIP_MAX)? {
+                open.count += 1;
+                open.worst = open.worst.max(Some(row.severity));
+            }
+        }
+        Ok(open)
+    }
+
+    /// How many alerts are open, by condition and severity: those that a condition may have, and no others.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn open_alert_counts(&self) -> Result<Vec<(Condition, Severity, u64)>, StoreError> {
+        let severities = |condition: &Condition| {
+            let condition = *condition;
+            condition.severities().iter().map(move |severity| (condition, *severity, 0))
+        };
+        let mut counts: Vec<_> = Condition::ALL.iter().flat_map(severities).collect();
+        let snapshot = self.store.snapshot()?;
+        snapshot.scan_sound(Table::OpenAlerts, &[], &after_prefix(&[]), Order::Ascending, &mut |_, bytes| {
+            if let Some(open) = sound(OpenAlertRow::decode(bytes))?
+                && let Some(count) = counts
+                    .iter_mut()
+                    .find(|(condition, severity, _)| (*condition, *severity) == (open.condition, open.severity))
+            {
+                count.2 += 1;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(counts)
+    }
+}
+
+fn owner(bytes: Vec<u8>) -> Option<AccountId> {
+    <[u8; 16]>::try_from(bytes).ok().map(|bytes| AccountId(Ulid(bytes)))
+}
+
+/// The scopes whose alerts an account sees.
+fn scopes(snapshot: &Snapshot, account: AccountId) -> Result<Vec<AccountId>, StoreError> {
+    let accounts = snapshot.sound_keys(Table::Accounts, &[], &after_prefix(&[]), Order::Ascending, 2)?;
+    Ok(if accounts.len() == 1 { vec![account, AccountId::default()] } else { vec![account] })
+}
+
+/// One more alert of a scope than the page has, before its place.
+fn of_scope(
+    snapshot: &Snapshot,
+    account: AccountId,
+    filter: AlertFilter,
+    page: PageRequest,
+) -> Result<Vec<Alert>, StoreError> {
+    let (from, to) = range(account.as_bytes(), page.before);
+    let mut found = Vec::new();
+    snapshot.scan_sound(Table::Alerts, &from, &to, Order::Descending, &mut |key, bytes| {
+        if let Some(id) = last_id(key)
+            && let Some(row) = sound(AlertRow::decode(bytes))?.filter(|row| filter.takes(row))
+        {
+            found.push(Alert { account, id: AlertId(id), row });
+        }
+        Ok(if found.len() > page.limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok(found)
+}
+
+/// One more alert than the page has, before its place.
+fn all(snapshot: &Snapshot, filter: AlertFilter, page: PageRequest) -> Result<Vec<Alert>, StoreError> {
+    let (from, to) = range(&[], page.before);
+    let mut found = Vec::new();
+    snapshot.scan_sound(Table::AlertOwners, &from, &to, Order::Descending, &mut |key, bytes| {
+        if let (Some(id), Some(account)) = (last_id(key), owner(bytes.to_vec()))
+            && let Some(row) = snapshot.sound_row::<AlertRow>(&schema::alert(account, AlertId(id)))?
+            && filter.takes(&row)
+        {
+            found.push(Alert { account, id: AlertId(id), row });
+        }
+        Ok(if found.len() > page.limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,223 @@
+//! Sends notices as their timers fire: mails by the ways of [`super::egress`], webhook requests by [`Post`]. An outcome
+//! is recorded by one operation; a crash in between sends the notice again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use super::egress::{Egress, Taken};
+use super::record::Alert;
+use super::text::Words;
+use crate::base::id::{AccountId, DeliveryId, DomainId, NoticeId, Ulid};
+use crate::domain::address::Address;
+use crate::engine::crash::caught;
+use crate::engine::ports::{Post, WebhookRequest};
+use crate::engine::webhook::Telling;
+use crate::engine::{Engine, Ways};
+use crate::mail::dkim;
+use crate::mail::notice::Notice;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::Never;
+use crate::store::op::notice::{NoticeEnd, SettleNotice};
+use crate::store::read::Read;
+use crate::store::row::alert::AlertRow;
+use crate::store::row::domain::DomainRow;
+use crate::store::row::notice::{NoticeContent, NoticeItem, NoticeRow};
+use crate::store::schema::{self, Table};
+use crate::store::timer::Timer;
+
+/// Notices that are sent at once.
+const AT_ONCE: usize = 8;
+/// The pause before a notice is tried again that could not be read or recorded.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The sender of notices.
+pub(in crate::engine) struct Notifier {
+    pub(super) egress: Egress,
+    pub(super) post: Arc<dyn Post>,
+    engine: Arc<Engine>,
+    turns: Arc<Semaphore>,
+}
+
+/// What the sender of a notice was told.
+struct Attempt {
+    end: NoticeEnd,
+    /// Changes that it reported.
+    items: usize,
+}
+
+impl Notifier {
+    /// The sender, over the ways of mail and of webhooks.
+    pub(in crate::engine) fn new(
+        engine: &Arc<Engine>,
+        ways: &Ways,
+        transmit: Arc<dyn crate::engine::ports::Transmit>,
+        post: Arc<dyn Post>,
+        tls: crate::engine::tls_policy::TlsPolicies,
+    ) -> Arc<Self> {
+        let first = engine.settings.alerts.relay.as_deref();
+        let egress = Egress::new(transmit, ways, first, tls);
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        Arc::new(Self { egress, post, engine: Arc::clone(engine), turns })
+    }
+
+    /// Serves the timer of a notice, which stays taken until its outcome is committed.
+    pub(in crate::engine) fn take(self: &Arc<Self>, timer: Timer) {
+        let notifier = Arc::clone(self);
+        tokio::spawn(async move {
+            let turn = Arc::clone(&notifier.turns).acquire_owned().await;
+            let served = Box::pin(caught(notifier.serve(timer))).await;
+            drop(turn);
+            let fault = match served {
+                Ok(Ok(())) => return,
+                Ok(Err(Stop::Failed(error))) => error.to_string(),
+                Ok(Err(Stop::Refused(never))) => match never {},
+                Err(crashed) => crashed.to_string(),
+            };
+            tracing::error!(%fault, "could not serve a notice; trying again in a minute");
+            tokio::time::sleep(AGAIN).await;
+            notifier.engine.store.near().give_back(timer);
+        });
+    }
+
+    async fn serve(&self, timer: Timer) -> Result<(), Stop<Never>> {
+        let id = NoticeId(timer.id);
+        let row = self.engine.store.snapshot()?.row::<NoticeRow>(id.as_bytes())?;
+        let Some(row) = row.filter(|row| row.due == timer.due) else {
+            let end = NoticeEnd::Dropped;
+            return self.engine.store.commit(SettleNotice { notice: id, due: timer.due, end, items: 0 }).await;
+        };
+        // What is sent once the store has failed could not be recorded.
+        self.engine.store.health().check()?;
+        let Attempt { end, items } = self.attempt(id, &row).await?;
+        if matches!(end, NoticeEnd::NotTaken { .. }) {
+            let (channel, attempts) = (row.content.channel().as_str(), row.attempts + 1);
+            tracing::warn!(notice = %id, channel, attempts, "could not send a notice");
+        }
+        self.engine.store.commit(SettleNotice { notice: id, due: timer.due, end, items }).await
+    }
+
+    async fn attempt(&self, id: NoticeId, row: &NoticeRow) -> Result<Attempt, StoreError> {
+        let items = row.content.items().len();
+        let end = match &row.content {
+            NoticeContent::Alerts { to, items } => {
+                let changes = self.changes(items)?;
+                if changes.is_empty() {
+                    NoticeEnd::Dropped
+                } else {
+                    let words = self.engine.words_of_alerts(changes);
+                    self.mailed(id, to, &words).await?
+                }
+            }
+            NoticeContent::Webhook { item, body, delivery } => {
+                self.posted(id, *item, body, delivery.attempts + 1).await
+            }
+            NoticeContent::Invitation(invitation) => match self.engine.invitation_link(invitation)? {
+                Some((to, link)) => {
+                    let words = self.engine.words_of_invitation(&link, invitation.expires_at);
+                    self.mailed(id, &to, &words).await?
+                }
+                None => NoticeEnd::Dropped,
+            },
+        };
+        Ok(Attempt { end, items })
+    }
+
+    /// The changes whose alerts are still there.
+    fn changes(&self, items: &[NoticeItem]) -> Result<Vec<(NoticeItem, Alert)>, StoreError> {
+        let snapshot = self.engine.store.snapshot()?;
+        let mut changes = Vec::new();
+        for item in items {
+            let NoticeItem { account, alert: id, .. } = *item;
+            if let Some(row) = snapshot.sound_row::<AlertRow>(&schema::alert(account, id))? {
+                changes.push((*item, Alert { account, id, row }));
+            }
+        }
+        Ok(changes)
+    }
+
+    async fn mailed(&self, id: NoticeId, to: &Address, words: &Words) -> Result<NoticeEnd, StoreError> {
+        let sent = self.send_mail(id, to, words).await?;
+        Ok(match sent {
+            Ok(taken) => NoticeEnd::Sent(Some(taken.relay)),
+            Err(why) => {
+                tracing::debug!(notice = %id, why, "no relay took a notice");
+                NoticeEnd::NotTaken { at: self.engine.clock.now() }
+            }
+        })
+    }
+
+    /// Composes, signs and sends a mail.
+    pub(super) async fn send_mail(
+        &self,
+        id: NoticeId,
+        to: &Address,
+        words: &Words,
+    ) -> Result<Result<Taken, String>, StoreError> {
+        let mail = self.engine.notice_mail(id, to, words)?;
+        Ok(self.egress.send(&self.engine, to, &mail).await)
+    }
+
+    async fn posted(&self, id: NoticeId, item: NoticeItem, body: &[u8], number: u8) -> NoticeEnd {
+        let kind = item.kind.webhook_type();
+        match self.engine.alert_request(id, kind, body, number) {
+            // The webhook is not configured any more.
+            None => NoticeEnd::Dropped,
+            Some(request) => match self.post.post(request).await.error {
+                None => NoticeEnd::Sent(None),
+                Some(_) => NoticeEnd::NotTaken { at: self.engine.clock.now() },
+            },
+        }
+    }
+}
+
+impl Engine {
+    /// A mail of the service as it goes out, signed where the sender's domain is verified here.
+    pub(super) fn notice_mail(&self, id: NoticeId, to: &Address, words: &Words) -> Result<Bytes, StoreError> {
+        let from = &self.settings.alerts.from;
+        let at = self.clock.time().wall;
+        let message_id = format!("{id}@{}", from.domain());
+        let Words { subject, text, alerts } = words;
+        let message = Notice { from, to, subject, message_id: &message_id, at, alerts, text }.message();
+        let Some((domain, row)) = self.alert_domain()? else { return Ok(Bytes::from(message)) };
+        let keys = self.signing.keys().active(domain, &row, self.store.master_key());
+        let keys = keys.map_err(StoreError::Content)?;
+        let keys: Vec<_> = keys.iter().map(Arc::as_ref).collect();
+        let mut signed = dkim::sign(&keys, &message, at).map_err(|error| StoreError::Content(error.to_string()))?;
+        signed.extend_from_slice(&message);
+        Ok(Bytes::from(signed))
+    }
+
+    /// The verified domain of the sender of alerts, if there is one here.
+    pub(super) fn alert_domain(&self) -> Result<Option<(DomainId, DomainRow)>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let name = self.settings.alerts.from.domain().as_str().as_bytes();
+        let Some(key) = snapshot.get(Table::DomainOwners, name)? else { return Ok(None) };
+        let row = snapshot.row::<DomainRow>(&key)?.filter(|row| row.status.may_send());
+        let id = key.last_chunk::<16>().map(|id| DomainId(Ulid(*id)));
+        Ok(id.zip(row))
+    }
+
+    /// Whether mails of the service are signed.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn signs_alerts(&self) -> Result<bool, StoreError> {
+        Ok(self.alert_domain()?.is_some())
+    }
+
+    /// The signed request of a webhook notice; none where no webhook is configured.
+    pub(super) fn alert_request(&self, id: NoticeId, kind: &str, body: &[u8], number: u8) -> Option<WebhookRequest> {
+        let webhook = self.settings.alerts.webhook.as_ref()?;
+        let event = id.to_string();
+        let at = self.clock.time().wall;
+        let telling = Telling { event: &event, kind, delivery: DeliveryId(id.0), number, at, body };
+        let headers = telling.headers(&webhook.secret);
+        Some(WebhookRequest { url: webhook.url.clone(), headers, body: Bytes::copy_from_slice(body) })
+    }
+}
+
+/// The scope of alerts of the service.
+pub(super) const SERVICE: AccountId = AccountId(Ulid([0; 16]));

@@ -1,0 +1,61 @@
+//! The check of providers that block an account's mail, by the answers of the last 24 hours.
+
+use super::checks::DAY;
+use crate::base::id::{AccountId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
+use crate::engine::Engine;
+use crate::machine::reputation::Level;
+use crate::store::error::StoreError;
+use crate::store::op::alert::{Finding, known_subjects};
+use crate::store::op::outcomes::hour_of;
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
+
+/// Accounts that one check goes through at most.
+const ACCOUNTS_MAX: usize = 100_000;
+
+/// The findings of every account that mailed in the last 24 hours, or has an alert.
+pub(super) fn findings(engine: &Engine, snapshot: &Snapshot, now: Timestamp) -> Result<Vec<Finding>, StoreError> {
+    const CONDITION: Condition = Condition::ProviderBlocking;
+    let mut findings = Vec::new();
+    for key in snapshot.sound_keys(Table::Accounts, &[], &after_prefix(&[]), Order::Ascending, ACCOUNTS_MAX)? {
+        let Ok(account) = <[u8; 16]>::try_from(key).map(|id| AccountId(Ulid(id))) else { continue };
+        let (from, to) = (hour_of(now - DAY), hour_of(now).saturating_add(1));
+        let (from, to) = (schema::outcomes_of_hour(account, from), schema::outcomes_of_hour(account, to));
+        let has_mailed = !snapshot.sound_keys(Table::Outcomes, &from, &to, Order::Ascending, 1)?.is_empty();
+        if !has_mailed && known_subjects(snapshot, account, CONDITION)?.is_empty() {
+            continue;
+        }
+        let levels = engine.provider_levels(account)?;
+        let found: Vec<_> = levels.into_iter().filter_map(|(name, level)| sighting(&name, level)).collect();
+        findings.push(Finding { account, condition: CONDITION, found, unknown: Vec::new() });
+    }
+    Ok(findings)
+}
+
+fn sighting(provider: &str, level: Level) -> Option<Sighting> {
+    let (severity, share) = match level {
+        Level::Ok => return None,
+        Level::Warn => (Severity::Warning, "5 %"),
+        Level::Alarm => (Severity::Critical, "20 %"),
+    };
+    let summary = format!("The provider {provider} blocks mail");
+    let seen = format!("In the last 24 hours {share} or more of the answers of {provider} were blocks.");
+    let sighting = Sighting::new(Condition::ProviderBlocking, severity, summary, seen);
+    Some(sighting.of(Subject::named(SubjectKind::Provider, provider)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_of_the_providers_page_is_the_severity_of_its_alert() {
+        let severity = |level| sighting("google", level).map(|sighting| sighting.severity);
+        assert_eq!(severity(Level::Ok), None);
+        assert_eq!(severity(Level::Warn), Some(Severity::Warning));
+        assert_eq!(severity(Level::Alarm), Some(Severity::Critical));
+    }
+}

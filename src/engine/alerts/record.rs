@@ -1,0 +1,120 @@
+//! An alert as people and programs see it: the object of the API, and of the webhook.
+
+use serde::Serialize;
+
+use crate::base::id::{self, AccountId, AlertId};
+use crate::base::time::{Timestamp, iso};
+use crate::domain::alert::{Condition, NoticeKind, Scope, Severity, Subject, SubjectKind};
+use crate::engine::Engine;
+use crate::store::row::alert::{AlertNotice, AlertRow, Channel, NoticeStatus};
+
+/// An alert with its keys.
+#[derive(Debug, Clone)]
+pub struct Alert {
+    /// Its account, which is zero for the service's.
+    pub account: AccountId,
+    /// Its identifier.
+    pub id: AlertId,
+    /// The alert.
+    pub row: AlertRow,
+}
+
+/// The record of an alert.
+#[derive(Debug, Serialize)]
+pub struct AlertRecord<'a> {
+    /// Its identifier.
+    #[serde(serialize_with = "id::as_text")]
+    pub id: AlertId,
+    /// Its condition.
+    #[serde(serialize_with = "id::as_text")]
+    pub condition: Condition,
+    /// Its severity.
+    pub severity: Severity,
+    /// Whom it concerns.
+    pub scope: Scope,
+    /// Its subject.
+    pub subject: Option<SubjectRecord<'a>>,
+    /// One line for people.
+    pub summary: &'a str,
+    /// What was seen.
+    pub seen: &'a str,
+    /// What to do.
+    pub remedy: String,
+    /// When it opened.
+    #[serde(serialize_with = "iso::serialize")]
+    pub opened_at: Timestamp,
+    /// When it ended.
+    #[serde(serialize_with = "iso::option::serialize")]
+    pub resolved_at: Option<Timestamp>,
+    /// What people were told.
+    pub notices: Vec<NoticeRecord<'a>>,
+}
+
+/// The subject of an alert.
+#[derive(Debug, Serialize)]
+pub struct SubjectRecord<'a> {
+    /// Its kind.
+    pub kind: SubjectKind,
+    /// Its identifier.
+    pub id: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// A notice of an alert. It does not say to whom.
+#[derive(Debug, Serialize)]
+pub struct NoticeRecord<'a> {
+    /// When the reported change happened.
+    #[serde(serialize_with = "iso::serialize")]
+    pub at: Timestamp,
+    /// The change.
+    pub kind: NoticeKind,
+    /// How it is sent.
+    pub channel: Channel,
+    /// How far it is.
+    pub status: NoticeStatus,
+    /// The relay that took it.
+    pub relay: Option<&'a str>,
+}
+
+impl<'a> From<&'a AlertNotice> for NoticeRecord<'a> {
+    fn from(notice: &'a AlertNotice) -> Self {
+        let AlertNotice { at, kind, channel, status, .. } = *notice;
+        Self { at, kind, channel, status, relay: notice.relay.as_deref() }
+    }
+}
+
+impl<'a> From<&'a Subject> for SubjectRecord<'a> {
+    fn from(subject: &'a Subject) -> Self {
+        Self { kind: subject.kind, id: &subject.id, name: &subject.name }
+    }
+}
+
+impl Engine {
+    /// The record of an alert.
+    pub fn alert_record<'a>(&self, id: AlertId, row: &'a AlertRow) -> AlertRecord<'a> {
+        AlertRecord {
+            id,
+            condition: row.condition,
+            severity: row.severity,
+            scope: row.condition.scope(),
+            subject: row.subject.as_ref().map(SubjectRecord::from),
+            summary: &row.summary,
+            seen: &row.seen,
+            remedy: self.alert_remedy(row.condition),
+            opened_at: row.opened_at,
+            resolved_at: row.resolved_at,
+            notices: row.notices.iter().map(NoticeRecord::from).collect(),
+        }
+    }
+
+    /// What to do about a condition, with the address of its documentation.
+    pub fn alert_remedy(&self, condition: Condition) -> String {
+        match self.settings.public_url.get() {
+            Some(url) => {
+                format!("{} See {}/docs/alerts#{condition}", condition.remedy(), url.trim_end_matches('/'))
+            }
+            None => condition.remedy().to_owned(),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What the transfers tell alerts about relays: that one needs its operator, or works again.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::base::id::AccountId;
+use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
+use crate::engine::Engine;
+use crate::store::op::alert::{ClearAlert, RaiseAlert};
+use crate::store::read::Read as _;
+use crate::store::row::alert::AlertStateRow;
+use crate::store::schema;
+
+impl Engine {
+    /// Raises the alert of a relay whose login is refused, or whose source address is not this machine's.
+    pub(in crate::engine) fn relay_fails(&self, relay: &Arc<str>, why: &str) {
+        self.alerts.working.lock().unwrap_or_else(PoisonError::into_inner).remove(relay);
+        // The smarthost's own words may name people.
+        let kind = why.split(": ").next().unwrap_or_default();
+        let summary = format!("The relay {relay} can't be used");
+        let sighting = Sighting::new(Condition::RelayFailing, Severity::Critical, summary, kind);
+        let sighting = sighting.of(Subject::named(SubjectKind::Relay, relay));
+        self.store.post(RaiseAlert { account: AccountId::default(), sighting, is_over: false }, |_raised| {});
+    }
+
+    /// Ends the alert of a relay over which a server answered. The first time since the start or a fault, the store is
+    /// asked whether there is one.
+    pub(in crate::engine) fn relay_works(&self, relay: &Arc<str>, is_direct: bool) {
+        if is_direct {
+            let now = self.clock.now();
+            *self.alerts.reached_directly.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        }
+        if !self.alerts.working.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(relay)) {
+            return;
+        }
+        let key = schema::alert_state(AccountId::default(), Condition::RelayFailing, relay);
+        let state = self.store.snapshot().and_then(|snapshot| snapshot.sound_row::<AlertStateRow>(&key));
+        if state.is_ok_and(|state| state.is_some_and(|row| row.state.is_open())) {
+            let (account, subject) = (AccountId::default(), relay.to_string());
+            self.store.post(ClearAlert { account, condition: Condition::RelayFailing, subject }, |_ended| {});
+        }
+    }
+}

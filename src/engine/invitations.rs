@@ -1,0 +1,86 @@
+//! Inviting people to the panel. The link goes by mail, as an alert does, and proves their address; where no mail is
+//! sent it is shown to who invites, and proves nothing.
+
+use super::Engine;
+use super::audit::Behalf;
+use super::setup_link::SetupLink;
+use super::users::UserRefusal;
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::setup_link::SetupToken;
+use crate::domain::user::{Role, User};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::invitation::{InviteRefusal, InviteUser};
+use crate::store::op::user::CreateUserRefusal;
+use crate::store::row::notice::InvitationRow;
+
+/// An invited user.
+#[derive(Debug)]
+pub enum Invited {
+    /// The link goes to them by mail.
+    ByMail(User),
+    /// The link is for who invites to hand over.
+    ByLink(User, SetupLink),
+}
+
+/// Why nobody is invited.
+#[derive(Debug)]
+pub enum InvitationRefusal {
+    /// The user can't be made.
+    User(UserRefusal),
+    /// The account has made as many invitations as it may in a day.
+    TooMany {
+        /// When the next one may be made.
+        until: Timestamp,
+    },
+}
+
+impl Engine {
+    /// Makes a user with a password that nobody knows, and invites them to choose one.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn invite_user(
+        &self,
+        on: Behalf,
+        email: Address,
+        role: Role,
+    ) -> Result<Invited, Stop<InvitationRefusal>> {
+        let refused = |stop: Stop<UserRefusal>| match stop {
+            Stop::Refused(refusal) => Stop::Refused(InvitationRefusal::User(refusal)),
+            Stop::Failed(error) => Stop::Failed(error),
+        };
+        if !self.settings.mails_invitations {
+            let (user, _password) = self.create_user(on.clone(), email, role).await.map_err(refused)?;
+            let link = self.setup_link(on, user.id).await?;
+            let link = link.ok_or(Stop::Refused(InvitationRefusal::User(UserRefusal::NotFound)))?;
+            return Ok(Invited::ByLink(user, link));
+        }
+        self.check_room()?;
+        let (user, _password) = self.new_user(email, role).await.map_err(|crowded| refused(crowded.into()))?;
+        let op = InviteUser { account: on.account, actor: on.actor, user };
+        self.store.commit(op).await.map(Invited::ByMail).map_err(|stop| match stop {
+            Stop::Failed(error) => Stop::Failed(error),
+            Stop::Refused(InviteRefusal::TooMany { until }) => Stop::Refused(InvitationRefusal::TooMany { until }),
+            Stop::Refused(InviteRefusal::User(refusal)) => Stop::Refused(InvitationRefusal::User(match refusal {
+                CreateUserRefusal::NoSuchAccount => UserRefusal::NotFound,
+                CreateUserRefusal::EmailTaken => UserRefusal::EmailTaken,
+                CreateUserRefusal::TooMany => UserRefusal::TooMany,
+            })),
+        })
+    }
+
+    /// The address and the link of an invitation that is to be sent now; none where it is over, its user is gone, or
+    /// they have signed in already.
+    pub(super) fn invitation_link(&self, invitation: &InvitationRow) -> Result<Option<(Address, String)>, StoreError> {
+        let InvitationRow { account, user, line, expires_at } = *invitation;
+        if self.clock.now() >= expires_at {
+            return Ok(None);
+        }
+        let user = self.user(account, user)?.filter(|user| !user.disabled && user.last_sign_in_at.is_none());
+        let Some(user) = user else { return Ok(None) };
+        let token = SetupToken::sign(&self.setup_key(), (account, user.id), &user.password_hash, expires_at, line);
+        let public_url = self.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
+        Ok(Some((user.email, format!("{public_url}/setup?token={token}"))))
+    }
+}

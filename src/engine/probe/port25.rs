@@ -1,0 +1,96 @@
+//! Whether mail gets out: the greeting of a large provider's mail server on the port of mail.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::addresses;
+use crate::engine::ports::probe::{Probe, RecordType};
+
+/// Receivers whose servers are always there. They are greeted and told goodbye.
+pub const WITNESSES: [&str; 3] = ["gmail.com", "outlook.com", "yahoo.com"];
+
+/// The result of the check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Egress {
+    /// This server greets.
+    Greeted {
+        /// The server.
+        server: SocketAddr,
+        /// Its greeting.
+        line: String,
+    },
+    /// No server could be looked up, so none was tried.
+    Unresolved,
+    /// None greets, with a reason for each.
+    Blocked(Vec<String>),
+}
+
+/// Connects to a server of each witness at once; the first greeting of any counts, because one server may be down.
+pub async fn egress(probe: &Arc<dyn Probe>, port: u16, source: Option<IpAddr>) -> Egress {
+    let servers = servers(&**probe, port).await;
+    if servers.is_empty() {
+        return Egress::Unresolved;
+    }
+    let mut tries = JoinSet::new();
+    for server in servers {
+        // An address of the other family can't be the source.
+        let source = source.filter(|source| source.is_ipv4() == server.is_ipv4());
+        let probe = Arc::clone(probe);
+        tries.spawn(async move { (server, probe.greeting(server, source).await) });
+    }
+    let mut failures = Vec::new();
+    while let Some(tried) = tries.join_next().await {
+        match tried {
+            Ok((server, Ok(line))) if line.starts_with("220") => return Egress::Greeted { server, line },
+            Ok((server, Ok(line))) => failures.push(format!("{server} says {line:?}")),
+            Ok((server, Err(why))) => failures.push(format!("{server}: {why}")),
+            Err(_) => {}
+        }
+    }
+    Egress::Blocked(failures)
+}
+
+async fn servers(probe: &dyn Probe, port: u16) -> Vec<SocketAddr> {
+    let mut servers = Vec::new();
+    for domain in WITNESSES {
+        let Ok(hosts) = probe.records(domain, RecordType::Mx).await else { continue };
+        let Some(host) = hosts.first() else { continue };
+        let found = addresses(probe, host).await.unwrap_or_default();
+        let permitted = found.into_iter().find(|address| probe.permits(*address));
+        servers.extend(permitted.map(|address| SocketAddr::new(address, port)));
+    }
+    servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::probe::tests::World;
+
+    fn world() -> World {
+        World::default()
+            .with("gmail.com", RecordType::Mx, &["mx.gmail.com"])
+            .with("mx.gmail.com", RecordType::A, &["192.0.2.1"])
+            .with("yahoo.com", RecordType::Mx, &["mx.yahoo.com"])
+            .with("mx.yahoo.com", RecordType::A, &["192.0.2.2"])
+    }
+
+    #[tokio::test]
+    async fn one_greeting_is_enough_and_none_is_a_block() {
+        let blocked: Arc<dyn Probe> = Arc::new(world());
+        let Egress::Blocked(why) = egress(&blocked, 25, None).await else { panic!("mail gets out") };
+        assert_eq!(why.len(), 2);
+        let mut open = world();
+        open.greetings.insert([192, 0, 2, 2].into(), "220 mx ESMTP".to_owned());
+        let open: Arc<dyn Probe> = Arc::new(open);
+        assert!(matches!(egress(&open, 25, None).await, Egress::Greeted { line, .. } if line == "220 mx ESMTP"));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_known_where_no_witness_resolves() {
+        let probe: Arc<dyn Probe> = Arc::new(World::default());
+        assert_eq!(egress(&probe, 25, None).await, Egress::Unresolved);
+    }
+}

@@ -1,0 +1,93 @@
+//! Whether the addresses that mail leaves from lead back to the EHLO name. Large receivers refuse a server for which
+//! they do not.
+
+use std::net::IpAddr;
+
+use super::{addresses, reversed_in};
+use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
+
+/// The names of an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reverse {
+    /// It is called by the EHLO name, which leads back to it.
+    LeadsBack,
+    /// It has no name.
+    Nameless,
+    /// None of its names leads back to it.
+    NotConfirmed(Vec<String>),
+    /// Its names lead back to it, and the EHLO name is another.
+    OtherName(Vec<String>),
+    /// No name server answers.
+    Unknown(String),
+}
+
+/// The addresses that receivers see of a relay: its own, or the ones that the system sends from. Behind NAT, those
+/// that the EHLO name leads to.
+pub async fn seen_addresses(probe: &dyn Probe, sources: &[IpAddr], ehlo: &str) -> Vec<IpAddr> {
+    let own = if sources.is_empty() { probe.sources() } else { sources.to_vec() };
+    let public: Vec<_> = own.into_iter().filter(|address| probe.permits(*address)).collect();
+    if !public.is_empty() {
+        return public;
+    }
+    let mut found = addresses(probe, ehlo).await.unwrap_or_default();
+    found.retain(|address| probe.permits(*address));
+    found
+}
+
+/// Looks up the names of `address` and their addresses.
+pub async fn reverse(probe: &dyn Probe, address: IpAddr, ehlo: &str) -> Reverse {
+    let zone = if address.is_ipv4() { "in-addr.arpa" } else { "ip6.arpa" };
+    let names = match probe.records(&reversed_in(address, zone), RecordType::Ptr).await {
+        Ok(names) => names,
+        Err(ProbeFailure::Absent) => return Reverse::Nameless,
+        Err(ProbeFailure::Unknown(why)) => return Reverse::Unknown(why),
+    };
+    let mut confirmed = Vec::new();
+    let mut unknown = None;
+    for name in &names {
+        match addresses(probe, name).await {
+            Ok(found) if found.contains(&address) => confirmed.push(name.as_str()),
+            Ok(_) | Err(ProbeFailure::Absent) => {}
+            Err(ProbeFailure::Unknown(why)) => unknown = Some(why),
+        }
+    }
+    match unknown {
+        _ if confirmed.iter().any(|name| name.eq_ignore_ascii_case(ehlo)) => Reverse::LeadsBack,
+        // The name that could not be looked up may be the one that leads back.
+        Some(why) => Reverse::Unknown(why),
+        None if confirmed.is_empty() => Reverse::NotConfirmed(names),
+        None => Reverse::OtherName(names),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::probe::tests::World;
+
+    #[tokio::test]
+    async fn an_address_is_judged_by_the_names_that_lead_back_to_it() {
+        let address: IpAddr = [192, 0, 2, 7].into();
+        let ptr = "7.2.0.192.in-addr.arpa";
+        let named = |names: &[&str]| World::default().with(ptr, RecordType::Ptr, names);
+        let judged = async |world: World| reverse(&world, address, "mail.example.com").await;
+        assert_eq!(judged(World::default()).await, Reverse::Nameless);
+        let names = vec!["mail.example.com".to_owned()];
+        assert_eq!(judged(named(&["mail.example.com"])).await, Reverse::NotConfirmed(names));
+        let back = named(&["mail.example.com"]).with("mail.example.com", RecordType::A, &["192.0.2.7"]);
+        assert_eq!(judged(back).await, Reverse::LeadsBack);
+        let other = named(&["host.example"]).with("host.example", RecordType::A, &["192.0.2.7"]);
+        assert_eq!(judged(other).await, Reverse::OtherName(vec!["host.example".to_owned()]));
+        let mut silent = named(&["mail.example.com"]);
+        silent.unknown.push("mail.example.com".to_owned());
+        assert_eq!(judged(silent).await, Reverse::Unknown("silent".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn behind_nat_the_addresses_of_the_ehlo_name_are_seen() {
+        let world = World { sources: vec![[127, 0, 0, 1].into()], ..World::default() };
+        let world = world.with("mail.example.com", RecordType::A, &["192.0.2.7"]);
+        assert_eq!(seen_addresses(&world, &[], "mail.example.com").await, [IpAddr::from([192, 0, 2, 7])]);
+        assert_eq!(seen_addresses(&world, &[[192, 0, 2, 9].into()], "x").await, [IpAddr::from([192, 0, 2, 9])]);
+    }
+}

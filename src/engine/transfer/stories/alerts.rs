@@ -1,0 +1,158 @@
+//! Tests of alerts: who is told, by which relay, and that a notice that nobody takes raises nothing.
+
+use super::relays::{auth_refused, smarthost};
+use super::*;
+use crate::base::id::{AccountId, Ulid, UserId};
+use crate::domain::account::QuotaLimits;
+use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
+use crate::domain::audit::Actor;
+use crate::domain::stream::Stream;
+use crate::domain::user::{Role, User};
+use crate::engine::Caller;
+use crate::engine::alerts::AlertSettings;
+use crate::engine::alerts::listing::{AlertFilter, AlertsOf};
+use crate::engine::alerts::record::Alert;
+use crate::engine::audit::Behalf;
+use crate::engine::listing::PageRequest;
+use crate::engine::relay::RelayWay;
+use crate::store::op::alert::RaiseAlert;
+use crate::store::op::invitation::InviteUser;
+use crate::store::row::alert::NoticeStatus;
+
+fn settings() -> AlertSettings {
+    let from = "alerts@bounces.sender.example".parse().unwrap();
+    let email = vec!["ops@operator.test".parse().unwrap()];
+    AlertSettings { email, tells_owners: true, ..AlertSettings::silent(from) }
+}
+
+fn alerts(world: &World) -> Vec<Alert> {
+    let page = PageRequest { before: None, limit: 50 };
+    world.engine.alerts_of(AlertsOf::All, AlertFilter::default(), page).unwrap().rows
+}
+
+/// The servers' view of mail to an address: host and EHLO name.
+fn mailed(world: &World, to: &str) -> Vec<(String, String)> {
+    let seen = world.net.seen().into_iter().filter(|seen| seen.to == to);
+    seen.map(|seen| (seen.host, seen.ehlo)).collect()
+}
+
+async fn raise(world: &World, account: AccountId, sighting: Sighting) {
+    world.engine.store.commit(RaiseAlert { account, sighting, is_over: false }).await.unwrap_or_else(|_| panic!());
+}
+
+fn blocking(provider: &str, severity: Severity) -> Sighting {
+    let sighting = Sighting::new(Condition::ProviderBlocking, severity, "blocked", "10 of 50");
+    sighting.of(Subject::named(SubjectKind::Provider, provider))
+}
+
+#[tokio::test]
+async fn a_relay_that_refuses_the_login_is_reported_by_another_and_ends_when_it_works() {
+    let relays = vec![smarthost(&[Stream::Transactional]), mx("direct", &[])];
+    let world = World::alerting(relays, settings()).await;
+    world.net.address("smart.test", &["198.51.100.1"]);
+    world.net.behave("smart.test", auth_refused());
+    world.send("a@r.test").await;
+    world.pass(11).await;
+    let [alert] = &alerts(&world)[..] else { panic!("one alert") };
+    assert_eq!((alert.row.condition, alert.row.resolved_at), (Condition::RelayFailing, None));
+    assert!(!alert.row.seen.contains("535"), "the smarthost's words stay in the log: {}", alert.row.seen);
+    let operator = ("mx.operator.test".to_owned(), "direct.sender.example".to_owned());
+    assert_eq!(mailed(&world, "ops@operator.test"), [operator]);
+    let notice = &alert.row.notices[0];
+    assert_eq!((notice.status, notice.relay.as_deref()), (NoticeStatus::Sent, Some("direct")));
+    world.net.behave("smart.test", Behaviour::Takes);
+    world.pass(600).await;
+    world.send("b@r.test").await;
+    world.pass(0).await;
+    world.pass(11).await;
+    assert!(alerts(&world)[0].row.resolved_at.is_some());
+    assert_eq!(mailed(&world, "ops@operator.test").len(), 2, "its end is reported, by the relay that works again");
+}
+
+#[tokio::test]
+async fn the_relay_for_alerts_is_tried_first_and_carries_nothing_else() {
+    let spare = relay("spare", RelayWay::Mx, &[]);
+    let alerting = AlertSettings { relay: Some("spare".to_owned()), ..settings() };
+    let world = World::alerting(vec![mx("direct", &[]), spare], alerting).await;
+    world.send("a@r.test").await;
+    raise(&world, AccountId::default(), Sighting::new(Condition::DiskLow, Severity::Warning, "low", "1 MiB")).await;
+    world.pass(11).await;
+    let ehlo = |to: &str| mailed(&world, to).into_iter().map(|(_, ehlo)| ehlo).collect::<Vec<_>>();
+    assert_eq!(ehlo("ops@operator.test"), ["spare.sender.example"]);
+    assert_eq!(ehlo("a@r.test"), ["direct.sender.example"]);
+}
+
+#[tokio::test]
+async fn a_notice_that_nobody_takes_fails_after_a_day_and_raises_nothing() {
+    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
+    world.net.behave("mx.operator.test", Behaviour::Says("550 5.7.1 go away"));
+    raise(&world, AccountId::default(), Sighting::new(Condition::DiskLow, Severity::Warning, "low", "1 MiB")).await;
+    world.pass(27 * 3600).await;
+    let [alert] = &alerts(&world)[..] else { panic!("one alert") };
+    assert_eq!(alert.row.notices[0].status, NoticeStatus::Failed);
+    assert_eq!(mailed(&world, "ops@operator.test").len(), 29);
+}
+
+#[tokio::test]
+async fn owners_hear_of_their_account_only_where_their_address_is_proven() {
+    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
+    let by_operator = Behalf::operator(world.account);
+    let by_owner = Behalf::new(world.account, Actor::Service);
+    let add = async |on: &Behalf, email: &str, role| {
+        world.engine.create_user(on.clone(), email.parse().unwrap(), role).await.unwrap_or_else(|_| panic!())
+    };
+    add(&by_operator, "ann@owners.test", Role::Owner).await;
+    add(&by_operator, "val@owners.test", Role::Viewer).await;
+    add(&by_owner, "stranger@victim.test", Role::Owner).await;
+    add(&by_operator, "loop@bounces.sender.example", Role::Owner).await;
+    raise(&world, world.account, blocking("google", Severity::Warning)).await;
+    world.pass(11).await;
+    assert_eq!(mailed(&world, "ann@owners.test").len(), 1);
+    for to in ["val@owners.test", "stranger@victim.test", "loop@bounces.sender.example", "ops@operator.test"] {
+        assert_eq!(mailed(&world, to), [], "{to}");
+    }
+    raise(&world, world.account, blocking("yahoo", Severity::Critical)).await;
+    world.pass(11).await;
+    assert_eq!(mailed(&world, "ops@operator.test").len(), 1, "critical ones go to the operator too");
+}
+
+#[tokio::test]
+async fn a_refusal_for_want_of_quota_is_a_critical_alert_of_the_account() {
+    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
+    let quota = QuotaLimits { per_hour: 0, per_day: 0 };
+    let poor = world.engine.create_account("Poor".parse().unwrap(), None, quota).await.unwrap().id;
+    let name = "poor.test".parse().unwrap();
+    world.engine.create_verified_domain(poor, name, Stream::Transactional).await.unwrap();
+    let caller = Caller { account: poor, key: None };
+    for _ in 0..3 {
+        assert!(world.engine.submit(&caller, world.submission("shop@poor.test", "a@r.test"), None).await.is_err());
+    }
+    // The alert follows the refusal, which does not wait for it.
+    while alerts(&world).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let found: Vec<_> = alerts(&world).into_iter().map(|alert| (alert.account, alert.row.severity)).collect();
+    assert_eq!(found, [(poor, Severity::Critical)]);
+}
+
+#[tokio::test]
+async fn an_invitation_is_mailed_once_to_who_is_invited() {
+    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
+    let user = User {
+        id: UserId(Ulid([7; 16])),
+        email: "new@guests.test".parse().unwrap(),
+        role: Role::Viewer,
+        password_hash: "$argon2id$x".to_owned(),
+        totp: None,
+        created_at: world.engine.clock.now(),
+        last_sign_in_at: None,
+        disabled: false,
+        devices: Default::default(),
+        is_operator: false,
+    };
+    let op = InviteUser { account: world.account, actor: Actor::Service, user };
+    world.engine.store.commit(op).await.unwrap_or_else(|_| panic!());
+    world.pass(3600).await;
+    assert_eq!(mailed(&world, "new@guests.test").len(), 1);
+    assert!(alerts(&world).is_empty());
+}

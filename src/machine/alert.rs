@@ -1,0 +1,327 @@
+//! An alert: suspected, open, ended, and the changes that people are told of.
+//!
+//! ```text
+//!            Found, not often enough         Found: its severity may rise (worse) or fall
+//!                  .-----.                       .-----.   ReminderDue, a day later: reminder
+//!                  v     |                       v     |
+//!  absent ----> suspected ----- Found ---------> open ----- Gone: resolved ----> ended
+//!     ^            |                             ^                                 |
+//!     '--- Gone ---'                             '--- Found within an hour: -------'
+//!                                                     reopened, unannounced
+//! ```
+//!
+//! An alert that comes back within an hour of an announced end reopens, and neither that nor its next end is announced.
+//! Later it is a new alert. So a condition that comes and goes is announced once an hour at most. A condition that
+//! happens at a moment opens and ends at once.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Next;
+use crate::base::time::Timestamp;
+use crate::domain::alert::{NoticeKind, Severity};
+
+/// How long after its announced end an alert reopens.
+pub const REOPENS_FOR: Duration = Duration::from_secs(3600);
+/// How long a critical alert is open before it is announced again.
+pub const REMINDER: Duration = Duration::from_secs(24 * 3600);
+/// How long a severity must have been lower before its rise is announced again.
+const CALM: Duration = REOPENS_FOR;
+
+/// The state of one condition and subject.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum State {
+    /// It was never found, or is gone for good.
+    #[default]
+    Absent,
+    /// It was found, but not often enough in a row.
+    Suspected {
+        /// How often.
+        times: u8,
+    },
+    /// Its alert is open.
+    Open(Open),
+    /// Its alert has ended.
+    Ended {
+        /// Its last announced end.
+        at: Timestamp,
+        /// The highest severity that was announced.
+        announced: Severity,
+    },
+}
+
+/// An open alert.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Open {
+    /// Its severity now.
+    pub severity: Severity,
+    /// The highest severity that was announced.
+    pub announced: Severity,
+    /// The announced end before it reopened; none where its opening was announced, or a later change.
+    pub reopened_after: Option<Timestamp>,
+    /// Since when its severity is lower than the announced one.
+    pub milder_since: Option<Timestamp>,
+    /// When it is announced again, while it is critical.
+    pub remind_at: Option<Timestamp>,
+}
+
+/// An observation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// The condition holds.
+    Found(Severity),
+    /// The condition happened at this moment, and is over.
+    Happened(Severity),
+    /// The condition does not hold.
+    Gone,
+    /// The time of a reminder has come.
+    ReminderDue,
+}
+
+/// A consequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Make a new alert.
+    Open,
+    /// Open the last alert again.
+    Reopen,
+    /// Save the alert's new severity.
+    ChangeSeverity,
+    /// End the alert.
+    Resolve,
+    /// Tell people.
+    Announce(NoticeKind),
+    /// Arm the timer of the next reminder.
+    Remind(Timestamp),
+}
+
+impl State {
+    /// Whether an alert is open.
+    pub const fn is_open(&self) -> bool {
+        matches!(self, Self::Open(_))
+    }
+
+    /// The state after `input` at `now`. The alert opens once the condition was found `looks` times in a row.
+    pub fn step(self, input: Input, looks: u8, now: Timestamp) -> Next<Self, Effect> {
+        match (self, input) {
+            (Self::Absent, Input::Found(severity)) => seen(0, severity, looks, now),
+            (Self::Suspected { times }, Input::Found(severity)) => seen(times, severity, looks, now),
+            (Self::Ended { at, announced }, Input::Found(severity)) if now < at + REOPENS_FOR => {
+                reopen(at, announced, severity, now)
+            }
+            (Self::Ended { .. }, Input::Found(severity)) => seen(0, severity, looks, now),
+            (Self::Open(open), Input::Found(severity) | Input::Happened(severity)) => open.changed(severity, now),
+            (Self::Ended { at, announced }, Input::Happened(severity))
+                if now < at + REOPENS_FOR && severity <= announced =>
+            {
+                Next::new(self, [Effect::Reopen, Effect::Resolve])
+            }
+            (Self::Absent | Self::Suspected { .. } | Self::Ended { .. }, Input::Happened(severity)) => {
+                let ended = Self::Ended { at: now, announced: severity };
+                Next::new(ended, [Effect::Open, Effect::Announce(NoticeKind::Opened), Effect::Resolve])
+            }
+            (Self::Suspected { .. }, Input::Gone) => Next::new(Self::Absent, []),
+            (Self::Open(open), Input::Gone) => open.ended(now),
+            (Self::Open(open), Input::ReminderDue) => open.reminded(now),
+            (Self::Absent | Self::Ended { .. }, Input::Gone | Input::ReminderDue)
+            | (Self::Suspected { .. }, Input::ReminderDue) => Next::unchanged(self),
+        }
+    }
+}
+
+/// The condition was found `before` times in a row, and once more.
+fn seen(before: u8, severity: Severity, looks: u8, now: Timestamp) -> Next<State, Effect> {
+    let times = before.saturating_add(1);
+    if times < looks {
+        return Next::new(State::Suspected { times }, []);
+    }
+    let (remind_at, remind) = reminder(severity, now);
+    let open = Open { severity, announced: severity, reopened_after: None, milder_since: None, remind_at };
+    let effects = [Effect::Open, Effect::Announce(NoticeKind::Opened)].into_iter().chain(remind);
+    Next::new(State::Open(open), effects.collect::<Vec<_>>())
+}
+
+/// The condition is back soon after its announced end. Only a severity that nobody was told of is announced.
+fn reopen(at: Timestamp, announced: Severity, severity: Severity, now: Timestamp) -> Next<State, Effect> {
+    let (remind_at, remind) = reminder(severity, now);
+    let is_worse = severity > announced;
+    let open = Open {
+        severity,
+        announced: announced.max(severity),
+        reopened_after: if is_worse { None } else { Some(at) },
+        milder_since: (severity < announced).then_some(now),
+        remind_at,
+    };
+    let worse = is_worse.then_some(Effect::Announce(NoticeKind::Worse));
+    let effects = [Effect::Reopen, Effect::ChangeSeverity].into_iter().chain(worse).chain(remind);
+    Next::new(State::Open(open), effects.collect::<Vec<_>>())
+}
+
+/// The time of the first reminder, and the effect that arms it. Only critical alerts are announced again.
+fn reminder(severity: Severity, now: Timestamp) -> (Option<Timestamp>, Option<Effect>) {
+    let at = (severity == Severity::Critical).then_some(now + REMINDER);
+    (at, at.map(Effect::Remind))
+}
+
+impl Open {
+    fn changed(self, severity: Severity, now: Timestamp) -> Next<State, Effect> {
+        if severity == self.severity {
+            return Next::unchanged(State::Open(self));
+        }
+        let was_calm = self.milder_since.is_some_and(|since| now >= since + CALM);
+        let is_announced = severity > self.announced || (severity > self.severity && was_calm);
+        let (remind_at, remind) = match self.remind_at {
+            Some(at) => (Some(at), None),
+            None => reminder(severity, now),
+        };
+        let announced = self.announced.max(severity);
+        let open = Self {
+            severity,
+            announced,
+            reopened_after: self.reopened_after.filter(|_| !is_announced),
+            milder_since: (severity < announced).then_some(self.milder_since.unwrap_or(now)),
+            remind_at,
+        };
+        let worse = is_announced.then_some(Effect::Announce(NoticeKind::Worse));
+        let effects = [Effect::ChangeSeverity].into_iter().chain(worse).chain(remind);
+        Next::new(State::Open(open), effects.collect::<Vec<_>>())
+    }
+
+    fn ended(self, now: Timestamp) -> Next<State, Effect> {
+        let at = self.reopened_after.unwrap_or(now);
+        let announce = self.reopened_after.is_none().then_some(Effect::Announce(NoticeKind::Resolved));
+        let effects: Vec<_> = [Effect::Resolve].into_iter().chain(announce).collect();
+        Next::new(State::Ended { at, announced: self.announced }, effects)
+    }
+
+    fn reminded(self, now: Timestamp) -> Next<State, Effect> {
+        if self.remind_at.is_none_or(|at| now < at) {
+            return Next::unchanged(State::Open(self));
+        }
+        if self.severity < Severity::Critical {
+            return Next::new(State::Open(Self { remind_at: None, ..self }), []);
+        }
+        let at = now + REMINDER;
+        let open = Self { remind_at: Some(at), reopened_after: None, ..self };
+        Next::new(State::Open(open), [Effect::Announce(NoticeKind::Reminder), Effect::Remind(at)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Steps from `state` with each input at its minute; returns the state and all effects.
+    fn run(state: State, looks: u8, inputs: &[(u32, Input)]) -> (State, Vec<Effect>) {
+        let mut effects = Vec::new();
+        let state = inputs.iter().fold(state, |state, (minute, input)| {
+            let next = state.step(*input, looks, NOW + *minute * MINUTE);
+            effects.extend(next.effects);
+            next.state
+        });
+        (state, effects)
+    }
+
+    fn announced(effects: &[Effect]) -> Vec<NoticeKind> {
+        let kinds = effects.iter().filter_map(|effect| match effect {
+            Effect::Announce(kind) => Some(*kind),
+            _ => None,
+        });
+        kinds.collect()
+    }
+
+    #[test]
+    fn a_condition_that_needs_two_looks_opens_at_the_second_in_a_row() {
+        let found = Input::Found(Severity::Critical);
+        let (state, effects) = run(State::Absent, 2, &[(0, found), (60, Input::Gone), (120, found)]);
+        assert_eq!((state, effects), (State::Suspected { times: 1 }, vec![]));
+        let (state, effects) = run(state, 2, &[(180, found)]);
+        assert!(state.is_open());
+        assert_eq!(announced(&effects), [NoticeKind::Opened]);
+    }
+
+    #[test]
+    fn an_alert_that_is_back_within_an_hour_reopens_and_ends_unannounced() {
+        let found = Input::Found(Severity::Warning);
+        let (state, effects) = run(State::Absent, 1, &[(0, found), (5, Input::Gone), (10, found), (15, Input::Gone)]);
+        assert_eq!(announced(&effects), [NoticeKind::Opened, NoticeKind::Resolved]);
+        assert!(effects.contains(&Effect::Reopen));
+        // An hour after the announced end it is a new alert.
+        let (_, effects) = run(state, 1, &[(64, found), (64, Input::Gone), (65, found)]);
+        assert_eq!(effects.iter().filter(|effect| **effect == Effect::Open).count(), 1);
+        assert_eq!(announced(&effects), [NoticeKind::Opened]);
+    }
+
+    #[test]
+    fn a_rise_is_announced_once_unless_it_was_calm_for_an_hour() {
+        let (warning, critical) = (Input::Found(Severity::Warning), Input::Found(Severity::Critical));
+        let inputs = [(0, warning), (5, critical), (10, warning), (15, critical), (20, warning), (90, critical)];
+        let (_, effects) = run(State::Absent, 1, &inputs);
+        assert_eq!(announced(&effects), [NoticeKind::Opened, NoticeKind::Worse, NoticeKind::Worse]);
+    }
+
+    #[test]
+    fn a_critical_alert_is_announced_again_each_day() {
+        let day = 24 * 60;
+        let inputs = [(0, Input::Found(Severity::Critical)), (day - 1, Input::ReminderDue), (day, Input::ReminderDue)];
+        let (state, effects) = run(State::Absent, 1, &inputs);
+        assert_eq!(announced(&effects), [NoticeKind::Opened, NoticeKind::Reminder]);
+        let milder = [(day + 5, Input::Found(Severity::Warning)), (2 * day, Input::ReminderDue)];
+        assert_eq!(announced(&run(state, 1, &milder).1), []);
+    }
+
+    #[test]
+    fn a_moment_opens_and_ends_at_once_and_is_announced_once_an_hour() {
+        let happened = Input::Happened(Severity::Warning);
+        let (_, effects) = run(State::Absent, 1, &[(0, happened), (30, happened), (59, happened), (60, happened)]);
+        assert_eq!(announced(&effects), [NoticeKind::Opened, NoticeKind::Opened]);
+        assert_eq!(effects.iter().filter(|effect| **effect == Effect::Resolve).count(), 4);
+    }
+
+    fn input() -> impl Strategy<Value = Input> {
+        let severity = prop_oneof![Just(Severity::Info), Just(Severity::Warning), Just(Severity::Critical)];
+        prop_oneof![severity.prop_map(Input::Found), Just(Input::Gone), Just(Input::Gone), Just(Input::ReminderDue),]
+    }
+
+    proptest! {
+        #[test]
+        fn openings_and_ends_alternate_and_nobody_is_told_often(
+            steps in proptest::collection::vec((0_u32..240, input()), 1..200),
+            looks in 1_u8..3,
+        ) {
+            let (mut state, mut now, mut told) = (State::Absent, NOW, Vec::new());
+            for (minutes, input) in steps {
+                now = now + minutes * MINUTE;
+                let before = state;
+                let next = state.step(input, looks, now);
+                state = next.state;
+                let opens = next.effects.iter().any(|effect| matches!(effect, Effect::Open | Effect::Reopen));
+                prop_assert_eq!(opens, !before.is_open() && state.is_open());
+                prop_assert_eq!(next.effects.contains(&Effect::Resolve), before.is_open() && !state.is_open());
+                let kinds = announced(&next.effects);
+                prop_assert!(kinds.len() <= 1);
+                told.extend(kinds.into_iter().map(|kind| (now, kind)));
+            }
+            let of = |wanted: NoticeKind| told.iter().filter(move |(_, kind)| *kind == wanted).map(|(at, _)| *at);
+            let (opened, resolved): (Vec<_>, Vec<_>) =
+                (of(NoticeKind::Opened).collect(), of(NoticeKind::Resolved).collect());
+            // Each announced end follows its own announced opening, reopening made worse, or reminder.
+            for pair in resolved.windows(2) {
+                prop_assert!(told.iter().any(|(at, kind)| *kind != NoticeKind::Resolved && (pair[0]..=pair[1]).contains(at)));
+            }
+            // A condition that comes and goes is announced once an hour at most.
+            for pair in opened.windows(2) {
+                prop_assert!(pair[1].since(pair[0]) >= REOPENS_FOR);
+            }
+            let reminders: Vec<_> = of(NoticeKind::Reminder).collect();
+            for pair in reminders.windows(2) {
+                prop_assert!(pair[1].since(pair[0]) >= REMINDER);
+            }
+        }
+    }
+}

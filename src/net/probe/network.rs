@@ -1,0 +1,69 @@
+//! The network as the checks of alerts and `postrider doctor` look at it: the port [`Probe`] over real sockets.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::dns::{Asked, DnsProbe, NotTold};
+use super::mail::greeting;
+use crate::engine::ports::BoxFuture;
+use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
+use crate::net::guard::Guard;
+use crate::net::source;
+
+/// How long one connection may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+
+/// Looks at the network from this machine.
+pub struct NetworkProbe {
+    dns: Result<DnsProbe, String>,
+    guard: Arc<Guard>,
+}
+
+impl NetworkProbe {
+    /// Asks `servers` for names, or the system's where there are none. Addresses that `guard` refuses are not public.
+    pub fn new(servers: &[SocketAddr], guard: Arc<Guard>) -> Self {
+        Self { dns: DnsProbe::new(servers), guard }
+    }
+}
+
+impl Probe for NetworkProbe {
+    fn records<'a>(
+        &'a self,
+        name: &'a str,
+        record_type: RecordType,
+    ) -> BoxFuture<'a, Result<Vec<String>, ProbeFailure>> {
+        let asked = match record_type {
+            RecordType::A => Asked::A,
+            RecordType::Aaaa => Asked::Aaaa,
+            RecordType::Ptr => Asked::Ptr,
+            RecordType::Mx => Asked::Mx,
+        };
+        Box::pin(async move {
+            let dns = self.dns.as_ref().map_err(|why| ProbeFailure::Unknown(why.clone()))?;
+            let answer = dns.ask(name, asked).await.map_err(|failure| match failure {
+                NotTold::Absent => ProbeFailure::Absent,
+                NotTold::Failed(why) => ProbeFailure::Unknown(why),
+            })?;
+            Ok(answer.records)
+        })
+    }
+
+    fn greeting<'a>(&'a self, server: SocketAddr, source: Option<IpAddr>) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(async move {
+            greeting(server, source, CONNECTING).await.map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => format!("no greeting within {} s", CONNECTING.as_secs()),
+                _ => error.to_string(),
+            })
+        })
+    }
+
+    fn sources(&self) -> Vec<IpAddr> {
+        source::sources()
+    }
+
+    fn permits(&self, address: IpAddr) -> bool {
+        self.guard.permits(address)
+    }
+}

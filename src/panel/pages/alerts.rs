@@ -1,0 +1,121 @@
+//! Alerts: the open ones first, then those of the last 90 days, and what people were told of each.
+
+use std::sync::Arc;
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::id::AlertId;
+use crate::domain::alert::{Scope, Severity};
+use crate::engine::alerts::listing::{AlertFilter, AlertState, AlertsOf};
+use crate::engine::alerts::record::Alert;
+use crate::engine::listing::{Page, PageRequest};
+use crate::http::answer::Answer;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::paging::{self, Paging};
+use crate::store::row::alert::{AlertNotice, NoticeStatus};
+
+/// Open alerts that are shown at once.
+const OPEN_MAX: usize = 100;
+/// Resolved alerts of a page.
+const ROWS: usize = 30;
+
+#[derive(Template)]
+#[template(path = "alerts.html")]
+struct AlertsPage {
+    frame: Frame,
+    open: Vec<AlertLine>,
+    resolved: Vec<AlertLine>,
+    paging: Paging,
+}
+
+/// An alert as it is shown.
+struct AlertLine {
+    id: AlertId,
+    condition: &'static str,
+    severity: &'static str,
+    /// The class of its badge.
+    badge: &'static str,
+    is_of_service: bool,
+    summary: String,
+    seen: String,
+    subject: Option<(String, Option<String>)>,
+    remedy: &'static str,
+    opened_at: Moment,
+    resolved_at: Option<Moment>,
+    notices: Vec<String>,
+}
+
+impl AlertLine {
+    fn new(visit: &Visit<'_>, alert: Alert) -> Self {
+        let Alert { id, row, .. } = alert;
+        let subject = row.subject.map(|subject| (subject.name, path_of(&subject.id)));
+        Self {
+            id,
+            condition: row.condition.as_str(),
+            severity: row.severity.as_str(),
+            badge: match row.severity {
+                Severity::Critical => "bad",
+                Severity::Warning => "wait",
+                Severity::Info => "quiet",
+            },
+            is_of_service: row.condition.scope() == Scope::System,
+            summary: row.summary,
+            seen: row.seen,
+            subject,
+            remedy: row.condition.remedy(),
+            opened_at: visit.moment(row.opened_at),
+            resolved_at: row.resolved_at.map(|at| visit.moment(at)),
+            notices: row.notices.iter().map(|notice| shown(visit, notice)).collect(),
+        }
+    }
+}
+
+/// A notice in words, without its recipient.
+fn shown(visit: &Visit<'_>, notice: &AlertNotice) -> String {
+    let at = visit.moment(notice.at).text();
+    let (kind, channel) = (notice.kind.as_str(), notice.channel.as_str());
+    let status = match (notice.status, &notice.relay) {
+        (NoticeStatus::Sent, Some(relay)) => format!("sent by {relay}"),
+        (status, _) => status.as_str().to_owned(),
+    };
+    format!("{kind} by {channel} at {at}: {status}")
+}
+
+/// The page of a subject.
+fn path_of(id: &str) -> Option<String> {
+    match id.split_once('_')?.0 {
+        "dom" => Some(format!("/domains/{id}")),
+        "whk" => Some(format!("/webhooks/{id}")),
+        "usr" => Some("/users".to_owned()),
+        _ => None,
+    }
+}
+
+/// `GET /alerts`.
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let query = Form::of_query(&visit.call);
+    let older = paging::request::<AlertId>(&query, ROWS);
+    let (account, engine) = (visit.account_id(), Arc::clone(&visit.api.engine));
+    let read = move || {
+        let of = |state, page| {
+            let filter = AlertFilter { state: Some(state), condition: None };
+            engine.alerts_of(AlertsOf::Account(account), filter, page)
+        };
+        let first = PageRequest { before: None, limit: OPEN_MAX };
+        Ok::<_, crate::store::error::StoreError>((of(AlertState::Open, first)?, of(AlertState::Resolved, older)?))
+    };
+    let (open, Page { rows, next }) = visit.api.engine.blocking(account, read).await??;
+    let page = AlertsPage {
+        frame: Frame::new(&visit, "Alerts", "/alerts")?,
+        open: open.rows.into_iter().map(|alert| AlertLine::new(&visit, alert)).collect(),
+        resolved: rows.into_iter().map(|alert| AlertLine::new(&visit, alert)).collect(),
+        paging: Paging::new::<AlertId>("/alerts", &[], &query, next),
+    };
+    html::page(StatusCode::OK, &page)
+}

@@ -1,0 +1,329 @@
+//! Alerts: opening and ending them, inside the operation that knows of their condition, or by the findings of checks.
+//!
+//! A damaged row of an alert never fails the operation that meets it: a new alert takes its place.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::id::{AccountId, AlertId};
+use crate::base::time::Timestamp;
+use crate::domain::alert::{Condition, NoticeKind, Sighting};
+use crate::machine::alert::{Effect, Input, Open, State};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::alert::{AlertRow, AlertStateRow, Announcement, OpenAlertRow};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// How long an alert is kept after its end.
+pub const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Changes that wait for their announcement at most; the oldest ones are dropped.
+const ANNOUNCEMENTS_MAX: usize = 16;
+/// States of one condition that one check goes through at most.
+const STATES_MAX: usize = 10_000;
+
+/// The alerts that a step opened and ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Opened, or opened again.
+    pub opened: Vec<AlertId>,
+    /// Ended.
+    pub resolved: Vec<AlertId>,
+}
+
+impl Changed {
+    /// Adds what another step changed.
+    pub fn extend(&mut self, other: Self) {
+        self.opened.extend(other.opened);
+        self.resolved.extend(other.resolved);
+    }
+}
+
+/// Notes that a condition holds.
+///
+/// # Errors
+/// Those of the database.
+pub fn found(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -> Result<Changed, StoreError> {
+    step(tables, account, Input::Found(sighting.severity), sighting.condition, sighting.subject_id(), Some(sighting))
+}
+
+/// Notes that a condition happened at this moment and is over.
+///
+/// # Errors
+/// Those of the database.
+pub fn happened(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -> Result<Changed, StoreError> {
+    step(tables, account, Input::Happened(sighting.severity), sighting.condition, sighting.subject_id(), Some(sighting))
+}
+
+/// Notes that a condition does not hold.
+///
+/// # Errors
+/// Those of the database.
+pub fn gone(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    condition: Condition,
+    subject: &str,
+) -> Result<Changed, StoreError> {
+    step(tables, account, Input::Gone, condition, subject, None)
+}
+
+/// Feeds one input to the machine of a condition and subject, and does what follows.
+pub(super) fn step(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    input: Input,
+    condition: Condition,
+    subject: &str,
+    sighting: Option<&Sighting>,
+) -> Result<Changed, StoreError> {
+    let key = schema::alert_state(account, condition, subject);
+    let before: AlertStateRow = tables.sound_row(&key)?.unwrap_or_default();
+    let next = before.state.step(input, condition.looks(), tables.now());
+    let mut changed = Changed::default();
+    if next.state == before.state && next.effects.is_empty() {
+        if let (State::Open(_), Some(id), Some(sighting)) = (before.state, before.alert, sighting) {
+            see_again(tables, account, id, sighting)?;
+        }
+        return Ok(changed);
+    }
+    move_reminder(tables, account, &before, &next.state);
+    let mut last = match before.alert {
+        Some(id) => tables.sound_row::<AlertRow>(&schema::alert(account, id))?.map(|row| (id, row)),
+        None => None,
+    };
+    for effect in next.effects {
+        match (effect, sighting) {
+            (Effect::Open, Some(sighting)) => last = Some((tables.next_id(), opened(sighting, tables.now()))),
+            (Effect::Reopen, Some(sighting)) => match &mut last {
+                Some((id, row)) => reopen(tables, account, *id, row, sighting),
+                // Its row was damaged.
+                None => last = Some((tables.next_id(), opened(sighting, tables.now()))),
+            },
+            (Effect::ChangeSeverity, Some(sighting)) => {
+                if let Some((_, row)) = &mut last {
+                    show(row, sighting);
+                }
+            }
+            (Effect::Resolve, _) => {
+                if let Some((id, row)) = &mut last {
+                    resolve(tables, account, *id, row);
+                    changed.resolved.push(*id);
+                }
+            }
+            (Effect::Announce(kind), _) => {
+                if let Some((id, row)) = &mut last {
+                    announce(tables, account, *id, row, kind);
+                }
+            }
+            (Effect::Remind(_) | Effect::Open | Effect::Reopen | Effect::ChangeSeverity, _) => {}
+        }
+    }
+    let was_open = before.state.is_open();
+    if let Some((id, row)) = &last {
+        save(tables, account, *id, row);
+        if !was_open && row.resolved_at.is_none() {
+            changed.opened.push(*id);
+        }
+    }
+    if let (State::Open(Open { remind_at: Some(at), .. }), Some((id, _))) = (&next.state, &last) {
+        tables.arm(Timer::new(*at, TimerKind::AlertReminder, account, id.0));
+    }
+    save_state(tables, &key, AlertStateRow { state: next.state, alert: last.map(|(id, _)| id) });
+    Ok(changed)
+}
+
+/// Shows what was seen last of an open alert.
+fn see_again(tables: &mut Tables<'_>, account: AccountId, id: AlertId, sighting: &Sighting) -> Result<(), StoreError> {
+    let key = schema::alert(account, id);
+    if let Some(row) = tables.sound_row::<AlertRow>(&key)?.filter(|row| row.seen != sighting.seen) {
+        tables.put(&key, &AlertRow { seen: sighting.seen.clone(), summary: sighting.summary.clone(), ..row });
+    }
+    Ok(())
+}
+
+/// A state that says nothing has no row.
+fn save_state(tables: &mut Tables<'_>, key: &[u8], row: AlertStateRow) {
+    if row == AlertStateRow::default() {
+        tables.remove(Table::AlertStates, key);
+    } else {
+        tables.put(key, &row);
+    }
+}
+
+/// Disarms the reminder that the next state does not have.
+fn move_reminder(tables: &mut Tables<'_>, account: AccountId, before: &AlertStateRow, after: &State) {
+    let remind_at = |state: &State| match state {
+        State::Open(open) => open.remind_at,
+        State::Absent | State::Suspected { .. } | State::Ended { .. } => None,
+    };
+    if let (Some(at), Some(id)) = (remind_at(&before.state), before.alert)
+        && remind_at(after) != Some(at)
+    {
+        tables.disarm(Timer::new(at, TimerKind::AlertReminder, account, id.0));
+    }
+}
+
+fn opened(sighting: &Sighting, now: Timestamp) -> AlertRow {
+    AlertRow {
+        condition: sighting.condition,
+        severity: sighting.severity,
+        worst: sighting.severity,
+        subject: sighting.subject.clone(),
+        summary: sighting.summary.clone(),
+        seen: sighting.seen.clone(),
+        opened_at: now,
+        resolved_at: None,
+        announcements: Vec::new(),
+        notices: Vec::new(),
+    }
+}
+
+/// Shows a condition as it was found last.
+fn show(row: &mut AlertRow, sighting: &Sighting) {
+    row.severity = sighting.severity;
+    row.worst = row.worst.max(sighting.severity);
+    row.subject.clone_from(&sighting.subject);
+    row.summary.clone_from(&sighting.summary);
+    row.seen.clone_from(&sighting.seen);
+}
+
+fn reopen(tables: &mut Tables<'_>, account: AccountId, id: AlertId, row: &mut AlertRow, sighting: &Sighting) {
+    if let Some(resolved_at) = row.resolved_at.take() {
+        tables.disarm(Timer::new(resolved_at + KEPT, TimerKind::AlertExpiry, account, id.0));
+    }
+    show(row, sighting);
+}
+
+fn resolve(tables: &mut Tables<'_>, account: AccountId, id: AlertId, row: &mut AlertRow) {
+    let now = tables.now();
+    row.resolved_at = Some(now);
+    tables.arm(Timer::new(now + KEPT, TimerKind::AlertExpiry, account, id.0));
+}
+
+/// Notes a change for its announcement. Who is told is known to the engine, which serves the timer.
+fn announce(tables: &mut Tables<'_>, account: AccountId, id: AlertId, row: &mut AlertRow, kind: NoticeKind) {
+    let now = tables.now();
+    if row.announcements.len() >= ANNOUNCEMENTS_MAX {
+        row.announcements.remove(0);
+    }
+    row.announcements.push(Announcement { kind, at: now });
+    tables.arm(Timer::new(now, TimerKind::AlertAnnouncement, account, id.0));
+}
+
+fn save(tables: &mut Tables<'_>, account: AccountId, id: AlertId, row: &AlertRow) {
+    let key = schema::alert(account, id);
+    tables.put(&key, row);
+    tables.put_bytes(Table::AlertOwners, id.as_bytes(), account.as_bytes().to_vec());
+    if row.resolved_at.is_none() {
+        tables.put(&key, &OpenAlertRow { condition: row.condition, severity: row.severity });
+    } else {
+        tables.remove(Table::OpenAlerts, &key);
+    }
+}
+
+/// Notes that a condition holds, for an operation that was refused or a worker that met it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RaiseAlert {
+    /// The account, which is zero for conditions of the service.
+    pub account: AccountId,
+    /// The condition.
+    pub sighting: Sighting,
+    /// Whether it is over already.
+    pub is_over: bool,
+}
+
+impl Op for RaiseAlert {
+    type Reply = Changed;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Changed, Stop<Never>> {
+        let note = if self.is_over { happened } else { found };
+        Ok(note(tables, self.account, &self.sighting)?)
+    }
+}
+
+/// Notes that a condition does not hold of one subject.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ClearAlert {
+    /// The account, which is zero for conditions of the service.
+    pub account: AccountId,
+    /// The condition.
+    pub condition: Condition,
+    /// The identifier of its subject; empty where it has none.
+    pub subject: String,
+}
+
+impl Op for ClearAlert {
+    type Reply = Changed;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Changed, Stop<Never>> {
+        Ok(gone(tables, self.account, self.condition, &self.subject)?)
+    }
+}
+
+/// The result of a check of one condition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The account, which is zero for conditions of the service.
+    pub account: AccountId,
+    /// The condition.
+    pub condition: Condition,
+    /// Where it holds.
+    pub found: Vec<Sighting>,
+    /// Subjects of which nothing is known; their alerts stay as they are.
+    pub unknown: Vec<String>,
+}
+
+impl Finding {
+    /// A condition of the service that holds in these places.
+    pub fn of_service(condition: Condition, found: impl IntoIterator<Item = Sighting>) -> Self {
+        Self { account: AccountId::default(), condition, found: found.into_iter().collect(), unknown: Vec::new() }
+    }
+}
+
+/// Records the results of checks: where a condition was not found, its alerts end.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RecordFindings {
+    /// The results.
+    pub findings: Vec<Finding>,
+}
+
+impl Op for RecordFindings {
+    type Reply = Changed;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Changed, Stop<Never>> {
+        let mut changed = Changed::default();
+        for finding in &self.findings {
+            for subject in known_subjects(tables, finding.account, finding.condition)? {
+                let is_gone = !finding.unknown.contains(&subject)
+                    && !finding.found.iter().any(|sighting| sighting.subject_id() == subject);
+                if is_gone {
+                    changed.extend(gone(tables, finding.account, finding.condition, &subject)?);
+                }
+            }
+            for sighting in &finding.found {
+                changed.extend(found(tables, finding.account, sighting)?);
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// The subjects of which a condition has a state.
+///
+/// # Errors
+/// Those of the database.
+pub fn known_subjects(read: &impl Read, account: AccountId, condition: Condition) -> Result<Vec<String>, StoreError> {
+    let from = schema::alert_states_of(account, condition);
+    let keys = read.sound_keys(Table::AlertStates, &from, &after_prefix(&from), Order::Ascending, STATES_MAX)?;
+    Ok(keys.iter().filter_map(|key| schema::alert_state_subject(key)).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Tests of the operations about alerts.
+
+use super::*;
+use crate::domain::account::QuotaLimits;
+use crate::domain::alert::{Severity, Subject, SubjectKind};
+use crate::store::op::alert_time::{ExpireAlert, RemindAlert};
+use crate::store::testing::TestStore;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn low(severity: Severity) -> Sighting {
+    Sighting::new(Condition::DiskLow, severity, "little disk space", "12 MiB are free")
+}
+
+fn record(test: &TestStore, found: Option<Severity>) -> Changed {
+    let findings = vec![Finding::of_service(Condition::DiskLow, found.map(low))];
+    test.done(RecordFindings { findings })
+}
+
+fn row(test: &TestStore, id: AlertId) -> AlertRow {
+    test.row(&schema::alert(AccountId::default(), id))
+}
+
+#[test]
+fn an_alert_opens_once_and_ends_when_a_check_finds_it_gone() {
+    let test = TestStore::new();
+    let opened = record(&test, Some(Severity::Warning)).opened;
+    assert_eq!(opened.len(), 1);
+    assert_eq!(record(&test, Some(Severity::Warning)), Changed::default());
+    assert_eq!(test.count(Table::OpenAlerts, &[]), 1);
+    test.pass(HOUR);
+    assert_eq!(record(&test, None).resolved, opened);
+    let alert = row(&test, opened[0]);
+    assert_eq!((alert.opened_at + HOUR, alert.resolved_at), (test.now(), Some(test.now())));
+    let told: Vec<_> = alert.announcements.iter().map(|announcement| announcement.kind).collect();
+    assert_eq!(told, [NoticeKind::Opened, NoticeKind::Resolved]);
+    assert_eq!(test.count(Table::OpenAlerts, &[]), 0);
+    assert_eq!(record(&test, None), Changed::default());
+}
+
+#[test]
+fn an_alert_that_is_back_within_an_hour_is_the_same_and_nobody_is_told() {
+    let test = TestStore::new();
+    let opened = record(&test, Some(Severity::Warning)).opened;
+    record(&test, None);
+    test.pass(HOUR / 2);
+    assert_eq!(record(&test, Some(Severity::Warning)).opened, opened);
+    let alert = row(&test, opened[0]);
+    assert_eq!((alert.resolved_at, alert.announcements.len()), (None, 2));
+    assert!(test.timers(TimerKind::AlertExpiry).is_empty());
+}
+
+#[test]
+fn a_critical_alert_has_a_reminder_for_as_long_as_it_is_open() {
+    let test = TestStore::new();
+    let opened = record(&test, Some(Severity::Critical)).opened;
+    let timer = test.timers(TimerKind::AlertReminder)[0];
+    assert_eq!(timer.due, test.now() + 24 * HOUR);
+    test.pass(24 * HOUR);
+    test.done(RemindAlert { timer });
+    assert_eq!(row(&test, opened[0]).announcements.last().unwrap().kind, NoticeKind::Reminder);
+    assert_eq!(test.timers(TimerKind::AlertReminder)[0].due, test.now() + 24 * HOUR);
+    record(&test, None);
+    assert!(test.timers(TimerKind::AlertReminder).is_empty());
+}
+
+#[test]
+fn an_alert_is_kept_for_90_days_after_its_end() {
+    let test = TestStore::new();
+    let opened = record(&test, Some(Severity::Warning)).opened;
+    record(&test, None);
+    let timer = test.timers(TimerKind::AlertExpiry)[0];
+    assert_eq!(timer.due, test.now() + KEPT);
+    test.set_now(timer.due);
+    test.done(ExpireAlert { timer });
+    for table in [Table::Alerts, Table::AlertStates, Table::AlertOwners, Table::OpenAlerts] {
+        assert_eq!(test.count(table, &[]), 0, "{table:?} {opened:?}");
+    }
+    assert!(test.timers(TimerKind::AlertAnnouncement).is_empty());
+}
+
+#[test]
+fn each_subject_has_an_alert_of_its_own_and_unknown_ones_stay() {
+    let test = TestStore::new();
+    let account = test.account(QuotaLimits::default());
+    let sighting = |name: &str| {
+        let found = Sighting::new(Condition::ProviderBlocking, Severity::Warning, "blocked", "9 of 50");
+        found.of(Subject::named(SubjectKind::Provider, name))
+    };
+    let check = |found: Vec<Sighting>, unknown: &[&str]| {
+        let unknown = unknown.iter().map(|name| (*name).to_owned()).collect();
+        let finding = Finding { account, condition: Condition::ProviderBlocking, found, unknown };
+        test.done(RecordFindings { findings: vec![finding] })
+    };
+    assert_eq!(check(vec![sighting("google"), sighting("yahoo")], &[]).opened.len(), 2);
+    assert_eq!(check(vec![sighting("google")], &["yahoo"]), Changed::default());
+    assert_eq!(check(vec![sighting("google")], &[]).resolved.len(), 1);
+}
+
+#[test]
+fn a_moment_opens_and_ends_at_once() {
+    let test = TestStore::new();
+    let sighting = Sighting::new(Condition::UncleanStop, Severity::Warning, "killed", "a marker was left");
+    let raise = || test.done(RaiseAlert { account: AccountId::default(), sighting: sighting.clone(), is_over: true });
+    let first = raise().resolved;
+    let alert = row(&test, first[0]);
+    assert_eq!((alert.resolved_at, alert.announcements.len()), (Some(test.now()), 1));
+    test.pass(HOUR / 2);
+    assert_eq!(raise().resolved, first);
+    assert_eq!(row(&test, first[0]).announcements.len(), 1);
+    assert_eq!(test.timers(TimerKind::AlertExpiry).len(), 1);
+    test.pass(HOUR / 2);
+    assert_ne!(raise().resolved, first);
+}
+
+#[test]
+fn a_damaged_alert_makes_way_for_a_new_one() {
+    let test = TestStore::new();
+    let opened = record(&test, Some(Severity::Warning)).opened;
+    let key = schema::alert(AccountId::default(), opened[0]);
+    test.put(Table::Alerts, &key, Some(b"\xff"));
+    assert_eq!(record(&test, None), Changed::default());
+    assert_eq!(record(&test, Some(Severity::Warning)).opened.len(), 1);
+}

@@ -1,0 +1,159 @@
+//! The alerts of a sending domain: it lost its verification, or a record that was as it must be is not any more.
+
+use std::time::Duration;
+
+use super::alert;
+use crate::base::id::{AccountId, DomainId};
+use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
+use crate::domain::sending_domain::{DkimState, DomainStatus, RecordPurpose};
+use crate::store::error::StoreError;
+use crate::store::row::domain::DomainRow;
+use crate::store::tables::Tables;
+
+/// How long before a rotation the records of the next keys must be seen.
+const STANDBY_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
+
+fn subject(domain: DomainId, row: &DomainRow) -> Subject {
+    Subject::new(SubjectKind::Domain, domain, row.name.as_str())
+}
+
+/// Raises or ends the alert of a domain whose status becomes another; `row` is the domain before.
+///
+/// # Errors
+/// Those of the database.
+pub(super) fn status_changed(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    domain: DomainId,
+    row: &DomainRow,
+    status: DomainStatus,
+) -> Result<(), StoreError> {
+    let name = &row.name;
+    let seen = match (row.status, status) {
+        (_, DomainStatus::Verified) => {
+            return alert::gone(tables, account, Condition::DomainFailing, &domain.to_string()).map(drop);
+        }
+        (_, DomainStatus::Failing) => "Its DKIM record is missing. It can send for 72 hours after the record was seen.",
+        (DomainStatus::Verified | DomainStatus::Failing, DomainStatus::Pending) => {
+            "Its DKIM record has been missing for 72 hours. It can't send."
+        }
+        (DomainStatus::Pending, DomainStatus::Pending) => return Ok(()),
+    };
+    let summary = match status {
+        DomainStatus::Failing => format!("The domain {name} is failing"),
+        DomainStatus::Pending | DomainStatus::Verified => format!("The domain {name} is not verified any more"),
+    };
+    let sighting = Sighting::new(Condition::DomainFailing, Severity::Critical, summary, seen);
+    alert::found(tables, account, &sighting.of(subject(domain, row))).map(drop)
+}
+
+/// Raises or ends the alert of records that were as they must be and are not, and of the next keys whose records are
+/// not seen though they are to sign soon; `row` is the domain after the look.
+///
+/// # Errors
+/// Those of the database.
+pub(super) fn looked_at(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    domain: DomainId,
+    row: &DomainRow,
+) -> Result<(), StoreError> {
+    let mut names: Vec<_> = row.lost.iter().copied().map(shown).collect();
+    let is_soon = row.rotation.next_at.is_some_and(|at| at <= tables.now() + STANDBY_BEFORE);
+    if is_soon && !row.dkim.iter().any(|key| key.state == DkimState::Standby) {
+        names.push("DKIM of the keys that are to sign next");
+    }
+    if names.is_empty() {
+        return alert::gone(tables, account, Condition::DomainRecord, &domain.to_string()).map(drop);
+    }
+    let summary = format!("A DNS record of {} is missing or different", row.name);
+    let seen = format!("Missing or different: {}.", names.join(", "));
+    let sighting = Sighting::new(Condition::DomainRecord, Severity::Warning, summary, seen);
+    alert::found(tables, account, &sighting.of(subject(domain, row))).map(drop)
+}
+
+const fn shown(purpose: RecordPurpose) -> &'static str {
+    match purpose {
+        RecordPurpose::ReturnPath => "the return path (CNAME)",
+        RecordPurpose::Spf => "SPF",
+        RecordPurpose::Dmarc => "DMARC",
+        RecordPurpose::Dkim => "DKIM",
+    }
+}
+
+/// Ends the alerts of a domain that is removed.
+///
+/// # Errors
+/// Those of the database.
+pub(super) fn removed(tables: &mut Tables<'_>, account: AccountId, domain: DomainId) -> Result<(), StoreError> {
+    let id = domain.to_string();
+    for condition in [Condition::DomainFailing, Condition::DomainRecord, Condition::DmarcOwnFailing] {
+        alert::gone(tables, account, condition, &id)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::account::QuotaLimits;
+    use crate::domain::sending_domain::RecordStatus;
+    use crate::domain::stream::Stream;
+    use crate::store::op::domain::RecordDomainCheck;
+    use crate::store::read::Read as _;
+    use crate::store::row::alert::AlertRow;
+    use crate::store::row::domain::{DnsFacts, Finding};
+    use crate::store::schema;
+    use crate::store::testing::TestStore;
+
+    fn look(test: &TestStore, account: AccountId, domain: DomainId, spf: RecordStatus) {
+        let found = Vec::new();
+        let finding = Finding { purpose: RecordPurpose::Spf, name: "example.com".to_owned(), status: spf, found };
+        let (findings, facts) = (vec![finding], DnsFacts::default());
+        test.done(RecordDomainCheck { account, domain, findings, facts });
+    }
+
+    fn open(test: &TestStore, account: AccountId) -> Vec<(Condition, String)> {
+        let rows = test.snapshot().rows::<AlertRow>(account.as_bytes(), 9).unwrap().into_iter();
+        let open = rows.filter(|(_, row)| row.resolved_at.is_none());
+        open.map(|(_, row)| (row.condition, row.seen)).collect()
+    }
+
+    #[test]
+    fn a_record_that_was_seen_and_is_missing_is_an_alert_until_it_is_back() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let domain = test.domain(account, "example.com", Stream::Transactional, DomainStatus::Verified);
+        let key = schema::domain(account, domain);
+        let row: DomainRow = test.row(&key);
+        test.write(&key, &DomainRow { next_check_at: Some(test.now()), ..row });
+        look(&test, account, domain, RecordStatus::Missing);
+        look(&test, account, domain, RecordStatus::Ok);
+        assert_eq!(open(&test, account), []);
+        for status in [RecordStatus::Missing, RecordStatus::Unchecked, RecordStatus::Mismatch] {
+            test.pass(Duration::from_secs(60));
+            look(&test, account, domain, status);
+            let lost = (Condition::DomainRecord, "Missing or different: SPF.".to_owned());
+            assert_eq!(open(&test, account), [lost]);
+        }
+        look(&test, account, domain, RecordStatus::Ok);
+        assert_eq!(open(&test, account), []);
+    }
+
+    #[test]
+    fn next_keys_whose_records_are_not_seen_two_weeks_before_they_sign_are_an_alert() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let domain = test.domain(account, "example.com", Stream::Transactional, DomainStatus::Verified);
+        let key = schema::domain(account, domain);
+        let row: DomainRow = test.row(&key);
+        let mut rotation = row.rotation;
+        rotation.next_at = Some(test.now() + STANDBY_BEFORE + Duration::from_secs(1));
+        test.write(&key, &DomainRow { rotation, ..row });
+        look(&test, account, domain, RecordStatus::Ok);
+        assert_eq!(open(&test, account), []);
+        test.pass(Duration::from_secs(1));
+        look(&test, account, domain, RecordStatus::Ok);
+        assert_eq!(open(&test, account).len(), 1);
+    }
+}

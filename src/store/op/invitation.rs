@@ -1,0 +1,136 @@
+//! Inviting a user by mail, and the addresses that may get mails of the service: those that the operator's command line
+//! made, and those whose owner opened a link that was sent there.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::audit::{self, Told};
+use super::user::{CreateUser, CreateUserRefusal};
+use super::{Op, notice};
+use crate::base::id::{AccountId, ChangeId};
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::audit::{Action, Actor, Change};
+use crate::domain::setup_link;
+use crate::domain::user::User;
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::row::audit::AuditRow;
+use crate::store::row::notice::{InvitationRow, InvitationsRow, NoticeContent, ProvenAddressRow};
+use crate::store::schema;
+use crate::store::tables::Tables;
+
+/// Invitations of one account within [`WINDOW`] at most.
+pub const INVITATIONS_MAX: usize = 20;
+/// The time over which invitations are counted.
+pub const WINDOW: Duration = Duration::from_secs(24 * 3600);
+
+/// Makes a user, and invites them by mail.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InviteUser {
+    /// The account.
+    pub account: AccountId,
+    /// Who invites.
+    pub actor: Actor,
+    /// The user, with a password that nobody knows.
+    pub user: User,
+}
+
+/// Why nobody is invited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InviteRefusal {
+    /// The user can't be made.
+    User(CreateUserRefusal),
+    /// The account has made [`INVITATIONS_MAX`] invitations within a day.
+    TooMany {
+        /// When the next one may be made.
+        until: Timestamp,
+    },
+}
+
+impl Op for InviteUser {
+    type Reply = User;
+    type Refusal = InviteRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<InviteRefusal>> {
+        let now = tables.now();
+        let mut made = tables.row::<InvitationsRow>(self.account.as_bytes())?.unwrap_or_default().made;
+        made.retain(|at| *at + WINDOW > now);
+        if made.len() >= INVITATIONS_MAX {
+            let until = made.first().map_or(now, |first| *first + WINDOW);
+            return Err(Stop::Refused(InviteRefusal::TooMany { until }));
+        }
+        let create = CreateUser { account: self.account, user: self.user.clone() };
+        let user = create.apply(tables).map_err(|stop| match stop {
+            Stop::Refused(refusal) => Stop::Refused(InviteRefusal::User(refusal)),
+            Stop::Failed(error) => Stop::Failed(error),
+        })?;
+        made.push(now);
+        tables.put(self.account.as_bytes(), &InvitationsRow { made });
+        let change = Change::new(Action::UserInvited, user.id, format!("{} as {}", user.email.as_given(), user.role));
+        let line = audit::write(tables, self.account, &self.actor, change)?;
+        let expires_at = now + setup_link::LIFETIME;
+        let invitation = InvitationRow { account: self.account, user: user.id, line, expires_at };
+        notice::add(tables, NoticeContent::Invitation(invitation), now);
+        Ok(user)
+    }
+}
+
+/// A change of a user that also proves their address: the operator's command line made it, or they opened a link that
+/// was sent there.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Vouched<O>(pub O);
+
+impl<O: Told<Reply = User>> Op for Vouched<O> {
+    type Reply = User;
+    type Refusal = O::Refusal;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<O::Refusal>> {
+        let user = self.0.apply(tables)?;
+        prove(tables, &user.email)?;
+        Ok(user)
+    }
+}
+
+impl<O: Told<Reply = User>> Told for Vouched<O> {
+    fn told(&self, user: &User) -> Change {
+        self.0.told(user)
+    }
+
+    fn takes_room(&self) -> bool {
+        self.0.takes_room()
+    }
+}
+
+/// Whether the owner of an address is known to read it.
+///
+/// # Errors
+/// Those of the database.
+pub fn is_proven(read: &impl Read, email: &Address) -> Result<bool, StoreError> {
+    Ok(read.sound_row::<ProvenAddressRow>(email.match_key().as_bytes())?.is_some())
+}
+
+/// Notes that the owner of an address reads it, or that the operator vouches for it.
+///
+/// # Errors
+/// Those of the database.
+pub(super) fn prove(tables: &mut Tables<'_>, email: &Address) -> Result<(), StoreError> {
+    if !is_proven(tables, email)? {
+        let since = tables.now();
+        tables.put(email.match_key().as_bytes(), &ProvenAddressRow { since });
+    }
+    Ok(())
+}
+
+/// Whether the link that an audit line tells of was sent by mail.
+///
+/// # Errors
+/// Those of the database.
+pub fn was_sent(read: &impl Read, account: AccountId, line: ChangeId) -> Result<bool, StoreError> {
+    let row: Option<AuditRow> = read.sound_row(&schema::change(account, line))?;
+    Ok(row.is_some_and(|row| row.change.action == Action::UserInvited))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Tests of invitations.
+
+use super::*;
+use crate::base::id::{Ulid, UserId};
+use crate::domain::account::QuotaLimits;
+use crate::domain::user::Role;
+use crate::store::op::user::DeleteUser;
+use crate::store::row::notice::NoticeRow;
+use crate::store::schema::Table;
+use crate::store::testing::TestStore;
+
+fn user(number: u8) -> User {
+    User {
+        id: UserId(Ulid([number; 16])),
+        email: format!("u{number}@example.com").parse().unwrap(),
+        role: Role::Viewer,
+        password_hash: "$argon2id$x".to_owned(),
+        totp: None,
+        created_at: Timestamp::ZERO,
+        last_sign_in_at: None,
+        disabled: false,
+        devices: Default::default(),
+        is_operator: false,
+    }
+}
+
+#[test]
+fn an_account_invites_20_people_a_day() {
+    let test = TestStore::new();
+    let account = test.account(QuotaLimits::default());
+    let first = test.now();
+    let invite = |number| test.commit(InviteUser { account, actor: Actor::Operator, user: user(number) });
+    for number in 1..=20 {
+        assert!(invite(number).is_ok());
+        test.pass(Duration::from_secs(1));
+    }
+    assert!(matches!(invite(21), Err(Stop::Refused(InviteRefusal::TooMany { until })) if until == first + WINDOW));
+    assert_eq!(test.count(Table::Notices, &[]), 20);
+    test.set_now(first + WINDOW);
+    assert!(invite(21).is_ok());
+    assert!(invite(22).is_err());
+}
+
+#[test]
+fn an_invitation_that_is_refused_leaves_nothing() {
+    let test = TestStore::new();
+    let account = test.account(QuotaLimits::default());
+    let invite = || test.commit(InviteUser { account, actor: Actor::Operator, user: user(1) });
+    assert!(invite().is_ok());
+    assert!(matches!(invite(), Err(Stop::Refused(InviteRefusal::User(CreateUserRefusal::EmailTaken)))));
+    assert_eq!(test.count(Table::Notices, &[]), 1);
+    assert_eq!(test.row::<InvitationsRow>(account.as_bytes()).made.len(), 1);
+}
+
+#[test]
+fn the_line_of_an_invitation_says_that_its_link_was_sent() {
+    let test = TestStore::new();
+    let account = test.account(QuotaLimits::default());
+    test.done(InviteUser { account, actor: Actor::Operator, user: user(1) });
+    let (_, row) = test.snapshot().rows::<NoticeRow>(&[], 1).unwrap().remove(0);
+    let NoticeContent::Invitation(invitation) = row.content else { panic!("no invitation") };
+    assert!(was_sent(&test.snapshot(), account, invitation.line).unwrap());
+    assert!(!was_sent(&test.snapshot(), account, ChangeId::default()).unwrap());
+}
+
+#[test]
+fn an_address_is_proven_by_the_operator_and_forgotten_with_its_user() {
+    let test = TestStore::new();
+    let account = test.account(QuotaLimits::default());
+    let email = user(1).email;
+    test.done(CreateUser { account, user: user(2) });
+    assert!(!is_proven(&test.snapshot(), &user(2).email).unwrap());
+    test.done(Vouched(CreateUser { account, user: user(1) }));
+    assert!(is_proven(&test.snapshot(), &email).unwrap());
+    test.done(DeleteUser { account, user: user(1).id, keeps_owner: false });
+    assert!(!is_proven(&test.snapshot(), &email).unwrap());
+}

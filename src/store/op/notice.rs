@@ -1,0 +1,243 @@
+//! Notices of alerts: making them for who is to be told, and recording how each attempt ended.
+//!
+//! Changes for one address within 10 seconds make one mail, and an address gets 30 mails an hour at most; further
+//! changes are gathered into the next. A webhook request reports one change. A failed notice raises nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::id::{AccountId, AlertId, NoticeId};
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::machine::{delivery, notice};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::row::alert::{AlertNotice, AlertRow, Announcement, Channel, NOTICES_MAX, NoticeStatus};
+use crate::store::row::notice::{ITEMS_MAX, NoticeAddressRow, NoticeContent, NoticeItem, NoticeRow};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// One change of an alert, with who is told of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Telling {
+    /// The change, as the alert's row has it.
+    pub announcement: Announcement,
+    /// The addresses that get a mail.
+    pub addresses: Vec<Address>,
+    /// The bytes of the webhook request, where there is a webhook.
+    pub webhook: Option<Vec<u8>>,
+}
+
+/// Makes the notices of an alert's changes.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Announce {
+    /// The timer that was served; it names the account and the alert.
+    pub timer: Timer,
+    /// The changes.
+    pub tellings: Vec<Telling>,
+}
+
+impl Op for Announce {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+        tables.disarm(self.timer);
+        let (account, alert) = (self.timer.account, AlertId(self.timer.id));
+        let key = schema::alert(account, alert);
+        let Some(mut row) = tables.sound_row::<AlertRow>(&key)? else { return Ok(()) };
+        for telling in &self.tellings {
+            let Announcement { kind, at } = telling.announcement;
+            // It may have been told by an earlier timer.
+            let Some(place) = row.announcements.iter().position(|known| *known == telling.announcement) else {
+                continue;
+            };
+            row.announcements.remove(place);
+            let item = NoticeItem { account, alert, kind, at };
+            for address in &telling.addresses {
+                let notice = add_to_mail(tables, address, item)?;
+                note(&mut row, notice, item, Channel::Email);
+            }
+            if let Some(body) = &telling.webhook {
+                let notice = add_webhook(tables, item, body);
+                note(&mut row, notice, item, Channel::Webhook);
+            }
+        }
+        tables.put(&key, &row);
+        Ok(())
+    }
+}
+
+/// Writes a notice into the record of its alert.
+fn note(row: &mut AlertRow, notice: NoticeId, item: NoticeItem, channel: Channel) {
+    if row.notices.len() >= NOTICES_MAX {
+        row.notices.remove(0);
+    }
+    let NoticeItem { at, kind, .. } = item;
+    row.notices.push(AlertNotice { notice, at, kind, channel, status: NoticeStatus::Pending, relay: None });
+}
+
+fn timer(due: Timestamp, id: NoticeId) -> Timer {
+    Timer::new(due, TimerKind::Notice, AccountId::default(), id.0)
+}
+
+/// Adds a change to the mail that gathers changes for the address, or begins one.
+fn add_to_mail(tables: &mut Tables<'_>, to: &Address, item: NoticeItem) -> Result<NoticeId, StoreError> {
+    let key = to.match_key().into_bytes();
+    let mut address: NoticeAddressRow = tables.sound_row(&key)?.unwrap_or_default();
+    if let Some(id) = address.gathering
+        && let Some(mut row) = tables.sound_row::<NoticeRow>(id.as_bytes())?
+        && row.attempts == 0
+        && let NoticeContent::Alerts { items, .. } = &mut row.content
+        && items.len() < ITEMS_MAX
+    {
+        items.push(item);
+        tables.put(id.as_bytes(), &row);
+        return Ok(id);
+    }
+    let due = notice::first_attempt(item.at, &address.dues).max(tables.now());
+    let content = NoticeContent::Alerts { to: to.clone(), items: vec![item] };
+    let id = add(tables, content, due);
+    address.gathering = Some(id);
+    address.dues.push(due);
+    let surplus = address.dues.len().saturating_sub(notice::HOURLY_MAX);
+    address.dues.drain(..surplus);
+    tables.put(&key, &address);
+    Ok(id)
+}
+
+fn add_webhook(tables: &mut Tables<'_>, item: NoticeItem, body: &[u8]) -> NoticeId {
+    let now = tables.now();
+    add(tables, NoticeContent::Webhook { item, body: body.to_vec(), delivery: delivery::State::new(now) }, now)
+}
+
+/// Adds a notice that is first attempted at `due`.
+pub(super) fn add(tables: &mut Tables<'_>, content: NoticeContent, due: Timestamp) -> NoticeId {
+    let id: NoticeId = tables.next_id();
+    tables.put(id.as_bytes(), &NoticeRow { content, created_at: tables.now(), attempts: 0, due });
+    tables.arm(timer(due, id));
+    id
+}
+
+/// The end of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NoticeEnd {
+    /// It was taken, by this relay where it is a mail.
+    Sent(Option<String>),
+    /// Nobody took it.
+    NotTaken {
+        /// When the attempt ended, from which the next delay counts.
+        at: Timestamp,
+    },
+    /// It is to be sent no more, such as an invitation of a user who is gone.
+    Dropped,
+}
+
+/// Records how an attempt at a notice ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SettleNotice {
+    /// The notice.
+    pub notice: NoticeId,
+    /// The timer that was served.
+    pub due: Timestamp,
+    /// How it ended.
+    pub end: NoticeEnd,
+    /// How many changes the attempt reported. Later ones go with another notice.
+    pub items: usize,
+}
+
+impl Op for SettleNotice {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+        tables.disarm(timer(self.due, self.notice));
+        let key = *self.notice.as_bytes();
+        let Some(mut row) = tables.sound_row::<NoticeRow>(&key)?.filter(|row| row.due == self.due) else {
+            return Ok(());
+        };
+        let relay = match &self.end {
+            NoticeEnd::NotTaken { at } => match next_attempt(&mut row, *at, tables.now()) {
+                Some(due) => {
+                    row.due = due;
+                    tables.put(&key, &row);
+                    tables.arm(timer(due, self.notice));
+                    return Ok(());
+                }
+                None => None,
+            },
+            NoticeEnd::Sent(relay) => relay.clone(),
+            NoticeEnd::Dropped => None,
+        };
+        let status = match self.end {
+            NoticeEnd::Sent(_) => NoticeStatus::Sent,
+            NoticeEnd::NotTaken { .. } | NoticeEnd::Dropped => NoticeStatus::Failed,
+        };
+        tables.remove(Table::Notices, &key);
+        let ended = self.items.min(row.content.items().len());
+        for item in &row.content.items()[..ended] {
+            mark(tables, *item, self.notice, |notice| {
+                notice.status = status;
+                notice.relay.clone_from(&relay);
+            })?;
+        }
+        if let NoticeContent::Alerts { to, items } = &row.content {
+            self.close(tables, to, &items[ended..])?;
+        }
+        Ok(())
+    }
+}
+
+impl SettleNotice {
+    /// Ends the gathering, and gives changes that came too late for this mail to the next one.
+    fn close(&self, tables: &mut Tables<'_>, to: &Address, late: &[NoticeItem]) -> Result<(), StoreError> {
+        let key = to.match_key().into_bytes();
+        let row: NoticeAddressRow = tables.sound_row(&key)?.unwrap_or_default();
+        if row.gathering == Some(self.notice) {
+            tables.put(&key, &NoticeAddressRow { gathering: None, ..row });
+        }
+        for item in late {
+            let next = add_to_mail(tables, to, *item)?;
+            mark(tables, *item, self.notice, |notice| notice.notice = next)?;
+        }
+        Ok(())
+    }
+}
+
+/// The time of the next attempt after one that failed; none where the notice has failed.
+fn next_attempt(row: &mut NoticeRow, ended_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    row.attempts = row.attempts.saturating_add(1);
+    match &mut row.content {
+        NoticeContent::Webhook { delivery, .. } => {
+            let next = delivery.step(delivery::Input::AttemptFailed { ended_at }, now);
+            *delivery = next.state;
+            delivery.due(Timestamp::ZERO)
+        }
+        // A link that is over is not sent.
+        NoticeContent::Invitation(invitation) => {
+            notice::next_attempt(row.attempts, ended_at).filter(|due| *due < invitation.expires_at)
+        }
+        NoticeContent::Alerts { .. } => notice::next_attempt(row.attempts, ended_at),
+    }
+}
+
+/// Changes the entry of a notice in the record of an alert, where both are still there.
+fn mark(
+    tables: &mut Tables<'_>,
+    item: NoticeItem,
+    notice: NoticeId,
+    change: impl FnOnce(&mut AlertNotice),
+) -> Result<(), StoreError> {
+    let key = schema::alert(item.account, item.alert);
+    let Some(mut row) = tables.sound_row::<AlertRow>(&key)? else { return Ok(()) };
+    let is_it = |known: &&mut AlertNotice| known.notice == notice && known.kind == item.kind && known.at == item.at;
+    if let Some(entry) = row.notices.iter_mut().find(is_it) {
+        change(entry);
+        tables.put(&key, &row);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

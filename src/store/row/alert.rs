@@ -1,0 +1,139 @@
+//! Alerts: one row for each alert, one for each condition and subject with its state, and one for each open alert.
+//!
+//! Keys begin with the account, which is zero for alerts of the whole service.
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+use crate::base::id::{AlertId, NoticeId};
+use crate::base::time::Timestamp;
+use crate::domain::alert::{Condition, NoticeKind, Severity, Subject};
+use crate::machine::alert::State;
+use crate::store::schema::Table;
+
+/// Notices that an alert remembers; older ones are dropped.
+pub const NOTICES_MAX: usize = 100;
+
+/// An alert.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlertRow {
+    /// Its condition.
+    pub condition: Condition,
+    /// Its severity, or the last one before it was resolved.
+    pub severity: Severity,
+    /// The highest severity that it had.
+    pub worst: Severity,
+    /// Its subject, where the condition has one.
+    pub subject: Option<Subject>,
+    /// One line for people.
+    pub summary: String,
+    /// What was seen last.
+    pub seen: String,
+    /// When it opened.
+    pub opened_at: Timestamp,
+    /// When it ended; none while it is open.
+    pub resolved_at: Option<Timestamp>,
+    /// Changes that nobody was told of yet, oldest first.
+    pub announcements: Vec<Announcement>,
+    /// What people were told, oldest first.
+    pub notices: Vec<AlertNotice>,
+}
+
+/// A change that people are to be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announcement {
+    /// The change.
+    pub kind: NoticeKind,
+    /// When it happened.
+    pub at: Timestamp,
+}
+
+/// A notice of an alert, as its record shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlertNotice {
+    /// The notice; several alerts may share one.
+    pub notice: NoticeId,
+    /// When the reported change happened.
+    pub at: Timestamp,
+    /// The change.
+    pub kind: NoticeKind,
+    /// How it is sent.
+    pub channel: Channel,
+    /// How far it is.
+    pub status: NoticeStatus,
+    /// The relay that took it.
+    pub relay: Option<String>,
+}
+
+/// How a notice is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    /// By mail.
+    Email,
+    /// To the operator's webhook.
+    Webhook,
+}
+
+impl Channel {
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Email => "email",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
+/// How far a notice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NoticeStatus {
+    /// It is to be sent, or tried again.
+    Pending,
+    /// It was taken.
+    Sent,
+    /// It was given up.
+    Failed,
+}
+
+impl NoticeStatus {
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Sent => "sent",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Row for AlertRow {
+    const TABLE: Table = Table::Alerts;
+}
+
+/// The state of one condition and subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AlertStateRow {
+    /// Its machine.
+    pub state: State,
+    /// Its last alert, if there was one.
+    pub alert: Option<AlertId>,
+}
+
+impl Row for AlertStateRow {
+    const TABLE: Table = Table::AlertStates;
+}
+
+/// An open alert, for counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenAlertRow {
+    /// Its condition.
+    pub condition: Condition,
+    /// Its severity.
+    pub severity: Severity,
+}
+
+impl Row for OpenAlertRow {
+    const TABLE: Table = Table::OpenAlerts;
+}

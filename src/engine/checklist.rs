@@ -40,7 +40,8 @@ impl Engine {
         let observed = self.observed(account, id).await?;
         let week = self.week_of(account, id).await?;
         let reputation = self.reputation(account)?;
-        let sources = self.reverse_dns.names(&self.resolver, &self.settings.direct_relays, self.clock.monotonic()).await;
+        let sources =
+            self.reverse_dns.names(&self.resolver, &self.settings.direct_relays, self.clock.monotonic()).await;
         let records = Records::of(self, row)?;
         let stream = reputation.of(row.stream);
         let [_, (_, counts)] = &stream.windows;

@@ -45,8 +45,8 @@ use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, Private, Secret};
 use pages::{
-    account, accounts, alerts, appearance, audit, captured, checklist, delivery, dmarc, docs, domain, domains, events, explain,
-    key, keys, login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes,
+    account, accounts, alerts, appearance, audit, captured, checklist, delivery, dmarc, docs, domain, domains, events,
+    explain, key, keys, login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes,
     second_factor, settings, setup, smtp, suppression, suppression_import, suppressions, system, test_message, user,
     users, webhook, webhook_changes, webhooks,
 };

@@ -3,8 +3,8 @@
 
 mod audit;
 mod bodies;
-mod dmarc;
 mod checklist;
+mod dmarc;
 mod domains;
 mod escaping;
 mod explaining;

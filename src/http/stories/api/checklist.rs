@@ -29,7 +29,8 @@ fn status<'a>(list: &'a Value, id: &str) -> &'a str {
 
 impl World {
     async fn with_direct_relay() -> Self {
-        let direct_relays = vec![DirectRelay { ehlo: "mail.example.com".to_owned(), sources: vec![[192, 0, 2, 1].into()] }];
+        let direct_relays =
+            vec![DirectRelay { ehlo: "mail.example.com".to_owned(), sources: vec![[192, 0, 2, 1].into()] }];
         let settings = Settings { direct_relays, ..Settings::of_a_story() };
         Self::set(settings, HttpLimits::default(), Streams::default()).await
     }

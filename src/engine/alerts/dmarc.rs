@@ -27,7 +27,7 @@ pub(super) async fn findings(engine: &Arc<Engine>) -> Result<Vec<Finding>, Store
     for (account, domain, row) in domains(engine)? {
         let mut failing = None;
         for day in (0..DAYS).map(|ago| today.saturating_sub(ago)) {
-            let counts = engine.dmarc_counts_of_own(account, domain, day).await?;
+            let counts = engine.dmarc_counts_of_own(account, domain, (day, 1)).await?;
             let (messages, failed) = (counts.messages(), counts.failed());
             if failed >= FAILED_MIN && failed.saturating_mul(100) >= messages.saturating_mul(SHARE_MIN) {
                 failing = failing.or(Some((failed, messages)));

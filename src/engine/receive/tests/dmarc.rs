@@ -161,7 +161,7 @@ async fn sources_are_known_by_the_relays_addresses_and_by_our_selectors() {
     assert_eq!(kinds, [SourceKind::Own, SourceKind::Forwarder, SourceKind::Forwarder, SourceKind::Unknown]);
     let yesterday = overview.days[0].0;
     let count = async |day| {
-        let counts = world.engine.dmarc_counts_of_own(world.account, world.domain_id(), day).await.unwrap();
+        let counts = world.engine.dmarc_counts_of_own(world.account, world.domain_id(), (day, 1)).await.unwrap();
         (counts.messages(), counts.failed())
     };
     assert_eq!((count(yesterday).await, count(yesterday + 1).await), ((10, 10), (0, 0)));
@@ -197,7 +197,7 @@ async fn an_ignored_reporter_counts_nowhere_until_it_is_taken_back() {
     world.hear_signed("bad.example", &report("bad.example", "1", &forged)).await;
     let id = world.domain_id();
     let yesterday = world.overview().await.days[0].0;
-    let failed = async || world.engine.dmarc_counts_of_own(world.account, id, yesterday).await.unwrap().failed();
+    let failed = async || world.engine.dmarc_counts_of_own(world.account, id, (yesterday, 1)).await.unwrap().failed();
     assert_eq!((world.overview().await.counts.messages(), failed().await), (505, 500));
     let name = "bad.example".to_owned();
     let ignored = world.engine.ignore_dmarc_reporter(world.account, id, name.clone(), true).await.unwrap();

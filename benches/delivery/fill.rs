@@ -26,13 +26,13 @@ use crate::{Outcome, bulk, note};
 /// As many as share a commit well.
 const AT_ONCE: usize = 2048;
 
-/// How often, in messages, the index is seen to, as a server that runs does.
+/// Interval, in messages, at which the index is maintained, as on a running server.
 const INDEX_EVERY: usize = 1024;
 
 /// Timers that are looked through for those of the index.
 const LOOK: usize = 4 * AT_ONCE;
 
-/// What has become of the copies.
+/// Outcome of the copies.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "each benchmark that includes this wants one of them")]
 pub(crate) enum Fate {

@@ -1,4 +1,4 @@
-//! How long single messages take from their acceptance to their delivery, by the server's own record of both.
+//! Latency of single messages from acceptance to delivery, by the server's own record of both.
 
 use std::time::{Duration, Instant};
 

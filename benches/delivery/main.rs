@@ -54,7 +54,7 @@ struct Options {
     /// Where data directories are made, and so the disk that is measured
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     data_root: PathBuf,
-    /// What to measure
+    /// Scenarios to measure
     #[arg(long, value_enum, value_delimiter = ',', default_value = "drain,queued,timers,dead")]
     only: Vec<Scenario>,
     /// Messages of `drain`
@@ -95,7 +95,7 @@ struct Options {
     bench: bool,
 }
 
-/// What is measured.
+/// A scenario.
 #[derive(Clone, Copy, ValueEnum)]
 enum Scenario {
     /// A queue for many sites is delivered to one receiver

@@ -15,9 +15,9 @@ use crate::server::Server;
 use crate::sink::Sink;
 use crate::{Options, Outcome, timers};
 
-/// How often counters are looked at, all of them reads of memory or of `/proc`.
+/// Interval between reads of counters, all of them in memory or `/proc`.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How often the server is asked whether anything waits, once the sink has everything.
+/// Interval between questions to the server whether anything waits, once the sink has everything.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// With nothing new at the sink for so long, the run has failed.
 const STALL_DEADLINE: Duration = Duration::from_secs(180);
@@ -179,7 +179,7 @@ fn incompressible(octets: usize) -> String {
     letters
 }
 
-/// What the files below a directory hold.
+/// Returns the size of the files below a directory.
 fn stored_octets(directory: &Path) -> Outcome<u64> {
     let mut octets = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -214,7 +214,7 @@ pub(crate) async fn timers(options: &Options) -> Outcome<Value> {
     }))
 }
 
-/// What a site that takes connections and says nothing costs the mail to another.
+/// Measures what a silent site costs the mail to another.
 pub(crate) async fn dead(options: &Options) -> Outcome<Value> {
     let mut world = World::new(options, "On its way.\n").await?;
     // The kernel takes connections until its queue is full, and from then on not even those.

@@ -32,7 +32,7 @@ pub(crate) struct Log {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Fill {
     pub(crate) account: AccountId,
-    /// How many messages there are already.
+    /// Number of messages that exist already.
     pub(crate) from: u64,
 }
 

@@ -30,12 +30,12 @@ use world::World;
 /// Of the event log that is listed.
 const EVENTS: u64 = 1_000_000;
 const PAGE: usize = 50;
-/// How far apart requests of one key come, so that 600 a minute are never exceeded.
+/// Interval between requests of one key, so that 600 a minute are never exceeded.
 const BETWEEN: Duration = Duration::from_millis(101);
-/// What a minute admits, so that requests this far apart are never refused.
+/// Rate limit that never refuses requests at this interval.
 const REQUESTS: RequestLimits = RequestLimits { key: 600, account: 600 };
 
-/// What stands before the engine for `POST /v1/messages`.
+/// Measures the work before the engine for `POST /v1/messages`.
 fn door(criterion: &mut Criterion<CpuTime>) {
     let world = World::new();
     let router: Router<Api> = Router::new(api::routes()).expect("the table is sound");

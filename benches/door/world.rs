@@ -1,4 +1,4 @@
-//! What is measured: the real engine over a store of its own, with one account and one key.
+//! System under test: the real engine over a store of its own, with one account and one key.
 
 use std::net::IpAddr;
 use std::sync::Arc;

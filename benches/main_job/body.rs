@@ -13,7 +13,7 @@ pub(crate) const SENDING_DOMAIN: &str = "bench.test";
 
 /// Different letters of a row; they take turns.
 const VARIETY: u64 = 64;
-/// What zstd calls its default, for the printed ratio.
+/// Default level of zstd, for the printed ratio.
 const ZSTD_LEVEL: i32 = 3;
 
 const WORDS: &str = "the your order has been shipped and will arrive on Monday please check address below if anything is \

@@ -52,7 +52,7 @@ impl Calibration {
         }
     }
 
-    /// How far the CPU's unit moved from one taking to the next, as a share.
+    /// Returns how far the CPU's unit moved between two calibrations, as a share.
     pub(crate) fn drift(self, after: Self) -> f64 {
         (after.sign.as_secs_f64() / self.sign.as_secs_f64() - 1.0).abs()
     }
@@ -127,7 +127,7 @@ impl Floor {
         Ok(Self { key, random, signature, file: tempfile::tempfile_in(directory)?, number: 0 })
     }
 
-    /// How long both take now.
+    /// Measures the duration of both.
     pub(crate) fn take(&mut self) -> Outcome<Duration> {
         self.number += 1;
         let start = Instant::now();

@@ -21,7 +21,7 @@ use crate::{Fault, Outcome};
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 const ACCEPTED: u16 = 202;
 
-/// Who the letters go to: the messages take turns over the sites below `domain`.
+/// Recipients: the messages take turns over the sites below `domain`.
 #[derive(Clone)]
 pub(crate) struct Recipients {
     pub(crate) domain: String,
@@ -34,8 +34,8 @@ impl Recipients {
     }
 }
 
-/// What one client measures between its requests, two of each in turns: then both find the machine busy with the
-/// message before, or done with it, as often as the other.
+/// Work that one client measures between its requests, two of each in turns. Then both find the machine busy with the
+/// message before, or done with it, equally often.
 pub(crate) type Beside = Box<dyn FnMut() -> Outcome<Duration> + Send>;
 
 /// The protocol of the submissions.
@@ -114,18 +114,18 @@ impl Load {
     }
 }
 
-/// What became of a [`Load`] of which every message was accepted.
+/// Result of a [`Load`] of which every message was accepted.
 pub(crate) struct Sent {
     /// When the first request left.
     pub(crate) start: Instant,
     /// From then to the last answer.
     pub(crate) took: Duration,
     pub(crate) latencies: Latencies,
-    /// What was measured beside them.
+    /// Measurements beside them.
     pub(crate) beside: Option<Latencies>,
 }
 
-/// What one client took.
+/// Measurements of one client.
 #[derive(Default)]
 struct Taken {
     answers: Vec<Duration>,
@@ -167,7 +167,7 @@ async fn one_client(
     }
 }
 
-/// How long answers took, shortest first.
+/// Latencies, shortest first.
 pub(crate) struct Latencies(Vec<Duration>);
 
 impl Latencies {
@@ -183,7 +183,7 @@ impl Latencies {
     }
 }
 
-/// What came back.
+/// An HTTP answer.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,

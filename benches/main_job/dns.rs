@@ -37,7 +37,7 @@ const NAME_ERROR: u16 = 3;
 /// A pointer to the question's name (RFC 1035 4.1.4).
 const QUESTION_NAME: [u8; 2] = [0xc0, HEADER_OCTETS as u8];
 
-/// What a name holds.
+/// Records of a name.
 #[derive(Clone)]
 enum Data {
     Address(Ipv4Addr),
@@ -46,7 +46,7 @@ enum Data {
     Text(String),
 }
 
-/// What is said to one question.
+/// Answer to one question.
 enum Verdict {
     Found(Vec<Data>),
     /// The name exists, without this type.

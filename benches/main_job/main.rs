@@ -75,7 +75,7 @@ struct Options {
     /// Messages that were delivered, and are stored, before a row begins; each number makes a row of its own
     #[arg(long, value_delimiter = ',', default_value = "0")]
     stored: Vec<usize>,
-    /// What the recipients' name server does in the accept rows, so that nothing is delivered
+    /// Behaviour of the recipients' name server in the accept rows, so that nothing is delivered
     #[arg(long, value_enum, default_value_t = Unreachable::Servfail)]
     unreachable: Unreachable,
     /// Postfix's smtp-sink; looked for, and fetched from Debian, when absent
@@ -117,7 +117,7 @@ impl Door {
     }
 }
 
-/// How the name server of an accept row's recipients fails.
+/// Failure of the name server in an accept row.
 #[derive(Clone, Copy, ValueEnum)]
 enum Unreachable {
     /// SERVFAIL at once: the row includes writing each deferral

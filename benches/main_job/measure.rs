@@ -1,4 +1,4 @@
-//! What the server costs, read from outside: `/proc/PID` for CPU, memory and writes, `/proc/diskstats` for the disk.
+//! Cost of the server, read from outside: `/proc/PID` for CPU, memory and writes, `/proc/diskstats` for the disk.
 //!
 //! Two figures for bytes, because each lies in its own way. `write_bytes` of `/proc/PID/io` counts dirtied pages,
 //! and on ext4 with large folios charges up to 1 MiB for 4 KB written into a preallocated file. The device's
@@ -29,7 +29,7 @@ pub(crate) struct Reading {
     disk: Option<DiskReading>,
 }
 
-/// What happened between two readings.
+/// Difference between two readings.
 pub(crate) struct Usage {
     pub(crate) server_seconds: f64,
     /// CPU of this process: load, name server and reading the sink's counter.
@@ -76,7 +76,7 @@ impl Gauge {
 }
 
 impl Reading {
-    /// What happened from this reading to the `later` one.
+    /// Returns the difference to the `later` reading.
     pub(crate) fn until(&self, later: &Self) -> Usage {
         Usage {
             server_seconds: (later.server_ticks - self.server_ticks) as f64 / TICKS_PER_SECOND,
@@ -94,7 +94,7 @@ pub(crate) struct Disk {
     minor: u32,
 }
 
-/// What a device did: since the machine started, or between two readings.
+/// Activity of a device: since the machine started, or between two readings.
 #[derive(Clone, Copy)]
 pub(crate) struct DiskReading {
     pub(crate) octets: u64,

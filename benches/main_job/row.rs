@@ -10,7 +10,7 @@ use crate::scenario::Point;
 /// A row whose unit of CPU moved by more than this share says little.
 pub(crate) const DRIFT_MAX: f64 = 0.15;
 
-/// What one row measured.
+/// Measurements of one row.
 pub(crate) struct Row {
     pub(crate) point: Point,
     pub(crate) messages: usize,

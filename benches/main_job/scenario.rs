@@ -15,9 +15,9 @@ use crate::server::Server;
 use crate::sink::Sink;
 use crate::{Door, Options, Outcome, Unreachable};
 
-/// How often the sink's counter is looked at, which is a read of memory.
+/// Interval between reads of the sink's counter in memory.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How often the server is asked whether anything waits, once the sink has everything.
+/// Interval between questions to the server whether anything waits, once the sink has everything.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// With nothing new at the sink for so long, the run has failed.
 const STALL_DEADLINE: Duration = Duration::from_secs(180);
@@ -26,7 +26,7 @@ const CHECKPOINTS: &str = "postrider_store_checkpoint_duration_seconds_count";
 /// The discard port, where nothing listens: an accept row delivers nothing.
 const NO_RECEIVER: u16 = 9;
 
-/// What is measured.
+/// Work that a row measures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Accepting alone: the recipients' domains cannot be resolved.
@@ -74,7 +74,7 @@ impl Point {
     }
 }
 
-/// What all rows share: options, name server, receiver, letters.
+/// Shared parts of all rows: options, name server, receiver, messages.
 pub(crate) struct Bench {
     options: Options,
     names: NameServer,
@@ -168,7 +168,7 @@ impl Bench {
         })
     }
 
-    /// What an answer takes at the least, where that is to be measured between the requests.
+    /// Returns the measurement of an answer's minimum, if it is to be made between the requests.
     fn beside(&self) -> Outcome<Option<Beside>> {
         if !self.options.beside {
             return Ok(None);

@@ -31,7 +31,7 @@ const MONTH: Duration = Duration::from_secs(29 * 24 * 3600);
 /// One delivered message in so many is told to the webhook.
 const TOLD_EVERY: u64 = 10;
 
-/// What the copies are made of.
+/// Template of the copies.
 pub(crate) struct Pattern {
     pub(crate) account: AccountId,
     pub(crate) message: MessageId,
@@ -74,7 +74,7 @@ struct Writing {
     number: u64,
     id: MessageId,
     row: MessageRow,
-    /// How many identifiers of its millisecond are used.
+    /// Number of identifiers used in its millisecond.
     used: u64,
 }
 
@@ -209,7 +209,7 @@ impl Fill {
     }
 }
 
-/// What the receiver said.
+/// Returns the receiver's answer.
 fn said(attempt: u32, kind: EventType) -> AttemptFacts {
     let (code, words) = match kind {
         EventType::Bounced => (550, "550 5.1.1 <customer>: no such user here"),

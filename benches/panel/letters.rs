@@ -1,5 +1,5 @@
-//! What a month of mail looks like: to whom each message is, of what, and what became of it. All by its number, so that
-//! whoever searches knows what there is to find.
+//! A month of mail: recipient, subject and outcome of each message, all derived from its number, so that a search knows
+//! its results.
 
 use postrider::machine::transfer::Input;
 
@@ -28,7 +28,7 @@ pub(crate) fn recipient(number: u64) -> String {
     format!("{}.{customer}@{}", of(&FIRST_NAMES, customer), of(&DOMAINS, customer / 16))
 }
 
-/// What it is of.
+/// Returns the subject.
 pub(crate) fn subject(number: u64) -> String {
     let of = |by: u64| TOPICS[usize::try_from(by).unwrap_or_default() % TOPICS.len()];
     if number % RARE_EVERY == RARE_EVERY / 2 {
@@ -45,7 +45,7 @@ pub(crate) fn subject(number: u64) -> String {
     }
 }
 
-/// What became of it, as the inputs of its transfer; `from_end` counts from the newest.
+/// Returns the outcome, as the inputs of its transfer; `from_end` counts from the newest.
 pub(crate) fn fate(number: u64, from_end: u64) -> &'static [Input] {
     if from_end < WAITING {
         return &[Input::AttemptDeferred];
@@ -59,7 +59,7 @@ pub(crate) fn fate(number: u64, from_end: u64) -> &'static [Input] {
     }
 }
 
-/// Who runs its receiver, as the counts name it.
+/// Returns the provider of its receiver, by its name in the counts.
 pub(crate) fn provider(number: u64) -> &'static str {
     const NAMES: [&str; 5] = ["google", "microsoft", "yahoo", "icloud", "other"];
     NAMES[usize::try_from(number % 5).unwrap_or_default()]

@@ -46,7 +46,7 @@ struct Options {
     /// Messages in the store
     #[arg(long, default_value_t = 1_000_000)]
     messages: u64,
-    /// How often each page is asked for
+    /// Number of requests for each page
     #[arg(long, default_value_t = 15)]
     rounds: usize,
     /// Only pages whose name contains this
@@ -87,7 +87,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
     })
 }
 
-/// What `dev` and the API make by themselves, then the month.
+/// Creates the data by `dev` and the API, then the month of mail.
 async fn furnish(options: &Options, folder: &std::path::Path) -> Outcome<()> {
     let instance = Instance::start(&options.bin, folder).await?;
     let pattern = instance.furnish().await?;

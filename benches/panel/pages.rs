@@ -10,7 +10,7 @@ use crate::letters;
 use crate::measure::load_average;
 use crate::{Options, Outcome};
 
-/// What every page ends with: cut short, it would not be measured.
+/// End of every page. A truncated page is not measured.
 const END: &str = "</html>";
 
 /// Asks for each page as often as `options` say, and tells what it cost.

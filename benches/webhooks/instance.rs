@@ -27,7 +27,7 @@ pub(crate) struct Instance {
     key: String,
 }
 
-/// Whose key a request is made with.
+/// Account and key of a request.
 pub(crate) struct Account {
     pub(crate) key: String,
 }

@@ -47,7 +47,7 @@ struct Options {
     bench: bool,
 }
 
-/// What is measured.
+/// A measured row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RowName {
     /// A backlog told to ten endpoints as fast as they take it

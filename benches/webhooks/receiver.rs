@@ -23,7 +23,7 @@ use crate::Outcome;
 pub(crate) const ROOTS: &str = "roots.pem";
 const ANSWER: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 
-/// What has come so far.
+/// Requests seen so far.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Seen {
     /// Requests that were answered.
@@ -60,7 +60,7 @@ impl Receivers {
         Ok(Self { child, asks, answers, url })
     }
 
-    /// What they have seen.
+    /// Returns the requests seen so far.
     pub(crate) fn seen(&mut self) -> Outcome<Seen> {
         writeln!(self.asks)?;
         let mut line = String::new();

@@ -101,7 +101,7 @@ pub(crate) async fn throughput(options: &Options) -> Outcome<Value> {
     }))
 }
 
-/// How long after its event a healthy endpoint hears, while fifty others hold all the requests that they may.
+/// Measures how soon a healthy endpoint receives its event while fifty others hold all the requests that they may.
 pub(crate) async fn fairness(options: &Options) -> Outcome<Value> {
     const HUNG_ACCOUNTS: usize = 5;
     let mut ground = Ground::prepare(options)?;
@@ -148,7 +148,7 @@ pub(crate) async fn fairness(options: &Options) -> Outcome<Value> {
     }))
 }
 
-/// What a million owed deliveries cost, and how soon they are found again.
+/// Measures the cost of a million owed deliveries, and how soon they are found again.
 pub(crate) async fn backlog(options: &Options) -> Outcome<Value> {
     let mut ground = Ground::prepare(options)?;
     let idle_kb = ground.instance.gauge()?.resident_kb()?;

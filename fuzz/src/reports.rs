@@ -1,5 +1,5 @@
-//! What holds of the reader of returned mail for whatever bytes: it does not panic, what it hands on is bounded and
-//! holds no control characters, and it says the same twice. The fuzz target and the stories of `tests/it` call it.
+//! Properties of the reader of returned mail for any bytes: it does not panic, its output is bounded and free of
+//! control characters, and it is deterministic. The fuzz target and the tests in `tests/it` call it.
 
 use postrider::mail::report::{
     Action, DeliveryReport, FIELD_OCTETS_MAX, FeedbackReport, FeedbackType, HEADER_OCTETS_MAX, RECIPIENTS_MAX, Report,

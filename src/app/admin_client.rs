@@ -1,4 +1,4 @@
-//! What the commands ask the running daemon: the API's routes and the operator's, over `admin.sock` in the data
+//! Client of the running daemon for the commands: the API's routes and the operator's, over `admin.sock` in the data
 //! directory, whose file mode is the authentication (contract 8).
 //!
 //! Every failure comes back as the [`Trouble`] that the operator reads, with its exit code.
@@ -38,7 +38,7 @@ pub struct Reply {
 /// One request, and what it is for.
 #[derive(Debug, Clone)]
 pub struct Ask<'a> {
-    /// What is to be done, as it follows "cannot": `list the keys`.
+    /// Purpose of the request, as it follows "cannot": `list the keys`.
     pub purpose: &'a str,
     /// Its method.
     pub method: Method,

@@ -22,7 +22,7 @@ use crate::net::tls_settings::Presented;
 
 /// The certificate of a service.
 pub(super) struct Certificate {
-    /// What is presented.
+    /// The certificate that listeners present.
     pub(super) presented: Arc<Presented>,
     challenges: Arc<Challenges>,
     keeper: Keeper,
@@ -41,7 +41,7 @@ pub(super) struct Kept {
 }
 
 impl Certificate {
-    /// What the configuration says; none where TLS is left to others.
+    /// Returns the certificate source of the configuration; `None` if TLS is left to a proxy.
     ///
     /// # Errors
     /// Files that can't be used. An authority that can't be reached is no error: it is asked again and again.
@@ -72,7 +72,7 @@ impl Certificate {
         Ok(Self { presented, challenges: Arc::default(), keeper, at_once: Arc::default() })
     }
 
-    /// What the listeners of HTTP need.
+    /// Returns the TLS settings for the HTTP listeners.
     pub(super) fn door(&self, config: &Config) -> TlsDoor {
         let public = Some(config.public_url()).filter(|url| url.scheme() == "https");
         let public = public.map_or_else(|| format!("https://{}", config.hostname), String::from);

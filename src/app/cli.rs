@@ -60,7 +60,7 @@ pub struct Services<'s> {
     pub standby: &'s dyn Fn(Config, StandbyOptions) -> Exit,
 }
 
-/// What a command reads and writes.
+/// Input and outputs of a command.
 pub struct Console<'c> {
     /// The environment.
     pub environment: Environment,
@@ -72,11 +72,11 @@ pub struct Console<'c> {
     pub err: &'c mut dyn Write,
 }
 
-/// How a command can end before its time.
+/// Early end of a command.
 enum Stop {
     /// With something to tell the operator.
     Trouble(Trouble),
-    /// Whoever read the output has gone.
+    /// The reader of the output has gone.
     Output(io::Error),
 }
 
@@ -112,7 +112,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<
     }
 }
 
-/// What the parser answers: help and version are asked for, all else is a fault of usage.
+/// Prints the parser's answer: help and version were asked for; anything else is a usage error.
 fn answer(error: &clap::Error, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let text = error.render();
     if let ErrorKind::DisplayHelp | ErrorKind::DisplayVersion = error.kind() {

@@ -60,24 +60,24 @@ use crate::net::transmit::Transmitter;
 use crate::panel;
 use crate::store::error::StoreError;
 
-/// How long what is on the wire may take to end (contract 8 "Running").
+/// Time for which stopping waits for work in flight (contract 8 "Running").
 const GRACE: Duration = Duration::from_secs(30);
-/// How long callers have to hear that the store has failed.
+/// Time for answering callers that the store has failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What `dev` adds to the service.
+/// Parts that `dev` adds to the service.
 pub struct DevParts {
-    /// What the routes under `/dev` need.
+    /// State of the routes under `/dev`.
     pub routes: Arc<Dev>,
     /// Which mail stays in the house.
     pub in_house: Arc<InHouse>,
-    /// What the simulator says later.
+    /// Later reports of the simulator.
     pub reporter: Arc<Reporter>,
 }
 
 /// A running service.
 pub struct Daemon {
-    /// What the interfaces call.
+    /// The engine that the interfaces call.
     pub engine: Arc<Engine>,
     api: Arc<Api>,
     /// Where HTTP is served.
@@ -255,7 +255,7 @@ impl Daemon {
                 _ = self.engine.store.health().failed() => return Reason::StoreFailed,
                 () = &mut deposed => return Reason::Deposed,
                 ended = &mut self.pump => {
-                    tracing::error!(?ended, "the pump ended: nothing would be sent any more");
+                    tracing::error!(?ended, "dispatcher ended; stopping because nothing would be sent");
                     return Reason::PumpEnded;
                 }
             }
@@ -291,14 +291,14 @@ impl Daemon {
             // Last, so that the end can still be watched.
             metrics.shut_down().await;
             if !finished {
-                tracing::warn!("connections were cut off after the grace period");
+                tracing::warn!("connections aborted after the grace period");
             }
             if let Some(Ok(Err(error))) = pumped {
-                tracing::error!(%error, "the pump ended early");
+                tracing::error!(%error, "dispatcher ended early");
             }
         };
         if tokio::time::timeout(grace, wire).await.is_err() {
-            tracing::warn!("what was on the wire was cut off after the grace period");
+            tracing::warn!("in-flight work aborted after the grace period");
         }
         // Nobody listens there any more, and the lock says that nobody else does yet.
         if let Err(error) = std::fs::remove_file(engine.store.directory().join(SOCKET_NAME)) {
@@ -306,7 +306,7 @@ impl Daemon {
         }
         let store = Arc::clone(&engine.store);
         if tokio::task::spawn_blocking(move || store.close()).await.is_err() {
-            tracing::error!("the store could not be closed");
+            tracing::error!("could not close the store; the next start repairs it");
         }
         if let Some(replica) = replica {
             // Within the same grace: a supervisor would kill a process that takes longer.

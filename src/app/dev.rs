@@ -31,7 +31,7 @@ use crate::net::dev::reporter::Reporter;
 use crate::net::dev::routes::Scope;
 use crate::net::handed_over::HandedOver;
 
-/// How long what is being received may take to end.
+/// Time for which stopping waits for mail that is being received.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Runs `dev` until it is told to stop.
@@ -57,7 +57,7 @@ pub fn run(options: &DevOptions) -> Result<Exit, Trouble> {
     let exit = runtime.block_on(serve(options, &directory, lock));
     drop(runtime);
     if temporary && let Err(error) = fs::remove_dir_all(&directory) {
-        tracing::warn!(%error, "the temporary data directory could not be removed");
+        tracing::warn!(%error, "could not remove the temporary data directory");
     }
     exit
 }

@@ -1,4 +1,4 @@
-//! How the program ends: the exit codes of contract 8, and which of them an answer of the API means.
+//! Exit codes of the program (contract 8), and the exit code for an answer of the API.
 
 use std::process::ExitCode;
 
@@ -41,7 +41,7 @@ impl Exit {
         }
     }
 
-    /// What an answer of the API means, by its status and the machine word of its error (contract 1, Errors).
+    /// Returns the exit code for an answer of the API, by its status and error code (contract 1, Errors).
     ///
     /// A 5xx is the service's failure, not a refusal; one that is shutting down is as good as not reachable.
     pub fn of_answer(status: u16, code: &str) -> Self {

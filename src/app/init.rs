@@ -42,7 +42,7 @@ const ACCOUNT: &str = "Main";
 const KEY: &str = "first key";
 const PURPOSE: &str = "cannot set up";
 
-/// What `init` is asked for.
+/// Options of `init`.
 #[derive(Debug, Clone)]
 pub struct InitOptions {
     /// This server's name in DNS; the system's where absent.
@@ -51,11 +51,11 @@ pub struct InitOptions {
     pub config: Option<PathBuf>,
     /// The data directory to write into a new configuration; its default where absent.
     pub data_dir: Option<PathBuf>,
-    /// Who signs in to the panel; `postmaster` of this server where absent (RFC 2142 section 5).
+    /// Address of the panel user; `postmaster` of this server if absent (RFC 2142 section 5).
     pub user: Option<Address>,
 }
 
-/// What `init` has made.
+/// Results of `init`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Made {
     /// The configuration; none where the environment holds it.
@@ -76,7 +76,7 @@ pub struct Made {
     pub panel_user: String,
     /// Their password, which is shown this once.
     pub panel_password: String,
-    /// What to publish for this server; each sending domain has records of its own.
+    /// Records to publish for this server; each sending domain has records of its own.
     pub records: Vec<Record>,
 }
 
@@ -118,10 +118,10 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
     })
 }
 
-/// What is set up.
+/// Configuration to set up.
 struct Configuration {
     config: Config,
-    /// What the file is to hold, where that is not what it holds.
+    /// New content of the file, if it differs.
     text: Option<String>,
     is_new: bool,
 }
@@ -233,7 +233,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Trouble {
     Trouble::new(exit, PURPOSE, why, "Run it as root, or name places of your own with --config and --data-dir.")
 }
 
-/// Who signs in where nobody is named.
+/// Returns the address of the panel user if none is given.
 fn postmaster(hostname: &DomainName) -> Result<Address, Trouble> {
     format!("postmaster@{hostname}").parse().map_err(|error| failed(&error))
 }
@@ -281,7 +281,7 @@ fn failed(error: &dyn std::fmt::Display) -> Trouble {
 /// Takes away a store that was begun and not finished, so that `init` may be run again.
 fn clear(directory: &Path) {
     for what in Store::remove_unfinished(directory) {
-        tracing::warn!(error = %what, "a part of the unfinished store could not be removed");
+        tracing::warn!(error = %what, "could not remove a part of the unfinished store");
     }
 }
 

@@ -65,7 +65,7 @@ impl<S: Subscriber> Layer<S> for Journal {
 
 /// One entry while it is put together.
 struct Entry {
-    /// What a person reads: the sentence, and behind it the facts.
+    /// Text for people: the sentence, and the facts after it.
     text: String,
     facts: String,
     fields: Vec<u8>,

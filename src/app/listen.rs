@@ -21,7 +21,7 @@ pub(in crate::app) use self::forwarding::End;
 pub use self::forwarding::{Forwarding, Program};
 pub use self::receiving::Receiving;
 
-/// How results are written.
+/// Output format of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// For people.
@@ -64,7 +64,7 @@ impl Told<'_> {
     }
 }
 
-/// What became of one event.
+/// Result of forwarding one event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Heard {
     event: String,
@@ -75,7 +75,7 @@ struct Heard {
     status: Option<u16>,
     /// Why it is not acknowledged.
     error: Option<String>,
-    /// How often the program was asked.
+    /// Number of requests to the program.
     attempts: u8,
 }
 
@@ -127,7 +127,7 @@ impl Heard {
     }
 }
 
-/// What others chose can't move the cursor or recolour the terminal.
+/// Replaces control characters, so that text chosen by others can't move the cursor or recolour the terminal.
 fn printable(text: &str) -> String {
     if text.chars().any(char::is_control) { text.escape_debug().to_string() } else { text.to_owned() }
 }

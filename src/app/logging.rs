@@ -18,7 +18,7 @@ use super::config::{Log, LogFormat};
 use super::journal::{self, Journal};
 use super::recent::Recent;
 
-/// How the level is set, once there is a log. The log itself is the process's, so this is too.
+/// Function that sets the level, once there is a log. The log belongs to the process, so this does too.
 static LEVEL: OnceLock<Box<dyn Fn(Level) + Send + Sync>> = OnceLock::new();
 
 /// Starts logging as `log` says. A second start changes nothing.
@@ -41,13 +41,13 @@ pub(super) fn start(log: &Log) {
         LEVEL.get_or_init(|| {
             Box::new(move |level| {
                 if let Err(error) = handle.reload(filter_of(level)) {
-                    tracing::error!(%error, "the level of the log can't be changed");
+                    tracing::error!(%error, "could not change the log level");
                 }
             })
         });
     }
     if let Some(error) = unheard {
-        tracing::warn!(%error, socket = journal::SOCKET, "there is no journal: the log goes to standard error");
+        tracing::warn!(%error, socket = journal::SOCKET, "could not connect to the journal; logging to standard error");
     }
 }
 

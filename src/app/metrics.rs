@@ -13,7 +13,7 @@ use crate::http::metrics::{MetricsService, Process};
 use crate::net::http_listener::{HttpLimits, HttpServer, Serve};
 use crate::net::tls_settings::Presented;
 
-/// Who scrapes is one program on the operator's own network.
+/// Maximum number of connections: a scraper is one program on the operator's own network.
 const CONNECTIONS_MAX: usize = 32;
 
 /// The listener.
@@ -51,7 +51,7 @@ impl<S: Serve> Metrics<S> {
         match server.listen_tcp(address, None).await {
             Ok(bound) => Ok(Self { server, address: Some(bound) }),
             Err(error) if !config.is_set("metrics.listen") => {
-                tracing::warn!(%error, %address, "there are no metrics: name a free address in metrics.listen");
+                tracing::warn!(%error, %address, "could not serve metrics; set metrics.listen to a free address");
                 Ok(Self { server, address: None })
             }
             Err(error) => {

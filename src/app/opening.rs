@@ -1,5 +1,5 @@
-//! What the operator hears when a store is opened: why it does not open, and what stands still in it. For whatever
-//! opens one: the daemon, `dev` and `init`.
+//! Messages for the operator when a store is opened: the reason why it does not open, and the timers on hold. Used by
+//! the daemon, `dev` and `init`.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::store::journal::Damage;
 use crate::store::open::{OnJournalDamage, OpenError};
 use crate::store::row::restored::HoldCause;
 
-/// What starts on a store.
+/// Kind of start on a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// The service, or a command that works on its store, with what it does where the journal is damaged.
@@ -21,7 +21,7 @@ pub enum Start {
 }
 
 impl Start {
-    /// What happens where the journal is damaged.
+    /// Returns the policy for a damaged journal.
     pub(super) const fn on_journal_damage(self) -> OnJournalDamage {
         match self {
             Self::Service(on_damage) => on_damage,

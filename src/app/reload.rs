@@ -11,21 +11,21 @@ pub(super) fn reload(running: &mut Config) {
         Some(Ok(next)) => next,
         Some(Err(fault)) => {
             let fault = fault.to_string().replace('\n', "; ");
-            tracing::error!(fault, "the configuration stays the one before");
+            tracing::error!(fault, "could not reload the configuration; keeping the current one");
             return;
         }
     };
     let changes = running.changes(&next);
     if changes.is_empty() {
-        tracing::info!("the configuration is read again: nothing has changed");
+        tracing::info!("configuration reloaded; nothing changed");
     }
     for key in changes {
         if key == LOG_LEVEL {
             logging::set_level(next.log.level);
             running.log.level = next.log.level;
-            tracing::info!(key, level = %next.log.level, "the configuration has changed");
+            tracing::info!(key, level = %next.log.level, "configuration reloaded");
         } else {
-            tracing::warn!(key, "the configuration has changed: this takes effect when the service starts again");
+            tracing::warn!(key, "configuration reloaded; this change takes effect after a restart");
         }
     }
 }

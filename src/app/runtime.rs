@@ -52,7 +52,7 @@ async fn return_freed_memory() {
 pub(super) fn forbid_dumps() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
-        tracing::warn!(%error, "the process may be dumped");
+        tracing::warn!(%error, "could not disable core dumps");
     }
 }
 
@@ -61,7 +61,7 @@ pub(super) fn forbid_dumps() {
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
-        tracing::warn!(%error, "the limit of open files stays at {:?}", limit.current);
+        tracing::warn!(%error, "could not raise the limit of open files from {:?}", limit.current);
     }
 }
 

@@ -95,7 +95,7 @@ fn sockets(config: &Config) -> Result<HandedOver, Trouble> {
     let wanted = config.http.listen.iter().chain(bounces).chain(config.submission.addresses());
     let wanted: Vec<_> = wanted.copied().collect();
     for address in sockets.beside(&wanted) {
-        tracing::warn!(%address, "systemd opened this socket, but no listen of the configuration names it");
+        tracing::warn!(%address, "unused systemd socket: no listen address of the configuration names it");
     }
     Ok(sockets)
 }

@@ -1,4 +1,4 @@
-//! What each floor is told of the configuration: the settings of the engine, and the limits of the HTTP service and its
+//! Settings for each floor, from the configuration: those of the engine, and the limits of the HTTP service and its
 //! listeners.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What the process is told from outside: to stop (SIGTERM, SIGINT), and to read its configuration again (SIGHUP).
+//! Signals to the process: stop (SIGTERM, SIGINT), and read the configuration again (SIGHUP).
 //!
 //! The daemon listens before it serves anything: until then any of them ends the process at once.
 
@@ -13,7 +13,7 @@ pub(super) struct Signals {
     hangup: Signal,
 }
 
-/// What a signal asks for.
+/// Request of a signal.
 pub(super) enum Asked {
     /// To end in order.
     Stop,
@@ -34,7 +34,7 @@ impl Signals {
         })
     }
 
-    /// What is asked for next. None is lost where this is given up while it waits.
+    /// Returns the next request. None is lost if the wait is cancelled.
     pub(super) async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.terminate.recv() => Asked::Stop,

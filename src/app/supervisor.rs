@@ -1,5 +1,4 @@
-//! What the process tells its supervisor, where that is systemd (sd_notify(3)): that it is ready, that it lives, that
-//! it stops. Without one, nothing is told.
+//! Notifications to systemd (sd_notify(3)): the process is ready, alive, or stopping. Without systemd, nothing is sent.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ pub(super) fn ready() {
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(error) => tracing::warn!(%error, "systemd could not be told"),
+        Err(error) => tracing::warn!(%error, "could not notify systemd"),
     }
 }
 
@@ -31,9 +30,9 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// How long systemd waits for the next sign of a start's work.
+/// Time that systemd waits for the next sign of progress of a start.
 const WORK_WAIT: Duration = Duration::from_secs(120);
-/// How often the log shows how far that work is.
+/// Interval at which the log shows that progress.
 const WORK_LOG: Duration = Duration::from_secs(5);
 
 /// Reports work of a start that may take long: to systemd, which then extends the time that the start may take, and to
@@ -92,6 +91,6 @@ pub(super) fn keep_alive(store: &Arc<Store>) -> Option<JoinHandle<()>> {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "systemd could not be told");
+        tracing::warn!(%error, "could not notify systemd");
     }
 }

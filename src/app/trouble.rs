@@ -1,4 +1,4 @@
-//! What an operator reads when a command fails: what could not be done, why, and what to do about it, a line each.
+//! Error of a command for the operator: the action that failed, the reason, and the remedy, a line each.
 //!
 //! The one form of all errors that the program prints; the exit code belongs to it.
 

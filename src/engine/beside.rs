@@ -126,7 +126,7 @@ fn serve(inbox: &Inbox) {
     while let Some(work) = inbox.next() {
         // A panic is that job's alone: its caller is told by what is dropped.
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            tracing::error!("a job of low priority panicked");
+            tracing::error!("low-priority job panicked");
         }
     }
 }

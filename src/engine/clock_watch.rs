@@ -18,7 +18,7 @@ impl Engine {
     pub async fn watch_clock(self: &Arc<Self>) {
         loop {
             if let Err(error) = self.settle_clock().await {
-                tracing::error!(%error, "could not record the state of the clock; deadlines stand still until it is");
+                tracing::error!(%error, "could not record the state of the clock; deadlines are suspended");
             }
             tokio::time::sleep(EVERY).await;
         }

@@ -131,11 +131,11 @@ impl Engine {
         match adopt.await {
             Ok(()) => true,
             Err(Stop::Refused(refusal)) => {
-                tracing::warn!(domain = %name, ?refusal, "a sender's domain could not be taken over");
+                tracing::warn!(domain = %name, ?refusal, "could not add a sender's domain");
                 matches!(refusal, DomainRefusal::Exists)
             }
             Err(Stop::Failed(error)) => {
-                tracing::error!(%error, domain = %name, "a sender's domain could not be taken over");
+                tracing::error!(%error, domain = %name, "could not add a sender's domain");
                 false
             }
         }
@@ -207,7 +207,7 @@ impl Engine {
         let ended = tokio::time::timeout(PATIENCE, self.quiet.ended(account)).await;
         let _leases = self.leases_of(account).await?;
         if ended.is_err() {
-            tracing::warn!(%account, "a webhook request did not end in time");
+            tracing::warn!(%account, "webhook request did not finish in time");
         }
         let keys: Vec<KeyId> = self.keys(account, ALL)?.rows.iter().map(|key| key.id).collect();
         loop {

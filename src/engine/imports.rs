@@ -199,7 +199,7 @@ impl Engine {
         match row.filter(|row| row.id == timer.id).map(|row| row.stage) {
             Some(ImportStage::Unfinished(_)) => {
                 let account = timer.account;
-                tracing::warn!(%account, "an import of suppressions did not finish; its suppressions are removed");
+                tracing::warn!(%account, "import of suppressions did not finish; removing its suppressions");
                 while !self.paced(TakeBackImport { timer }).await? {}
                 Ok(())
             }

@@ -54,11 +54,11 @@ impl Engine {
             let taken = taken.and_then(|totals| Ok(out.flush().map(|()| totals)?));
             match taken {
                 Ok(totals) => {
-                    tracing::info!(rows = totals.rows, content = totals.content_octets, "a backup was taken");
+                    tracing::info!(rows = totals.rows, content = totals.content_octets, "backup finished");
                     engine.note_backup(now);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "a backup was not taken to its end");
+                    tracing::error!(%error, "backup failed");
                     // Where nobody takes it, nobody has to be told.
                     drop(sender.blocking_send(Err(io::Error::other("the backup failed"))));
                 }
@@ -67,10 +67,10 @@ impl Engine {
         Ok(receiver)
     }
 
-    /// Notes in the data directory that a backup was taken at `now`.
+    /// Notes in the data directory that backup finished at `now`.
     fn note_backup(&self, now: Timestamp) {
         if let Err(error) = std::fs::write(self.store.directory().join(LAST_BACKUP), now.to_string()) {
-            tracing::warn!(%error, "could not note the time of the backup; the status shows an earlier one");
+            tracing::warn!(%error, "could not record the time of the backup; the status shows an earlier one");
         }
     }
 
@@ -89,7 +89,7 @@ impl Engine {
         let backup_at = released.map(|restored| restored.backup_at);
         if let Some(backup_at) = backup_at {
             let Standing { messages, deliveries } = standing;
-            tracing::warn!(%backup_at, messages, deliveries, "the restored queues were let go");
+            tracing::warn!(%backup_at, messages, deliveries, "restore hold released");
         }
         Ok(Released { backup_at, standing })
     }

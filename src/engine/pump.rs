@@ -146,7 +146,7 @@ impl Pump {
             match handed {
                 // One damaged row must not stop everything else; its timer waits for a repaired store.
                 Err(error) if error.is_of_row() => {
-                    tracing::error!(%error, "a due row can't be read");
+                    tracing::error!(%error, "could not read a due row");
                     self.engine.store.near().forget(&timer);
                 }
                 handed => handed?,

@@ -196,12 +196,12 @@ fn tell(account: AccountId, stream: Stream, Crossing { measure, from, to }: Cros
     let (stream, what_to_do) = (stream.as_str(), advice(measure));
     let measure = measure.as_str();
     match to {
-        _ if to < from => tracing::info!(%account, stream, measure, ?to, day, week, "a rate has fallen again"),
+        _ if to < from => tracing::info!(%account, stream, measure, ?to, day, week, "bounce or complaint rate fell"),
         Level::Alarm => {
-            tracing::error!(%account, stream, measure, day, week, what_to_do, "a rate makes receivers refuse mail");
+            tracing::error!(%account, stream, measure, day, week, what_to_do, "bounce or complaint rate above the limit");
         }
         Level::Warn | Level::Ok => {
-            tracing::warn!(%account, stream, measure, day, week, what_to_do, "a rate makes receivers mind");
+            tracing::warn!(%account, stream, measure, day, week, what_to_do, "bounce or complaint rate above the warning threshold");
         }
     }
 }

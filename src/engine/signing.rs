@@ -38,7 +38,7 @@ impl SigningPool {
             let inbox = Arc::clone(&inbox);
             let spawned = thread::Builder::new().name(format!("sign-{number}")).spawn(move || serve(&inbox));
             if let Err(error) = spawned {
-                tracing::error!(%error, "a signing thread could not be started");
+                tracing::error!(%error, "could not start a signing thread");
             }
         }
         Self { work, keys: Arc::default(), meters }
@@ -62,7 +62,7 @@ impl SigningPool {
     pub(super) fn do_here(work: impl FnOnce()) {
         // A panic is that work's alone: its submitter is told by what is dropped, and the thread lives on.
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            tracing::error!("composing or signing a message panicked");
+            tracing::error!("panic while composing or signing a message");
         }
     }
 

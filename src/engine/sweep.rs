@@ -72,7 +72,7 @@ impl Sweeper {
             };
             // What fails holds up nobody else.
             drop(turn);
-            tracing::error!(kind = ?timer.kind, %fault, "housekeeping failed; it is tried again in a minute");
+            tracing::error!(kind = ?timer.kind, %fault, "housekeeping failed; retrying in a minute");
             tokio::time::sleep(AGAIN).await;
             engine.store.near().give_back(timer);
         });

@@ -189,7 +189,7 @@ impl TlsPolicies {
         self.engine.store.post(op, |counted| match counted {
             Ok(Counted::Counted) => {}
             Ok(Counted::Full) => tracing::debug!("the day's TLS sessions with further domains are not counted"),
-            Err(_) => tracing::warn!("a TLS session could not be counted"),
+            Err(_) => tracing::warn!("could not count a TLS session"),
         });
     }
 }

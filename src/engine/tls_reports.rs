@@ -160,7 +160,7 @@ impl Engine {
             Fate::Later => self.next_try(&counted),
         };
         if fate == Fate::Later && again.is_none() {
-            tracing::warn!(domain = %counted.domain, "a TLS report could not be handed over within a day");
+            tracing::warn!(domain = %counted.domain, "could not submit a TLS report within a day; giving it up");
         }
         self.store.commit(SettleTlsReport { timer, told: counted.told, again }).await
     }
@@ -204,7 +204,7 @@ impl Engine {
         match self.submit(&caller, submission, Some(claim)).await {
             Ok(_) | Err(SubmitError::Refused(Refusal::RecipientSuppressed)) => Ok(Fate::Done),
             Err(SubmitError::Invalid(violations)) => {
-                tracing::error!(faults = ?violations.by_field().keys(), "a TLS report is no message");
+                tracing::error!(faults = ?violations.by_field().keys(), "could not compose a TLS report");
                 Ok(Fate::Done)
             }
             Err(SubmitError::Refused(why)) => {

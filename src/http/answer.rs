@@ -1,4 +1,4 @@
-//! What a handler answers: a status, a body with its type, and headers of its own. The service adds those that every
+//! Answer of a handler: a status, a body with its type, and headers of its own. The service adds those that every
 //! answer carries (contract 1).
 
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ impl Answer {
         match serde_json::to_vec(value) {
             Ok(bytes) => Self::json_bytes(status, bytes),
             Err(error) => {
-                tracing::error!(%error, "an answer can't be written as JSON");
+                tracing::error!(%error, "could not write an answer as JSON");
                 Self::json_bytes(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     Bytes::from_static(

@@ -40,13 +40,13 @@ pub struct BodyLimits {
     pub window: Duration,
     /// Bytes a second that must come in every window.
     pub rate: usize,
-    /// How long a body may take at any rate.
+    /// Time limit of a whole body.
     pub whole: Duration,
-    /// How long a small body that is not authenticated is free of charge.
+    /// Time for which a small unauthenticated body is not charged.
     pub uncharged: Duration,
-    /// How long a refused body is read on, so that its sender sees the answer and not a reset.
+    /// Time for which a refused body is read and discarded, so that its sender sees the answer and not a reset.
     pub discard: Duration,
-    /// How long its sender may pause meanwhile.
+    /// Maximum pause of its sender meanwhile.
     pub discard_pause: Duration,
 }
 
@@ -152,7 +152,7 @@ pub async fn read(
     Ok(ReadBody { bytes: charge.hold(bytes) })
 }
 
-/// How fast a body comes.
+/// Rate at which a body arrives.
 struct Progress<'l> {
     start: Instant,
     pace: Pace,

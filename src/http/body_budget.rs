@@ -141,7 +141,7 @@ impl Drop for AwaitedBody {
     }
 }
 
-/// What one body holds, given back when it is dropped.
+/// Memory charged for one body, returned when it is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     budgets: Arc<BodyBudgets>,

@@ -2,7 +2,7 @@
 //!
 //! Lines may end with LF alone, a byte order mark is passed over, and lines without anything are no records.
 
-/// What keeps a text from being CSV.
+/// Error: the text is not valid CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCsv {
     /// A quoted field without an end.

@@ -1,7 +1,6 @@
-//! Who may use the routes under `/dev`, which ask for no key: clients on this machine and those that `--dev-allow`
-//! names, under a name that no public DNS
-//! record can have. A web page elsewhere could otherwise have its visitor's browser read captured mail, by a DNS name
-//! that it points at loopback (DNS rebinding) or by a request across sites.
+//! Guard of the routes under `/dev`, which need no key: it admits clients on this machine and those that `--dev-allow`
+//! names, under a host name that no public DNS record can have. A web page elsewhere could otherwise have its visitor's
+//! browser read captured mail, by a DNS name that it points at loopback (DNS rebinding) or by a cross-site request.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -97,7 +97,7 @@ impl From<Violations> for ApiError {
 /// A failure of the store is told without its detail, which goes to the log.
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        tracing::error!(%error, "the store failed a request");
+        tracing::error!(%error, "request failed because of the store");
         match error {
             StoreError::Full => Self::StorageFull,
             // Listeners close before the store does, so a closed store is one that failed before.

@@ -14,20 +14,20 @@ use hyper::body::{Body, Frame};
 
 use crate::engine::follow::{Followed, Follower, Told};
 
-/// How long a client should wait before it comes again, in milliseconds.
+/// First line of a stream: clients reconnect after so many milliseconds.
 const OPENING: &[u8] = b"retry: 3000\n";
 const HEARTBEAT: &[u8] = b": nothing new\n";
 
 /// Whether whoever follows may still do so, beyond what the follower knows of its key.
 type StillMay = Box<dyn Fn() -> bool + Send>;
 
-/// Who is told, and as long as what.
+/// State of a stream: the follower, and the conditions under which it goes on.
 struct Telling {
     follower: Follower,
     still_may: StillMay,
 }
 
-/// What one step gives: the bytes to send, and what the next step goes on with; nothing at the end.
+/// Result of one step: the bytes to send and the next state; `None` at the end.
 type Stepped = io::Result<Option<(Telling, Bytes)>>;
 
 /// The body.
@@ -68,7 +68,7 @@ impl Body for EventStream {
 
 async fn step(mut telling: Telling) -> Stepped {
     let told = telling.follower.next().await.map_err(|error| {
-        tracing::error!(%error, "the store failed an event stream");
+        tracing::error!(%error, "event stream failed because of the store");
         io::Error::other("the store failed")
     })?;
     if !(telling.still_may)() {

@@ -1,4 +1,5 @@
-//! Who may make a request: implemented by the state that the handlers share, and asked by [`super::service`] for each
+//! Authenticator: decides who may make a request. Implemented by the state that the handlers share, and called by
+//! [`super::service`] for each
 //! request.
 
 use std::future::Future;
@@ -14,7 +15,7 @@ use crate::net::http_client::Client;
 /// The remaining requests.
 pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// What the request rate says of one request.
+/// Answer of the rate limit to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admission {
     /// Requests left in the window, this one taken off.
@@ -32,9 +33,9 @@ impl Admission {
     }
 }
 
-/// Who is at the door: implemented by the state that the handlers share.
+/// Authenticates requests. Implemented by the state that the handlers share.
 pub trait Gate: Send + Sync + 'static {
-    /// Whose request it is: the key, its account, and what it may do.
+    /// Author of a request: the key, its account, and its permissions.
     type Caller: Send + Sync + 'static;
 
     /// The caller that this key's text belongs to; none where it is unknown, revoked or expired.

@@ -16,7 +16,7 @@ use super::error::ApiError;
 /// Reads JSON that is UTF-8.
 type Reader<'b> = serde_json::Deserializer<serde_json::de::StrRead<'b>>;
 
-/// How deep arrays and objects may nest, the body itself counted.
+/// Maximum nesting of arrays and objects, the body itself counted.
 const DEPTH_MAX: usize = 32;
 
 /// Values and members of a body, all counted. The largest message that is accepted has a few hundred. A parsed value
@@ -39,7 +39,7 @@ fn parse_with(body: &[u8], lists: Lists) -> Result<Map<String, Value>, ApiError>
     read(body, VALUES_MAX, |reader, left| reader.deserialize_any(ObjectVisitor { depth: 1, left, lists }))
 }
 
-/// What `parse` reads of `body`, which has at most `most` values and nothing behind them.
+/// Parses `body` with `parse`. At most `most` values are allowed, and nothing after them.
 fn read<'b, T>(
     body: &'b [u8],
     most: usize,
@@ -154,7 +154,7 @@ fn write_length(length: usize, form: &mut Vec<u8>) {
     form.extend_from_slice(&(length as u64).to_le_bytes());
 }
 
-/// What becomes of lists, by where they stand. A list of bytes would take dozens of times the memory of its text.
+/// Policy for lists, by their place. A list of bytes would take dozens of times the memory of its text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
     /// They stay lists.

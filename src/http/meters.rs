@@ -1,4 +1,4 @@
-//! What the API counts: requests by route and status class, how long they took, and refusals that an operator should
+//! Meters of the API: requests by route and status class, their durations, and refusals that an operator should
 //! know of. Labels come from the route table and from fixed lists: no path, address or account ever is one.
 
 use std::collections::{HashMap, VecDeque};
@@ -65,7 +65,7 @@ pub struct RouteCount {
     pub route: &'static str,
     /// Requests by the class of their answer's status, such as `2xx`.
     pub classes: Vec<(&'static str, u64)>,
-    /// How long answers took, in microseconds.
+    /// Durations of answers, in microseconds.
     pub duration: Distribution,
 }
 

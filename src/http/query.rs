@@ -86,7 +86,7 @@ fn is_named(name: &str, known: &str) -> bool {
     known.strip_suffix("[]").map_or(name == known, |known| bracketed(name, known).is_some())
 }
 
-/// What a `+` stands for: a space in queries and forms, itself in paths.
+/// Meaning of a `+`: a space in queries and forms, itself in paths.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Plus {
     /// `application/x-www-form-urlencoded`.

@@ -24,7 +24,7 @@ use crate::engine::ports::BoxFuture;
 use crate::net::http_client::Client;
 use crate::net::http_listener::Connection;
 
-/// What answers a call: an `async fn handler(state: &S, call: Call<C>)`, boxed by the row of the table:
+/// Handler of a call: an `async fn handler(state: &S, call: Call<C>)`, boxed by the row of the table:
 /// `|state, call| Box::pin(handler(state, call))`.
 pub type Handler<S, C> = for<'a> fn(&'a S, Call<C>) -> BoxFuture<'a, Result<Answer, ApiError>>;
 
@@ -32,12 +32,12 @@ pub type Handler<S, C> = for<'a> fn(&'a S, Call<C>) -> BoxFuture<'a, Result<Answ
 /// refuses it.
 pub type PageCheck<S> = for<'a> fn(&'a S, &'a Call<()>) -> Result<Holder, Box<Answer>>;
 
-/// Who may come, and what answers them.
+/// Access rule and handler of a route.
 pub enum Access<S: Gate> {
     /// Anyone.
     Open(Handler<S, ()>),
-    /// Whoever the page itself lets in: people come with a session, not with a key. On the operator's socket the path
-    /// is unknown. The check runs before a body is read, and again with the handler.
+    /// The page itself decides: people come with a session, not with a key. On the operator's socket the path is
+    /// unknown. The check runs before a body is read, and again with the handler.
     Page(PageCheck<S>, Handler<S, ()>),
     /// Clients on this machine, as far as [`super::dev_guard`] lets them.
     Loopback(Handler<S, ()>),
@@ -80,7 +80,7 @@ impl BodyRule {
     }
 }
 
-/// How many bytes a route's body may have ([`super::body::BodyLimits::most`]).
+/// Maximum size of a route's body ([`super::body::BodyLimits::most`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodySize {
     /// A form of the panel.
@@ -104,11 +104,11 @@ pub struct Route<S: Gate> {
     pub path: &'static str,
     /// Its name in the log, such as `messages.show`.
     pub name: &'static str,
-    /// Who may come, and what answers them.
+    /// Access rule and handler.
     pub access: Access<S>,
-    /// What becomes of the body.
+    /// Rule for the body.
     pub body: BodyRule,
-    /// How large it may be.
+    /// Maximum size of the body.
     pub size: BodySize,
     /// The service whose clients it serves, where it is not for ours.
     pub door: Option<Door>,
@@ -167,7 +167,7 @@ impl<S: Gate> Route<S> {
 
 /// A request that has passed every check before its handler. `C` is the caller, or `()` on open paths.
 pub struct Call<C> {
-    /// Whose request it is.
+    /// Author of the request.
     pub caller: C,
     /// The method; HEAD where GET was routed.
     pub method: Method,

@@ -21,7 +21,7 @@ struct Place<S: Gate> {
     allow: String,
 }
 
-/// What the table says of a request.
+/// Result of looking up a request in the table.
 pub(super) enum Found<'r, S: Gate> {
     /// The row, and the path's parameters.
     Row(&'r Route<S>, Params),

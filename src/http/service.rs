@@ -52,7 +52,7 @@ pub struct ServiceLimits {
     pub budgets: Arc<BodyBudgets>,
     /// Bytes of a request's head.
     pub head_bytes: usize,
-    /// What `RateLimit-Policy` tells (`limits.requests_per_minute`).
+    /// Limit in `RateLimit-Policy` (`limits.requests_per_minute`).
     pub requests_per_minute: u64,
 }
 
@@ -111,7 +111,7 @@ impl<S: Gate> HttpService<S> {
         &self.state
     }
 
-    /// How an error of this request becomes a page, where a person asks, and what that page depends on.
+    /// Returns the page for an error of this request if a browser asks, and the headers that the page depends on.
     fn people(&self, found: &Found<'_, S>, head: &Parts, connection: &Connection) -> Option<(ErrorPage<S>, HeaderMap)> {
         let page = self.error_page.filter(|_| connection.kind == ListenerKind::Public)?;
         let known = match found {
@@ -319,7 +319,7 @@ impl<S: Gate> Serve for HttpService<S> {
         let (request_id, admission, asker) = (&request_id, &admission, &asker);
         let journey = Journey { head, body, connection, client, request_id, for_people, door, admission, asker };
         let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|_| {
-            tracing::error!(request_id = &**request_id, route, "a handler panicked");
+            tracing::error!(request_id = &**request_id, route, "handler panicked");
             Err(ApiError::Internal)
         });
         let is_too_large = matches!(outcome, Err(ApiError::PayloadTooLarge(_)));

@@ -1,4 +1,4 @@
-//! What the handlers share: the engine, and the numbers of the configuration that only the interface needs. As a
+//! State that the handlers share: the engine, and the numbers of the configuration that only the interface needs. As a
 //! [`Gate`] it says who is at the door.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,7 +27,7 @@ pub struct Api {
     pub engine: Arc<Engine>,
     /// Which addresses a webhook's URL may name.
     pub guard: Arc<Guard>,
-    /// What `dev` adds; nothing in `serve`.
+    /// Parts that `dev` adds; `None` in `serve`.
     pub dev: Option<Arc<Dev>>,
     /// The most bytes of a request's body (`limits.body_bytes`).
     pub body_bytes: usize,

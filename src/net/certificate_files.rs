@@ -84,13 +84,13 @@ impl CertificateFiles {
             // Nothing more came: it was no pair that is only half there.
             Look::Same => {
                 if let Some(fault) = self.untold.take() {
-                    tracing::warn!(%fault, "the TLS certificate stays the one before");
+                    tracing::warn!(%fault, "could not reload TLS certificate; keeping the current one");
                 }
             }
             Look::Changed(config, until) => {
                 self.untold = None;
                 presented.present(*config, until);
-                tracing::info!(until = until.map(tracing::field::display), "the TLS certificate was read again");
+                tracing::info!(until = until.map(tracing::field::display), "TLS certificate reloaded");
             }
             Look::Unusable(fault) => self.untold = Some(fault),
         }

@@ -325,7 +325,7 @@ async fn next<D: Door>(door: &D, room: &Room) -> Option<Arrived<D::Stream>> {
             // The client is gone already; the next one may be there.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                tracing::warn!(%error, "a connection can't be accepted");
+                tracing::warn!(%error, "could not accept a connection");
                 sleep(ACCEPT_BACKOFF).await;
             }
         }

@@ -208,7 +208,7 @@ impl Acceptor {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => self.admit(stream, peer, &mut connections),
                     Err(error) => {
-                        tracing::warn!(%error, "no connection could be accepted");
+                        tracing::warn!(%error, "could not accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -218,7 +218,7 @@ impl Acceptor {
         let grace = self.stopped.borrow().unwrap_or_default();
         let ended = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, ended).await.is_err() {
-            tracing::info!("sessions were cut off at shutdown");
+            tracing::info!("sessions aborted at shutdown");
         }
     }
 

@@ -146,7 +146,7 @@ static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
     let system = rustls_native_certs::load_native_certs();
     let (taken, _) = roots.add_parsable_certificates(system.certs);
     if taken == 0 {
-        tracing::warn!(faults = ?system.errors, "the system has no trusted root certificates; install ca-certificates");
+        tracing::warn!(faults = ?system.errors, "no trusted root certificates found; install ca-certificates");
     }
     roots
 });

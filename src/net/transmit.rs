@@ -57,7 +57,7 @@ impl Transmitter {
         }
         match self.open_with(target, StartTls::WhereOffered).await {
             Err(outcome) if is_broken_tls(&outcome) => {
-                tracing::info!(host = %target.host, ending = ?outcome.ending, "TLS failed, going on in clear");
+                tracing::info!(host = %target.host, ending = ?outcome.ending, "TLS failed; sending unencrypted");
                 self.broken.add(&target.host, Instant::now());
                 self.open_with(target, StartTls::Never).await
             }

@@ -28,11 +28,11 @@ pub(super) struct Asset {
 pub(super) struct Assets {
     /// The style of every page.
     pub(super) style: Asset,
-    /// What the documentation adds to it.
+    /// Additional style of the documentation.
     pub(super) docs_style: Asset,
     /// The script, which only improves.
     pub(super) script: Asset,
-    /// What the browser shows beside the title.
+    /// Icon beside the title in the browser.
     pub(super) icon: Asset,
 }
 

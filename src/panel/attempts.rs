@@ -14,15 +14,15 @@ use crate::store::row::delivery::AttemptRow;
 pub(super) struct AttemptLine {
     /// When it began.
     pub(super) at: Moment,
-    /// How it went.
+    /// Result of the attempt.
     pub(super) badge: Badge,
     /// The status that was answered, or the error's name.
     pub(super) result: String,
-    /// What that means; empty where nothing has to be said.
+    /// Explanation; empty if none is needed.
     pub(super) words: &'static str,
-    /// How long it took.
+    /// Duration.
     pub(super) took: String,
-    /// Who answered.
+    /// Address of the receiver that answered.
     pub(super) peer: Option<String>,
     /// The beginning of the answer's body.
     pub(super) body: Option<String>,
@@ -49,7 +49,7 @@ impl AttemptLine {
     }
 }
 
-/// What a failure means, and what to do.
+/// Explains a failure, with its remedy.
 fn words(error: &str, status: Option<u16>) -> &'static str {
     let Some(error) = PostError::ALL.into_iter().find(|known| known.as_str() == error) else { return "" };
     match error {

@@ -65,7 +65,7 @@ pub(super) struct Heading {
     pub(super) name: &'static str,
     /// Its title.
     pub(super) title: &'static str,
-    /// What it shows, in a sentence.
+    /// Content of the chart, in a sentence.
     pub(super) about: String,
 }
 
@@ -197,7 +197,7 @@ fn rectangle(left: u64, wide: u64, top: u64, high: u64) -> String {
     format!("x=\"{x}\" width=\"{width}\" y=\"{y}\" height=\"{height}\"")
 }
 
-/// How far below the plot's upper edge a value stands, in tenths.
+/// Returns the distance of a value from the plot's upper edge, in tenths.
 fn level(value: u64, top: u64) -> u64 {
     let high = u128::from(value) * u128::from(HEIGHT * 10) / u128::from(top.max(1));
     (HEIGHT * 10).saturating_sub(u64::try_from(high).unwrap_or(u64::MAX))

@@ -7,7 +7,7 @@ use crate::domain::session::SessionToken;
 use crate::engine::oidc::LIFETIME;
 use crate::http::state::Api;
 
-/// How long a browser keeps the session's cookie: as long as a session may live (7 days).
+/// Lifetime of the session's cookie: as long as a session may last (7 days).
 const SESSION_SECONDS: u32 = 7 * 24 * 3600;
 const THEME: &str = "postrider-theme";
 const SHORTCUTS: &str = "postrider-shortcuts";

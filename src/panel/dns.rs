@@ -20,9 +20,9 @@ pub(super) struct RecordLine {
     pub(super) is_ok: bool,
     /// Whether nothing can be sent without it.
     pub(super) is_required: bool,
-    /// What it is.
+    /// Name of the record's purpose.
     pub(super) purpose: &'static str,
-    /// What it is good for.
+    /// Benefit of the record.
     pub(super) why: &'static str,
     /// Its type.
     pub(super) kind: &'static str,
@@ -30,13 +30,13 @@ pub(super) struct RecordLine {
     pub(super) name: String,
     /// The same as providers ask for it: without the domain.
     pub(super) relative: String,
-    /// What it says.
+    /// Value of the record.
     pub(super) value: String,
-    /// What is said where no value was found.
+    /// Text if no value was found.
     pub(super) none: &'static str,
-    /// What was found there.
+    /// Values that were found.
     pub(super) found: Vec<Found>,
-    /// What to do; empty where nothing has to be done.
+    /// Remedy; empty if there is nothing to do.
     pub(super) advice: String,
 }
 
@@ -132,7 +132,7 @@ fn relative(name: &str, domain: &str) -> String {
     }
 }
 
-/// What was found, parted where it begins to differ from what should be there.
+/// Splits a found value where it begins to differ from the expected one.
 fn compared(found: &str, value: &str, status: RecordStatus) -> Found {
     let same = match status {
         RecordStatus::Mismatch => {

@@ -61,7 +61,7 @@ pub(super) struct Visit<'v> {
     pub(super) api: &'v Api,
     /// The request.
     pub(super) call: Call<()>,
-    /// Whose session it is.
+    /// User and session of the visitor.
     pub(super) visitor: Visitor,
     /// The account that is looked at: the visitor's own, unless an operator's view lasts.
     pub(super) account: Account,
@@ -120,7 +120,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Who looks.
+    /// Returns the signed-in user.
     pub(super) const fn user(&self) -> &User {
         &self.visitor.user
     }
@@ -157,7 +157,7 @@ impl Visit<'_> {
     }
 }
 
-/// What a page is: a function from a visit to an answer.
+/// Handler of a page: a function from a visit to an answer.
 pub(super) type PageHandler = for<'a> fn(Visit<'a>) -> BoxFuture<'a, Result<Answer, Fault>>;
 /// The same where nobody has to be signed in.
 pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Result<Answer, Fault>>;
@@ -278,7 +278,7 @@ pub(super) fn address_of(call: &Call<()>) -> String {
     call.client().address.map_or_else(String::new, |address| address.to_string())
 }
 
-/// What is kept of a request, for an answer that is not its page.
+/// Parts of a request that are kept for an answer that is not its page.
 struct Asked {
     headers: hyper::HeaderMap,
     request_id: std::sync::Arc<str>,

@@ -16,7 +16,7 @@ pub(super) struct EndpointForm {
     pub(super) description: String,
     /// The types to choose from.
     pub(super) events: Vec<EventBox>,
-    /// What is wrong with it.
+    /// Errors of the form.
     pub(super) faults: FormFaults,
 }
 

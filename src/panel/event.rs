@@ -35,7 +35,7 @@ pub(super) struct Event {
 impl Event {
     /// Reads an event; none where its bytes are damaged, which is ours to look into and no reason to show nothing.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).inspect_err(|error| tracing::error!(%error, "an event can't be read")).ok()
+        serde_json::from_slice(bytes).inspect_err(|error| tracing::error!(%error, "could not read an event")).ok()
     }
 
     /// When it was.
@@ -59,13 +59,13 @@ impl Event {
 pub(super) struct EventLine {
     /// When.
     pub(super) at: Moment,
-    /// What.
+    /// Type of the event.
     pub(super) badge: Badge,
     /// Where its message is.
     pub(super) path: String,
     /// To whom the message was.
     pub(super) to: String,
-    /// What it was about.
+    /// Subject of the message.
     pub(super) subject: Option<String>,
     /// The attempt's number; empty where there was none.
     pub(super) attempt: String,

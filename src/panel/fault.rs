@@ -12,7 +12,7 @@ use crate::store::error::StoreError;
 /// A refusal or failure, as the visitor sees it.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// What the API refuses or fails with too.
+    /// An error of the API.
     Api(ApiError),
     /// The form came from another site: 403.
     ForeignForm,
@@ -46,13 +46,13 @@ impl From<NotDone> for Fault {
     }
 }
 
-/// What an error's page says.
+/// Text of an error's page.
 pub(super) struct Words {
     /// The status.
     pub(super) status: StatusCode,
-    /// What happened, in a few words.
+    /// Title of the error.
     pub(super) title: &'static str,
-    /// What it means and what to do.
+    /// Explanation and remedy.
     pub(super) sentence: Cow<'static, str>,
 }
 

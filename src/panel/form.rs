@@ -1,5 +1,5 @@
-//! What a form brings: names and values, decoded, of bounded size. What they mean is checked by the functions that
-//! check the API's bodies.
+//! Fields of a form: names and values, decoded, of bounded size. Their meaning is checked by the functions that check
+//! the API's bodies.
 
 use hyper::Method;
 use serde_json::{Map, Value};

@@ -134,14 +134,14 @@ pub(super) struct RailGroup {
     pub(super) lines: Vec<RailLine>,
 }
 
-/// What every page has, signed in or not.
+/// Common parts of every page, signed in or not.
 #[derive(Debug)]
 pub(super) struct Sheet {
     /// Its title.
     pub(super) title: String,
     /// Its colours.
     pub(super) theme: Theme,
-    /// What it loads.
+    /// Assets that the page loads.
     pub(super) assets: &'static Assets,
 }
 
@@ -161,7 +161,7 @@ pub(super) struct ViewBanner {
     pub(super) reason: String,
 }
 
-/// What stands around the page of somebody who is signed in.
+/// Frame of a page for a signed-in user.
 #[derive(Debug)]
 pub(super) struct Frame {
     /// The page as such.
@@ -192,7 +192,7 @@ pub(super) struct Frame {
     pub(super) search: String,
     /// Whether single keys do something.
     pub(super) shortcuts: Shortcuts,
-    /// What just happened, in one sentence.
+    /// Result of the last action, in one sentence.
     pub(super) done: Option<String>,
 }
 

@@ -26,7 +26,7 @@ const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-p
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const HTML: &str = "text/html; charset=utf-8";
 
-/// What a preview may load from elsewhere.
+/// Policy of a preview for remote content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remote {
     /// Nothing.
@@ -38,7 +38,7 @@ pub(super) enum Remote {
 /// A page of ours.
 pub(super) fn page(status: StatusCode, template: &impl Template) -> Result<Answer, Fault> {
     let body = template.render().map_err(|error| {
-        tracing::error!(%error, "a page can't be written");
+        tracing::error!(%error, "could not render a page");
         ApiError::Internal
     })?;
     Ok(Answer::bytes(status, HTML, body))

@@ -64,7 +64,7 @@ impl fmt::Display for Moment {
 
 impl HtmlSafe for Moment {}
 
-/// How long after the step before: `+1.8 s`.
+/// Returns the time since the step before: `+1.8 s`.
 pub(super) fn gap(earlier: Timestamp, later: Timestamp) -> String {
     format!("+{}", lasted(later.since(earlier)))
 }

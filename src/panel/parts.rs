@@ -134,7 +134,7 @@ pub(super) struct Choice {
     pub(super) is_here: bool,
 }
 
-/// What is wrong with a form.
+/// Errors of a form.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormFaults(Violations);
 
@@ -176,7 +176,7 @@ pub(super) fn shortened(answer: &str) -> String {
 /// The beginning of a long text, so that a page weighs little whatever it shows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Excerpt {
-    /// What is shown.
+    /// Text that is shown.
     pub(super) text: String,
     /// Whether there is more.
     pub(super) is_cut: bool,

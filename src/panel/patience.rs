@@ -1,5 +1,5 @@
-//! How long receivers take to accept mail: the time from 202 to `delivered`, by recipients' domain. Both moments stand
-//! in identifiers and events, so no message is read; the newest deliveries are looked at, however many there are.
+//! Time to delivery: the time from 202 to `delivered`, by recipients' domain. Both moments stand in identifiers and
+//! events, so no message is read. A bounded number of the newest deliveries is read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use crate::engine::events::EventFilter;
 use crate::engine::listing::PageRequest;
 use crate::store::error::StoreError;
 
-/// How long ago is lately.
+/// Period of the newest deliveries.
 const LATELY: Duration = Duration::from_secs(24 * 3600);
 /// Deliveries that are looked at.
 const LOOKED_AT: usize = 200;
 /// Receivers that are shown.
 const SHOWN: usize = 5;
 
-/// How long one receiver takes.
+/// Time to delivery for one receiver.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Patience {
     /// The recipients' domain.
     pub(super) receiver: String,
     /// Deliveries, among those that were looked at.
     pub(super) count: usize,
-    /// What half of them took at most.
+    /// Median.
     pub(super) median: String,
-    /// What 95 % of them took at most.
+    /// 95th percentile.
     pub(super) most: String,
 }
 

@@ -1,5 +1,5 @@
-//! What a message's reader sees of it, shown safely: its HTML in a frame without any right, images from elsewhere only
-//! when asked for, and its text, own headers and files as text.
+//! Preview of a message, shown safely: its HTML in a frame without any permission, remote images only on request, and
+//! its text, headers and files as text.
 
 use super::fault::Fault;
 use super::form::Form;
@@ -13,13 +13,13 @@ use crate::mail::read::{AttachedFile, Parts};
 pub(super) struct Preview {
     /// Where the frame's document is; none where there is no HTML.
     pub(super) frame: Option<String>,
-    /// How the frame looks.
+    /// CSS class of the frame.
     pub(super) class: &'static str,
     /// Where the images from elsewhere would be loaded, where there are any and they are not.
     pub(super) with_images: Option<String>,
     /// The same page with the frame in its other width.
     pub(super) other_width: String,
-    /// What that is called.
+    /// Name of the other width.
     pub(super) other_width_words: &'static str,
     /// The plain text.
     pub(super) text: Option<Excerpt>,

@@ -1,5 +1,4 @@
-//! What every record's page offers to programs, and to people who write them: its identifier, its JSON, and the command
-//! that gets it.
+//! Part of every record's page for programs and their authors: its identifier, its JSON, and the command that gets it.
 
 use super::door::Visit;
 

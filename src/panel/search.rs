@@ -1,5 +1,5 @@
-//! What somebody types into the search box: words of the subject, operators, or something pasted whose kind shows what
-//! it is. What the API can be asked for has the names of its filters, and is checked by the same function.
+//! Query of the search box: words of the subject, operators, or a pasted value whose kind is recognised. Filters of the
+//! API have their names and are checked by the same function.
 
 use jiff::tz::TimeZone;
 
@@ -42,14 +42,14 @@ pub(super) enum Term {
     Metadata(String, String, String),
     /// A word of the subject.
     Word(String),
-    /// What is not to be found.
+    /// An excluded term.
     Not(Box<Term>),
 }
 
 /// A search as it was understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Search {
-    /// What was typed.
+    /// Text as it was typed.
     pub(super) text: String,
     /// The status that was chosen beside it.
     pub(super) status: String,
@@ -57,7 +57,7 @@ pub(super) struct Search {
     pub(super) stream: String,
     /// Its parts.
     pub(super) terms: Vec<Term>,
-    /// What was not understood.
+    /// Parts that were not understood.
     pub(super) faults: Vec<String>,
     values: Vec<(&'static str, String)>,
     unwanted: Vec<(&'static str, String)>,
@@ -103,7 +103,7 @@ impl Search {
         }
     }
 
-    /// What one part asks for; nothing, and a fault, where that can't be told.
+    /// Parses one part; records an error and returns `None` if it can't be understood.
     fn term(&mut self, part: &str, zone: &TimeZone) -> Option<Term> {
         let operator = part.split_once(':').and_then(|(name, value)| {
             let known = OPERATORS.iter().find(|(operator, _)| name.eq_ignore_ascii_case(operator))?;
@@ -190,7 +190,7 @@ impl Search {
         typed.filter(|value| value.len() == DAY.len()).unwrap_or_default()
     }
 
-    /// What is asked for as the engine takes it; `violations` are told what no message can have.
+    /// Returns the filter for the engine; `violations` receives values that no message can have.
     pub(super) fn filter(&self, violations: &mut Violations) -> MessageFilter {
         let unwanted = self.unwanted.iter().map(|(name, value)| {
             let given = |wanted: &str| (wanted == *name).then_some(value.as_str());
@@ -211,7 +211,7 @@ impl Search {
         self.values.len() + self.unwanted.len() + self.faults.len() + pairs == 0
     }
 
-    /// What an address of this search carries.
+    /// Returns the parameters for an address of this search.
     pub(super) fn params(&self) -> Vec<(&'static str, String)> {
         vec![("q", self.text.clone()), ("status", self.status.clone()), ("stream", self.stream.clone())]
     }

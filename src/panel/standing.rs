@@ -1,5 +1,5 @@
-//! How the account stands with receivers, in sentences: the verdict of the overview, and what to do about it. Judged by
-//! the machine that `GET /v1/me` and the log judge by.
+//! Sender reputation of the account, in sentences: the verdict of the overview, and its remedies. Judged by the machine
+//! that `GET /v1/me` and the log use.
 
 use super::chart::percent;
 use super::parts::{Badge, grouped};
@@ -12,9 +12,9 @@ use crate::store::row::outcomes::OutcomeCounts;
 pub(super) struct StandingLine {
     /// The stream.
     pub(super) stream: Stream,
-    /// What is judged.
+    /// Name of the measure.
     pub(super) measure: &'static str,
-    /// How it stands.
+    /// Level of the measure.
     pub(super) badge: Badge,
     /// The rate of the last day, and of the last week.
     pub(super) rates: [String; 2],
@@ -28,24 +28,24 @@ pub(super) struct Finding {
     pub(super) sentence: String,
     /// Whether receivers refuse mail for it.
     pub(super) is_alarm: bool,
-    /// What to do.
+    /// Remedy.
     pub(super) advice: &'static str,
     /// Where to look.
     pub(super) path: &'static str,
 }
 
-/// How an account stands.
+/// Reputation of an account.
 pub(super) struct Standing {
     /// In one sentence.
     pub(super) verdict: String,
-    /// What needs a person, the worst first.
+    /// Findings that need attention, the worst first.
     pub(super) findings: Vec<Finding>,
     /// Stream by stream, those that sent something.
     pub(super) lines: Vec<StandingLine>,
 }
 
 impl Standing {
-    /// What the levels and counts mean.
+    /// Describes levels and counts.
     pub(super) fn new(reputation: &Reputation) -> Self {
         let mut found = Vec::new();
         let mut lines = Vec::new();

@@ -20,7 +20,7 @@ use crate::store::row::message::SmtpFacts;
 pub(super) struct Step {
     /// When.
     pub(super) at: Moment,
-    /// How long after the step before; empty for the first.
+    /// Time since the step before; empty for the first.
     pub(super) gap: String,
     /// The type of the event.
     kind: EventType,
@@ -32,11 +32,11 @@ pub(super) struct Step {
     pub(super) facts: Vec<(&'static str, String)>,
     /// The receiver's answer as received.
     pub(super) answer: Option<String>,
-    /// What we make of it, and what to do.
+    /// Explanation and remedy.
     pub(super) advice: Option<String>,
     /// When it goes on.
     pub(super) next: Option<Moment>,
-    /// What was said, where the attempt failed.
+    /// Transcript of a failed attempt.
     pub(super) transcript: Option<String>,
     /// The deliveries of it to webhooks.
     pub(super) told: Vec<Told>,
@@ -68,13 +68,13 @@ impl Step {
 pub(super) struct Told {
     /// To which address.
     pub(super) url: String,
-    /// How far it is.
+    /// Status.
     pub(super) badge: Badge,
     /// Whether the endpoint has taken it.
     is_delivered: bool,
     /// Where its attempts are; none where its endpoint is gone.
     pub(super) path: Option<String>,
-    /// What was answered last, and how often it was tried.
+    /// Last answer, and the number of attempts.
     pub(super) answer: String,
 }
 
@@ -215,13 +215,13 @@ fn facts(event: &Event) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What a failure is, and the rule that says so where that is not called the same.
+/// Returns the category of a failure, and the rule that decided it unless both have the same name.
 fn category(bounce: &Bounce) -> String {
     let category = bounce.category.replace('_', " ");
     if bounce.rule.replace(['-', '_'], " ") == category { category } else { format!("{category} ({})", bounce.rule) }
 }
 
-/// How a connection was secured, in words.
+/// Describes the security of a connection.
 pub(super) fn tls_words(tls: &TlsFacts) -> String {
     let proof = match tls.authenticated {
         Authenticated::None => "certificate not verified",

@@ -1,4 +1,4 @@
-//! What became of an account's messages over time, from the hourly counts: charts, and the table behind them.
+//! Outcomes of an account's messages over time, from the hourly counts: charts, and the table behind them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Receivers in the table at most.
 const PROVIDERS: usize = 10;
 
-/// How much of the past is shown.
+/// Shown period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Span {
     /// 24 hours, by the hour.
@@ -140,7 +140,7 @@ pub(super) enum Links {
 }
 
 impl Trend {
-    /// What the counts of a span look like in `zone`.
+    /// Renders the counts of a span in `zone`.
     pub(super) fn new(outcomes: &Outcomes, span: Span, zone: &TimeZone, links: Links) -> Self {
         let names: Vec<_> = outcomes.series.iter().map(|(at, _)| name_of(*at, span, zone)).collect();
         let series = || outcomes.series.iter().map(|(_, counts)| counts);

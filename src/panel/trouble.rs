@@ -1,5 +1,5 @@
-//! What receivers objected to lately, by receiver and answer: the overview's list of where to look first. Read from the
-//! newest events of two types, so it costs the same however many there are.
+//! Delivery problems: recent objections of receivers, by receiver and answer. Read from the newest events of two types,
+//! so the cost is bounded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::engine::events::EventFilter;
 use crate::engine::listing::PageRequest;
 use crate::store::error::StoreError;
 
-/// How long ago is lately.
+/// Period of recent events.
 const LATELY: Duration = Duration::from_secs(24 * 3600);
 /// Events of each type that are looked at.
 const LOOKED_AT: usize = 100;
 /// Troubles that are shown.
 const SHOWN: usize = 5;
 
-/// What one receiver said, again and again.
+/// A repeated answer of one receiver.
 #[derive(Debug)]
 pub(super) struct Trouble {
     /// The recipients' domain.
@@ -28,11 +28,11 @@ pub(super) struct Trouble {
     pub(super) badge: Badge,
     /// The newest of the answers, its beginning.
     pub(super) answer: String,
-    /// What to do; empty where nothing is known.
+    /// Remedy; empty if none is known.
     pub(super) advice: String,
     /// The message that the newest of them is of.
     pub(super) path: String,
-    /// How often, among those that were looked at.
+    /// Number of occurrences among the events that were read.
     pub(super) count: usize,
 }
 

@@ -217,7 +217,7 @@ fn note(named: &mut Named, key: &[u8], stored: &[u8]) {
             *end = (*end).max(place.offset + u64::from(place.length));
         }
         // It is copied as it is: a backup is no place to lose what may yet be mended.
-        Err(error) => tracing::error!(%error, "the backup holds a row that can't be read; its body is left out"),
+        Err(error) => tracing::error!(%error, "could not read a row of the backup; leaving its body out"),
     }
 }
 

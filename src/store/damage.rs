@@ -46,7 +46,7 @@ impl Damage {
         self.met.count();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() == REMEMBERED || logged.insert((table, row.clone())) {
-            tracing::error!(table = table.name(), row, fault, "a row of the database is damaged; it is not used");
+            tracing::error!(table = table.name(), row, fault, "damaged row in the database; it is not used");
         }
         StoreError::Damaged { table, row, fault }
     }
@@ -150,7 +150,7 @@ impl Drop for OpenDatabase {
     fn drop(&mut self) {
         let database = self.0.take();
         if let Err(fault) = guarded(|| drop(database)) {
-            tracing::error!(fault, "the database could not be closed cleanly; the next start repairs it");
+            tracing::error!(fault, "could not close the database cleanly; the next start repairs it");
         }
     }
 }

@@ -30,7 +30,7 @@ impl Health {
     /// Latches a fatal failure and returns it, for the callers.
     pub(super) fn fail(&self, error: &StoreError) -> StoreError {
         if self.failure.set(error.clone()).is_ok() {
-            tracing::error!(%error, "the store failed; the process ends so that its supervisor starts it again");
+            tracing::error!(%error, "store failed; exiting so that the supervisor restarts the service");
         }
         self.failed.notify_waiters();
         error.clone()

@@ -94,7 +94,7 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Operation for Pending<O, F> {
             Err(Stop::Refused(_)) => End::Dropped,
             // A row that does not decode is the fault of the operations that need it, not the end of the process.
             Err(Stop::Failed(error)) if error.is_of_row() => {
-                tracing::error!(%error, "an operation of the store was dropped whole");
+                tracing::error!(%error, "store operation failed; none of its changes were applied");
                 End::Dropped
             }
             Err(Stop::Failed(error)) => return Err(error.clone()),
@@ -104,7 +104,7 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Operation for Pending<O, F> {
     }
 
     fn fail(&mut self, error: StoreError) {
-        tracing::error!(%error, "an operation of the store was dropped whole");
+        tracing::error!(%error, "store operation failed; none of its changes were applied");
         self.answer = Some(Err(Stop::Failed(error)));
     }
 

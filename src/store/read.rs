@@ -214,7 +214,7 @@ pub fn sound<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         // Damage was logged where it was met.
         Err(StoreError::Damaged { .. }) => Ok(None),
         Err(error) if error.is_of_row() => {
-            tracing::error!(%error, "a row can't be read; it is left out");
+            tracing::error!(%error, "could not read a row; leaving it out");
             Ok(None)
         }
         Err(error) => Err(error),

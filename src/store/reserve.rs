@@ -32,7 +32,7 @@ pub(super) fn make_room(disk: &dyn Disk, directory: &Path, limits: &Limits) {
         return;
     }
     if let Err(error) = disk.open(&path, Opening::Kept).and_then(|file| file.set_length(0)) {
-        tracing::warn!(%error, "the room that was kept for outcomes could not be given back before the start");
+        tracing::warn!(%error, "could not release the reserved disk space before the start");
     }
 }
 
@@ -48,7 +48,7 @@ impl Reserve {
         let file = disk.open(&directory.join(FILE), Opening::Kept);
         let length = file.as_ref().ok().and_then(|file| file.length().ok()).unwrap_or(0);
         if let Err(error) = &file {
-            tracing::warn!(%error, "no room on the disk could be kept for outcomes");
+            tracing::warn!(%error, "could not reserve disk space for outcomes");
         }
         Self { file: file.ok(), is_held: length > 0, free: Box::new(free), limits }
     }
@@ -65,7 +65,7 @@ impl Reserve {
     }
 
     fn give_back(&mut self) {
-        tracing::warn!("the disk is nearly full: the room that was kept for outcomes is used now");
+        tracing::warn!("disk nearly full: using reserved space");
         self.is_held = false;
         self.change(|file| file.set_length(0));
     }

@@ -192,7 +192,7 @@ impl Drop for Building {
         if !self.is_finished {
             (self.inserting, self.database) = (None, None);
             if let Err(error) = fs::remove_dir_all(&self.aside) {
-                tracing::error!(%error, directory = %self.aside.display(), "what was begun could not be removed");
+                tracing::error!(%error, directory = %self.aside.display(), "could not remove the unfinished restore");
             }
         }
     }

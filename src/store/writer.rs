@@ -302,7 +302,7 @@ impl Writer {
         // A panic is a defect of that operation alone: its changes are gone, its caller is told, the batch goes on.
         let applied = catch_unwind(AssertUnwindSafe(|| job.apply(batch, moment, self.last_id)));
         let Ok(applied) = applied else {
-            tracing::error!("an operation of the store panicked and was dropped whole");
+            tracing::error!("store operation panicked; none of its changes were applied");
             return Ok(());
         };
         if let Some(mut applied) = applied? {

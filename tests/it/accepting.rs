@@ -1,4 +1,4 @@
-//! What a POST is answered, and what the answer promises.
+//! Answers to a POST, and their promises.
 
 use reqwest::Method;
 use serde_json::json;

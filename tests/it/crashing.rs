@@ -26,7 +26,7 @@ async fn try_send(dev: &Dev, number: usize) -> Option<Answer> {
     dev.try_call(Method::POST, "/v1/messages", Some(letter(number)), &key).await
 }
 
-/// What each of `count` requests at once is answered until the service dies, which it does after `so_many` answers.
+/// Returns the answer to each of `count` concurrent requests. The service is killed after `so_many` answers.
 async fn until_killed(dev: Dev, count: usize, so_many: usize) -> Vec<Option<Answer>> {
     let mut answers: Vec<_> = (0..count).map(|_| None).collect();
     {

@@ -1,4 +1,4 @@
-//! What becomes of an accepted message.
+//! Outcomes of an accepted message.
 
 use serde_json::json;
 

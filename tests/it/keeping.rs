@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Dev, types};
 
-/// How a command ended.
+/// Exit code and output of a command.
 struct Ran {
     code: i32,
     out: String,
@@ -193,7 +193,7 @@ async fn webhooks_that_were_owed_stand_still_too() {
     let new = places.of("new");
     assert_eq!(restore(&file, &new, &[]).json()["deliveries"], 1);
     let dev = Dev::on(&new, &options);
-    /// How many attempts each delivery has had, oldest first.
+    /// Returns the number of attempts of each delivery, oldest first.
     async fn attempts(dev: &Dev, path: &str) -> Vec<u64> {
         let page = dev.get(path).await.expect(200).json();
         page["data"].as_array().unwrap().iter().rev().map(|row| row["attempt"].as_u64().unwrap()).collect()

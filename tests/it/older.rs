@@ -15,7 +15,7 @@ use crate::support::{Dev, types};
 
 const DATABASE: &str = "postrider.redb";
 const JOURNAL: &str = "journal";
-/// What the story asks after in every store: the addresses of its messages, and what became of them.
+/// Messages that every store has: their addresses and outcomes.
 const MESSAGES: [(&str, &[&str]); 5] = [
     ("delivered@simulator.test", &["queued", "delivered"]),
     ("bounced@simulator.test", &["queued", "bounced"]),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::Dev;
 
-/// How a command ended.
+/// Exit code and output of a command.
 struct Ran {
     code: i32,
     out: String,
@@ -33,7 +33,7 @@ impl Dev {
         run(self.data_dir().to_str().unwrap(), line)
     }
 
-    /// What the command prints, and the API answers, byte for byte.
+    /// Asserts that the command prints the API's answer, byte for byte.
     async fn same(&self, line: &str, path: &str) -> Value {
         let (ran, answer) = (self.run(line), self.get(path).await.expect(200));
         assert_eq!(ran.code, 0, "{line}");

@@ -1,4 +1,4 @@
-//! What comes back by mail: bounces and complaints, over the real receiver.
+//! Returned mail: bounces and complaints, over the real receiver.
 
 use std::net::SocketAddr;
 

@@ -115,7 +115,7 @@ fn one_flipped_bit_breaks_nothing() {
     }
 }
 
-/// What turns a message of a person into a report is its structure at the top, so no body can do it.
+/// The structure at the top makes a message a report, so no body can do it.
 #[test]
 fn no_body_makes_a_report_of_a_persons_message() {
     for example in examples() {

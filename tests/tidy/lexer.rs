@@ -4,13 +4,13 @@
 /// A token and the line that it stands on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// What it is.
+    /// Kind of the token.
     pub(crate) kind: Kind,
     /// The line, from 1.
     pub(crate) line: usize,
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An identifier or keyword.
@@ -92,7 +92,7 @@ impl Lexer<'_> {
     }
 }
 
-/// How a string literal begins.
+/// Opening of a string literal.
 struct Opening {
     /// Octets up to and with the quotation mark.
     length: usize,

@@ -26,7 +26,7 @@ pub(crate) struct Finding {
     file: String,
     /// The line, from 1.
     line: usize,
-    /// What is wrong and what to do.
+    /// The problem and its remedy.
     what: String,
 }
 
@@ -112,7 +112,7 @@ fn the_page_of_dependencies_is_the_table() {
     assert!(read(file) == page, "{file} is stale. Renew it with `UPDATE_GOLDEN=1 cargo test --test tidy`.");
 }
 
-/// What is never resolved is in no build, whatever it is for.
+/// A crate that is never resolved is in no build, whatever it is for.
 #[test]
 fn no_other_cryptography_is_locked() {
     let lock = read("Cargo.lock");

@@ -10,7 +10,7 @@ const LINES_MAX: usize = 400;
 /// Columns of a line at most, as rustfmt is told.
 const COLUMNS_MAX: usize = 120;
 
-/// What is wrong with a Rust file.
+/// Returns the problems of a Rust file.
 pub(crate) fn faults_of_taste(source: &SourceFile) -> Vec<Finding> {
     let finding = |line, what: &str| Finding::new(&source.name, line, what);
     let mut findings = Vec::new();

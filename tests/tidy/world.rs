@@ -5,7 +5,7 @@ use super::floors::folder;
 use super::lexer::Kind;
 use super::source::SourceFile;
 
-/// What of the world is touched.
+/// Kind of access to the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Touch {
     /// A clock is read.

@@ -170,7 +170,7 @@ pub(super) fn clock(args: ClockArgs, json: bool, console: &mut Console<'_>) -> R
     print(&client(args.daemon, &console.environment)?.ask(ask)?, Shape::Clock, json, console)
 }
 
-/// What is done about an account's mail for one site.
+/// Changes an account's mail for one site.
 fn of_site(
     daemon: DaemonArgs,
     of: SiteArgs,

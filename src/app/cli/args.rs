@@ -60,7 +60,7 @@ pub(super) enum Command {
     /// The event log.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Event(OfAccount<EventCommand>),
-    /// What waits to be mailed.
+    /// List, pause, resume and retry waiting mail
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Queue(QueueArgs),
     /// Alerts of the service and of every account.
@@ -275,7 +275,7 @@ pub(super) enum KeyCommand {
         /// Limit it to one stream.
         #[arg(long)]
         stream: Option<Stream>,
-        /// What it may do: send, read, manage; all of them unless given.
+        /// Scopes: send, read, manage; all of them unless given
         #[arg(long, value_delimiter = ',')]
         scopes: Option<Vec<String>>,
         /// When it stops working, as an ISO 8601 time with offset.

@@ -25,7 +25,7 @@ pub(super) enum EndpointCommand {
         /// The event types that it takes; all of them unless given.
         #[arg(long, value_delimiter = ',')]
         events: Option<Vec<String>>,
-        /// What it is for.
+        /// Description of its purpose
         #[arg(long)]
         description: Option<String>,
     },
@@ -50,7 +50,7 @@ pub(super) enum EndpointCommand {
         /// Take every event type.
         #[arg(long, conflicts_with = "events", group = "change")]
         all_events: bool,
-        /// What it is for.
+        /// Description of its purpose
         #[arg(long, group = "change")]
         description: Option<String>,
         /// Whether it is sent to; true enables one that was disabled.

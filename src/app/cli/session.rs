@@ -1,4 +1,5 @@
-//! What the commands about one account share: the way to its daemon, which account it is, and how they ask.
+//! Shared parts of the commands about one account: the connection to its daemon, the choice of the account, and
+//! requests.
 //!
 //! With `--json` they print exactly what the API answered, which is nothing where it answers nothing; else a form for
 //! people.

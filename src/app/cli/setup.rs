@@ -42,7 +42,7 @@ fn to_write(option: Option<PathBuf>, environment: &Environment) -> Option<PathBu
     file.or_else(|| environment.text(found::HOSTNAME_VARIABLE).is_none().then_some(packaged))
 }
 
-/// What is written down must mean the same from wherever the service is started.
+/// Makes a path absolute, because it must mean the same from wherever the service is started.
 fn whole(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
@@ -104,7 +104,7 @@ pub(super) fn doctor(args: DoctorArgs, json: bool, console: &mut Console<'_>) ->
     Ok(if checks.iter().any(Check::is_failure) { Exit::ChecksFailed } else { Exit::Done })
 }
 
-/// What `--json` prints of the checks.
+/// Output of the checks with `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     checks: &'a [Check],
@@ -121,7 +121,7 @@ fn line(check: &Check) -> String {
     format!("{:4} {}: {seen}{arrow}{remedy}\n", check.verdict.as_str(), check.name)
 }
 
-/// What others' servers said can't move the cursor or recolour the terminal.
+/// Replaces control characters, so that text from other servers can't move the cursor or recolour the terminal.
 fn printable(text: &str) -> String {
     let mut printable = String::new();
     for c in text.chars() {

@@ -26,7 +26,7 @@ pub(super) enum Shape {
     Zone,
     /// A page of domains.
     Domains,
-    /// What waits, by site.
+    /// Waiting mail by site.
     Queue,
     /// One alert.
     Alert,
@@ -40,9 +40,9 @@ pub(super) enum Shape {
     Clock,
     /// The status of the service.
     Status,
-    /// What was let go.
+    /// Result of releasing the queue.
     Released,
-    /// What was done about one site.
+    /// Result of a change for one site.
     OfSite,
     /// A user with a password that was just made.
     NewUser,

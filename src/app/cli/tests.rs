@@ -12,7 +12,7 @@ mod newcomers;
 const ACCOUNT: &str = "acc_00000000000000000000000001";
 const DOMAIN: &str = "dom_00000000000000000000000002";
 
-/// How a command ended and what it printed.
+/// Exit code and output of a command.
 #[derive(Debug)]
 struct Ran {
     exit: Exit,

@@ -22,7 +22,7 @@ pub(super) fn zone(records: &[Value]) -> String {
 }
 
 struct Line<'a> {
-    /// What makes a comment of it where something is missing.
+    /// Comment mark for a record with a missing part.
     mark: &'static str,
     name: String,
     kind: &'a str,

@@ -1,4 +1,4 @@
-//! What a configuration file says now that it did not say at the start.
+//! Differences between a configuration file and the configuration of the start.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,8 @@ impl Config {
         Some(Self::load(&source.file, &source.environment))
     }
 
-    /// What is other in `next`, in the order of the example; `log.level` by itself, since it can change at once.
+    /// Returns the keys that differ in `next`, in the order of the example; without `log.level`, which can change at
+    /// once.
     pub fn changes(&self, next: &Self) -> Vec<&'static str> {
         let (own, other) = (self, next);
         let table = [

@@ -16,7 +16,7 @@ const LIFETIME_HOURS_MAX: i64 = 24 * 30;
 pub struct Delivery {
     /// The port of receivers' servers.
     pub port: u16,
-    /// How long a message is tried (`lifetime_hours`).
+    /// Time for which a message is retried (`lifetime_hours`).
     pub lifetime: Duration,
     /// Connections to receivers at once.
     pub max_connections: usize,
@@ -28,7 +28,7 @@ pub struct Delivery {
     pub shaping_file: Option<PathBuf>,
     /// Rules about answers laid over those built in.
     pub bounces_file: Option<PathBuf>,
-    /// Who sends TLS reports (RFC 8460); none are sent without.
+    /// Sender of TLS reports (RFC 8460); without it none are sent.
     pub tls_reports_from: Option<Address>,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: every fault at once, each with its place.
+//! Errors of a configuration: all of them at once, each with its place.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct Fault {
     pub place: Place,
     /// The dotted key; empty where the file as a whole is meant.
     pub key: String,
-    /// What is wrong.
+    /// Description of the error.
     pub sentence: String,
     /// Whether the program ends as after a wrong command line.
     pub is_usage: bool,

@@ -42,7 +42,7 @@ pub enum Tls {
     Off,
 }
 
-/// How certificates are asked for.
+/// Settings for requesting certificates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Acme {
     /// The authority's directory.

@@ -101,7 +101,7 @@ pub struct Config {
     pub log: Log,
     /// The dotted keys that a file or a variable has set.
     set: BTreeSet<String>,
-    /// What it is read again from.
+    /// Source from which the configuration is read again.
     source: Option<Source>,
 }
 

@@ -135,13 +135,13 @@ pub(super) fn quota(mut section: Section<'_>, base: QuotaLimits) -> QuotaLimits 
 /// `[log]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Log {
-    /// How lines look.
+    /// Format of the lines.
     pub format: LogFormat,
     /// From which level on there are lines.
     pub level: Level,
 }
 
-/// How lines of the log look.
+/// Format of the log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.

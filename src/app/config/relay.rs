@@ -31,7 +31,7 @@ pub struct Relay {
     pub ehlo: Option<DomainName>,
     /// The streams that it carries.
     pub streams: Vec<Stream>,
-    /// How much it may hand over in a day while its addresses are new to receivers.
+    /// Daily cap while its addresses are new to receivers.
     pub warm_up: Option<WarmUp>,
 }
 
@@ -62,13 +62,13 @@ pub struct Smarthost {
     pub host: Host,
     /// Its port.
     pub port: u16,
-    /// How the connection is secured.
+    /// Security of the connection.
     pub tls: SmarthostTls,
     /// The login, where one is needed.
     pub login: Option<Login>,
 }
 
-/// How the connection to a smarthost is secured. Its certificate is verified wherever there is one.
+/// Security of the connection to a smarthost. Its certificate is verified wherever there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmarthostTls {
     /// By STARTTLS (RFC 3207), which must succeed.

@@ -12,10 +12,10 @@ use super::fault::Fault;
 use super::tree::{Node, Place, Value};
 use crate::domain::nearest::nearest;
 
-/// What the reading of a configuration gathers on its way.
+/// Errors and warnings gathered while a configuration is read.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// What is wrong.
+    /// Errors.
     pub(super) faults: Vec<Fault>,
     /// The dotted keys that are set.
     pub(super) set: BTreeSet<String>,

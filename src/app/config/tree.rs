@@ -170,7 +170,7 @@ fn lay_over(table: &mut BTreeMap<String, Node>, name: &str, parts: &[String], va
     }
 }
 
-/// How an element's `name` is written inside a variable: what is no letter or digit as `_`.
+/// Returns an element's `name` as a part of a variable's name: everything but letters and digits becomes `_`.
 fn variable_part(element: &BTreeMap<String, Node>) -> Option<String> {
     let Value::Text(name) = &element.get("name")?.value else { return None };
     Some(name.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect())

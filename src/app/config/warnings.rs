@@ -1,4 +1,5 @@
-//! What is valid and yet may not be what was meant. Said at the start and by `config check`; nothing is refused for it.
+//! Warnings: valid settings that may not be intended. Shown at the start and by `config check`; nothing is refused for
+//! them.
 
 use super::{Config, Tls};
 

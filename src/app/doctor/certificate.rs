@@ -57,7 +57,7 @@ fn in_files(config: &Config, path: &std::path::Path, now: Timestamp) -> Check {
     }
 }
 
-/// What the service has kept of its authority; asked of the files, so that it is told where the service is down too.
+/// Checks the certificate of the authority. Reads the files, so that it works while the service is down.
 fn by_authority(config: &Config, acme: &config::Acme, now: Timestamp) -> Check {
     let vault = Vault::within(&config.data_dir);
     let wanted = names(config);

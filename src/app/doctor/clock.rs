@@ -24,7 +24,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     service.into_iter().chain(of_machine(patient).await).collect()
 }
 
-/// What the running service says of a wall clock that it doubts.
+/// Returns the running service's report of a doubtful wall clock.
 fn of_service(clock: &Value) -> Option<Check> {
     if clock["state"] != "doubtful" {
         return None;
@@ -50,7 +50,7 @@ async fn of_machine(patient: &Patient) -> Vec<Check> {
     vec![judge(now, signed)]
 }
 
-/// What the window of a signature of today says of the clock.
+/// Judges the clock by the validity period of a signature made today.
 fn judge(now: Timestamp, signed: Option<(u32, u32)>) -> Check {
     let seconds = now.as_millis() / 1000;
     match signed {

@@ -134,7 +134,7 @@ fn summary(name: String, items: &[Value]) -> Check {
     Check::new(name, Verdict::Warn, seen, remedy)
 }
 
-/// What the service found at a record's name.
+/// Judges the service's findings for a record.
 fn judge(domain: &str, record: &Value) -> Check {
     let text = |member: &str| record[member].as_str().unwrap_or_default();
     let purpose = match text("purpose") {

@@ -1,4 +1,4 @@
-//! What this machine says of itself: the configuration, the data directory, the master key, the disk, the certificate.
+//! Checks of this machine: the configuration, the data directory, the master key, the disk, the certificate.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -36,12 +36,12 @@ use crate::net::probe::dns::{Asked, DnsProbe, NotTold, Told};
 use crate::net::probe::network::NetworkProbe;
 use crate::net::source;
 
-/// How long one check may take.
+/// Time limit of one check.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// How long one connection may take.
+/// Time limit of one connection.
 const CONNECTING: Duration = Duration::from_secs(5);
 
-/// How a check ended.
+/// Verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
@@ -69,7 +69,7 @@ impl Verdict {
 pub struct Check {
     /// The name of the check.
     pub name: String,
-    /// How it ended.
+    /// Verdict of the check.
     pub verdict: Verdict,
     /// The facts that were found.
     pub seen: String,
@@ -89,7 +89,7 @@ impl Check {
     }
 }
 
-/// What is examined, and with what.
+/// Inputs of the checks.
 struct Patient {
     config: Config,
     dns: Result<DnsProbe, String>,

@@ -11,14 +11,14 @@ use crate::net::guard::Guard;
 /// A record to publish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Record {
-    /// What it is for.
+    /// Purpose of the record.
     pub purpose: &'static str,
     /// Its type.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// Where it stands.
     pub name: String,
-    /// What it says.
+    /// Value of the record.
     pub value: String,
 }
 

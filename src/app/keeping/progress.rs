@@ -1,15 +1,15 @@
-//! How far a long command is, on standard error: a line at its beginning, one a second, and one at its end.
+//! Progress of a long command, on standard error: a line at its beginning, one a second, and one at its end.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::store::archive::{Head, Totals};
 
-/// How often a line is written.
+/// Interval between lines.
 const STEP: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
 
-/// What is told of a command's progress.
+/// Progress of a command.
 pub struct Progress<'a> {
     out: &'a mut dyn Write,
     what: &'static str,

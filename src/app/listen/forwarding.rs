@@ -28,7 +28,7 @@ const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// The wait before the service is asked again, as its streams advise.
 const COMES_AGAIN: Duration = Duration::from_secs(3);
 
-/// What is to be followed, and for whom.
+/// Events to follow, and the program to forward them to.
 pub struct Forwarding {
     /// The service.
     pub door: Door,
@@ -44,11 +44,11 @@ pub struct Forwarding {
 pub struct Program {
     /// The way to it.
     pub forward: Forward,
-    /// What its webhooks are signed with; a new one is made and shown where absent.
+    /// Secret that signs the webhooks; a new one is made and shown if absent.
     pub secret: Option<Secret>,
 }
 
-/// How the following ends early.
+/// Early end of following.
 pub(in crate::app) enum End {
     /// With something to tell.
     Trouble(Trouble),

@@ -87,7 +87,7 @@ impl Deliveries {
                 Ok(None) => self.shared.engine.store.near().forget(&timer),
                 // One damaged row must not stop everything else; its timer waits for a repaired store.
                 Err(error) if error.is_of_row() => {
-                    tracing::error!(%error, "a due delivery can't be read");
+                    tracing::error!(%error, "could not read a due webhook delivery");
                     self.shared.engine.store.near().forget(&timer);
                 }
                 Err(error) => return Err(error),
@@ -119,7 +119,7 @@ impl Deliveries {
         let mut running = std::mem::take(&mut *self.shared.running.lock().unwrap_or_else(PoisonError::into_inner));
         let all_done = async { while running.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, all_done).await.is_err() {
-            tracing::warn!("webhook attempts were cut off after the grace period");
+            tracing::warn!("webhook attempts aborted after the grace period");
         }
     }
 }
@@ -217,7 +217,7 @@ impl Shared {
 
     /// Returns the end for an internal error: an attempt that made no request.
     fn failed(&self, fault: &str) -> DeliveryEnd {
-        tracing::error!(%fault, "a webhook attempt could not be made");
+        tracing::error!(%fault, "could not make a webhook attempt");
         let now = self.engine.clock.now();
         let outcome = PostOutcome {
             status: None,
@@ -309,7 +309,7 @@ impl Shared {
             lane.ended(ended);
         }
         if let Err(error) = self.start(key) {
-            tracing::error!(%error, "webhook deliveries could not be started");
+            tracing::error!(%error, "could not start webhook deliveries");
         }
     }
 
@@ -327,7 +327,7 @@ impl Shared {
             }
             Ok(EndpointChange::None) | Err(Stop::Refused(_)) => {}
             Err(Stop::Failed(error)) => {
-                tracing::error!(%error, "a webhook's outcome could not be recorded; its attempt will be repeated");
+                tracing::error!(%error, "could not record a webhook's outcome; its attempt is repeated");
                 self.engine.store.near().forget(&job.timer);
             }
         }

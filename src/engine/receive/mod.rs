@@ -97,7 +97,7 @@ impl Receiver {
             taken = self.act(mailboxes, &report, &signatures).await?;
         }
         self.engine.meters.came_back.count(taken);
-        tracing::info!(what = taken.as_str(), "mail came back");
+        tracing::info!(what = taken.as_str(), "bounce or complaint received");
         Ok(taken)
     }
 

@@ -133,7 +133,7 @@ impl LogFollower {
             return Err(self.broken("the next slot does not follow the one that this directory has"));
         }
         if slot.link.row_format != format && slot.link.head.kind == Kind::Batches {
-            return Err(self.broken("the store was migrated"));
+            return Err(self.broken("store migrated"));
         }
         Ok(())
     }

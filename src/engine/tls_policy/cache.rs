@@ -113,7 +113,7 @@ impl StsCache {
         let expiry = self.engine.clock.time().expiry;
         let kept = self.engine.store.snapshot().and_then(|snapshot| policy_of(&snapshot, domain, expiry));
         kept.unwrap_or_else(|error| {
-            tracing::error!(%error, "a receiving domain's MTA-STS policy could not be read");
+            tracing::error!(%error, "could not read a receiving domain's MTA-STS policy");
             None
         })
     }
@@ -177,10 +177,10 @@ impl StsCache {
         match read {
             Ok(policy) => self.keep(KeepStsPolicy { domain: domain.clone(), id, policy }).await,
             Err(Unfetched::Failed(failure)) => {
-                tracing::info!(%domain, why = %failure, "an MTA-STS policy could not be fetched");
+                tracing::info!(%domain, why = %failure, "could not fetch an MTA-STS policy");
                 self.note_failure(domain, id, failure);
             }
-            Err(Unfetched::Unasked) => tracing::debug!(%domain, "an MTA-STS policy could not be asked for"),
+            Err(Unfetched::Unasked) => tracing::debug!(%domain, "could not ask for an MTA-STS policy"),
         }
     }
 
@@ -188,7 +188,7 @@ impl StsCache {
         match self.engine.store.commit(op).await {
             Ok(_) => {}
             Err(Stop::Refused(never)) => match never {},
-            Err(Stop::Failed(error)) => tracing::error!(%error, "an MTA-STS policy could not be kept"),
+            Err(Stop::Failed(error)) => tracing::error!(%error, "could not store an MTA-STS policy"),
         }
     }
 

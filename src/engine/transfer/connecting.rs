@@ -111,7 +111,7 @@ impl Trial<'_> {
         let mut connected = self.shared.transmit.connect(&target).await;
         for other in others.into_iter().skip(1) {
             let Err(Outcome { ending: Ending::Unusable(why), .. }) = &connected else { break };
-            tracing::error!(why, "another address of the relay is taken in its place");
+            tracing::error!(why, "could not send from an address of the relay; using another one");
             target.source = other;
             connected = self.shared.transmit.connect(&target).await;
         }

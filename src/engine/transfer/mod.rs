@@ -218,7 +218,7 @@ impl Transfers {
         let shared = &self.shared;
         let message = MessageId(timer.id);
         let Some(row) = snapshot.row::<MessageRow>(&schema::message(timer.account, message))? else {
-            tracing::error!(message_id = %message, "a timer names a message that is not there");
+            tracing::error!(message_id = %message, "timer names a message that does not exist");
             shared.near().forget(&timer);
             return Ok(());
         };
@@ -352,7 +352,7 @@ impl Transfers {
         let mut workers = std::mem::take(&mut *self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner));
         let all_done = async { while workers.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, all_done).await.is_err() {
-            tracing::warn!("connections to mail servers were cut off after the grace period");
+            tracing::warn!("connections to mail servers aborted after the grace period");
         }
     }
 }

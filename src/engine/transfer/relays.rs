@@ -131,7 +131,7 @@ impl Relays {
         *fault = Fault { held_until: Some(until), in_a_row: fault.in_a_row + 1, since, why: kind };
         drop(faults);
         let relay = &self.relays[number].name;
-        tracing::error!(%relay, why, %until, "the relay can't be used, and is held back; no message is charged for it");
+        tracing::error!(%relay, why, %until, "relay failed; backing off without charging its messages");
         until
     }
 
@@ -141,7 +141,7 @@ impl Relays {
         if faults[number].in_a_row > 0 {
             faults[number] = Fault::default();
             drop(faults);
-            tracing::info!(relay = %self.relays[number].name, "the relay works again");
+            tracing::info!(relay = %self.relays[number].name, "relay works again");
         }
     }
 

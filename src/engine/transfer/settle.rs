@@ -142,7 +142,7 @@ impl Shared {
         }
         self.engine.lease_waiting(ticket.account(), [to]).unwrap_or_else(|error| {
             // They end all the same, each before its next attempt.
-            tracing::error!(%error, "what else waits for a suppressed address could not be looked up");
+            tracing::error!(%error, "could not look up other queued messages to a suppressed address");
             Leased::default()
         })
     }
@@ -224,7 +224,7 @@ impl Unsettled {
             }
             Err(Stop::Refused(never)) => match never {},
             Err(Stop::Failed(error)) => {
-                tracing::error!(%error, "an outcome could not be recorded whole");
+                tracing::error!(%error, "could not record the whole outcome");
                 self.post_bare(store, runtime, bare);
             }
         });
@@ -242,7 +242,7 @@ impl Unsettled {
                 later.near().forget(&self.ticket.timer);
             }
             Err(Stop::Failed(error)) => {
-                tracing::error!(%error, "could not record an outcome; it is recorded again in a minute");
+                tracing::error!(%error, "could not record an outcome; retrying in a minute");
                 let next = runtime.clone();
                 runtime.spawn(async move {
                     tokio::time::sleep(RECORD_AGAIN).await;
@@ -271,11 +271,11 @@ impl Unsettled {
         let message = self.ticket.id();
         match error {
             StoreError::Row { .. } | StoreError::Damaged { .. } | StoreError::Panicked => {
-                tracing::error!(message_id = %message, %error, "a message could not be read");
+                tracing::error!(message_id = %message, %error, "could not read a message");
                 self.settle(shared, TransferEnd::Crashed, AttemptFacts::default());
             }
             error => {
-                tracing::error!(message_id = %message, %error, "a message could not be read now; a minute later again");
+                tracing::error!(message_id = %message, %error, "could not read a message; retrying in a minute");
                 self.lease = None;
                 let until = shared.now() + UNREADABLE;
                 self.settle(shared, TransferEnd::Postponed { until }, AttemptFacts::default());

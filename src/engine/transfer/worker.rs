@@ -171,7 +171,7 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, 
     };
     let tried = caught(attempt(shared, lane, &mut unsettled, &row)).await;
     let Attempt { ended, facts, transcript, signal } = tried.unwrap_or_else(|crashed| {
-        tracing::error!(message = %ticket.id(), %crashed, "an attempt crashed");
+        tracing::error!(message = %ticket.id(), %crashed, "delivery attempt panicked");
         let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
         Attempt { ended: Ended::With(TransferEnd::Crashed), facts, transcript, signal: Signal::Silent }
     });

@@ -93,7 +93,7 @@ pub(super) fn inactive(address: &str) -> String {
 /// They are none of ours.
 pub(super) fn receipt(answer: &[u8]) -> Result<Receipt, ApiError> {
     serde_json::from_slice(answer).map_err(|error| {
-        tracing::error!(%error, "a stored answer can't be read");
+        tracing::error!(%error, "could not read a stored answer");
         ApiError::Internal
     })
 }

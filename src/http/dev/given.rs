@@ -100,7 +100,7 @@ impl GivenAccounts {
         }
         let written = serde_json::to_vec(&others).map_err(io::Error::from).and_then(|json| fs::write(&self.file, json));
         if let Err(error) = written {
-            tracing::warn!(%error, "could not note the accounts of dev: after a restart a reset empties them");
+            tracing::warn!(%error, "could not record the accounts of dev; a reset after a restart empties them");
         }
     }
 }

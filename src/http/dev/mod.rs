@@ -30,7 +30,7 @@ use crate::net::dev::capture::Capture;
 /// The longest single advance: a hundred years.
 const ADVANCE_SECONDS_MAX: f64 = 100.0 * 366.0 * 86_400.0;
 
-/// What the routes need.
+/// State of the routes.
 pub struct Dev {
     /// The captured mail.
     pub capture: Arc<Capture>,
@@ -49,7 +49,7 @@ impl Dev {
         self.capture.find_accounts(Box::new(move |message| {
             let found = engine.upgrade()?.account_of_message(message);
             found.unwrap_or_else(|error| {
-                tracing::error!(%error, "the account of captured mail could not be found");
+                tracing::error!(%error, "could not look up the account of captured mail");
                 None
             })
         }));
@@ -94,7 +94,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let done = api.engine.blocking(OPERATOR, work).await?;
     done.map_err(|error| {
-        tracing::error!(%error, "captured mail can't be reached");
+        tracing::error!(%error, "could not read captured mail");
         ApiError::Internal
     })
 }
@@ -131,7 +131,7 @@ async fn advance(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
         Ok(Ok(moved)) => Ok(Answer::json(StatusCode::OK, &Moved { now: moved.now, fired: moved.fired })),
         Ok(Err(AdvanceError::Store(_))) => Err(ApiError::StorageFailed),
         Ok(Err(AdvanceError::File(error))) => {
-            tracing::error!(%error, "the virtual clock stands still");
+            tracing::error!(%error, "could not advance the virtual clock");
             Err(ApiError::Internal)
         }
         Err(_) => Err(ApiError::Internal),

@@ -80,7 +80,7 @@ pub(crate) fn last_event_id<C>(call: &Call<C>, violations: &mut Violations) -> O
     violations.check("Last-Event-ID", text.parse())
 }
 
-/// What refusing to follow is on an interface.
+/// Returns the API's error for a refusal to follow.
 pub(crate) fn refused(refusal: FollowRefusal) -> ApiError {
     match refusal {
         FollowRefusal::Full => ApiError::Overloaded,

@@ -12,7 +12,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 
-/// What every list may be asked.
+/// Parameters of every list.
 const PARAMETERS: [&str; 2] = ["limit", "cursor"];
 
 /// One request for a page.
@@ -112,7 +112,7 @@ impl Listing {
     ) -> Result<Answer, ApiError> {
         let rows: Result<Vec<_>, _> = rows.map(|row| serde_json::to_vec(&row)).collect();
         let rows = rows.map_err(|error| {
-            tracing::error!(%error, "a list can't be written as JSON");
+            tracing::error!(%error, "could not write a list as JSON");
             ApiError::Internal
         })?;
         Ok(self.answer_with(&rows, next, members))

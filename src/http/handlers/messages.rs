@@ -75,9 +75,9 @@ pub(in crate::http) fn marked_as_replay(answer: Answer) -> Answer {
     answer.with_header(IDEMPOTENT_REPLAY, "true")
 }
 
-/// What a request asks for.
+/// Result of reading a request.
 enum Asked {
-    /// What was accepted already, with this key and this body.
+    /// A message that was already accepted with this key and this body.
     Before(Accepted),
     /// A new message.
     Now(Box<Submission>, Option<IdempotencyClaim>),
@@ -246,7 +246,7 @@ pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageR
     let events = api.engine.timeline(account, record.id)?;
     let view = MessageView::alone(record, content.as_ref(), api.engine.clock.time().expiry);
     view.with_events(&events).map_err(|error| {
-        tracing::error!(%error, "a message can't be written as JSON");
+        tracing::error!(%error, "could not write a message as JSON");
         ApiError::Internal
     })
 }

@@ -23,7 +23,7 @@ const COLUMNS: [&str; 4] = ["email", "reason", "created_at", "note"];
 /// Faulty lines that one answer tells of; a list with more of them is the wrong list.
 const FAULTY_LINES_MAX: usize = 1000;
 
-/// How a list is written.
+/// Format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Comma-separated values, the first line naming the columns.
@@ -79,7 +79,7 @@ impl SuppressionBatches for CheckedList {
     }
 }
 
-/// What is kept of the lines without faults.
+/// Policy for the lines without errors.
 enum Keep {
     /// Where every batch begins.
     Places(Vec<usize>),
@@ -87,7 +87,7 @@ enum Keep {
     Batch(Vec<Suppression>),
 }
 
-/// What the lines come to.
+/// Result of reading the lines.
 struct Reading {
     now: Timestamp,
     count: usize,

@@ -10,7 +10,7 @@ pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0
 /// A label's name and value.
 pub(super) type Label<'a> = (&'a str, &'a str);
 
-/// What the values of a histogram count.
+/// Unit of a histogram's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Microseconds, written as seconds.

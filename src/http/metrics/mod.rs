@@ -28,7 +28,7 @@ use crate::net::http_body::Body;
 use crate::net::http_listener::{Connection, Serve};
 use crate::net::tls_settings::Presented;
 
-/// What the metrics listener serves.
+/// State of the metrics listener.
 pub struct MetricsService {
     engine: Arc<Engine>,
     requests: Arc<RequestMeters>,
@@ -59,7 +59,7 @@ impl MetricsService {
         match written.await {
             Ok(Ok(text)) => answer(StatusCode::OK, exposition::MEDIA_TYPE, text),
             Ok(Err(error)) => {
-                tracing::error!(%error, "the metrics could not be read");
+                tracing::error!(%error, "could not read the metrics");
                 plain(StatusCode::SERVICE_UNAVAILABLE)
             }
             Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR),

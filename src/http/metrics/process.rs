@@ -1,4 +1,4 @@
-//! What the process says of itself, as far as the system tells.
+//! Metrics of the process, as far as the system provides them.
 
 use std::fs;
 

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-/// What in `value` does not fit `schema`, each with its place.
+/// Returns the parts of `value` that do not match `schema`, each with its place.
 pub(in crate::http) fn faults(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     Check { document, faults: &mut faults }.value(schema, value, "$");

@@ -56,7 +56,7 @@ pub(super) fn responses(
     responses
 }
 
-/// What the row itself can fail with.
+/// Returns the errors of the route itself.
 fn brought(route: &Route<Api>) -> Vec<ApiError> {
     let mut errors = vec![ApiError::HeadersTooLarge, ApiError::Internal];
     let keyed = is_keyed(route);
@@ -167,7 +167,7 @@ fn refer(shared: &mut Map<String, Value>, errors: &[ApiError], response: Value) 
     reference
 }
 
-/// What can be answered to a request that no operation of the document is for.
+/// Returns the answers to a request that matches no operation of the document.
 pub(super) fn elsewhere() -> [(&'static str, Value); 1] {
     let error = ApiError::MethodNotAllowed("GET, HEAD".to_owned());
     [("MethodNotAllowed", response(405, &[error], true))]

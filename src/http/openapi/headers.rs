@@ -33,9 +33,9 @@ use Header::{
     QuotaReset, QuotaWindow, RateLimit, RateLimitPolicy, RequestId, RetryAfter, WwwAuthenticate,
 };
 
-/// What every answer carries.
+/// Headers of every answer.
 pub(super) const EVERY_ANSWER: [Header; 2] = [RequestId, CacheControl];
-/// What every answer to a known key carries.
+/// Headers of every answer to a known key.
 pub(super) const KNOWN_KEY: [Header; 2] = [RateLimit, RateLimitPolicy];
 /// The quota (contract 3).
 pub(super) const QUOTA: [Header; 4] = [QuotaWindow, QuotaLimit, QuotaRemaining, QuotaReset];

@@ -36,7 +36,7 @@ use super::route::{Access, Call, Route};
 use super::state::Api;
 use operation::Operation;
 
-/// What every client should know.
+/// Introduction for all clients.
 const INTRODUCTION: &str = include_str!("introduction.md");
 
 /// The tags, in the order of the document.

@@ -1,5 +1,5 @@
-//! What is told of one route: the description that stands beside its row of the table, and how both become an operation
-//! of the document. What a row says itself (method, path, scope, body types) is never said twice.
+//! Description of one route, which stands beside its row of the table, and the conversion of both to an operation of
+//! the document. Facts in the row (method, path, scope, body types) are not repeated.
 
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
@@ -53,7 +53,7 @@ impl Operation {
         }
     }
 
-    /// What the summary leaves open.
+    /// Adds details to the summary.
     pub(super) const fn says(mut self, says: &'static str) -> Self {
         self.says = says;
         self

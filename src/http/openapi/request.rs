@@ -1,4 +1,4 @@
-//! What requests may hold: the rules of contract 2, 3, 5 and 6 as schemas, with the numbers of `domain::limits`.
+//! Schemas of requests: the rules of contract 2, 3, 5 and 6, with the numbers of `domain::limits`.
 //!
 //! The handlers take members out of an object by hand, to tell every fault at once, so there is no type to derive these
 //! from; the stories of `openapi` hold both together. Optional members may be null, which counts as absent.

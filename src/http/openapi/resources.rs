@@ -1,4 +1,4 @@
-//! What is told of the routes of domains, suppressions, keys, the account, and the service itself (contract 2 and 6).
+//! Descriptions of the routes for domains, suppressions, keys, the account, and the service itself (contract 2 and 6).
 
 use hyper::StatusCode;
 use serde_json::json;

@@ -64,7 +64,7 @@ impl Schema {
         self
     }
 
-    /// What it is, in words.
+    /// Adds a description.
     #[must_use]
     pub(in crate::http) fn says(self, text: &str) -> Self {
         self.with("description", text)

@@ -1,6 +1,6 @@
-//! What the interface's own types look like as JSON. Each type that is answered implements [`Shape`] beside its fields,
-//! by [`describe`] for structs and [`words`] for enumerations: both name every field or variant, so that one which is
-//! added and not described does not compile.
+//! JSON shapes of the interface's own types. Each type that is answered implements [`Shape`] beside its fields, by
+//! [`describe`] for structs and [`words`] for enumerations: both name every field or variant, so that a new one without
+//! a description does not compile.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

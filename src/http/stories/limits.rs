@@ -1,4 +1,4 @@
-//! What is too large, too slow or too much.
+//! Tests of requests that are too large, too slow or too many.
 
 use super::*;
 use crate::http::body::BodyLimits;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What would be served if the request before it ended elsewhere.
+/// Request that would be served if the request before it ended elsewhere.
 const HIDDEN: &str = "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n";
 
 fn post(fields: &str, body: &str) -> String {

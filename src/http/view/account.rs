@@ -129,7 +129,7 @@ impl<'a> KeyView<'a> {
     }
 }
 
-/// What `GET /v1/me` tells.
+/// Answer of `GET /v1/me`.
 #[derive(Serialize)]
 pub(in crate::http) struct MeView<'a> {
     #[serde(serialize_with = "id::as_text")]

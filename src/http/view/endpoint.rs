@@ -62,7 +62,7 @@ impl<'a> EndpointView<'a> {
     }
 }
 
-/// What a replay came to.
+/// Result of a replay.
 #[derive(Serialize)]
 pub(in crate::http) struct ReplayView {
     pub(in crate::http) created: u64,

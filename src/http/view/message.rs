@@ -18,7 +18,7 @@ use crate::machine::transfer::Status;
 use crate::mail::read::{self, AttachedFile, ListFields};
 use crate::store::row::message::MessageRow;
 
-/// What was sent, taken out of the stored message.
+/// Content of a message, read from the stored message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::http) struct ContentView {
     parts: read::Parts,
@@ -26,7 +26,7 @@ pub(in crate::http) struct ContentView {
 }
 
 impl ContentView {
-    /// What `signed` holds; `raw` only where the caller sent a whole message, as base64 where that is not UTF-8.
+    /// Reads the content of `signed`; `raw` only if the caller sent a whole message, as base64 if it is not UTF-8.
     pub(in crate::http) fn of(signed: Vec<u8>, row: &MessageRow, list_fields: ListFields) -> Self {
         let mut parts = read::parts_of(&signed, list_fields);
         for (body, ends_line) in [(&mut parts.text, row.text_ends_line), (&mut parts.html, row.html_ends_line)] {

@@ -1,4 +1,4 @@
-//! What waits, by site and relay (contract 8 `queue list`).
+//! Waiting mail by site and relay (contract 8 `queue list`).
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::engine::queue::SiteQueue;
 use crate::engine::wait::WaitReason;
 use crate::store::Standing;
 
-/// What one relay has to bring to one site.
+/// Queue of one relay for one site.
 #[derive(Serialize)]
 pub(in crate::http) struct SiteQueueView<'a> {
     site: &'a str,
@@ -45,7 +45,7 @@ pub(in crate::http) struct PausedView<'a> {
     pub(in crate::http) paused: bool,
 }
 
-/// What was tried at once.
+/// Result of retrying now.
 #[derive(Serialize)]
 pub(in crate::http) struct TriedView<'a> {
     pub(in crate::http) site: &'a str,
@@ -54,7 +54,7 @@ pub(in crate::http) struct TriedView<'a> {
     pub(in crate::http) more: bool,
 }
 
-/// What stands still in a restored store.
+/// Timers on hold in a restored store.
 #[derive(Serialize)]
 pub(in crate::http) struct StandstillView {
     #[serde(serialize_with = "iso::serialize")]
@@ -69,7 +69,7 @@ impl StandstillView {
     }
 }
 
-/// What `queue release` let go.
+/// Result of `queue release`.
 #[derive(Serialize)]
 pub(in crate::http) struct ReleasedView {
     released: bool,

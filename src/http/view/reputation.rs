@@ -1,4 +1,4 @@
-//! How an account's bounces and complaints stand, as `GET /v1/me` tells it for each stream.
+//! Bounce and complaint levels of an account's streams, as `GET /v1/me` shows them.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ struct StreamView {
     windows: Vec<WindowView>,
 }
 
-/// What became of the messages that a window accepted.
+/// Outcomes of the messages that a window accepted.
 #[derive(Serialize)]
 struct WindowView {
     window_hours: u32,

@@ -42,7 +42,7 @@ impl<'a> SuppressionView<'a> {
     }
 }
 
-/// What an import did, or would do.
+/// Result of an import or its dry run.
 #[derive(Serialize)]
 pub(in crate::http) struct ImportedView {
     imported: usize,
@@ -57,7 +57,7 @@ impl ImportedView {
     }
 }
 
-/// What is wrong with one line of a list.
+/// Error in one line of a list.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct FaultyLine {
     pub(crate) line: usize,
@@ -73,7 +73,7 @@ pub(in crate::http) struct FaultyListView<'a> {
     pub(in crate::http) lines: &'a [FaultyLine],
 }
 
-/// What is wrong with the address of the examples.
+/// Error text for an invalid address in the examples.
 const INVALID_ADDRESS: &str = "must be an email address, such as name@example.com";
 
 describe! {

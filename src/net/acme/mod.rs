@@ -137,7 +137,7 @@ impl Acme {
                 () = tokio::time::sleep(due.since(now).min(LOOK)) => {}
                 () = at_once.notified() => match renewal::due(self.held(), Setbacks::default()) {
                     wanted if wanted <= self.clock.now() => self.attempt().await,
-                    wanted => tracing::info!(renewal = %wanted, "the certificate is as it should be"),
+                    wanted => tracing::info!(renewal = %wanted, "certificate is current"),
                 },
             }
         }
@@ -191,7 +191,7 @@ impl Acme {
             }
         }
         if let Err(error) = self.vault.make().and_then(|()| self.vault.keep_status(&status)) {
-            tracing::error!(%error, "the folder acme of the data directory can't be written");
+            tracing::error!(%error, "could not write the folder acme of the data directory");
             // What is not kept can't be waited for.
             tokio::time::sleep(LOOK).await;
         }
@@ -210,7 +210,7 @@ impl Acme {
                 return Some(left_out);
             }
             let Err(fault) = self.issue(&proven, way).await else { return Some(left_out) };
-            tracing::warn!(why = fault.why, ?proven, "nor was one issued for these names alone");
+            tracing::warn!(why = fault.why, ?proven, "ACME order for the remaining names also failed");
             // An authority may end an order at the first name that it does not believe, and not look at the next.
             let before = left_out.len();
             left_out.extend(fault.unproven.into_iter().filter(|name| proven.contains(name)));
@@ -257,7 +257,7 @@ impl Acme {
         };
         self.presented.present(config, Some(validity.until));
         self.presented.meters.issued.count();
-        tracing::info!(?names, way = way.as_str(), until = %validity.until, "a certificate was issued");
+        tracing::info!(?names, way = way.as_str(), until = %validity.until, "certificate issued");
         Ok(())
     }
 }

@@ -230,7 +230,7 @@ impl Way {
 
 /// The data directory can't be written: not the authority's fault, and over when there is room again.
 pub(super) fn unkept(error: &std::io::Error) -> Fault {
-    Fault::new(Setback::Unreached, format!("the folder acme of the data directory can't be written: {error}"))
+    Fault::new(Setback::Unreached, format!("could not write the folder acme of the data directory: {error}"))
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ impl Capture {
                         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
                         index.insert(mail);
                     }
-                    Err(error) => tracing::warn!(path = %path.display(), %error, "this is no captured message"),
+                    Err(error) => tracing::warn!(path = %path.display(), %error, "not a captured message; skipping it"),
                 },
                 Some(PARTIAL) => fs::remove_file(&path)?,
                 _ => {}

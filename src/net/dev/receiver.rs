@@ -125,7 +125,7 @@ impl MailHandler for CapturingHandler {
                     Answer::new(250, "2.0.0", format!("Ok: captured as {id}"))
                 }
                 Err(error) => {
-                    tracing::error!(%error, "a message could not be captured");
+                    tracing::error!(%error, "could not capture a message");
                     Answer::new(451, "4.3.0", "The message could not be kept, try again later")
                 }
             };

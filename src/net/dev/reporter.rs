@@ -102,7 +102,7 @@ impl Reporter {
                 if outcome.as_ref().is_some_and(is_taken) {
                     return;
                 }
-                tracing::warn!(?kind, ?outcome, tries_left, "the simulator's report was not taken");
+                tracing::warn!(?kind, ?outcome, tries_left, "the simulator's report was not accepted");
                 tokio::time::sleep(PAUSE).await;
             }
         });

@@ -198,7 +198,7 @@ impl Connection {
     }
 
     fn undecided(&self) -> Answer {
-        tracing::warn!(peer = %self.peer, "no decision about incoming mail in time");
+        tracing::warn!(peer = %self.peer, "accepting a returned message timed out; its sender is asked to try again");
         Answer::new(451, "4.3.0", "Try again later")
     }
 

@@ -119,7 +119,7 @@ impl Handler {
                 decision
             }
             Err(error) => {
-                tracing::error!(%error, "accepting a submission broke off; its outcome is unknown");
+                tracing::error!(%error, "accepting a submission was aborted; its outcome is unknown");
                 Decision::CloseWithoutAnswer
             }
         }

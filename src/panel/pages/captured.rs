@@ -83,7 +83,7 @@ async fn find(visit: &Visit<'_>) -> Result<(CapturedMail, Vec<u8>), Fault> {
     }
     let found = visit.api.engine.blocking(visit.account_id(), move || capture.get(id)).await?;
     let found = found.map_err(|error| {
-        tracing::error!(%error, "captured mail can't be reached");
+        tracing::error!(%error, "could not read captured mail");
         ApiError::Internal
     })?;
     found.ok_or_else(|| ApiError::NotFound.into())

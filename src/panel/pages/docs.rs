@@ -145,7 +145,7 @@ fn text_behind(events: &[Event<'_>]) -> String {
         .collect()
 }
 
-/// What a heading is linked to by, as forges do it.
+/// Returns the anchor of a heading, as forges form it.
 fn anchor(heading: &str) -> String {
     let kept = heading
         .to_lowercase()

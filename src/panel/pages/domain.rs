@@ -45,7 +45,7 @@ struct DomainPage {
     record: Record,
 }
 
-/// What a domain's status means for whoever sends.
+/// Meaning of a domain's status for sending.
 enum Standing {
     /// Nothing is sent yet.
     Pending,

@@ -48,7 +48,7 @@ struct EventsPage {
     curl: String,
 }
 
-/// What is asked for, as it was typed.
+/// Filters as they were typed.
 #[derive(Default)]
 struct Asked {
     kind: String,

@@ -67,7 +67,7 @@ struct Told {
     secret: String,
 }
 
-/// What a scope lets a key do.
+/// Returns the meaning of a scope.
 const fn meaning(scope: Scope) -> &'static str {
     match scope {
         Scope::Send => "send messages",
@@ -98,7 +98,7 @@ impl KeyForm {
     }
 }
 
-/// How a key stands at `now`.
+/// Returns the status of a key at `now`.
 pub(super) fn badge_of(key: &ApiKey, now: Timestamp) -> Badge {
     match key.revoked_at {
         Some(_) => Badge::new("revoked", "bad", "stop"),
@@ -112,7 +112,7 @@ fn permissions(key: &ApiKey) -> String {
     if key.scopes.as_list().len() == Scope::ALL.len() { "all".to_owned() } else { scopes_of(key) }
 }
 
-/// What a key may do, in words.
+/// Returns the permissions of a key, in words.
 pub(super) fn scopes_of(key: &ApiKey) -> String {
     key.scopes.as_list().iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! What visitors change of their own: the password, and the sessions that they left open elsewhere.
+//! Changes of a user's own account: the password, and open sessions elsewhere.
 
 use hyper::header::{RETRY_AFTER, SET_COOKIE};
 

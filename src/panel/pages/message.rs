@@ -66,7 +66,7 @@ struct SentWith {
     path: String,
 }
 
-/// What is shown of the content.
+/// Part of the content that is shown.
 enum Tab {
     /// The message as its reader sees it.
     Preview(Preview),

@@ -40,7 +40,7 @@ struct MessagesPage {
     newer: Option<String>,
     older: Option<String>,
     is_filtered: bool,
-    /// How far back was looked, where the page ended for that.
+    /// End of the search, if the page ended because of it.
     looked_back_to: Option<Moment>,
     without: Vec<(String, String)>,
     /// The time from which on messages are found by metadata, where that was asked for and does not hold for all.
@@ -83,7 +83,7 @@ impl MessageLine {
     }
 }
 
-/// What a message waits for, in few words.
+/// Returns the reason why a message waits, in few words.
 const fn waits(reason: WaitReason) -> &'static str {
     match reason {
         WaitReason::Backoff => "Waits for its next attempt",

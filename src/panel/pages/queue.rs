@@ -1,4 +1,4 @@
-//! What the account has in the queue, by site: what waits, until when, and what the site said last.
+//! Queue of the account by site: what waits, until when, and the site's last answer.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -28,11 +28,11 @@ const SITES: usize = 200;
 struct QueuePage {
     frame: Frame,
     lines: Vec<SiteLine>,
-    /// What is paused and has nothing waiting under that name.
+    /// Pauses under names for which nothing waits.
     pauses: Vec<(SiteName, Moment)>,
     is_cut: bool,
     looked_at: String,
-    /// How long a message is tried.
+    /// Time for which a message is retried, in hours.
     hours: u64,
     live: &'static str,
 }
@@ -100,7 +100,7 @@ const fn badge(site: &AccountSite) -> Badge {
     }
 }
 
-/// What a person can do about it; where nothing, that.
+/// Returns the remedy for a site, or the statement that none is needed.
 fn what_to_do(site: &AccountSite, last: Option<&Event>) -> String {
     if site.paused_since.is_some() {
         return "Resume when ready; messages still expire.".to_owned();

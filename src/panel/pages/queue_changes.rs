@@ -1,4 +1,4 @@
-//! What is done about mail that waits for a site: pausing and resuming it, and having it tried at once.
+//! Changes of mail that waits for a site: pausing, resuming and retrying it now.
 
 use crate::domain::site_name::SiteName;
 use crate::engine::pauses::Tried;
@@ -21,7 +21,7 @@ fn back(done: &str) -> Answer {
     html::redirect(&format!("/queue?done={done}"))
 }
 
-/// What the queue's page says of what was done.
+/// Returns the queue page's text for a finished change.
 pub(super) fn done(what: &str) -> Option<&'static str> {
     match what {
         "paused" => Some("Paused; mail in transit will finish."),

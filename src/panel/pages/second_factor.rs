@@ -52,7 +52,7 @@ fn written(
     let text = totp::base32(octets);
     let uri = uri(visit, &text);
     let code = QrCode::new(&uri).map_err(|error| {
-        tracing::error!(%error, "a square can't be made");
+        tracing::error!(%error, "could not make a QR code");
         ApiError::Internal
     })?;
     let page = SecondFactorPage {

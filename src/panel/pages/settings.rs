@@ -69,7 +69,7 @@ struct SettingsPage {
     sessions: Vec<SessionLine>,
 }
 
-/// What the form's fields hold: what is set, or what was typed and refused.
+/// Values of the form's fields: the current ones, or those that were typed and refused.
 struct Values {
     name: String,
     time_zone: String,

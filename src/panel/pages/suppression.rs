@@ -36,7 +36,7 @@ struct SuppressionPage {
     record: Record,
 }
 
-/// What a reason means, and what lifting it brings.
+/// Returns the meaning of a reason, and the consequence of removing the suppression.
 const fn words(reason: SuppressionReason) -> (&'static str, &'static str) {
     match reason {
         SuppressionReason::Bounce => (

@@ -30,14 +30,14 @@ const SHOWN_LINES: usize = 100;
 #[template(path = "import.html")]
 struct ImportPage {
     frame: Frame,
-    /// What was typed, or stood in the file.
+    /// Text that was typed or uploaded.
     text: String,
     is_too_long: bool,
     outcome: Outcome,
     curl: String,
 }
 
-/// What became of a list.
+/// Result of an import.
 enum Outcome {
     /// None was sent.
     None,

@@ -29,7 +29,7 @@ use crate::store::row::endpoint::EndpointRow;
 
 /// Deliveries of a page.
 const ROWS: usize = 12;
-/// How far back a replay may be asked to go, in hours and in words.
+/// Periods that a replay offers, in hours and in words.
 const REPLAYS: [(u64, &str); 4] = [(1, "hour"), (24, "day"), (7 * 24, "week"), (30 * 24, "30 days")];
 
 #[derive(Template)]
@@ -56,7 +56,7 @@ struct WebhookPage {
     states: Vec<Choice>,
     /// The state that is shown; empty where all are.
     state: &'static str,
-    /// How far back was looked, where the page ended for that.
+    /// End of the search, if the page ended because of it.
     looked_back_to: Option<Moment>,
     paging: Paging,
     replays: Vec<ReplayFrom>,
@@ -135,7 +135,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     written(&visit, StatusCode::OK, id, &row, None, None)
 }
 
-/// What the last form did, as the address tells it.
+/// Returns the text for the last change, from the address.
 fn done(visit: &Visit<'_>) -> Option<&'static str> {
     match Form::of_query(&visit.call).text("done") {
         "saved" => Some("Webhook saved."),

@@ -1,5 +1,4 @@
-//! What is done to one webhook endpoint: changing, pausing and reactivating it, another secret, a test, a replay, and
-//! deleting it.
+//! Changes of one webhook endpoint: settings, pausing and reactivating, secret, test, replay, and deletion.
 
 use hyper::StatusCode;
 use serde_json::{Map, Value};

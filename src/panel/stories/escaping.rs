@@ -1,4 +1,5 @@
-//! What others write is shown and never done: subjects, names, addresses, answers and searches full of markup.
+//! Tests: text from others is shown and never interpreted: subjects, names, addresses, answers and searches full of
+//! markup.
 
 use super::*;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
@@ -27,7 +28,7 @@ pub(super) const PAYLOADS: [&str; 20] = [
     "<meta http-equiv=refresh content=0;url=//evil.test>",
 ];
 
-/// How a page shows a text.
+/// Returns a text as a page shows it.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {

@@ -14,7 +14,7 @@ async fn events_of_three(world: &World) -> Vec<MessageId> {
     ids
 }
 
-/// How often a page links to a message.
+/// Counts a page's links to a message.
 fn links(page: &Reply, message: MessageId) -> usize {
     page.body.matches(&format!("<a href=\"/messages/{message}\">")).count()
 }

@@ -1,4 +1,4 @@
-//! What the pages show, and the addresses that are pages.
+//! Tests of the pages' contents, and of the addresses that are pages.
 
 use super::*;
 use crate::domain::event::{Authenticated, Bounce, BounceKind, BounceSource, TlsFacts, TlsPolicy};

@@ -63,7 +63,7 @@ use crate::store::open::Surroundings;
 /// 2023-11-14T22:13:20Z.
 const START_MS: u64 = 1_700_000_000_000;
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// What was said in every attempt.
+/// Transcript of every attempt.
 const TRANSCRIPT: &str = "> RCPT TO:<bob@example.com>\n< 550 <script>no</script>\n";
 const EMAIL: &str = "ann@example.test";
 
@@ -199,7 +199,7 @@ struct Browser {
     origin: Origin,
 }
 
-/// What came back.
+/// Answer of the panel.
 #[derive(Debug)]
 struct Reply {
     status: u16,
@@ -216,7 +216,7 @@ impl Reply {
         self.header("location")
     }
 
-    /// What stands between `before` and the next `after`.
+    /// Returns the text between `before` and the next `after`.
     fn between(&self, before: &str, after: &str) -> &str {
         let rest = self.body.split_once(before).map_or("", |(_, rest)| rest);
         rest.split_once(after).map_or(rest, |(text, _)| text)

@@ -1,4 +1,4 @@
-//! What people do about mail that waits, and what a message tells of where it comes from; the event log as a file.
+//! Tests of manual control of waiting mail, of a message's origin, and of the event log as a file.
 
 use super::*;
 use crate::domain::api_key::Scopes;

@@ -1,5 +1,5 @@
-//! What holds for every record's pages and forms: other accounts' are not there, viewers only look, forms come from
-//! here, and what others write is text.
+//! Tests of every record's pages and forms: other accounts' are not found, viewers only read, forms come from the same
+//! origin, and text from others is text.
 
 use super::escaping::{PAYLOADS, does, escaped};
 use super::*;
@@ -91,7 +91,7 @@ impl Records {
         self.ids.iter().fold(pattern.to_owned(), |path, (mark, id)| path.replace(mark, id))
     }
 
-    /// What of it a change would show in.
+    /// Returns the state in which a change would show.
     fn state(&self, engine: &Engine) -> String {
         let page = PageRequest { before: None, limit: 99 };
         format!(

@@ -1,4 +1,4 @@
-//! What is changed in the settings: the account's, and one's own password.
+//! Tests of the settings: the account's, and one's own password.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a message's page tells beside its events, what the overview makes of all of them, and what only `dev` shows.
+//! Tests of a message's page beside its events, of the overview, and of the pages that only `dev` shows.
 
 use super::looking::facts;
 use super::*;

@@ -1,4 +1,4 @@
-//! Who may do what, and who may sign in at all.
+//! Tests of permissions and sign-in.
 
 use super::*;
 use crate::domain::audit::Actor;

@@ -66,7 +66,7 @@ impl Copying {
             && let Ok(Ok(Some((copy, progress)))) = guarded(|| open(disk, directory))
             && progress.source == source
         {
-            tracing::info!(rows = progress.rows, "an interrupted migration goes on");
+            tracing::info!(rows = progress.rows, "resuming an interrupted migration");
             return Ok(Some(Self { original, copy, progress }));
         }
         discard(disk, directory)?;

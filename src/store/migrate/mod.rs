@@ -103,7 +103,7 @@ pub(super) fn migrate(
         copy::discard(environment.disk, environment.directory)?;
         return Err(failed(error.to_string()));
     }
-    tracing::warn!(format = current, "the store was migrated");
+    tracing::warn!(format = current, "store migrated");
     Ok(true)
 }
 
@@ -134,7 +134,7 @@ fn bring_forward(
         let file = back_up(database, environment, found, total)?;
         tracing::warn!(
             from = found, to = current, rows = total, backup = %file.display(),
-            "an earlier version made the store: its rows are backed up, and it is migrated now"
+            "store of an earlier version: backing up its rows, then migrating it"
         );
     }
     for step in steps.iter().filter(|step| (found..current).contains(&step.from)) {

@@ -192,7 +192,7 @@ impl Moving {
                 Ok(None) => {}
                 // One damaged row must not keep every deadline from moving on.
                 Err(error @ (StoreError::Row { .. } | StoreError::Damaged { .. })) => {
-                    tracing::error!(%error, "a message's deadline was not moved")
+                    tracing::error!(%error, "could not move a message's deadline")
                 }
                 Err(error) => return Err(error),
             }

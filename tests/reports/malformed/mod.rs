@@ -10,7 +10,7 @@ use postrider::mail::report::Report;
 
 use crate::laws;
 
-/// What a message is taken for.
+/// Kind that a message is recognised as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Delivery,

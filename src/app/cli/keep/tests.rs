@@ -9,7 +9,7 @@ use crate::app::canned::Canned;
 use crate::app::cli::{Services, run};
 use crate::app::environment::Environment;
 
-/// How a command ended, and what it printed on both streams.
+/// Returns a command's exit code and both outputs.
 fn typed(line: &str, data_dir: &Path) -> (Exit, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let variable = ("POSTRIDER_DATA_DIR".to_owned(), data_dir.to_str().unwrap().to_owned());

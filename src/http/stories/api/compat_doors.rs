@@ -1,5 +1,5 @@
-//! What both doors for other services' clients have in common: their prefix, their errors, their keys, and that a door
-//! is not a second way in.
+//! Tests of both doors for other services' clients: their prefix, their errors, their keys, and that a door is not a
+//! second way in.
 
 use serde_json::json;
 

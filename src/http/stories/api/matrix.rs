@@ -14,8 +14,8 @@ use super::*;
 use crate::domain::api_key::Scopes;
 use crate::http::route::{Access, Route};
 
-/// What of an answer may differ between two that are the same: the request's identifier, the second, and the count of
-/// the requests so far.
+/// Returns an answer without the parts that may differ between two equal answers: the request's identifier, the second,
+/// and the count of requests so far.
 fn essence(reply: Reply) -> (u16, BTreeMap<String, String>, String) {
     let varying = ["x-request-id", "date", "ratelimit"];
     let headers = reply.headers.into_iter().filter(|(name, _)| !varying.contains(&name.as_str())).collect();

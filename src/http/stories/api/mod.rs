@@ -77,7 +77,7 @@ impl Clock for SetClock {
     fn monotonic(&self) -> Duration {
         Duration::from_millis(self.0.load(Relaxed))
     }
-    /// Whoever sets it tells nobody, so it is looked at again and again.
+    /// Polls the clock, because setting it notifies nobody.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             while self.now() < at {

@@ -103,10 +103,7 @@ impl KeySlots {
     /// Goes on from what the files hold, and mends them.
     fn take(&self, copies: Copies) -> Result<(), StoreError> {
         for fault in &copies.faults {
-            tracing::error!(
-                fault,
-                "the file of content keys is damaged; a key that has a copy is moved to another slot"
-            );
+            tracing::error!(fault, "damaged file of content keys; moving keys that have a copy to another slot");
         }
         let newest = segment::buckets(&*self.disk, &self.directory)?;
         let until = |named: Option<Timestamp>| {

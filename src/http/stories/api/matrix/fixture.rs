@@ -1,4 +1,4 @@
-//! What the matrix asks of each route: a total look-up by the route's name.
+//! Requests of the matrix for each route: a total look-up by the route's name.
 
 use super::*;
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
@@ -36,7 +36,7 @@ pub(super) struct Own {
     pub(super) limited: u16,
 }
 
-/// What a route is asked.
+/// Requests for one route.
 #[derive(Debug, Clone)]
 pub(super) struct Fixture {
     /// The kind of object that its path names.
@@ -86,7 +86,7 @@ fn of(kind: Kind, status: u16) -> Fixture {
     Fixture { of: Some(kind), ..plain(status) }
 }
 
-/// What a key that is limited to the other stream may not do.
+/// Marks a route as forbidden to a key that is limited to the other stream.
 fn not_limited(fixture: Fixture) -> Fixture {
     Fixture { own: Own { limited: 403, ..fixture.own }, ..fixture }
 }

@@ -5,7 +5,7 @@ use tokio::net::UnixStream;
 use super::fixture::{Body, Kind};
 use super::*;
 
-/// How the identifiers of one kind that are not the caller's look.
+/// Identifiers of one kind that are not the caller's.
 pub(super) struct Foreign {
     /// Another tenant's.
     pub(super) others: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct Matrix {
     pub(super) theirs: BTreeMap<Kind, String>,
     /// The address that the other tenant has suppressed.
     pub(super) their_address: String,
-    /// What must never be seen by the first tenant.
+    /// Values that the first tenant must never see.
     pub(super) secrets: Vec<String>,
 }
 
@@ -171,7 +171,7 @@ impl Matrix {
     }
 }
 
-/// How a request comes in.
+/// Door through which a request comes.
 #[derive(Clone, Copy)]
 pub(super) enum Door<'a> {
     /// By the network, with this key; an empty one is none.

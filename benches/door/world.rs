@@ -11,6 +11,7 @@ use postrider::domain::api_key::Scopes;
 use postrider::domain::hostname::DomainName;
 use postrider::domain::token_key::TokenKeys;
 use postrider::engine::accounts::NewKey;
+use postrider::engine::alerts::AlertSettings;
 use postrider::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
 use postrider::engine::settings::{Egress, Settings};
 use postrider::engine::{Caller, Engine};
@@ -73,6 +74,9 @@ fn settings() -> Settings {
         bounce_host: "bounces.example.com".to_owned(),
         receives_mail: false,
         egress: Egress::default(),
+        alerts: AlertSettings::silent("alerts@bounces.example.com".parse().expect("an address")),
+        direct_relays: Vec::new(),
+        mails_invitations: false,
         return_path_keys: keys(),
         feedback_keys: keys(),
         unsubscribe_keys: keys(),

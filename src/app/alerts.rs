@@ -26,9 +26,9 @@ pub(super) async fn begin_run(engine: &Engine) -> Result<RunMarker, StoreError> 
 }
 
 /// Removes the mark of a run that ends by itself.
-pub(super) fn end_run(marker: RunMarker) -> Exit {
+pub(super) fn end_run(marker: RunMarker, exit: Exit) -> Exit {
     marker.remove();
-    Exit::Done
+    exit
 }
 
 /// The facts that checks ask for.

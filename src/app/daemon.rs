@@ -26,6 +26,7 @@ use super::opening;
 use super::recent;
 use super::reload;
 use super::replication::Claim;
+use super::resolver::resolver;
 use super::run_marker::RunMarker;
 use super::settings::{self, Mode};
 use super::signals::{Asked, Signals};
@@ -34,8 +35,7 @@ use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
 use super::webhooks::Webhooks;
-use crate::base::entropy::Entropy;
-use crate::engine::ports::{Clock, Resolve};
+use crate::engine::ports::Resolve;
 use crate::engine::pump::Pump;
 use crate::engine::receive::Receiver;
 use crate::engine::replica::{Active, Replication};
@@ -49,7 +49,7 @@ use crate::http::state::Api;
 use crate::http::status::StatusSources;
 use crate::http::{api, compat};
 use crate::net::dev::reporter::Reporter;
-use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
+use crate::net::dns::{HostAddresses, Resolver};
 use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::{HttpServer, TlsDoor};
@@ -231,8 +231,8 @@ impl Daemon {
         self.stop().await;
         match reason {
             // The last commits of an orderly stop may fail too.
-            Reason::Signal if store.health().failure().is_none() => alerts::end_run(run_marker),
-            Reason::Deposed => Exit::Conflict,
+            Reason::Signal if store.health().failure().is_none() => alerts::end_run(run_marker, Exit::Done),
+            Reason::Deposed => alerts::end_run(run_marker, Exit::Conflict),
             Reason::Signal | Reason::PumpEnded | Reason::StoreFailed => Exit::Failed,
         }
     }
@@ -360,28 +360,6 @@ async fn listen(
 
 pub(super) fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
-}
-
-pub(super) fn resolver(
-    config: &Config,
-    guard: &Arc<Guard>,
-    clock: &Arc<dyn Clock>,
-    entropy: &Arc<dyn Entropy>,
-    is_dev: bool,
-) -> Result<Arc<Resolver>, Trouble> {
-    let trust_anchors = config.dns.trust_anchor.as_deref().map(trust_anchors).transpose()?;
-    let servers = config.dns.servers.clone();
-    let settings = DnsSettings { servers, trust_anchors, may_lack_servers: is_dev, ..DnsSettings::default() };
-    let greeting_as = config.relays.iter().filter_map(|relay| relay.ehlo.as_ref()).map(ToString::to_string);
-    let receiving_as = config.bounces.iter().map(|bounces| bounces.host.to_string());
-    let own = OwnHosts::new(greeting_as.chain(receiving_as).chain([config.hostname.to_string()]), []);
-    let resolver = Resolver::new(&settings, own, Arc::clone(guard), Arc::clone(clock), Arc::clone(entropy));
-    resolver.map(Arc::new).map_err(|error| broken("name resolution", &error))
-}
-
-fn trust_anchors(path: &Path) -> Result<Anchors, Trouble> {
-    let text = std::fs::read_to_string(path).map_err(|error| broken("dns.trust_anchor", &error))?;
-    Anchors::read(&text).map_err(|fault| broken("dns.trust_anchor", &fault))
 }
 
 fn pump(

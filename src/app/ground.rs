@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::config::Config;
-use super::daemon::{broken, resolver};
+use super::daemon::broken;
 use super::lock::DirectoryLock;
 use super::opening::{self, Start};
 use super::replication::Claim;
+use super::resolver::resolver;
 use super::settings::{self, Mode};
 use super::supervisor;
 use super::trouble::Trouble;

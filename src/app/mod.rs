@@ -29,6 +29,7 @@ mod reload;
 mod replica_bucket;
 mod replica_verify;
 mod replication;
+mod resolver;
 mod run_marker;
 mod runtime;
 pub mod serve;

@@ -51,7 +51,8 @@ impl Engine {
             ItemId::Dmarc => dns::dmarc(&records.dmarc, records.own_dmarc, &records.wanted_dmarc),
             ItemId::Alignment => dns::alignment(records.dkim(), records.return_path()),
             ItemId::DmarcReports => {
-                dns::dmarc_reports(&records.dmarc, records.reports_to_us, &records.record_with_reports())
+                let wanted = self.settings.receives_mail.then(|| records.record_with_reports());
+                dns::dmarc_reports(&records.dmarc, records.reports_to_us, wanted.as_deref())
             }
             ItemId::DmarcObserved => traffic::dmarc_observed(observed),
             ItemId::OneClick => traffic::one_click(match row.stream {

@@ -116,17 +116,22 @@ pub fn alignment(dkim: RecordFacts<'_>, return_path: RecordFacts<'_>) -> Judgeme
     }
 }
 
-/// Judges whether the record that applies asks for reports at one of our addresses. `wanted` is the text to publish.
-pub fn dmarc_reports(found: &Discovery, names_us: bool, wanted: &str) -> Judgement {
+/// Judges whether the record that applies asks for reports at one of our addresses. `wanted` is the text to publish;
+/// none where no reports are received.
+pub fn dmarc_reports(found: &Discovery, names_us: bool, wanted: Option<&str>) -> Judgement {
+    let remedy = wanted.map_or_else(
+        || "Ask the operator to set [bounces] in the configuration: without it no reports are received.".to_owned(),
+        |wanted| format!("Publish: {wanted}"),
+    );
     match found {
         Discovery::Unknown => not_looked_up("The DMARC record"),
         Discovery::Published(_) if names_us => Judgement::pass("The record's rua names an address of this service."),
         Discovery::Published(_) => Judgement::warn(
             "The record's rua does not name this service, so nobody here sees who sends as you.",
-            format!("Publish: {wanted}"),
+            remedy,
         ),
         Discovery::Invalid(_) | Discovery::Absent => {
-            Judgement::warn("There is no valid DMARC record to ask for reports.", format!("Publish: {wanted}"))
+            Judgement::warn("There is no valid DMARC record to ask for reports.", remedy)
         }
     }
 }
@@ -304,9 +309,9 @@ mod tests {
             (Discovery::Unknown, 0, Unknown, Unknown),
         ] {
             assert_eq!(dmarc(&found, own, "w").status, status, "{found:?}");
-            assert_eq!(dmarc_reports(&found, true, "w").status, reports, "{found:?}");
+            assert_eq!(dmarc_reports(&found, true, Some("w")).status, reports, "{found:?}");
         }
-        assert_eq!(dmarc_reports(&published("v=DMARC1; p=none"), false, "w").status, Warn);
+        assert_eq!(dmarc_reports(&published("v=DMARC1; p=none"), false, None).status, Warn);
         assert!(dmarc(&Discovery::Absent, 2, "w").seen.contains("2 DMARC records"));
     }
 

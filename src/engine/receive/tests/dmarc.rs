@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::dmarc_source::{SourceKind, SourceNetwork};
 use crate::engine::dmarc::{Overview, Source};
+use crate::machine::checklist::{self, ItemId};
 use crate::machine::dmarc_advice::Action;
 use crate::store::op::dmarc::DmarcRefusal;
 use crate::store::row::dmarc::DmarcReportRow;
@@ -199,13 +200,19 @@ async fn an_ignored_reporter_counts_nowhere_until_it_is_taken_back() {
     let yesterday = world.overview().await.days[0].0;
     let failed = async || world.engine.dmarc_counts_of_own(world.account, id, (yesterday, 1)).await.unwrap().failed();
     assert_eq!((world.overview().await.counts.messages(), failed().await), (505, 500));
+    let observed = async || {
+        let domain = world.engine.domain(world.account, id).unwrap().unwrap();
+        let items = world.engine.checklist(world.account, id, &domain).await.unwrap();
+        items.into_iter().find(|(item, _)| *item == ItemId::DmarcObserved).unwrap().1.status
+    };
+    assert_eq!(observed().await, checklist::Status::Fail);
     let name = "bad.example".to_owned();
     let ignored = world.engine.ignore_dmarc_reporter(world.account, id, name.clone(), true).await.unwrap();
     assert_eq!((ignored.reports, ignored.messages, ignored.is_ignored), (1, 500, true));
     let overview = world.overview().await;
     assert_eq!((overview.counts.messages(), overview.reports, overview.sources.len()), (5, 1, 1));
     assert_eq!(overview.reporters.iter().filter(|reporter| !reporter.is_ignored).count(), 1);
-    assert_eq!(failed().await, 0);
+    assert_eq!((failed().await, observed().await), (0, checklist::Status::Unknown));
     world.engine.ignore_dmarc_reporter(world.account, id, name, false).await.unwrap();
     assert_eq!(world.overview().await.counts.messages(), 505);
     let stranger = world.engine.ignore_dmarc_reporter(world.account, id, "x".to_owned(), true).await;

@@ -1,5 +1,5 @@
-//! A file in the data directory that is there while the service runs, and removed when it ends by itself: the next start
-//! learns from it that the last run was killed, crashed, or lost its power.
+//! A file in the data directory that exists while the service runs. A clean end removes it, so the next start learns
+//! that the last run was killed, crashed, or lost its power.
 
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -198,10 +198,12 @@ fn tell(account: AccountId, stream: Stream, Crossing { measure, from, to }: Cros
     match to {
         _ if to < from => tracing::info!(%account, stream, measure, ?to, day, week, "bounce or complaint rate fell"),
         Level::Alarm => {
-            tracing::error!(%account, stream, measure, day, week, what_to_do, "bounce or complaint rate above the limit");
+            let message = "bounce or complaint rate above the limit";
+            tracing::error!(%account, stream, measure, day, week, what_to_do, "{message}");
         }
         Level::Warn | Level::Ok => {
-            tracing::warn!(%account, stream, measure, day, week, what_to_do, "bounce or complaint rate above the warning threshold");
+            let message = "bounce or complaint rate above the warning threshold";
+            tracing::warn!(%account, stream, measure, day, week, what_to_do, "{message}");
         }
     }
 }

@@ -109,7 +109,9 @@ macro_rules! identifiers {
         }
     )+};
 }
-identifiers! { AccountId KeyId DomainId MessageId EventId EndpointId DeliveryId AttemptId SuppressionId AlertId DmarcReportId }
+identifiers! {
+    AccountId KeyId DomainId MessageId EventId EndpointId DeliveryId AttemptId SuppressionId AlertId DmarcReportId
+}
 
 macro_rules! counts {
     ($($count:ty)+) => {$(

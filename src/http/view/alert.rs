@@ -59,7 +59,7 @@ describe! {
         summary: "One line." => |schema| schema.example("The relay direct can't be used"),
         seen: "What was seen." => |schema| schema.example("the smarthost refused the login"),
         remedy: "What to do."
-            => |schema| schema.example("Correct user name and password of the relay. See https://mail.example.com/docs/alerts#relay_failing"),
+            => |schema| schema.example("Correct the login. See https://mail.example.com/docs/alerts#relay_failing"),
         opened_at: "When it opened.",
         resolved_at: "When it ended." => |schema| schema.example(()),
         notices: "What people were told, oldest first; the newest 100.",

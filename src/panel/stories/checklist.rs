@@ -10,7 +10,7 @@ async fn the_page_shows_every_item_with_who_requires_it() {
     let domains = world.engine.domains(world.account, PageRequest { before: None, limit: 1 }).unwrap().rows;
     let path = format!("/domains/{}", domains[0].0);
     let page = browser.get(&format!("{path}/checklist")).await;
-    for shown in ["SPF names this server", "Google, Yahoo, Microsoft", "The domain is transactional.", "unknown"] {
+    for shown in ["SPF names this server", "Google, Yahoo, Microsoft", "The domain is transactional.", "Unknown"] {
         assert!(page.shows(shown), "{shown} in {}", page.body);
     }
     assert!(page.shows("No item fails.") && !page.shows("/verify"), "{}", page.body);

@@ -100,5 +100,5 @@ async fn a_threshold_that_is_crossed_is_told_once_with_account_stream_and_rate_a
     world.pass(3 * 24 * 3600).await;
     let told = lines.next().await;
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("INFO") && told[0].contains("fallen"), "{told:?}");
+    assert!(told[0].contains("INFO") && told[0].contains("fell"), "{told:?}");
 }

@@ -221,8 +221,10 @@ impl Kind {
                 world.made(key, &format!("/v1/webhooks/{endpoint}/test"), Value::Null).await
             }
             Self::Alert => {
-                let subject = Subject::named(SubjectKind::Provider, format!("p{number}"));
-                let sighting = Sighting::new(Condition::ProviderBlocking, Severity::Warning, "blocked", "10 of 50");
+                // Raised and ended by events alone: a check, which the operator runs for all accounts, leaves it open.
+                let subject = Subject::named(SubjectKind::Webhook, format!("w{number}"));
+                let sighting =
+                    Sighting::new(Condition::WebhookDisabled, Severity::Critical, "disabled", "ten failures");
                 let raise = RaiseAlert { account, sighting: sighting.of(subject), is_over: false };
                 let raised = world.engine.store.commit(raise).await;
                 raised.unwrap_or_else(|_| panic!("the store failed")).opened[0].to_string()

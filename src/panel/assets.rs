@@ -39,7 +39,12 @@ pub(super) struct Assets {
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
     style: Asset::new("panel", "css", "text/css; charset=utf-8", squeezed(include_str!("../../data/assets/panel.css"))),
     docs_style: Asset::new("docs", "css", "text/css; charset=utf-8", include_str!("../../data/assets/docs.css")),
-    script: Asset::new("panel", "js", "text/javascript; charset=utf-8", include_str!("../../data/assets/panel.js")),
+    script: Asset::new(
+        "panel",
+        "js",
+        "text/javascript; charset=utf-8",
+        uncommented(include_str!("../../data/assets/panel.js")),
+    ),
     icon: Asset::new("icon", "svg", "image/svg+xml", include_str!("../../data/assets/icon.svg")),
 });
 
@@ -56,6 +61,12 @@ fn squeezed(style: &str) -> String {
     let lines = style.lines().map(str::trim).filter(|line| !line.starts_with("/*"));
     let signs = [(": ", ":"), ("; ", ";"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}"), (";}", "}")];
     signs.iter().fold(lines.collect::<String>(), |style, (wide, narrow)| style.replace(wide, narrow))
+}
+
+/// A script without indents and comments on lines of their own. Line ends stay, because they may end statements.
+fn uncommented(script: &str) -> String {
+    let lines = script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The files.

@@ -28,7 +28,7 @@ use crate::store::op::audit::host;
 use crate::store::row::endpoint::EndpointRow;
 
 /// Deliveries of a page.
-const ROWS: usize = 12;
+const ROWS: usize = 8;
 /// Periods that a replay offers, in hours and in words.
 const REPLAYS: [(u64, &str); 4] = [(1, "hour"), (24, "day"), (7 * 24, "week"), (30 * 24, "30 days")];
 

@@ -135,7 +135,10 @@ def test_every_change_reaches_the_bucket_in_one_unbroken_chain(active, bucket):
     based(server)
     names = bucket.names()
     slots = [name for name in names if name.startswith("log/")]
-    assert [int(name[4:]) for name in slots] == list(range(1, len(slots) + 1)), "no gap"
+    # Slots below the first base serve no restore, so they may be collected; claims stay.
+    numbers = [int(name[4:]) for name in slots]
+    first = min(int(name.split("/")[1]) for name in names if name.startswith("base/"))
+    assert numbers[0] == 1 and [one for one in numbers if one >= first] == list(range(first, numbers[-1] + 1)), "no gap"
     heads = {name: bucket.read(name).split(b"\n", 1)[0].decode() for name in names}
     assert all(head.startswith("postrider replica 1 ") for head in heads.values()), heads
     assert heads["log/000000000001"].split()[3:6] == ["claim", "1", str(found["epoch"])]

@@ -113,7 +113,7 @@ pub(crate) async fn drain(options: &Options) -> Outcome<Value> {
     let (already, sites) = (world.sink.taken(), options.sites);
     world.restart_with(options.messages, move |n| format!("customer{n}@r{}.test", n % sites)).await?;
     let gauge = world.gauge()?;
-    // What was delivered before the first reading counts for nothing.
+    // Deliveries before the first reading are not counted.
     let before = gauge.read()?;
     let (early, begun) = (world.sink.taken(), Instant::now());
     let end = world.taken(already + options.messages as u64).await?;

@@ -1,5 +1,5 @@
-//! What holds of the reader of DMARC reports for whatever bytes: it does not panic, what it hands on is bounded, and it
-//! says the same twice.
+//! Properties of the reader of DMARC reports for arbitrary bytes: it does not panic, its results are bounded, and two
+//! readings of the same bytes agree.
 
 use postrider::base::time::Timestamp;
 use postrider::domain::hostname::DomainName;

@@ -1,4 +1,4 @@
-//! What the daemon hands to alerts: how its last run ended, and the facts that checks need from outside the engine.
+//! The daemon's facts for alerts: the ending of its last run, and checks that need more than the engine knows.
 
 use std::sync::Arc;
 

@@ -223,7 +223,7 @@ impl Daemon {
         let reason = self.reason_to_stop().await;
         let store = Arc::clone(&self.engine.store);
         if matches!(reason, Reason::StoreFailed) {
-            // Whoever waits for an answer hears 503 before the process ends.
+            // Waiting callers are answered 503 before the process ends.
             tokio::time::sleep(LAST_WORDS).await;
         }
         supervisor::stopping();
@@ -276,7 +276,7 @@ impl Daemon {
     pub async fn stop(self) {
         let Self { engine, api, http, metrics, bounces, submission, pump, stop, certificate, replica, .. } = self;
         let began = tokio::time::Instant::now();
-        // What a failed store could not record is cut off: the less of it comes to its end, the less is sent twice.
+        // A failed store can't record outcomes, so work in flight is aborted: less of it is then sent twice.
         let grace = if engine.store.health().failure().is_some() { LAST_WORDS } else { GRACE };
         if let Some(certificate) = certificate {
             certificate.stop();

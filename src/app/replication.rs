@@ -36,7 +36,7 @@ pub struct Claim {
     policy: BasePolicy,
     backlog_bytes: u64,
     meters: Arc<BucketMeters>,
-    /// How long the machine that held the log before may still mail.
+    /// Time during which the previous holder of the log may still send mail.
     pub mail_wait: Duration,
 }
 
@@ -111,7 +111,7 @@ pub(super) async fn claim(
 }
 
 impl Claim {
-    /// How the store is to be opened.
+    /// Position in the log at which the store is opened.
     pub(super) const fn start(&self) -> ReplicaStart {
         ReplicaStart { confirmed: self.joined.claim, backlog_bytes_max: self.backlog_bytes }
     }

@@ -16,7 +16,7 @@ const FILE: &str = "running";
 #[derive(Debug, Default)]
 pub(super) struct RunMarker {
     path: PathBuf,
-    /// What the last run left.
+    /// Content of the marker that the last run left.
     left: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl RunMarker {
         Self { path, left }
     }
 
-    /// What the last run left behind; none where it ended by itself.
+    /// Content of the marker of the last run, or none if that run ended cleanly.
     pub(super) fn left_behind(&self) -> Option<&str> {
         self.left.as_deref()
     }

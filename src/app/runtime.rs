@@ -1,5 +1,5 @@
-//! What everything runs on: the async runtime, as many open files as the system allows, and memory in small pages that
-//! goes back to the system when it is free.
+//! The async runtime, the limit of open files, and the allocator's settings: small pages, and freed memory that returns
+//! to the system.
 
 use std::hint::black_box;
 use std::time::Duration;

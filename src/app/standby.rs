@@ -32,7 +32,7 @@ use crate::store::open::OnJournalDamage;
 use crate::store::replica::Kind;
 use crate::store::replica::claim::ClaimCause;
 
-/// How often the end of the log is looked at.
+/// Interval between two looks at the end of the log.
 const POLL: Duration = Duration::from_secs(1);
 /// The longest wait after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -98,7 +98,7 @@ struct Following<'a> {
     clock: &'a Arc<dyn Clock>,
 }
 
-/// What a standby knows of the log.
+/// A standby's knowledge of the log.
 struct Sight {
     /// When the last slot came that was not there when the end was first reached.
     moved_at: Option<Instant>,

@@ -14,7 +14,7 @@ const SUMMARY_BYTES_MAX: usize = 200;
 /// Bytes of what was seen at most.
 const SEEN_BYTES_MAX: usize = 1000;
 
-/// How urgent an alert is. A later one is more urgent.
+/// Urgency of an alert, in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -59,7 +59,7 @@ pub enum Scope {
     System,
 }
 
-/// What an alert is about, where its condition can hold for several things at once.
+/// The relay, domain, endpoint or user that an alert is about, for conditions that can hold for several at once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Subject {
     /// The kind of thing.
@@ -237,7 +237,7 @@ conditions! {
 }
 
 impl Condition {
-    /// How often in a row it must be found before its alert opens.
+    /// Number of consecutive checks that must find the condition before its alert opens.
     pub const fn looks(self) -> u8 {
         match self {
             Self::Port25Blocked | Self::ReverseDns => 2,
@@ -270,13 +270,13 @@ impl FromStr for Condition {
 pub struct Sighting {
     /// The condition.
     pub condition: Condition,
-    /// What it was found of, where it can hold for several things.
+    /// The thing that the condition was found for, if it can hold for several.
     pub subject: Option<Subject>,
-    /// How urgent it is.
+    /// Urgency of the condition.
     pub severity: Severity,
     /// One line for people.
     pub summary: String,
-    /// What was seen.
+    /// Observation, in one sentence.
     pub seen: String,
 }
 

@@ -169,7 +169,7 @@ actions! {
     AccountResumed = "resumed the account";
     /// A source of mail in DMARC reports.
     DmarcSourceMarked = "marked a source in the DMARC reports of";
-    /// Who sends DMARC reports.
+    /// A reporter of DMARC data was marked as believed or ignored.
     DmarcReporterMarked = "marked a reporter in the DMARC reports of";
     /// An identity at a provider of OpenID Connect, by which the user signs in from then on.
     IdentityBound = "bound an identity of OpenID Connect to";

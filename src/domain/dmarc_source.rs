@@ -88,7 +88,7 @@ impl FromStr for SourceNetwork {
     }
 }
 
-/// What is known about a source.
+/// Classification of a source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
@@ -117,7 +117,7 @@ impl SourceKind {
     }
 }
 
-/// What a receiver made of messages: the policy that it applied, and which checks passed and aligned.
+/// A receiver's evaluation of messages: the policy that it applied, and the checks that passed and aligned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evaluation {
     /// The policy that was applied; none to messages that passed.
@@ -129,7 +129,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// How many there are.
+    /// Number of evaluations that can be told apart.
     pub const COUNT: usize = 12;
 
     /// Its place among all of them.

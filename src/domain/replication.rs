@@ -16,7 +16,7 @@ pub enum ReplicaMode {
     Sync,
 }
 
-/// What the active machine does without the bucket.
+/// Behaviour of the active machine while the bucket can't be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenUnreachable {
@@ -27,7 +27,7 @@ pub enum WhenUnreachable {
     Stop,
 }
 
-/// Who promotes a standby.
+/// Promotion of a standby: by an operator, or by the standby itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Failover {
@@ -100,7 +100,7 @@ impl BucketUrl {
         &self.bucket
     }
 
-    /// What all objects' names begin with: empty, or ending with a slash.
+    /// Prefix of all objects' names: empty, or ending with a slash.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }

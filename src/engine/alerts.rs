@@ -96,7 +96,7 @@ pub struct Alerts {
     working: Mutex<HashSet<Arc<str>>>,
     /// When mail servers were last reached directly.
     reached_directly: Mutex<Option<Timestamp>>,
-    /// What earlier checks saw. Held by the check that runs.
+    /// Observations of earlier checks. The running check holds the lock.
     memory: tokio::sync::Mutex<Memory>,
 }
 

@@ -55,7 +55,7 @@ impl DeliveryRecord {
         match self.endpoint {
             EndpointStanding::Enabled => self.row.state.status(true),
             EndpointStanding::Disabled => self.row.state.status(false),
-            // What it was still owed ends by timer, and is over from now on.
+            // Outstanding deliveries end by their timers.
             EndpointStanding::Gone => match self.row.state.stage {
                 Stage::Delivered => Status::Delivered,
                 Stage::Pending { .. } | Stage::Failed => Status::Failed,
@@ -105,7 +105,7 @@ impl Engine {
         event: EventId,
     ) -> Result<Vec<(DeliveryRecord, Option<AttemptRow>)>, StoreError> {
         let snapshot = self.store.snapshot()?;
-        // What an event owes is written right behind it, so its deliveries' identifiers follow its own.
+        // An event's deliveries are written right after it, so their identifiers follow its own.
         let (from, to) = (schema::owned(account, &event.0.next().0), after_prefix(account.as_bytes()));
         let keys = snapshot.sound_keys(Table::Deliveries, &from, &to, Order::Ascending, ENDPOINTS_MAX)?;
         let mut found = Vec::new();

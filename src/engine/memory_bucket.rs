@@ -18,7 +18,7 @@ use crate::base::time::Timestamp;
 /// Names in a page of a list.
 const PAGE: usize = 1000;
 
-/// What goes wrong with one call.
+/// Failure of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BucketFault {
     /// Done, but the answer is lost.
@@ -146,7 +146,7 @@ impl MemoryStore {
     }
 }
 
-/// What is to go wrong for one process.
+/// Planned failures of one process.
 #[derive(Default)]
 struct Plan {
     is_cut_off: bool,
@@ -178,7 +178,7 @@ impl MemoryBucket {
         self.plan().is_cut_off = is_cut_off;
     }
 
-    /// How many calls of an operation this process made.
+    /// Number of calls of an operation by this process.
     pub(crate) fn calls(&self, operation: BucketOperation) -> u64 {
         self.plan().calls.get(&operation).copied().unwrap_or_default()
     }

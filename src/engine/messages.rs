@@ -61,7 +61,7 @@ impl Engine {
     fn foreseen(&self, record: MessageRecord, holds: &Holds) -> MessageRecord {
         let (due, waiting) = (record.transfer.due, self.wait_of(&record, holds));
         let delayed = waiting.as_ref().filter(|wait| matches!(wait.reason, WaitReason::Throttled | WaitReason::Relay));
-        // What is due at the very end is no attempt any more.
+        // A timer due at the deadline is no attempt any more.
         let next_attempt_at = due
             .max(delayed.and_then(|wait| wait.until))
             .filter(|next| *next < self.clock.time().deadline(record.row.give_up_at));

@@ -150,7 +150,7 @@ struct BounceFacts {
     category: String,
 }
 
-/// What makes two answers the same.
+/// Key by which equal answers are grouped.
 type AnswerKey = (Option<u16>, Option<String>, Option<String>, String);
 
 /// The newest answers of one type of event.

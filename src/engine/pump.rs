@@ -84,7 +84,7 @@ impl Pump {
             }
             if !due.timers.is_empty() {
                 self.hand_out(due.timers)?;
-                // Whoever was handed work gets to begin it.
+                // Let the workers that got work begin it.
                 tokio::task::yield_now().await;
                 continue;
             }

@@ -9,11 +9,11 @@ use tokio::sync::Mutex;
 use super::ports::{LookupFailure, Resolve};
 use crate::machine::checklist::dns::SourceFacts;
 
-/// How long names are believed.
+/// Maximum age of cached names.
 const AGE_MAX: Duration = Duration::from_secs(3600);
-/// How long it is believed that a look-up fails.
+/// Maximum age of a cached failure.
 const FAILURE_AGE_MAX: Duration = Duration::from_secs(300);
-/// How long all look-ups may take.
+/// Time limit for all look-ups together.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A relay that goes straight to receivers' servers.

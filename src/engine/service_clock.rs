@@ -92,7 +92,7 @@ impl Clock for ServiceClock {
 
     fn settle(&self) {
         let mut inner = self.inner();
-        // What has changed since is settled first.
+        // Changes since then are settled first.
         if inner.changes.is_empty() {
             inner.state = inner.state.map(State::settled);
         }

@@ -70,7 +70,7 @@ impl Sweeper {
                 Ok(Err(fault)) => fault,
                 Err(crashed) => crashed.to_string(),
             };
-            // What fails holds up nobody else.
+            // A failure delays no other account.
             drop(turn);
             tracing::error!(kind = ?timer.kind, %fault, "housekeeping failed; retrying in a minute");
             tokio::time::sleep(AGAIN).await;

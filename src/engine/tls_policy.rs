@@ -109,7 +109,7 @@ impl TlsPolicies {
             match self.engine.resolver.tlsa(&format!("_{}._tcp.{name}", self.port)).await {
                 Ok(records) => return Ok(Some((name.clone(), records))),
                 Err(LookupFailure::Absent) => {}
-                // Whoever keeps the answer away must not thereby get the mail (RFC 7672 2.1.1).
+                // An attacker who suppresses the answer must not get the mail (RFC 7672 2.1.1).
                 Err(LookupFailure::Temporary(why)) => {
                     let why = format!("the TLSA records of {name} could not be looked up: {why}");
                     return Err(Unmet::Unfit(Unfit { fault: TlsFault::DnssecInvalid, why }));

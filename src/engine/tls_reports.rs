@@ -145,7 +145,7 @@ impl Engine {
             let sent = match &destination {
                 Destination::Mail(to) => self.mail_report(from, to, &counted, &report).await?,
                 Destination::Https(url) => {
-                    // What is sent once the store has failed could not be recorded, and would be sent again.
+                    // A report sent after the store has failed could not be recorded, and would be sent again.
                     self.store.health().check()?;
                     post_report(post, url.url().clone(), &report).await
                 }
@@ -228,7 +228,7 @@ async fn post_report(post: &dyn Post, url: url::Url, report: &TlsReport) -> Fate
     let outcome = post.post(WebhookRequest { url, headers, body: Bytes::from(report.json()) }).await;
     match (outcome.error, outcome.status) {
         (None, _) => Fate::Done,
-        // What the receiver refuses for good is not asked of it again.
+        // A report that the receiver rejects permanently is not sent again.
         (Some(_), Some(status)) if (400..500).contains(&status) && status != 408 && status != 429 => Fate::Done,
         (Some(_), _) => Fate::Later,
     }

@@ -26,7 +26,7 @@ pub fn routes() -> Vec<Route<Api>> {
     let (get, post, patch, delete) = (Method::GET, Method::POST, Method::PATCH, Method::DELETE);
     let operator =
         |method: &Method, path, name, handler| Route::new(method.clone(), path, name, Access::Operator(handler));
-    // Whoever says where events go reads them all.
+    // A key that sets a webhook's URL can read all events.
     let events = Scopes::of(&[Manage, Read]);
     vec![
         Route::open(get.clone(), "/healthz", "health", run!(health::lives)),

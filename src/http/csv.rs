@@ -117,7 +117,7 @@ impl Iterator for Records<'_> {
                     }
                 }
                 Err(fault) => {
-                    // What follows a field without an end is anyone's guess; after another fault the next line counts.
+                    // After an unterminated field the rest can't be parsed; after any other error the next line counts.
                     match fault {
                         InvalidCsv::Open => self.rest = "",
                         InvalidCsv::AfterQuote => self.skip_line(),

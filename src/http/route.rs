@@ -56,7 +56,7 @@ pub enum BodyRule {
     Ignored,
     /// Read to be held to nothing: it is empty, or an object without members ([`Call::no_members`]).
     Nothing,
-    /// Whatever its type is said to be.
+    /// Any media type is accepted.
     OfAnyType,
     /// With one of these types, or none.
     Of(&'static [&'static str]),

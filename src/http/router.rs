@@ -83,7 +83,7 @@ impl<S: Gate> Router<S> {
             return place.routes.first().map_or(Found::Nothing, |route| Found::OtherMethod(route, &place.allow));
         };
         let values = matched.params.iter().map(|(_, value)| decode(value, Plus::IsPlus));
-        // What can't be decoded names nothing.
+        // An undecodable path matches no route.
         match values.collect::<Option<Vec<_>>>() {
             Some(values) => Found::Row(route, place.names.iter().copied().zip(values).collect()),
             None => Found::Nothing,

@@ -122,7 +122,7 @@ impl<S: Gate> HttpService<S> {
     }
 
     async fn answer(&self, found: Found<'_, S>, mut journey: Journey<'_>) -> Result<Answer, ApiError> {
-        // Whoever asks before sending its body is told by the answer itself.
+        // A client that waits for `100 Continue` learns the result from the answer itself.
         let asks_first = journey.head.headers.contains_key(EXPECT);
         let outcome = self.pass(found, &mut journey).await;
         // A body too slow to be read is too slow to be read off; HTTP/2 resets its stream and nothing else.
@@ -233,7 +233,7 @@ impl<S: Gate> HttpService<S> {
     async fn caller(&self, journey: &Journey<'_>) -> Result<S::Caller, ApiError> {
         let headers = &journey.head.headers;
         match journey.connection.kind {
-            // Whoever may open the socket is the operator; the request rate is for keys.
+            // Only the operator can open the socket; the request rate is for keys.
             ListenerKind::Admin => {
                 let account = headers.get(ACCOUNT_HEADER).map(|value| value.to_str().unwrap_or(""));
                 self.state.operator(account).await

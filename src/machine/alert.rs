@@ -22,11 +22,11 @@ use super::Next;
 use crate::base::time::Timestamp;
 use crate::domain::alert::{NoticeKind, Severity};
 
-/// How long after its announced end an alert reopens.
+/// Time after its announced end during which an alert reopens.
 pub const REOPENS_FOR: Duration = Duration::from_secs(3600);
-/// How long a critical alert is open before it is announced again.
+/// Time after which an open critical alert is announced again.
 pub const REMINDER: Duration = Duration::from_secs(24 * 3600);
-/// How long a severity must have been lower before its rise is announced again.
+/// Time that a severity must have been lower before its rise is announced again.
 const CALM: Duration = REOPENS_FOR;
 
 /// The state of one condition and subject.
@@ -37,7 +37,7 @@ pub enum State {
     Absent,
     /// It was found, but not often enough in a row.
     Suspected {
-        /// How often.
+        /// Number of consecutive sightings.
         times: u8,
     },
     /// Its alert is open.

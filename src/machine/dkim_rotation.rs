@@ -246,7 +246,7 @@ mod tests {
                     let pair_seen = keys.iter().any(|other| other.number == key.number && other.algorithm == key.algorithm && other.seen == YES);
                     prop_assert!(pair_seen, "{:?} in {:?}", key, keys);
                 }
-                // What signed is never forgotten at once, and what retires never returns.
+                // A key that signed is never forgotten at once, and a retired key never returns.
                 prop_assert!(key.state != Active || state.is_some());
                 prop_assert!(key.state != Retiring || *state == Some(Retiring));
             }

@@ -25,7 +25,7 @@ const DAYS_MIN: u32 = 14;
 /// Messages that it takes.
 const MESSAGES_MIN: u64 = 100;
 
-/// What is known of a domain.
+/// Facts about a domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Evidence {
     /// The record that applies, as its DNS was last seen.
@@ -51,7 +51,7 @@ pub struct Evidence {
 pub struct SourceFigures {
     /// Its network.
     pub network: SourceNetwork,
-    /// What is known about it.
+    /// Classification of the source.
     pub kind: SourceKind,
     /// Whether the account says that it is its own.
     pub is_mine: Option<bool>,
@@ -73,7 +73,7 @@ impl SourceFigures {
     }
 }
 
-/// What to do.
+/// Recommended step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// Publish a record.
@@ -117,7 +117,7 @@ impl Action {
 /// A recommendation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Advice {
-    /// What to do.
+    /// Recommended step.
     pub action: Action,
     /// The text to publish at the domain's own name, where the record should change.
     pub record: Option<String>,
@@ -276,7 +276,7 @@ mod tests {
         SourceFigures { network: network(number), kind, is_mine: None, messages, failed }
     }
 
-    /// What is known of a domain with this record at this name, whose reports show nothing wrong.
+    /// Facts about a domain with this record at this name, whose reports show no problem.
     fn evidence(at: &str, record: &str) -> Evidence {
         let (own, records) = ("_dmarc.a.example", vec![record.to_owned()]);
         let mut answers = vec![Answer { name: own, records: Some(&[]) }, Answer { name: at, records: Some(&records) }];

@@ -1,5 +1,5 @@
 //! Prints every pair of state and input of every machine into one table and holds it against the committed copy,
-//! `tests/golden/machines.txt`. `UPDATE_GOLDEN=1` writes the copy anew; the difference is then reviewed as text.
+//! `tests/golden/machines.txt`. `UPDATE_GOLDEN=1` rewrites the copy; the difference is then reviewed as text.
 
 use std::fmt::{Debug, Write as _};
 use std::path::Path;
@@ -246,5 +246,5 @@ fn every_pair_of_every_machine_is_as_the_table_says() {
     for (number, (now, then)) in table.lines().zip(committed.lines()).enumerate() {
         assert_eq!(now, then, "line {} of {}", number + 1, path.display());
     }
-    assert_eq!(table, committed, "{} has other lines; UPDATE_GOLDEN=1 writes it anew", path.display());
+    assert_eq!(table, committed, "{} has other lines; UPDATE_GOLDEN=1 rewrites it", path.display());
 }

@@ -11,7 +11,7 @@ use crate::base::time::Timestamp;
 const DELAY_MINUTES: [u64; 4] = [1, 5, 15, 60];
 /// Hourly attempts after those.
 const HOURLY: usize = 24;
-/// How long changes are gathered into one mail.
+/// Time during which changes are gathered into one mail.
 pub const GATHERED_FOR: Duration = Duration::from_secs(10);
 /// Mails that one address gets in an hour at most.
 pub const HOURLY_MAX: usize = 30;

@@ -131,7 +131,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order in which authorities refuse and are not reached.
+        /// Holds for every order of refusals and failures to connect.
         #[test]
         fn no_hour_holds_five_refusals(order in proptest::collection::vec(any::<bool>(), 1..40)) {
             let (mut now, mut setbacks, mut refusals) = (NOW, Setbacks::default(), Vec::new());

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// A successor's wait, in leases of its predecessor: clocks may differ by 5 %.
 const WAIT_PERCENT: u32 = 105;
-/// What is added to that wait.
+/// Margin added to that wait.
 const WAIT_MARGIN: Duration = Duration::from_millis(500);
 /// A log that stands still for so many leases has no holder any more.
 const STILL_LEASES: u32 = 2;
@@ -27,7 +27,7 @@ const STILL_LEASES: u32 = 2;
 /// The settings of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseRules {
-    /// How long a confirmation counts: the longest that any machine of the store uses.
+    /// Validity of a confirmation: the longest that any machine of the store uses.
     pub lease: Duration,
     /// Whether the right ends without confirmations. Otherwise it lasts until another machine claims the log.
     pub stops: bool,
@@ -67,7 +67,7 @@ pub enum LeaseState {
     Claiming,
     /// It owns the log; its predecessor may still mail.
     Waiting {
-        /// How long it waits.
+        /// Duration of the wait.
         wait: Duration,
         /// When the wait ends.
         until: Duration,
@@ -97,7 +97,7 @@ pub enum LeaseInput {
     Claimed {
         /// When its request was sent.
         asked_at: Duration,
-        /// Who held the log before.
+        /// The previous holder of the log.
         predecessor: Predecessor,
     },
     /// Another's object was found in the slot of the claim, or the claim was created in a place that was history.
@@ -190,7 +190,7 @@ impl LeaseState {
         matches!(self, Self::Waiting { .. } | Self::Active(_))
     }
 
-    /// How much of the lease is left at `now`; none where there is none, or it has no end.
+    /// Remaining time of the lease at `now`, or none if there is no lease or it has no end.
     pub fn lease_left(&self, now: Duration, rules: &LeaseRules) -> Option<Duration> {
         match self {
             Self::Waiting { confirmations, .. } | Self::Active(confirmations) if rules.stops => {

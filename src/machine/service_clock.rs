@@ -311,7 +311,7 @@ impl State {
         Next::new(Self { doubt: Some(Doubt { ended: Some(offset_ms), ..doubt }), ..self }, [effect])
     }
 
-    /// The service's time is set by what was recorded; if the wall clock differs by now, it is judged anew.
+    /// The service's time is set by what was recorded; if the wall clock differs by now, it is judged again.
     fn taken_over(self, offset_ms: i64) -> Next<Self, Effect> {
         let distance = Duration::from_millis(offset_ms.unsigned_abs());
         let service = if offset_ms < 0 { self.service.saturating_sub(distance) } else { self.service + distance };

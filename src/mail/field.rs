@@ -16,7 +16,7 @@ const WORD_OCTETS_MAX: usize = 900;
 pub(super) enum Meaning {
     /// Itself: the text is what the recipient shall see.
     Literal,
-    /// Whatever the caller meant by it, such as an encoded word.
+    /// Text in any form that the caller chose, such as an encoded word.
     Callers,
 }
 

@@ -204,7 +204,7 @@ impl Lines {
                 self.field(line);
             }
         }
-        // What was looked at is not kept for the sake of comments.
+        // Bytes that were scanned are dropped, so comments cost no memory.
         self.bytes.drain(..self.seen);
         self.seen = 0;
         if self.bytes.len() > EVENT_BYTES_MAX {

@@ -289,7 +289,7 @@ pub(super) struct Offer(Arc<Activity>);
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        // Whoever takes one thing is not stuck with the others.
+        // A client that reads one stream is not stuck with the others.
         self.0.offered_since.store(self.0.now(), Relaxed);
         self.0.offers.fetch_sub(1, Relaxed);
     }

@@ -95,7 +95,7 @@ pub fn for_mail(config: &ServerConfig) -> ServerConfig {
 }
 
 /// A certificate for `names` that vouches for itself: enough for mail servers, which encrypt with whoever offers it and
-/// verify nobody (RFC 7435), and for browsers until an authority has issued another. Made anew at each start and kept
+/// verify nobody (RFC 7435), and for browsers until an authority has issued another. Made at each start and kept
 /// nowhere, for nobody could have come to trust it.
 ///
 /// # Errors

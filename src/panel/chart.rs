@@ -83,7 +83,7 @@ impl Chart {
             let mut below = 0;
             for (class, count) in bar.parts.iter().filter(|(_, count)| *count > 0) {
                 let (from, to) = (level(below, top), level(below + count, top));
-                // What is there is seen, however little it is.
+                // A value above zero is always visible.
                 let high = (from - to).max(10);
                 let _ =
                     write!(drawn, "<rect class=\"{class}\" {}/>", rectangle(left, wide, from - high.min(from), high));

@@ -206,7 +206,7 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
     if is_unsafe(call) && !is_same_origin(api, call) {
         return Err(Fault::ForeignForm);
     }
-    // What was typed into a form is typed again, on the page that the form stands on.
+    // The form's input is lost here; it is entered again on the form's page.
     let back = || if is_unsafe(call) { section_of(call.path()) } else { call.path_and_query().to_owned() };
     let visitor = match cookie::session(api, &call.headers) {
         Some(token) => api.engine.visitor(&token)?,

@@ -16,7 +16,7 @@ pub(super) fn is_same_origin(api: &Api, call: &Call<()>) -> bool {
     if call.headers.contains_key(SEC_FETCH_SITE) {
         return matches!(call.header(&SEC_FETCH_SITE), Some("same-origin" | "none"));
     }
-    // Whoever sends neither is no browser that we know: refused.
+    // All known browsers send one of them, so a request without either is refused.
     let Some(origin) = call.header(&ORIGIN) else { return false };
     let Some((_, origin_host)) = origin.split_once("://") else { return false };
     // Behind a proxy the host that we are asked for may be another than the one in the browser.

@@ -271,7 +271,7 @@ impl Client {
     pub fn secured(&mut self, facts: TlsFacts, now: Duration) {
         self.transcript.happened(&format!("{} with {}", facts.version, facts.cipher));
         self.tls = Some(facts);
-        // What was said in clear counts for nothing (RFC 3207 4.2).
+        // Capabilities announced in clear text are discarded (RFC 3207 4.2).
         self.capabilities = Capabilities::default();
         self.parser = ReplyParser::new();
         self.greet("EHLO", State::Ehlo, now);

@@ -252,7 +252,7 @@ impl Rules {
             return unexplained(status, source, is_final);
         };
         let kind = match rule.kind {
-            // What is tried again may yet be taken.
+            // A retried message may still be accepted.
             BounceKind::Hard if !is_final => BounceKind::Soft,
             kind => kind,
         };

@@ -232,7 +232,7 @@ fn push_mail(envelope: &Envelope, size: usize, capabilities: Capabilities, out: 
     if capabilities.size {
         push(out, &[" SIZE=", &size.to_string()]);
     }
-    // Where it is not offered the octets are sent all the same: the message is signed and can't be encoded anew.
+    // Without 8BITMIME the bytes are sent all the same: the message is signed, so its encoding can't change.
     if envelope.eight_bit && capabilities.eight_bit_mime {
         push(out, &[" BODY=8BITMIME"]);
     }

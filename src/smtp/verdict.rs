@@ -83,7 +83,7 @@ pub fn judge(outcome: &Outcome, host: &str, rules: &Rules) -> Verdict {
             Verdict::Deferred(deferral(Scope::Message, finding::outcome_unknown(), true))
         }
         (Ending::Unreachable(why), _) => next(Scope::Site, finding::unreachable(why)),
-        // Whoever sends keeps this from the message where there is another way out, or may be later.
+        // The caller ignores this for the message if another route exists, or may exist later.
         (Ending::Unusable(why), _) => next(Scope::Message, finding::unreachable(why)),
         (Ending::TimedOut, phase) => next(scope_of(phase), finding::timed_out()),
         (Ending::Closed(why), phase) => next(scope_of(phase), finding::closed(why)),
@@ -129,7 +129,7 @@ fn next(scope: Scope, why: Bounce) -> Verdict {
 }
 
 fn deferral(scope: Scope, why: Bounce, is_outcome_unknown: bool) -> Deferral {
-    // What is tried again blames no address.
+    // An attempt that is retried blames no address.
     Deferral { scope, why: Bounce { suppressed: false, ..why }, is_outcome_unknown }
 }
 

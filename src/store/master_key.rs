@@ -35,7 +35,7 @@ pub(super) fn of_store(
         }
         return read(disk, &path);
     };
-    // What is sealed in an existing store would be lost under a new key, so none is made.
+    // A new key could not open an existing store's secrets, so none is created.
     let key = read(disk, &path)?;
     if is_of(&key, proof) { Ok(key) } else { Err(OpenError::WrongMasterKey) }
 }

@@ -335,7 +335,7 @@ fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
             let row = snapshot.sound_row::<DomainRow>(&schema::domain(account, DomainId(id)))?;
             row.and_then(|row| row.rotation.timer) == Some(due)
         }
-        // What an endpoint that exists is owed must not end.
+        // Deliveries of an existing endpoint must not end.
         TimerKind::EndpointEnd => is_account()? && !snapshot.has(Table::Endpoints, &schema::owned(account, &id.0))?,
         TimerKind::Unpark | TimerKind::Reputation | TimerKind::MessageIndex | TimerKind::SuppressionImport => {
             is_account()?

@@ -203,7 +203,7 @@ impl Store {
             let (disk, directory) = (Arc::clone(&disk), directory.to_owned());
             move || disk.free_octets(&directory).ok()
         });
-        // What a crash left to do may need room that others have taken since.
+        // Recovery after a crash may need disk space that others have taken since.
         reserve.before_commit();
         let replayed_at = clock_doubts::time_of_start(&database, now().now);
         replaying::replay(&database, &disk, directory, on_journal_damage, replayed_at, &*entropy)?;

@@ -42,7 +42,7 @@ impl Store {
                     due.oldest_transfer.get_or_insert(at);
                 }
                 Some((TimerKind::Delivery, _)) => due.deliveries += 1,
-                // What the house does for itself.
+                // Postrider's own housekeeping.
                 Some(_) | None => {}
             }
             Ok(if seen < COUNTED_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })

@@ -112,7 +112,7 @@ mod tests {
             reserve.before_commit();
             assert_eq!(kept(), expected, "{left} free");
         }
-        // What an earlier process kept is known for what it is.
+        // The reserve of an earlier process is recognised.
         let mut reserve = open();
         free.store(0, Ordering::SeqCst);
         reserve.before_commit();

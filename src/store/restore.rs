@@ -235,7 +235,7 @@ impl Building {
             Part::Segment { bucket, number, offset, bytes } => self.append((bucket, number), offset, &bytes),
             Part::Keys(slots) => write_new(&self.aside.join(CONTENT).join(KEYS), &slots),
             Part::File { name, bytes } if beside.contains(&name.as_str()) => self.write_beside(&name, &bytes),
-            // What another version put beside its store means nothing to this one.
+            // Files of another version mean nothing to this one.
             Part::File { .. } | Part::ContentAhead { .. } | Part::Head(_) | Part::End(_) => Ok(()),
         }
     }

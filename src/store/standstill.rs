@@ -56,7 +56,7 @@ impl Store {
             Stop::Failed(error) => error,
             Stop::Refused(never) => match never {},
         })?;
-        // Whoever asks twice, while the first is under way, is told so after the same commit: either may wake the pump.
+        // A second request during the first is answered after the same commit: either may wake the dispatcher.
         self.near().let_go();
         Ok(released)
     }

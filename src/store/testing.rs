@@ -124,7 +124,7 @@ impl TestStore {
 
     /// Writes bytes as they are, or removes what is there.
     pub(crate) fn put(&self, table: Table, key: &[u8], value: Option<&[u8]>) {
-        // What was answered may not be in the database yet; a snapshot waits for it.
+        // Acknowledged batches may not be in the database yet; a snapshot waits for them.
         drop(self.snapshot());
         let transaction = self.store().database.begin_write().unwrap();
         let mut changes = super::changes::Changes::default();

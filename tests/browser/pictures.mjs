@@ -1,4 +1,4 @@
-// Takes the README's pictures of a message's page anew: `node tests/browser/pictures.mjs`, with the same environment
+// Takes the README's pictures of a message's page again: `node tests/browser/pictures.mjs`, with the same environment
 // as the tests. They are committed, so this runs only when the page has changed.
 
 import { fileURLToPath } from "node:url";

@@ -1,7 +1,7 @@
 //! Stores that earlier versions wrote, kept under `tests/stores`, one for each format: every later version opens them
 //! and has all that was in them. The files of a store are kept as they were, the database under zstd.
 //!
-//! `cargo test --test it -- --ignored keep_a_store_of_this_version` writes the one of the present format anew; after a
+//! `cargo test --test it -- --ignored keep_a_store_of_this_version` rewrites the one of the present format; after a
 //! release it is never written again. `keep_a_killed_store_of_this_version` writes one whose process was killed while
 //! its journal held records.
 

@@ -169,7 +169,7 @@ async fn a_complaint_is_tied_by_the_return_path_and_by_nothing_less() {
     assert!(headers.contains("\r\nFeedback-ID: ") && headers.contains("feedback-id;"), "{headers}");
     let mut session = world.session().await;
     let fbl = "fbl@bounces.example.com";
-    // Whoever was shown the message has these headers; the return path is for servers.
+    // Everybody who sees the message has these headers; only servers know the return path.
     let token = headers.split_once("\nFeedback-ID: ").unwrap().1.split(':').next().unwrap();
     assert!(session.rcpt(&format!("b+{token}@bounces.example.com")).await.starts_with("550 5.1.1 "));
     let dsn = dsn("you@example.org", "failed", "5.1.1", GONE).replace("Subject: Hello\n", &headers);

@@ -178,7 +178,7 @@ fn the_unit_is_as_closed_as_a_mail_service_can_be() {
     let systemd = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
     let folder = tempfile::tempdir().unwrap();
     let read = |name: &str| std::fs::read_to_string(systemd.join(name)).unwrap();
-    // What a drop-in says is said after the unit.
+    // Drop-ins apply after the unit.
     let bare = folder.path().join("postrider.service");
     std::fs::write(&bare, format!("{}\n{}", read("postrider.service"), read("no-capabilities.conf"))).unwrap();
     let asked = |unit: &Path, threshold: &str| {

@@ -1,5 +1,6 @@
-//! Whatever bytes: good messages cut, turned, spliced and mixed. The seed is fixed, so a failure repeats; the fuzz
-//! target goes where chance does not.
+//! Random mutations of reports: good messages cut, turned, spliced and mixed. The seed is fixed, so a failure repeats;
+//! the
+//! fuzz target covers the rest.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -8,6 +8,7 @@ mod citations;
 mod crates;
 mod dependencies;
 mod floors;
+mod language;
 mod lexer;
 mod paths;
 mod source;
@@ -68,7 +69,7 @@ fn files(folder: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
 }
 
 fn read(file: &str) -> String {
-    // What is no text is nobody's to read.
+    // Binary files have no lines to check.
     String::from_utf8(std::fs::read(root().join(file)).unwrap_or_default()).unwrap_or_default()
 }
 
@@ -135,9 +136,14 @@ fn every_rust_file_can_be_read_at_a_sitting() {
 }
 
 #[test]
-fn the_repository_speaks_of_the_product_alone() {
-    let texts = files("", |name| !name.ends_with("Cargo.lock"));
-    nothing_of(texts.iter().flat_map(|name| taste::workplace_words(name, &read(name))).collect());
+fn sources_are_in_plain_language() {
+    let sources = ["src", "tests", "benches", "fuzz"].into_iter().flat_map(rust);
+    nothing_of(sources.flat_map(|source| language::question_words(&source)).collect());
+    let mut texts =
+        files("", |name| [".rs", ".py", ".mjs", ".md", ".html", ".toml"].iter().any(|end| name.ends_with(end)));
+    // The table of retired words itself.
+    texts.retain(|name| name != "tests/tidy/language.rs");
+    nothing_of(texts.iter().flat_map(|name| language::retired_words(name, &read(name))).collect());
 }
 
 #[test]

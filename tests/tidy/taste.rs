@@ -1,5 +1,4 @@
-//! Faults of taste that need no judge: a file without a header or too long to read, a line too wide, work left undone,
-//! and words that belong to some workplace and not to the product.
+//! Faults of taste that need no judge: a file without a header or too long to read, a line too wide, work left undone.
 
 use super::Finding;
 use super::lexer::Kind;
@@ -22,7 +21,7 @@ pub(crate) fn faults_of_taste(source: &SourceFile) -> Vec<Finding> {
         findings.push(finding(LINES_MAX + 1, "split the file: over 400 lines it holds more than one noun"));
     }
     for (line, text) in (1..).zip(&source.lines) {
-        // What tests compare may be wider, byte for byte as it is; their comments may not.
+        // Data in tests may be wider, byte for byte as it is; comments may not.
         let is_data = !text.trim_start().starts_with("//") && source.is_test_line(line);
         if text.chars().count() > COLUMNS_MAX && !is_data {
             findings.push(finding(line, "break the line: it has over 120 columns"));
@@ -32,31 +31,6 @@ pub(crate) fn faults_of_taste(source: &SourceFile) -> Vec<Finding> {
         let is_unfinished = source.word(at).is_some_and(|word| ["todo", "unimplemented", "dbg"].contains(&word));
         if is_unfinished && pair[1].kind == Kind::Mark('!') {
             findings.push(finding(pair[0].line, "finish it: no `todo!`, `unimplemented!` or `dbg!` is committed"));
-        }
-    }
-    findings
-}
-
-/// Where a text speaks of the place where it was written, or of where its parts are fetched.
-pub(crate) fn workplace_words(file: &str, text: &str) -> Vec<Finding> {
-    // In two halves each, so that this file does not contain them.
-    let words = [
-        ("crates", ".io"),
-        ("/wo", "rk/"),
-        ("/ro", "ot/"),
-        ("pypi", ".org"),
-        ("npmjs", ".org"),
-        ("deb.debian", ".org"),
-    ];
-    let words = words.map(|(front, back)| format!("{front}{back}"));
-    let mut findings = Vec::new();
-    for (line, text) in (1..).zip(text.lines()) {
-        for word in words.iter().filter(|word| text.contains(*word)) {
-            findings.push(Finding::new(
-                file,
-                line,
-                format!("say it without `{word}`: the repository is of the product alone"),
-            ));
         }
     }
     findings
@@ -89,12 +63,5 @@ mod tests {
     #[test]
     fn unfinished_work_is_found_and_talk_about_it_is_not() {
         assert_eq!(found("//! No `todo!` here.\nfn a() {\n    todo!()\n}\nfn b() { dbg!(\"todo!()\") }"), [3, 5]);
-    }
-
-    #[test]
-    fn words_of_a_workplace_are_found() {
-        let home = ["/wo", "rk/here"].concat();
-        assert_eq!(workplace_words("README.md", &format!("a\nsee {home}\n")).len(), 1);
-        assert_eq!(workplace_words("README.md", "work/here and crates of apples").len(), 0);
     }
 }

@@ -16,7 +16,7 @@ use crate::app::standby::StandbyOptions;
 use crate::app::trouble::Trouble;
 
 const PROMOTE: &str = "promote the standby";
-/// How long a promoted standby may take until it accepts.
+/// Number of tries, of one second each, until a promoted standby must accept.
 const TRIES: u32 = 300;
 const BETWEEN: Duration = Duration::from_millis(200);
 

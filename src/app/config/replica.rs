@@ -42,17 +42,17 @@ pub struct Replica {
     pub extra_roots: Option<PathBuf>,
     /// When an acceptance is answered.
     pub mode: ReplicaMode,
-    /// What happens without the bucket; where it is not set, the mode decides.
+    /// Behaviour while the bucket can't be reached. Unset, it follows from the mode.
     when_unreachable: Option<WhenUnreachable>,
-    /// Who promotes a standby.
+    /// Whether an operator or a standby itself promotes the standby.
     pub failover: Failover,
     /// The time between two slots at least, in async.
     pub interval: Duration,
-    /// How long a confirmation counts.
+    /// Validity of a confirmation.
     pub lease: Duration,
-    /// How long a request may take, and a 202 waits in sync.
+    /// Timeout of a request, and maximum wait of a 202 in sync mode.
     pub timeout: Duration,
-    /// How far back `--at` reaches.
+    /// Reach of `--at` into the past.
     pub retention: Duration,
     /// Age of a base before the next one.
     pub base_age: Duration,
@@ -152,7 +152,7 @@ impl Replica {
         self.url.is_some()
     }
 
-    /// What the active machine does without the bucket.
+    /// Behaviour of the active machine while the bucket can't be reached.
     pub fn when_unreachable(&self) -> WhenUnreachable {
         self.when_unreachable.unwrap_or(match self.mode {
             ReplicaMode::Async => WhenUnreachable::Serve,

@@ -104,7 +104,7 @@ pub(super) async fn conditional_writes(patient: &Patient) -> Vec<Check> {
 
 pub(super) async fn clock(patient: &Patient) -> Vec<Check> {
     check(patient, CLOCK, |bucket| async move {
-        // Whatever it answers has a date.
+        // Every answer has a date.
         let asked = bucket.read("store").await;
         match (bucket.date(), asked) {
             (None, Err(error)) => failed(CLOCK, &error),
@@ -195,7 +195,7 @@ async fn timed(bucket: &dyn Bucket) -> BucketResult<(Duration, Duration, Duratio
     Ok((small[SMALL_CREATES / 2], write, read))
 }
 
-/// How long a create took, and what followed it before the object was removed again.
+/// Duration of a create, and the result of the check that ran before the object was removed again.
 async fn timed_create<F: Future<Output = BucketResult<()>>>(
     bucket: &dyn Bucket,
     bytes: Bytes,

@@ -134,7 +134,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.is_finished.get() {
-            // What stays is named for what it is.
+            // The file that stays has its final name.
             let _ = fs::remove_file(&self.path);
         }
     }

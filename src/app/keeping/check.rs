@@ -103,7 +103,7 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // What can't be removed stands where temporary things are cleaned up.
+        // A directory that can't be removed is in the temporary directory, which the system cleans.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

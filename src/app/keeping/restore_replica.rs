@@ -24,7 +24,7 @@ use crate::store::restore::Lineage;
 
 const WHAT: &str = "cannot restore the replica";
 
-/// What to restore.
+/// Arguments of a restore.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplicaRestore<'a> {
     /// The replica: `s3://bucket/prefix`.

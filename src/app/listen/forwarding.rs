@@ -143,7 +143,7 @@ async fn again(source: &EventSource, place: Option<&str>) -> Result<OpenStream, 
     }
 }
 
-/// Tells the program an event, a few times if need be, each time signed anew.
+/// Sends the program an event, with a few retries. Each attempt has its own signature.
 async fn tell(forward: &Forward, secret: &Secret, event: &SourceEvent) -> Heard {
     let mut heard = Heard::of(&event.id, &event.kind, &event.record);
     let clock = SystemClock::new();

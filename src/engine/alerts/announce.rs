@@ -1,4 +1,4 @@
-//! Who is told of an alert's changes.
+//! Recipients of an alert's notices.
 //!
 //! The operator hears of alerts of the service and of critical ones of accounts, by mail and webhook. An account's
 //! owners hear of the account's alerts, and a user of their own sign-ins. Nobody gets mail at an address that the

@@ -43,10 +43,10 @@ const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
 /// Open alerts of quotas that one check goes through at most.
 const QUOTAS_MAX: usize = 10_000;
 
-/// What checks remember from one run to the next.
+/// State that checks keep from one run to the next.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// How often damage was met, and when that last changed.
+    /// Number of damaged records found, and the time of the last change.
     damage: Option<(u64, Timestamp)>,
     /// The state of replication, and when a check first found it so.
     replica: Option<(State, Timestamp)>,
@@ -164,8 +164,9 @@ impl Engine {
         })
     }
 
-    /// How many messages are overdue for want of a way out, counted to [`OVERDUE_COUNT`]. Those that wait because of
-    /// their account, their site or a restored store are not.
+    /// Number of messages that are overdue because no route is free, counted up to [`OVERDUE_COUNT`]. Messages that
+    /// wait
+    /// because of their account, their site or a restored store are not counted.
     fn overdue(&self, snapshot: &Snapshot, now: Timestamp) -> Result<usize, StoreError> {
         let to = Timer::first_after(now - OVERDUE);
         let (mut timers, mut looked_at) = (Vec::new(), 0);
@@ -261,7 +262,7 @@ fn certificate(until: Timestamp, now: Timestamp) -> Option<Sighting> {
     Some(Sighting::new(Condition::CertificateExpiring, severity, summary, format!("It holds until {until}.")))
 }
 
-/// What is wrong with replication whose state checks have found the same for `lasts`.
+/// The problem of a replica that has been in the same state for `lasts`.
 fn replica(status: &ReplicaStatus, lasts: Duration) -> Option<Sighting> {
     let (severity, word) = match status.state {
         _ if status.role == Role::Deposed => (Severity::Critical, Role::Deposed.as_str()),

@@ -19,7 +19,7 @@ use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
 use crate::smtp::tls_policy::TlsRequirement;
 
-/// How long one relay is tried.
+/// Time limit for one relay.
 const PER_RELAY: Duration = Duration::from_secs(120);
 /// Addresses of servers that one relay tries at most.
 const SERVERS_MAX: usize = 4;
@@ -86,7 +86,7 @@ impl Egress {
                 Ok(answer) => return Ok(answer),
                 Err((why, phase)) => {
                     last = why;
-                    // What a server says of the mail itself, its neighbour says too.
+                    // A server's verdict about the mail itself holds for its neighbours too.
                     if phase >= Phase::Mail {
                         break;
                     }
@@ -182,7 +182,7 @@ async fn addresses_of(engine: &Engine, smarthost: &Smarthost) -> Result<Vec<IpAd
     }
 }
 
-/// How a try ended, in words for the operator.
+/// Describes the end of an attempt for the operator.
 fn said(ending: &Ending) -> String {
     let words = match ending {
         Ending::Answered(reply) => reply.text(),

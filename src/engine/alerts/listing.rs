@@ -66,13 +66,13 @@ impl AlertFilter {
 /// The open alerts that an account sees, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpenAlerts {
-    /// How many.
+    /// Number of open alerts.
     pub count: usize,
     /// The highest severity among them.
     pub worst: Option<Severity>,
 }
 
-/// Whose alerts are looked at.
+/// Scope of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlertsOf {
     /// An account's. The only account of the store sees the service's too.
@@ -136,10 +136,10 @@ impl Engine {
         Ok(open)
     }
 
-    /// How many alerts are open, by condition and severity: those that a condition may have, and no others.
+    /// Counts the open alerts by condition and severity. Combinations that a condition can't have are left out.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The store's errors.
     pub fn open_alert_counts(&self) -> Result<Vec<(Condition, Severity, u64)>, StoreError> {
         let severities = |condition: &Condition| {
             let condition = *condition;

@@ -17,12 +17,12 @@ use crate::engine::probe::reverse::{Reverse, reverse, seen_addresses};
 use crate::engine::relay::{Relay, RelayWay};
 use crate::store::op::alert::Finding;
 
-/// How long each check may take: less than the command that runs them waits.
+/// Time limit of each check: less than the wait of the command that runs them.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Mail that went directly within this time shows that the port is open.
 const RECENT: Duration = Duration::from_secs(3600);
 
-/// What the checks find.
+/// Runs the network checks.
 pub(super) async fn findings(engine: &Arc<Engine>) -> Vec<Finding> {
     let (Some(sources), Some(notifier)) = (engine.alerts.sources.get(), engine.alerts.notifier()) else {
         return Vec::new();

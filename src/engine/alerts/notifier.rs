@@ -41,7 +41,7 @@ pub(in crate::engine) struct Notifier {
     turns: Arc<Semaphore>,
 }
 
-/// What the sender of a notice was told.
+/// Result of one attempt to send a notice.
 struct Attempt {
     end: NoticeEnd,
     /// Changes that it reported.
@@ -89,7 +89,7 @@ impl Notifier {
             let end = NoticeEnd::Dropped;
             return self.engine.store.commit(SettleNotice { notice: id, due: timer.due, end, items: 0 }).await;
         };
-        // What is sent once the store has failed could not be recorded.
+        // A notice sent after the store has failed could not be recorded.
         self.engine.store.health().check()?;
         let Attempt { end, items } = self.attempt(id, &row).await?;
         if matches!(end, NoticeEnd::NotTaken { .. }) {

@@ -36,9 +36,9 @@ pub struct AlertRecord<'a> {
     pub subject: Option<SubjectRecord<'a>>,
     /// One line for people.
     pub summary: &'a str,
-    /// What was seen.
+    /// Observation, in one sentence.
     pub seen: &'a str,
-    /// What to do.
+    /// Advice for the operator.
     pub remedy: String,
     /// When it opened.
     #[serde(serialize_with = "iso::serialize")]
@@ -46,7 +46,7 @@ pub struct AlertRecord<'a> {
     /// When it ended.
     #[serde(serialize_with = "iso::option::serialize")]
     pub resolved_at: Option<Timestamp>,
-    /// What people were told.
+    /// Notices sent for this alert.
     pub notices: Vec<NoticeRecord<'a>>,
 }
 
@@ -69,9 +69,9 @@ pub struct NoticeRecord<'a> {
     pub at: Timestamp,
     /// The change.
     pub kind: NoticeKind,
-    /// How it is sent.
+    /// Mail or webhook.
     pub channel: Channel,
-    /// How far it is.
+    /// Progress of the notice.
     pub status: NoticeStatus,
     /// The relay that took it.
     pub relay: Option<&'a str>,
@@ -108,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// What to do about a condition, with the address of its documentation.
+    /// Returns the advice for a condition, with the address of its documentation.
     pub fn alert_remedy(&self, condition: Condition) -> String {
         match self.settings.public_url.get() {
             Some(url) => {

@@ -1,4 +1,4 @@
-//! What the transfers tell alerts about relays: that one needs its operator, or works again.
+//! Reports from transfers to alerts about relays: one needs its operator, or works again.
 
 use std::sync::{Arc, PoisonError};
 

@@ -16,13 +16,13 @@ use crate::engine::Engine;
 use crate::store::error::StoreError;
 use crate::store::row::alert::{AlertRow, Channel, NoticeStatus};
 
-/// How long a test waits for one answer: less than the command waits for all.
+/// Time limit for the answer to one test: less than the wait of the command.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// What became of one test.
+/// Result of one test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TestResult {
-    /// How it was sent.
+    /// Mail or webhook.
     pub channel: Channel,
     /// The address, or the webhook's URL.
     pub to: String,

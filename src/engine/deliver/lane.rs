@@ -126,7 +126,7 @@ impl Lane {
             self.parked = Parked::Held(timer);
             return None;
         }
-        // What overflows from here on may miss the slice that this timer brings, and arms its own.
+        // Deliveries that overflow from here on may miss this timer's slice, and arm their own.
         if let Parked::Armed = self.parked {
             self.parked = Parked::None;
         }

@@ -39,7 +39,7 @@ impl Range {
     }
 }
 
-/// What the reports of a domain say.
+/// Summary of a domain's reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Overview {
     /// The domain.
@@ -52,7 +52,7 @@ pub struct Overview {
     pub published: Discovery,
     /// Reports that count.
     pub reports: u64,
-    /// Who reported, those with the most messages first. Ignored ones come last.
+    /// Reporters, most messages first. Ignored reporters come last.
     pub reporters: Vec<Reporter>,
     /// All messages.
     pub counts: DmarcCounts,
@@ -82,7 +82,7 @@ pub struct Reporter {
 pub struct Source {
     /// Its network.
     pub network: SourceNetwork,
-    /// What is known about it.
+    /// Classification of the source.
     pub kind: SourceKind,
     /// Whether the account says that it is its own.
     pub is_mine: Option<bool>,

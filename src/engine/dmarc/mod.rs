@@ -38,10 +38,10 @@ pub fn report_address(domain: &DomainName) -> String {
 }
 
 impl Engine {
-    /// What the reports of the last `days` days say of a domain. None where the account has no such domain.
+    /// Summarises the reports of the last `days` days about a domain. Returns none if the account has no such domain.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The store's errors.
     pub async fn dmarc_overview(
         self: &Arc<Self>,
         account: AccountId,
@@ -208,7 +208,7 @@ impl Engine {
     }
 }
 
-/// What is known about a source.
+/// Classifies a source.
 fn kind_of(network: SourceNetwork, own: &HashSet<SourceNetwork>, has_own_signature: bool, passed: u64) -> SourceKind {
     // Networks that are counted together say nothing about any of them but that some mail passed.
     let is_one = network != SourceNetwork::Other;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::domain::dmarc_source::SourceNetwork;
 use crate::engine::Engine;
 
-/// How long the names are looked up, all together.
+/// Time limit for all look-ups of names together.
 const LOOKUPS: Duration = Duration::from_secs(5);
 
 /// Where each name led when it was last looked up with success: while the DNS fails, a source stays what it is.
@@ -25,7 +25,7 @@ impl Engine {
                 }
             }
         };
-        // What was not answered in time counts as it did before.
+        // Without an answer in time, the earlier result stays.
         let _ = tokio::time::timeout(LOOKUPS, lookups).await;
         let known = self.own_networks.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_names = known.values().flatten().copied();

@@ -166,7 +166,7 @@ pub trait Bucket: Send + Sync {
     fn date(&self) -> Option<Timestamp>;
 }
 
-/// What a bucket keeps of objects that were overwritten or removed.
+/// Whether a bucket keeps objects that were overwritten or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versioning {
     /// Nothing.

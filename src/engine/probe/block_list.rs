@@ -20,7 +20,7 @@ pub enum Health {
     Broken(String),
 }
 
-/// What a list says of an address.
+/// A block list's answer about an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listing {
     /// It is on the list, with these codes.

@@ -20,7 +20,7 @@ use crate::store::row::dmarc::DmarcReportRow;
 use crate::store::schema::Table;
 use crate::store::snapshot::Snapshot;
 
-/// What became of a report.
+/// Outcome of reading a report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DmarcResult {
     /// No domain of ours is meant.
@@ -200,7 +200,7 @@ fn operation(
         report: row,
         signer: signer.cloned(),
         policy: part.policy,
-        // What is only listed is not counted.
+        // Reports that are only listed are not counted.
         sources: if signer.is_some() { sources.collect() } else { Vec::new() },
     }
 }

@@ -27,7 +27,7 @@ use crate::store::replica::name::ObjectName;
 use crate::store::replica::{BaseSnapshot, Kind};
 use crate::store::schema::FORMAT;
 
-/// How often the maker looks whether a base is due.
+/// Interval between two checks whether a base is due.
 const TICK: Duration = Duration::from_secs(60);
 /// Slots before a new base.
 const SLOTS_MAX: u64 = 20_000;
@@ -43,7 +43,7 @@ pub struct BasePolicy {
     pub age: Duration,
     /// Bytes of log before the next.
     pub log_bytes: u64,
-    /// How far back a restore reaches.
+    /// Reach of a restore into the past.
     pub retention: Duration,
     /// Files of the data directory that come along.
     pub beside: &'static [&'static str],

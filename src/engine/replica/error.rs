@@ -18,7 +18,7 @@ pub enum ReplicaError {
     Object {
         /// Its name below the prefix.
         name: String,
-        /// What is wrong with it.
+        /// The problem with the object.
         fault: ObjectFault,
     },
     /// An object is missing.
@@ -32,7 +32,7 @@ pub enum ReplicaError {
     Claimed {
         /// The slot of the claim.
         slot: u64,
-        /// Who claimed.
+        /// The machine that claimed the log.
         holder: String,
     },
     /// The bucket holds another store.
@@ -78,9 +78,9 @@ pub enum ReplicaError {
     /// A file of the data directory.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// How it failed.
+        /// The cause.
         error: std::io::Error,
     },
 }

@@ -21,7 +21,7 @@ use crate::store::replica::name::ObjectName;
 use crate::store::replica::{Follower, Head, Holder, Kind, ObjectFault, Position, Sealer, clear_fork, is_fork};
 use crate::store::schema::FORMAT;
 
-/// What a process needs to work on a replica.
+/// Ports and settings that a process needs to work on a replica.
 #[derive(Clone)]
 pub struct ReplicaWorld {
     /// The bucket.

@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::store::replica::name::{self, ObjectName};
 use crate::store::replica::{Kind, content};
 
-/// How often the sweeper looks at the deadlines that it knows.
+/// Interval between two checks of known deadlines.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// A segment: its bucket, and its number there.

@@ -21,7 +21,7 @@ use crate::store::restore::{BaseContent, Lineage, Restoration, RestoreError, res
 /// Objects that are fetched at once: four parts are 64 MiB.
 const AHEAD: usize = 4;
 
-/// What is built from a base.
+/// Arguments of a rebuild from a base.
 pub struct Rebuild<'a> {
     /// The directory, which exists and is empty.
     pub directory: &'a Path,

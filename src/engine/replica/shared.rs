@@ -1,4 +1,5 @@
-//! What the tasks of replication share: the position of the log, its newest base, and how the last requests went.
+//! State shared by the tasks of replication: the position of the log, its newest base, and the result of the last
+//! requests.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

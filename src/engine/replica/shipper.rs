@@ -36,7 +36,7 @@ pub(super) enum ShipperEnd {
     Failed,
 }
 
-/// How much of the first waiting batch is in earlier slots.
+/// Number of records of the first waiting batch that earlier slots contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Progress {
     sequence: u64,

@@ -18,9 +18,9 @@ use crate::store::master_key::Raw;
 use crate::store::replica::{Follower, Head, Position};
 use crate::store::restore::Lineage;
 
-/// How often a standby makes durable what it has applied.
+/// Interval between two checkpoints of a standby.
 const CHECKPOINT: Duration = Duration::from_secs(5);
-/// How often it destroys content whose time is over, and looks whether a slot is missing.
+/// Interval between two sweeps, which destroy expired content and check for missing slots.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// A standby's store on its way along the log.

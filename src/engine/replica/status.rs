@@ -42,7 +42,7 @@ words! {
 }
 
 words! {
-    /// How replication goes.
+    /// State of replication.
     State {
         /// The bucket has everything, or will within seconds.
         Ok = "ok",
@@ -80,7 +80,7 @@ pub struct BaseStatus {
 pub struct ReplicaStatus {
     /// The part of this process.
     pub role: Role,
-    /// How replication goes.
+    /// State of replication.
     pub state: State,
     /// `async` or `sync`.
     pub mode: &'static str,

@@ -1,10 +1,10 @@
 //! The MTA-STS policies of receiving domains: believed from the store, fetched where they may have changed.
 //!
-//! A policy is looked at when it is used. Once a day, and whenever the domain announces another identifier, it is
-//! fetched again, which starts its `max_age` anew; so a domain that is written to keeps its policy, whatever becomes of
-//! its policy host meanwhile, and one that is not costs nobody a request. A fetch that fails leaves the policy that is
-//! kept as it is, and is not repeated for a while. One fetch a domain at once, and a bounded number in all, of which
-//! slow hosts never hold up the others.
+//! A policy is read when it is used. It is fetched again once a day, and whenever the domain announces another
+//! identifier. A fetch starts its `max_age` again, so a domain that gets mail keeps its policy even while its policy
+//! host is down, and a domain that gets none costs nobody a request. A failed fetch leaves the stored policy as it is,
+//! and is not repeated for a while. Each domain has one fetch at a time, and all fetches together have a bounded number
+//! of places, which slow hosts can't use up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -180,7 +180,7 @@ impl Trial<'_> {
             return Err(NoTry::RelayFault(RelayFault { why, needs_operator: true }));
         }
         let Some((word, facts)) = last else { return Ok(nowhere()) };
-        // What is told is what the server did whose word holds.
+        // The reported facts are those of the server whose answer decided.
         self.facts = facts;
         Ok(Verdict::from(word))
     }

@@ -47,7 +47,7 @@ impl QueueView for Transfers {
                     let (relay, site) = self.way_of(&row, MessageId(timer.id), &mut names);
                     let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty(site, relay));
                     entry.waiting += 1;
-                    // What stands still is tried at no time.
+                    // Mail on hold has no next attempt.
                     let is_held = standing.is_some_and(|restored| restored.holds(&timer));
                     if !is_held {
                         entry.next_at = Some(entry.next_at.map_or(timer.due, |next| next.min(timer.due)));

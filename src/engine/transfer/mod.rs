@@ -224,7 +224,7 @@ impl Transfers {
         };
         let time = shared.engine.clock.time();
         let ticket = Ticket { timer, stream: row.stream, give_up_at: time.deadline(row.give_up_at) };
-        // What is over needs no wire: it ends now, held back or not.
+        // A finished message needs no connection: it ends now, throttled or not.
         if row.give_up_at <= time.expiry {
             shared.settle_unsent(ticket, Unsent::Late);
             return Ok(());

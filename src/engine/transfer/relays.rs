@@ -126,7 +126,7 @@ impl Relays {
         }
         let until = now + Duration::from_secs(HOLD_SECS[fault.in_a_row.min(HOLD_SECS.len() - 1)]);
         let since = if fault.in_a_row == 0 { now } else { fault.since };
-        // What follows the colon is the smarthost's answer, which is for the log alone.
+        // The part after the colon is the smarthost's answer, which is for the log alone.
         let kind = why.split(": ").next().unwrap_or_default().to_owned();
         *fault = Fault { held_until: Some(until), in_a_row: fault.in_a_row + 1, since, why: kind };
         drop(faults);

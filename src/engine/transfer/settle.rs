@@ -67,7 +67,7 @@ impl Shared {
     /// that it waits for.
     pub(super) fn look(&self, ticket: &Ticket, site: Option<&Site>) -> Result<Ready, StoreError> {
         let engine = &self.engine;
-        // What is sent now could not be recorded, and would be sent again.
+        // Mail sent now could not be recorded, and would be sent again.
         if let Some(failure) = engine.store.health().failure() {
             return Err(failure.clone());
         }

@@ -223,7 +223,7 @@ fn obey(shared: &Arc<Shared>, lane: &Lane, signal: Signal) {
     match signal {
         Signal::Took => lane.took(near),
         Signal::Answered => lane.answered(near),
-        // Whoever probes goes on with the next message.
+        // The prober goes on with the next message.
         Signal::Silent => {}
         Signal::Slowed => lane.slowed(near),
         Signal::PushedBack => fails(shared, lane, Window::pushed_back),
@@ -243,7 +243,7 @@ fn hold(shared: &Arc<Shared>, lane: &Lane, until: Timestamp) {
     shared.put_off_until_their_end(lane.hold(until, shared.now(), shared.near()));
 }
 
-/// Has this message, and all that wait in the lane, look for their way anew.
+/// Has this message and the whole queue of its destination look up their routes again.
 fn reroute(shared: &Arc<Shared>, lane: &Lane, ticket: Ticket) {
     let waiting = lane.clear();
     shared.left_queue(waiting.len());

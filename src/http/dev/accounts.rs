@@ -160,7 +160,7 @@ pub(super) async fn reset(api: &Api, call: Call<()>) -> Result<Answer, ApiError>
     let dev = dev(api)?;
     let _turn = dev.given.turn.lock().await;
     match named {
-        // What is no identifier is one that does not exist (contract 1).
+        // A malformed identifier is answered like an unknown one (contract 1).
         Some(text) => {
             let id: AccountId = text.parse().map_err(|_| ApiError::NotFound)?;
             api.engine.account(id)?.ok_or(ApiError::NotFound)?;

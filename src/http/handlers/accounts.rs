@@ -24,7 +24,7 @@ pub(crate) struct NewAccount {
     pub(crate) name: AccountName,
     /// Its time zone.
     pub(crate) time_zone: Option<TimeZoneName>,
-    /// What it may send.
+    /// Sending quota.
     pub(crate) quota: QuotaLimits,
 }
 

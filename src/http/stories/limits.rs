@@ -19,7 +19,7 @@ async fn with(http: HttpLimits, limits: ServiceLimits) -> (HttpServer<HttpServic
 async fn a_body_too_large_is_refused_by_its_announcement_and_by_its_growth_and_its_connection_closes() {
     let (_server, mut client) = with(HttpLimits::default(), bodies_of(100)).await;
     let head = "POST /v1/messages HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer all\r\n";
-    // Whoever asks first is told before a byte of the body is sent.
+    // `Expect: 100-continue` is answered before a byte of the body is sent.
     client.write(format!("{head}Content-Length: 101\r\nExpect: 100-continue\r\n\r\n")).await;
     let reply = client.read().await;
     assert_eq!((reply.status, reply.code().as_str()), (413, "payload_too_large"));

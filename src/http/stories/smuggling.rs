@@ -13,7 +13,7 @@ fn post(fields: &str, body: &str) -> String {
 async fn statuses(pieces: &[&[u8]]) -> Vec<u16> {
     let (_server, mut client) = connected().await;
     for piece in pieces {
-        // What is refused may be closed before its last piece is written.
+        // A refused connection may close before its last piece is written.
         let _written = client.stream.write_all(piece).await;
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! What the operator's commands about alerts answer, and the shape of an alert.
+//! Alerts, and the answers to the operator's commands about them, as JSON.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ impl ChangedView {
     }
 }
 
-/// What became of each test.
+/// Results of the tests.
 #[derive(Serialize)]
 pub(in crate::http) struct AlertTestView {
     pub(in crate::http) results: Vec<TestResult>,

@@ -1,4 +1,4 @@
-//! What DMARC reports say of a domain, as the API shows it.
+//! Summary of a domain's DMARC reports as JSON.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn rate(count: u64, of: u64) -> Option<f64> {
     rate
 }
 
-/// What the reports of a range say.
+/// Summary of the reports of a range of days.
 #[derive(Serialize)]
 pub(in crate::http) struct DmarcView<'a> {
     domain: &'a str,

@@ -104,7 +104,7 @@ describe! {
         name: "Its name, as lower-case A-labels." => |schema| schema.example("example.com"),
         stream: "Its stream, and so that of every message from it.",
         status: "Whether mail may be sent from it.",
-        verified_at: "When it was last verified anew." => |schema| schema.example(()),
+        verified_at: "Time of the last verification." => |schema| schema.example(()),
         last_checked_at: "When its records were last looked up." => |schema| schema.example(()),
         next_check_at: "When they will be looked up next.",
         dkim_rotation_days: "Days between rotations of its DKIM keys; 0 without a schedule."

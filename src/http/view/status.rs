@@ -27,7 +27,7 @@ pub(in crate::http) struct StatusView<'a> {
 /// Alerts.
 #[derive(Serialize)]
 pub(in crate::http) struct AlertsView {
-    /// How many are open.
+    /// Number of open alerts.
     pub(in crate::http) open: u64,
     /// Whether mails of the service are signed.
     pub(in crate::http) signed: bool,

@@ -44,7 +44,7 @@ fn under_contention_accounts_take_turns_and_none_has_more_than_half() {
     }
     let first = granted(&mut budget);
     assert_eq!((of(&first, 1), of(&first, 2)), (28, 28));
-    // What is given back goes to both in turn, and neither comes to more than half.
+    // Returned permits go to both in turn, and neither gets more than half.
     first.iter().take(10).for_each(|claim| budget.release(claim));
     let again = granted(&mut budget);
     assert_eq!((of(&again, 1), of(&again, 2)), (5, 5));

@@ -176,7 +176,7 @@ pub fn reverse_dns(sources: &[SourceFacts]) -> Judgement {
     }
 }
 
-/// How a domain receives mail.
+/// A domain's way to receive mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replies<'a> {
     /// By the servers of its MX records.

@@ -172,7 +172,7 @@ struct Machine {
     state: LeaseState,
     /// Thousandths of a second that its clock counts in one real second.
     rate: u64,
-    /// What its clock was set to at the beginning.
+    /// Setting of its clock at the beginning.
     origin: u64,
     /// A request on its way: when it was sent by its clock, when the bucket serves it and when the answer comes.
     request: Option<(Duration, u64, u64, Request)>,
@@ -200,9 +200,9 @@ impl Machine {
 #[derive(Debug, Default)]
 struct Log {
     slots: BTreeMap<u64, usize>,
-    /// How many slots each machine has seen.
+    /// Number of slots that each machine has seen.
     seen: [u64; 2],
-    /// What the bucket did with a request, until its answer comes.
+    /// The bucket's results of requests that are not answered yet.
     served: [Option<LeaseInput>; 2],
 }
 
@@ -266,8 +266,7 @@ proptest! {
         let mut draws = draws.into_iter();
         let mut switches = 0;
         for real in (0..180_000).step_by(20) {
-            for own in 0..2 {
-                let machine = &mut machines[own];
+            for (own, machine) in machines.iter_mut().enumerate() {
                 if let Some((sent, served_at, answered_at, request)) = machine.request {
                     if real >= served_at && log.served[own].is_none() {
                         log.serve(own, sent, request);

@@ -43,7 +43,7 @@ pub struct Part {
 /// The messages from one network.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
-    /// How many, by what became of them.
+    /// Message counts by evaluation.
     pub counts: DmarcCounts,
     /// Whether a signature of ours was on some of them.
     pub has_own_signature: bool,

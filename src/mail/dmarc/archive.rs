@@ -17,7 +17,7 @@ const EMPTY_ZIP: [u8; 4] = *b"PK\x05\x06";
 /// First bytes of a member that are looked at to tell what it is.
 const PEEKED_BYTES: u64 = 512;
 
-/// What a sequence of bytes is, by the first of them.
+/// Format of a sequence of bytes, judged by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A gzip file (RFC 1952).
@@ -167,7 +167,7 @@ impl<R: Read> Read for Checked<R> {
     }
 }
 
-/// How a member of a zip archive is stored.
+/// Compression method of a member of a zip archive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Method {
     Stored,

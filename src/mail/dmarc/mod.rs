@@ -47,9 +47,9 @@ const MULTIPARTS_MAX: usize = 3;
 const ROOT_WITHIN_BYTES: usize = 4096;
 /// The longest range of a report.
 const RANGE_SECS_MAX: u64 = 7 * 24 * 3600;
-/// How far in the future a range may end.
+/// Maximum distance of a range's end from now, in the future.
 const AHEAD_SECS_MAX: u64 = 24 * 3600;
-/// How far in the past a range may end.
+/// Maximum distance of a range's end from now, in the past.
 const PAST_SECS_MAX: u64 = 60 * 24 * 3600;
 
 /// The reason why a message's report can't be read.

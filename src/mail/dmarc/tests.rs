@@ -324,6 +324,6 @@ fn measure_the_largest_report() {
         let start = std::time::Instant::now();
         let report = one(&message).unwrap();
         let took = start.elapsed();
-        println!("{} bytes, {} sources: {took:?}", document.len(), report.parts[0].sources.len());
+        eprintln!("{} bytes, {} sources: {took:?}", document.len(), report.parts[0].sources.len());
     }
 }

@@ -12,7 +12,7 @@ use quick_xml::events::Event;
 use super::archive::{Member, of_archive};
 use super::{DEPTH_MAX, TEXT_BYTES_MAX, Unreadable};
 
-/// What a document says, one piece after the other.
+/// Receiver of a document's elements and texts, in order.
 pub(super) trait Handler {
     /// An element begins.
     fn start(&mut self, name: &str);
@@ -45,7 +45,7 @@ fn of_xml(error: Error) -> Unreadable {
     }
 }
 
-/// How far a document was read.
+/// Position in a document.
 struct Walk<'h> {
     handler: &'h mut dyn Handler,
     /// The qualified names of the open elements.

@@ -176,7 +176,7 @@ impl Acme {
             }
             Err(fault) => {
                 let left_out = self.issue_without(&fault, way).await;
-                // What proves one name is no wrong way.
+                // A challenge that proves one name is usable for the others.
                 let is_wrong = fault.setback == Setback::Refused && left_out.is_none();
                 status.way = Some(if is_wrong { way.other() } else { way });
                 let asked = self.http.take_retry_after().max(fault.retry_after);
@@ -192,7 +192,7 @@ impl Acme {
         }
         if let Err(error) = self.vault.make().and_then(|()| self.vault.keep_status(&status)) {
             tracing::error!(%error, "could not write the folder acme of the data directory");
-            // What is not kept can't be waited for.
+            // An order that was not saved can't be resumed.
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -135,7 +135,7 @@ impl Capture {
 
         let partial = self.directory.join(format!("{}.{PARTIAL}", self.partials.fetch_add(1, Ordering::Relaxed)));
         if let Err(error) = write_file(&partial, &mail, message) {
-            // What was begun only takes room; the error that is told is the first one.
+            // A partial file only takes space. The first error is the one to report.
             let _ = fs::remove_file(&partial);
             return Err(error);
         }

@@ -95,7 +95,7 @@ impl Simulator {
                     ok
                 }
             }
-            // Whoever reaches it here did not take the way to the silent listener.
+            // A client that reaches this listener did not dial the silent one.
             Some(Ok(Outcome::Timeout)) => Answer::new(421, "4.4.2", "mx.simulator.test Error: timeout exceeded"),
             Some(Err(UnknownOutcome)) => unknown(recipient),
         }
@@ -163,7 +163,7 @@ impl Deferrals {
             return puts_off;
         }
         while self.order.len() >= self.max {
-            // What was forgotten long since is merely dropped from the order.
+            // An entry that was forgotten earlier is only dropped from the order.
             self.order.pop_front().and_then(|oldest| self.counts.remove(&oldest));
         }
         self.order.push_back(key.clone());

@@ -33,7 +33,7 @@ async fn greeted(address: SocketAddr, source: Option<IpAddr>) -> io::Result<Stri
             Err(error) => return Err(error),
         }
     }
-    // Whoever greeted is told goodbye, and need not hear it.
+    // QUIT is a courtesy: its answer does not matter.
     let _said = stream.write_all(b"QUIT\r\n").await;
     Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
 }

@@ -12,7 +12,7 @@ use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
 use crate::net::guard::Guard;
 use crate::net::source;
 
-/// How long one connection may take.
+/// Time limit for one connection.
 const CONNECTING: Duration = Duration::from_secs(5);
 
 /// Looks at the network from this machine.

@@ -25,7 +25,7 @@ impl Refusal {
         Self { status, code: word("Code"), message: word("Message"), request: plain(request) }
     }
 
-    /// What to do about it.
+    /// Returns the kind of error, which decides what to do about it.
     pub(super) fn kind(&self) -> BucketErrorKind {
         match (self.status, self.code.as_str()) {
             (_, "SlowDown" | "Throttling" | "TooManyRequests" | "RequestLimitExceeded" | "ServiceUnavailable")

@@ -57,9 +57,9 @@ pub struct S3Settings {
     pub path_style: bool,
     /// The bucket's name.
     pub bucket: String,
-    /// What all objects' names begin with: empty, or ending with a slash.
+    /// Prefix of all objects' names: empty, or ending with a slash.
     pub prefix: String,
-    /// How long a request may take, beside the time for its body.
+    /// Timeout of a request, beside the time for its body.
     pub timeout: Duration,
     /// Networks that may be reached by plain http beside this machine.
     pub allow: Vec<Network>,

@@ -12,7 +12,7 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// Stands for the hash of a body that is not signed. TLS protects such a body.
 pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
-/// What a request is signed with.
+/// Credentials with which a request is signed.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     /// The access key's identifier.

@@ -115,7 +115,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let own = format!("/domains/{id}/dmarc");
     let (first, last) = (overview.from, overview.to);
     let page = DmarcPage {
-        frame: Frame::new(&visit, &format!("DMARC reports of {}", overview.domain), "/domains")?.with_done(done),
+        frame: Frame::new(&visit, format!("DMARC reports of {}", overview.domain), "/domains")?.with_done(done),
         id,
         domain: overview.domain.to_string(),
         verdict: verdict(overview.advice.action),

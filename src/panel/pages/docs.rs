@@ -1,5 +1,5 @@
 //! The documentation, as it belongs to this version: `docs/*.md`, written as pages and served without a session. The
-//! same files can be read where the source is. Only the API's is made anew from its description.
+//! same files can be read where the source is. Only the API's page is generated from its description.
 
 use std::sync::LazyLock;
 

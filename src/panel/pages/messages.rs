@@ -118,7 +118,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let newer: Option<MessageId> = query.given("newer").and_then(|text| text.parse().ok());
     let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
     let found = match newer {
-        // What can't be understood, or names a message that is none of ours, finds nothing.
+        // A malformed filter, or one that names a message of another account, finds nothing.
         _ if !faults.is_empty() => Page { rows: Vec::new(), next: None },
         Some(after) => engine.newer_messages(account, filter, after, ROWS).await?,
         None => {

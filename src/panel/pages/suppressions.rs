@@ -78,7 +78,7 @@ async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: For
     let query = Form::of_query(&visit.call);
     let mut violations = Violations::new();
     let filter = filter_of(|name| query.given(name), &mut violations);
-    // What can't be understood finds nothing, and says why.
+    // A malformed filter finds nothing, and says why.
     let Page { rows, next } = match violations.is_empty() {
         true => found(visit, filter, &query).await?,
         false => Page { rows: Vec::new(), next: None },

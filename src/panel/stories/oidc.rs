@@ -17,7 +17,7 @@ use crate::store::op::user::user_by_email;
 
 const ISSUER: &str = "https://login.example.com/tenant";
 
-/// What the provider says and does.
+/// The provider's behaviour.
 struct Script {
     pair: EcdsaKeyPair,
     key_id: &'static str,
@@ -27,7 +27,7 @@ struct Script {
     userinfo: Value,
     document: Value,
     fails: Option<PostError>,
-    /// What it was asked, in order: paths, and the forms of tokens.
+    /// Requests received, in order: paths, and the forms of token requests.
     asked: Vec<String>,
 }
 

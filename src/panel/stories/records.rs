@@ -203,7 +203,7 @@ async fn markup_in_a_record_is_shown_as_text_everywhere() {
             assert!(page.status == 200 && !does(&page, payload), "{payload} at {path}");
             assert!(page.shows(&escaped(payload)) || path.starts_with("/domains"), "{payload} at {path}");
         }
-        // What was typed and refused comes back as text too.
+        // Refused input is shown again as text too.
         let form =
             [("name", payload), ("url", payload), ("email", payload), ("note", payload), ("description", payload)];
         for path in ["/webhooks", "/domains", "/suppressions", &records.path("/webhooks/{whk}")] {

@@ -129,7 +129,7 @@ async fn a_disabled_webhook_tells_why_and_is_reactivated() {
     let strip = browser.get("/").await;
     assert!(strip.shows("is disabled after repeated failures") && strip.shows(&format!("href=\"/webhooks/{id}\"")));
     assert!(browser.get("/webhooks").await.shows("Disabled after repeated failures"));
-    // What is owed meanwhile hides nothing of it.
+    // Outstanding deliveries hide nothing of it.
     for _ in 0..30 {
         world.send(serde_json::json!({})).await;
     }

@@ -186,7 +186,7 @@ impl ServerPattern {
         let is_host = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         let fits = match &pattern {
             Self::Exact(name) => is_host(name) && !name.is_empty(),
-            // Whatever follows the * must be a domain, or a provider could claim everyone's servers.
+            // The rest after `*` must be a domain, or a provider could claim everyone's servers.
             Self::Between(prefix, suffix) => is_host(prefix) && is_host(suffix) && suffix.trim_matches('.').len() > 1,
         };
         let shapes = "\"mx.example.net\", \".example.net\" or \"mx*.example.net\"";

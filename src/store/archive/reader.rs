@@ -59,7 +59,7 @@ impl<R: Read> Reader<R> {
         match source.fill(&mut magic) {
             Ok(()) if magic == MAGIC => {}
             Ok(()) => return Err(Fault::Strange),
-            // What is shorter than a backup's beginning may be its beginning.
+            // A file shorter than the header may be a truncated backup.
             Err(Fault::Truncated { octets }) if magic[..octets as usize] != MAGIC[..octets as usize] => {
                 return Err(Fault::Strange);
             }

@@ -95,7 +95,7 @@ fn timeline(
         &after_prefix(&prefix),
         Order::Ascending,
         &mut |key, bytes| {
-            // What can't be read is told with its table.
+            // Unreadable rows are reported with their table.
             let Ok(told) = serde_json::from_slice::<Told>(bytes) else { return Ok(ControlFlow::Continue(())) };
             let event = EventId(Ulid(key[32..].try_into().unwrap_or_default()));
             if told.id != event.to_string() || told.message_id != message.to_string() {

@@ -223,7 +223,7 @@ fn a_store_that_was_killed_is_checked_as_it_is() {
     let test = TestStore::new();
     let sender = test.sender();
     accept(&sender, "a@example.net");
-    // What a crash leaves: the files of a store that nobody closed.
+    // Files of a store that was not closed, as after a crash.
     let copy = tempfile::tempdir().unwrap();
     for file in ["postrider.redb", "journal", "master.key"] {
         std::fs::copy(test.directory().join(file), copy.path().join(file)).unwrap();

@@ -126,7 +126,7 @@ impl Appender {
         if !announcement.is_alone() || !has_file || !self.is_carried(body.bytes.len()) {
             return Err(append);
         }
-        // Who is alone finds the thread idle: until a body is written, it counts as on its way.
+        // A lone caller finds the thread idle. Until its body is written, it counts as in flight.
         Ok(self.append(vec![append]).pop())
     }
 

@@ -72,7 +72,7 @@ impl Returning {
         file.write_all_at(sealed, offset).map_err(|error| failed("write to", &self.directory, &error))
     }
 
-    /// The file of a segment, made anew where it was lost; none where it was removed at its time.
+    /// The file of a segment. A lost one is created again. None if it was removed at its deadline.
     fn file(&mut self, bucket: Timestamp, number: u32) -> Result<Option<Arc<dyn DiskFile>>, StoreError> {
         if let Some(file) = self.files.get(&(bucket, number)) {
             return Ok(Some(Arc::clone(file)));

@@ -87,7 +87,7 @@ fn a_body_stands_in_the_record_of_its_row_until_its_segment_is_synced() {
     let bodies = [b"a first body".as_slice(), b"and another"];
     let ids = bodies.map(|body| sender.accept_with_body("b@example.net", 2, body));
     let left = killed(&test);
-    // What a power cut may leave of a file that was never synced.
+    // A power cut may leave this of a file that was never synced.
     let segment = buckets(left.path())[0].join("000000.segment");
     fs::OpenOptions::new().write(true).open(segment).unwrap().set_len(7).unwrap();
     let report = check(left.path(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
@@ -113,7 +113,11 @@ fn a_body_whose_bucket_is_over_is_not_written_again_and_one_that_was_lost_is() {
     let after = TestStore::in_directory(left);
     assert!(!buckets[0].exists());
     let place = after.row::<MessageRow>(&sender.key(ids[1])).place;
-    assert_eq!(after.store().content().read(place, ids[1]).unwrap(), b"lost", "what is not over is made anew");
+    assert_eq!(
+        after.store().content().read(place, ids[1]).unwrap(),
+        b"lost",
+        "a body that has not expired is written again"
+    );
 }
 
 /// The folders of the buckets in a data directory, the earliest first.

@@ -76,7 +76,7 @@ impl Ahead {
         }
         while self.waiting.len() > WAITING_MAX {
             if let Some(last) = self.waiting.pop_last() {
-                // What was let go may have drawn it nearer already.
+                // A released timer may already have made it due earlier.
                 self.horizon = self.horizon.min(last);
             }
         }
@@ -161,7 +161,7 @@ impl Ahead {
         }
     }
 
-    /// Nothing stands still any more, so the table is to be read anew.
+    /// No timer is on hold any more, so the table is read again.
     pub(super) fn let_go(&mut self) {
         if self.restored.take().is_some() {
             self.horizon = first_at(Timestamp::ZERO);

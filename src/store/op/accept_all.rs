@@ -35,7 +35,7 @@ impl Op for AcceptAll {
     type Refusal = OneRefused;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Vec<Accepted>, Stop<OneRefused>> {
-        // What the first ones wrote is dropped with the operation where a later one is refused.
+        // A later refusal drops the operation, and with it the rows of the first ones.
         let accept = |(place, message): (usize, &Accept)| {
             message.apply(tables).map_err(|stop| match stop {
                 Stop::Refused(refusal) => Stop::Refused(OneRefused { place, refusal }),

@@ -18,7 +18,7 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// How long an alert is kept after its end.
+/// Time that an alert is kept after its end.
 pub const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Changes that wait for their announcement at most; the oldest ones are dropped.
 const ANNOUNCEMENTS_MAX: usize = 16;

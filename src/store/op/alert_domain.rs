@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::row::domain::DomainRow;
 use crate::store::tables::Tables;
 
-/// How long before a rotation the records of the next keys must be seen.
+/// Time before a rotation by which the records of the next keys must have been seen.
 const STANDBY_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
 
 fn subject(domain: DomainId, row: &DomainRow) -> Subject {

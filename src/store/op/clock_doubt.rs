@@ -152,7 +152,7 @@ impl Op for SettleDoubt {
         let rest = match &end.rest {
             Rest::Messages(from) => match moving.messages(tables, from)? {
                 Some(from) => Rest::Messages(from),
-                // What is due early does no harm.
+                // A timer that fires early does no harm.
                 None if end.offset_ms > 0 => Rest::Nothing,
                 None => Rest::Timers(Timer::first_after(end.until).to_vec()),
             },

@@ -17,9 +17,9 @@ const RETIREMENT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Time for which new keys are looked up more often than daily.
 const AWAITED: Duration = Duration::from_secs(7 * 24 * 3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// How often a rotation that is due, and whose record was not seen, is tried again.
+/// Interval between tries of a due rotation whose record was not seen.
 const DUE_AGAIN: Duration = DAY;
-/// How soon a further pair is generated where that failed.
+/// Delay before key generation is tried again after a failure.
 const KEYS_AGAIN: Duration = Duration::from_secs(3600);
 
 fn parts(keys: &[DkimKeyRow]) -> impl Iterator<Item = (u32, DkimAlgorithm, DkimState)> + Clone + '_ {

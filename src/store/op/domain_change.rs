@@ -173,7 +173,7 @@ impl Op for PostponeRotation {
     }
 }
 
-/// Takes a domain away: its name is free for others, and for this account to register anew.
+/// Removes a domain. Any account may then register its name.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DeleteDomain {
     /// The account.

@@ -31,7 +31,7 @@ pub const WINDOW: Duration = Duration::from_secs(24 * 3600);
 pub struct InviteUser {
     /// The account.
     pub account: AccountId,
-    /// Who invites.
+    /// The user who invites.
     pub actor: Actor,
     /// The user, with a password that nobody knows.
     pub user: User,

@@ -141,9 +141,9 @@ pub struct SettleNotice {
     pub notice: NoticeId,
     /// The timer that was served.
     pub due: Timestamp,
-    /// How it ended.
+    /// Result of the attempt.
     pub end: NoticeEnd,
-    /// How many changes the attempt reported. Later ones go with another notice.
+    /// Number of changes that the attempt reported. Later changes go into another notice.
     pub items: usize,
 }
 

@@ -180,7 +180,7 @@ impl SettleDelivery {
         let id = delivery.endpoint;
         let key = schema::endpoint(self.account, id);
         let Some(mut row) = tables.row::<EndpointRow>(&key)? else { return Ok(EndpointChange::None) };
-        // What was in flight when it was disabled is no reason for it.
+        // A delivery in flight while the endpoint was disabled is no reason to disable it.
         let counts = row.state.is_enabled();
         // Receivers refuse a signature's time that is wrong, so a failure in doubt says nothing of the endpoint.
         if attempt.error.is_some() && tables.time().is_doubtful() {

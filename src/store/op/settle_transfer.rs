@@ -143,7 +143,7 @@ impl Op for SettleTransfer {
         transfer.unreadable_since = is_unreadable.then(|| transfer.unreadable_since.unwrap_or(now));
         if self.counts_as_attempt() {
             transfer.attempts += 1;
-            // What a report told of a message that it ended goes on to explain its status.
+            // If a report ended the message, its facts go on to explain the status.
             if transfer.state.status().is_waiting() {
                 transfer.last = AttemptFacts { attempt: Some(transfer.attempts), ..self.facts.clone() };
             }
@@ -274,7 +274,7 @@ impl SettleTransfer {
         let attempt = self.counts_as_attempt().then_some(transfer.attempts);
         let happening = Happening {
             facts: AttemptFacts { attempt, ..self.facts.clone() },
-            // What is due at the very end is no attempt any more.
+            // A timer due at the deadline is no attempt any more.
             next_attempt_at: transfer.due.filter(|due| *due < tables.time().deadline(message.give_up_at)),
             bounce: bounce.as_ref(),
             complaint: None,

@@ -44,7 +44,7 @@ impl Op for SweepIdempotency {
         for key in &keys {
             tables.remove(Table::IdempotencyByExpiry, key);
             let bound = &key[8..];
-            // The key may have been bound anew since.
+            // The key may have been bound again since.
             let row = tables.sound_row::<crate::store::row::idempotency::IdempotencyRow>(bound)?;
             if row.is_some_and(|row| row.binding.expires_at <= tables.expiry()) {
                 tables.remove(Table::Idempotency, bound);

@@ -45,7 +45,7 @@ impl Op for Unsubscribe {
                 event::record(tables, &subject, kind, &happening)?;
             }
         }
-        // Whoever was let back in and clicks again has said it again, though the timeline tells it once.
+        // A recipient who was resubscribed can unsubscribe again; the timeline shows it once.
         let suppression = Suppression {
             message: Some(self.message),
             ..Suppression::of(row.to.clone(), SuppressionReason::Unsubscribe)

@@ -293,10 +293,10 @@ impl Follower {
         Ok((waiting.unwrap_or_default().transfers, due))
     }
 
-    /// What the store shows now.
+    /// Returns a snapshot of the store as it is now.
     ///
     /// # Errors
-    /// Those of the database.
+    /// The database's errors.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         Ok(Snapshot::new(self.database.begin_read()?, Arc::default()))
     }

@@ -30,7 +30,7 @@ pub struct ContentRange {
     pub segment: u32,
     /// Where the bytes begin in the segment.
     pub offset: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub length: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct Manifest {
     pub taken_at: Timestamp,
     /// The format of the rows.
     pub row_format: u32,
-    /// How many rows there are.
+    /// Number of rows.
     pub rows: u64,
     /// The parts, from 1 on.
     pub parts: Vec<PartInfo>,

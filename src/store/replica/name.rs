@@ -10,15 +10,15 @@ pub const SLOT_MAX: u64 = 999_999_999_999;
 /// Greatest number of a part: 6 digits.
 pub const PART_MAX: u32 = 999_999;
 
-/// What the names of all slots begin with.
+/// Prefix of the names of slots.
 pub const LOG: &str = "log/";
-/// What the names of all bases begin with.
+/// Prefix of the names of bases.
 pub const BASE: &str = "base/";
-/// What the names of all content begin with.
+/// Prefix of the names of content.
 pub const CONTENT: &str = "content/";
-/// What the names of all keys begin with.
+/// Prefix of the names of keys.
 pub const KEYS: &str = "keys/";
-/// What the names of all probes begin with.
+/// Prefix of the names of probes.
 pub const PROBE: &str = "probe/";
 
 /// The name of an object.
@@ -58,12 +58,12 @@ pub enum ObjectName {
 }
 
 impl ObjectName {
-    /// What the names of the pieces of one segment begin with.
+    /// Prefix of the names of one segment's pieces.
     pub fn content_prefix(bucket: Timestamp, segment: u32) -> String {
         format!("{CONTENT}{:013}/{segment:06}/", bucket.as_millis())
     }
 
-    /// What the names of the parts of one base begin with.
+    /// Prefix of the names of one base's parts.
     pub fn base_prefix(slot: u64) -> String {
         format!("{BASE}{slot:012}/")
     }

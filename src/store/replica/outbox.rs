@@ -235,7 +235,7 @@ impl Outbox {
     /// # Errors
     /// A record of the backlog can't be read.
     pub fn front(&self, bytes: usize) -> io::Result<Vec<BatchRecord>> {
-        let chosen: Vec<(Sequence, Option<Arc<[u8]>>, Option<Stored>)> = {
+        let chosen: Vec<_> = {
             let state = self.state();
             let mut left = bytes;
             let fits = |waiting: &&Waiting| {

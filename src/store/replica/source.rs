@@ -1,4 +1,4 @@
-//! What the shipper reads of an open store beside its records: sealed bodies and the keys of their segments.
+//! Reads for the shipper from an open store, beside its records: sealed bodies and the keys of their segments.
 
 use crate::base::time::Timestamp;
 use crate::store::Store;

@@ -85,7 +85,7 @@ fn a_slot_of_each_kind_is_read_again() {
     for encrypts in [true, false] {
         for (number, body) in (1..).zip(bodies()) {
             let bytes = link(number).seal(&body, &sealer(encrypts), &SeededEntropy::new(number));
-            // Whatever the writer was configured to do, the reader opens it.
+            // The reader opens it under any configuration of the writer.
             let (found, opened) = Link::open(number, &bytes, &sealer(!encrypts)).unwrap();
             assert_eq!((found.head.kind, &opened), (body.kind(), &body));
             assert_eq!((found.row_format, found.previous), (5, [9; 32]));

@@ -27,7 +27,7 @@ pub struct AlertRow {
     pub subject: Option<Subject>,
     /// One line for people.
     pub summary: String,
-    /// What was seen last.
+    /// Last observation.
     pub seen: String,
     /// When it opened.
     pub opened_at: Timestamp,
@@ -35,7 +35,7 @@ pub struct AlertRow {
     pub resolved_at: Option<Timestamp>,
     /// Changes that nobody was told of yet, oldest first.
     pub announcements: Vec<Announcement>,
-    /// What people were told, oldest first.
+    /// Notices sent, oldest first.
     pub notices: Vec<AlertNotice>,
 }
 
@@ -57,15 +57,15 @@ pub struct AlertNotice {
     pub at: Timestamp,
     /// The change.
     pub kind: NoticeKind,
-    /// How it is sent.
+    /// Mail or webhook.
     pub channel: Channel,
-    /// How far it is.
+    /// Progress of the notice.
     pub status: NoticeStatus,
     /// The relay that took it.
     pub relay: Option<String>,
 }
 
-/// How a notice is sent.
+/// Channel of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Channel {
@@ -85,7 +85,7 @@ impl Channel {
     }
 }
 
-/// How far a notice is.
+/// Progress of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NoticeStatus {

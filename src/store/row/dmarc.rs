@@ -1,4 +1,4 @@
-//! What is kept of a domain's DMARC aggregate reports: the reports, and the messages that they count.
+//! Rows of a domain's DMARC aggregate reports: the reports, and the messages that they count.
 
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,7 @@ impl ReporterDay {
 /// The messages of one day, network and reporter; its key names them with account and domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcCountsRow {
-    /// How many, by what became of them.
+    /// Message counts by evaluation.
     pub counts: DmarcCounts,
     /// Whether a signature of the domain's own was on some of them.
     pub has_own_signature: bool,

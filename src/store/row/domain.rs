@@ -78,13 +78,13 @@ impl DomainRow {
 pub struct DnsFacts {
     /// The look-ups that its SPF record takes.
     pub spf_lookups: Option<u32>,
-    /// How it receives mail.
+    /// The domain's way to receive mail.
     pub receiving: Option<Receiving>,
     /// The BIMI records of its default selector.
     pub bimi: Option<Vec<String>>,
 }
 
-/// How a domain receives mail (RFC 5321 5.1).
+/// A domain's way to receive mail (RFC 5321 5.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Receiving {
     /// By the servers of its MX records, the best first.

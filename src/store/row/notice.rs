@@ -18,7 +18,7 @@ pub const ITEMS_MAX: usize = 200;
 /// A notice that is to be sent. The row goes when it was taken or given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeRow {
-    /// What is sent, and to whom.
+    /// Content and recipient.
     pub content: NoticeContent,
     /// When it was made.
     pub created_at: Timestamp,
@@ -52,7 +52,7 @@ pub enum NoticeContent {
 }
 
 impl NoticeContent {
-    /// How it is sent.
+    /// Returns the channel.
     pub const fn channel(&self) -> Channel {
         match self {
             Self::Alerts { .. } | Self::Invitation(_) => Channel::Email,

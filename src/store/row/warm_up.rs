@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Row;
 use crate::store::schema::Table;
 
-/// The count of one UTC day. The next day's begins anew in the same row.
+/// The count of one UTC day. The next day's count replaces it in the same row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarmUpRow {
     /// Days since 1970-01-01 UTC.

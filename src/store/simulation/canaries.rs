@@ -215,7 +215,7 @@ impl Planted {
         let mut pieces = Pieces::default();
         for (_, body) in self.bodies.values() {
             pieces.add(body);
-            // What begins every frame is no canary.
+            // The bytes that begin every frame are no canary.
             pieces.add(&compression::compress(body)[12..]);
         }
         for (path, bytes) in &self.stolen {

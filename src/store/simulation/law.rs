@@ -269,7 +269,7 @@ impl Judge<'_> {
         for (address, known) in &self.history.suppressed {
             let key = schema::named(self.history.account, address.as_bytes());
             let there = self.snapshot.get(Table::Suppressions, &key).unwrap().is_some();
-            // One that was lifted may have been suppressed anew by a bounce.
+            // A bounce may have suppressed a lifted address again.
             if *known == Known::Yes && !there {
                 self.find(Law::Suppression, format!("{address} is suppressed no more"));
             }

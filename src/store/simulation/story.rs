@@ -94,7 +94,7 @@ pub(super) fn tell(seed: u64, honesty: Honesty) -> Told {
         crashes: story.starts.saturating_sub(2),
         accepted,
     };
-    // What is left of the process is nobody's any more.
+    // The rest of the process is dropped.
     drop(catch_unwind(AssertUnwindSafe(|| drop(story))));
     told
 }
@@ -273,7 +273,7 @@ impl Story {
         if self.disk.is_off() {
             self.end(None);
         } else if self.process().has_failed() {
-            // Whoever runs it starts it again, on the same machine or after it failed for good.
+            // The operator starts it again, on the same machine or after a permanent failure.
             let loss = self.chance.coin().then_some(Loss::Some);
             self.end(loss);
         }

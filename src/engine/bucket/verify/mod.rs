@@ -53,14 +53,14 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-/// How thoroughly to look, and by which time.
+/// Depth and time of a verification.
 #[derive(Debug, Clone, Copy)]
 pub struct Depth {
     /// Whether every object is opened.
     pub deep: bool,
     /// The present.
     pub now: Timestamp,
-    /// How long after its deadline a key may be there.
+    /// Time after its deadline within which a key may still exist.
     pub key_grace: Duration,
 }
 
@@ -89,7 +89,7 @@ impl Findings {
     }
 }
 
-/// What every part of a verification works with.
+/// Shared state of a verification's parts.
 struct Verification<'a> {
     bucket: &'a dyn Bucket,
     sealer: Sealer,
@@ -125,7 +125,7 @@ fn report(inventory: &Inventory, findings: Findings) -> Report {
     Report { ok: findings.is_empty(), slots, bases, findings }
 }
 
-/// What opens the store's objects; none where the object `store` does not say whose they are.
+/// Returns the key that opens the store's objects, or none if the object `store` is unreadable.
 async fn sealer(
     bucket: &dyn Bucket,
     master: Arc<MasterKey>,

@@ -60,7 +60,7 @@ async fn a_site_that_refuses_charges_only_who_met_it_and_one_message_probes_it()
     assert_eq!(queue.held_until.unwrap().since(START).as_secs(), 50);
     assert_eq!((queue.waiting, queue.in_flight, queue.next_at), (30, 0, queue.held_until));
     assert!(queue.last_answer.unwrap().contains("refused"));
-    // Who waits is told of the end of the hold, who met the refusal of the message's own next attempt.
+    // Waiting messages show the end of the backoff; the refused one shows its own next attempt.
     let next = |id: &MessageId| world.message(*id).next_attempt_at.unwrap();
     assert!(untouched.iter().all(|id| Some(next(id)) == queue.held_until));
     assert!(ids.iter().filter(|id| !untouched.contains(id)).all(|id| next(id).since(START).as_secs() >= 54));

@@ -183,7 +183,7 @@ impl World {
         let store = Arc::downgrade(&self.engine.store);
         let alerts = self.engine.settings.alerts.clone();
         drop(self.engine);
-        // Whoever is still about to end holds it, and with it the lock.
+        // A task that has not ended yet holds it, and with it the lock.
         while store.strong_count() > 0 {
             tokio::task::yield_now().await;
         }

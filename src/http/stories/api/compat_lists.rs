@@ -209,7 +209,7 @@ async fn a_list_that_was_cut_off_goes_on_where_it_was() {
     let mut world = World::new().await;
     let headers = "Idempotency-Key: list\r\n";
     let list = [message("a@example.org"), message("b@example.org"), message("c@example.org")];
-    // What is left of a list whose process ended after two messages: they are sent, and its key is bound to nothing.
+    // The process ended after two messages of a list: they are sent, and its key is not bound.
     let cut_off = world.messages(headers, &list).await;
     world.unbind("list").await;
     assert_eq!(world.count().await, 3);

@@ -52,7 +52,7 @@ fn every_route_has_a_fixture_that_fits_its_path_and_only_the_probes_are_open() {
                     // Explaining changes nothing, and takes a body.
                     (&Method::GET, _) | (&Method::POST, "/v1/explain") => Scopes::of(&[Scope::Read]),
                     (&Method::POST, "/v1/messages") => Scopes::of(&[Scope::Send]),
-                    // Whoever says where events go reads them.
+                    // A key that sets a webhook's URL can read its events.
                     (&Method::POST | &Method::PATCH, _) if is_of_events => Scopes::of(&[Scope::Manage, Scope::Read]),
                     (_, _) => Scopes::of(&[Scope::Manage]),
                 };
@@ -91,7 +91,7 @@ async fn an_object_of_another_tenant_an_unknown_and_a_malformed_one_are_answered
             doors.extend([Door::Key(&keys.whole), Door::Key(&keys.limited)]);
         }
         for door in doors {
-            // Whatever else is wrong with the request must not tell them apart either.
+            // Other errors in the request must not tell them apart either.
             for (query, body) in [("", fixture.body()), ("?nonsense=1", fixture.body()), ("", fixture.faulty_body())] {
                 let ask = async |id: &String| {
                     let line = format!("{}{query}", line(&route, id));
@@ -168,7 +168,7 @@ async fn what_is_ones_own_is_served_to_every_key_and_to_the_operator() {
         let asked = by_key.into_iter().filter(|_| !is_operators).chain([(Door::Operator(account), whole)]);
         for (door, status) in asked.collect::<Vec<_>>() {
             let id = match fixture.of {
-                // What is ended can't be ended again.
+                // An ended message can't be ended again.
                 Some(kind) if route.method == Method::DELETE || route.name == "messages.cancel" => {
                     matrix.fresh(kind).await
                 }

@@ -30,7 +30,7 @@ async fn only_where_the_account_asks_for_it_our_link_takes_the_place_of_the_call
     let (id, link) = world.offered().await;
     let token = link.strip_prefix("https://mail.example.com/unsubscribe/").unwrap();
     assert!(!token.contains(&world.account.to_string()));
-    // What the caller gave stays what the record shows.
+    // The record keeps the caller's header.
     assert_eq!(
         world.get(&format!("/v1/messages/{id}")).await.json()["unsubscribe_url"],
         newsletter()["unsubscribe_url"]

@@ -124,7 +124,7 @@ fn sweeping_takes_what_has_expired_and_leaves_what_was_bound_anew() {
     assert_eq!(test.count(Table::Idempotency, &[]), 1);
     assert_eq!(test.count(Table::IdempotencyByExpiry, &[]), 1);
     assert_eq!(sender.accept_once("b@example.net", 2, 1).unwrap_err(), Refusal::IdempotencyMismatch);
-    assert_eq!(test.timers(TimerKind::Idempotency).len(), 1, "for the one bound anew");
+    assert_eq!(test.timers(TimerKind::Idempotency).len(), 1, "for the one that was bound again");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Told for UpdateUser {
         Change::new(action, user.id, format!("{}{to}", user.email.as_given()))
     }
 
-    /// Whoever fears that a password is known must be able to change it, whatever the disk has left.
+    /// A user who fears that a password is known must be able to change it on a full disk.
     fn takes_room(&self) -> bool {
         let is_secured = self.password_hash.is_some() || self.totp.is_some();
         !is_secured && self.disabled != Some(true) && self.operator != Some(false)

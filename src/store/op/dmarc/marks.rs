@@ -1,4 +1,4 @@
-//! What an account says about its DMARC reports: which sources are its own, and which reporters it does not believe.
+//! An account's marks on its DMARC reports: its own sources, and the reporters to ignore.
 
 use serde::{Deserialize, Serialize};
 

@@ -92,7 +92,7 @@ pub struct RecordDmarcReport {
 pub struct SourceCounts {
     /// The network.
     pub network: SourceNetwork,
-    /// How many messages, by what became of them.
+    /// Message counts by evaluation.
     pub counts: DmarcCounts,
     /// Whether a signature of the domain's own was on some of them.
     pub has_own_signature: bool,
@@ -102,7 +102,7 @@ pub struct SourceCounts {
     pub spf_domains: Vec<(DomainName, u64)>,
 }
 
-/// What became of a report.
+/// Outcome of recording a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recorded {
     /// Its messages are counted.

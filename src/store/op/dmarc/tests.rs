@@ -1,4 +1,4 @@
-//! What a day of reports counts, and when it is gone.
+//! Counts of a day of reports, and their expiry.
 
 use super::*;
 use crate::base::id::Ulid;

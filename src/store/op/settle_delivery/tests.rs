@@ -134,7 +134,7 @@ fn the_tenth_failure_in_a_row_disables_and_no_other() {
     let [(_, AuditRow { actor, change, .. })] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!((actor, change.action), (&Actor::Service, Action::WebhookDisabled));
     assert_eq!(change.object, story.endpoint.to_string());
-    // What was still on the wire changes nothing any more.
+    // A delivery that was still in flight changes nothing any more.
     story.succeed(second);
     assert!(!story.endpoint().state.is_enabled());
 }

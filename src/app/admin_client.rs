@@ -160,10 +160,10 @@ fn reasons(status: u16, value: &Value) -> Vec<String> {
 
 const fn remedy(exit: Exit) -> &'static str {
     match exit {
-        Exit::NotFound => "List what there is, and name one of it.",
+        Exit::NotFound => "List the existing ones and name one of them.",
         Exit::NotPermitted => "Ask for no more than the account and the key allow.",
-        Exit::Conflict => "Look how it stands now; what the reason names comes first.",
-        Exit::Refused => "Correct what is named and try again.",
+        Exit::Conflict => "Check the current state and resolve the reason first.",
+        Exit::Refused => "Correct the named fields and try again.",
         Exit::Unreachable => "Wait until the service runs again, and try again.",
         Exit::Done | Exit::Failed | Exit::Usage | Exit::ChecksFailed => "See the service's log, and try again.",
     }
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(trouble.exit(), Exit::Refused);
         assert_eq!(
             trouble.to_string(),
-            "postrider: cannot list the keys\n  Not valid.\n  name: is required\n  Correct what is named and try again."
+            "postrider: cannot list the keys\n  Not valid.\n  name: is required\n  Correct the named fields and try again."
         );
         let stopping = asked(503, r#"{"message": "Restarting.", "code": "shutting_down"}"#).unwrap_err();
         assert_eq!(stopping.exit(), Exit::Unreachable);

@@ -199,7 +199,7 @@ fn system_hostname() -> Result<DomainName, Trouble> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     name.parse().ok().filter(|_| name.contains('.')).ok_or_else(|| {
-        let why = format!("the system calls itself {name:?}, which is no name that receivers can look up");
+        let why = format!("the system's host name is {name:?}, which receivers can't look up");
         Trouble::new(Exit::Usage, PURPOSE, why, "Name this server with --hostname, such as mail.example.com.")
     })
 }

@@ -67,7 +67,7 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
             Exit::Failed,
             what,
             error.to_string(),
-            "Name an empty directory with --data-dir, or none. Only the service starts on a damaged journal.",
+            "Name an empty directory with --data-dir, or leave it out. Only the service starts on a damaged journal.",
         ),
         OpenError::JournalDamaged(damage) => {
             Trouble::new(Exit::Failed, what, error.to_string(), without_journal(damage))

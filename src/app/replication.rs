@@ -228,7 +228,7 @@ pub(super) fn cannot_join(error: &ReplicaError) -> Trouble {
         ReplicaError::NoBase => (Exit::NotFound, "Name a bucket and prefix that an active has written a base to."),
         ReplicaError::Newer { .. } => (Exit::Failed, "Upgrade this standby first."),
         ReplicaError::Object { .. } | ReplicaError::Missing { .. } => {
-            (Exit::Failed, "Run `postrider replica verify`; a new base replaces what is damaged.")
+            (Exit::Failed, "Run `postrider replica verify`; a new base replaces damaged objects.")
         }
         ReplicaError::Open(_) | ReplicaError::Store(_) | ReplicaError::Restore(_) | ReplicaError::Io { .. } => {
             (Exit::Failed, "Check the disk and the directory's owner, and try again.")

@@ -80,7 +80,7 @@ impl Submission {
     ) -> Result<Arc<TlsSettings>, Trouble> {
         let Some((certificate, key)) = &section.certificate else {
             let missing =
-                || Trouble::new(Exit::Failed, "cannot set up submission", "there is no certificate for TLS", "");
+                || Trouble::new(Exit::Failed, "cannot set up submission", "no certificate for TLS is configured", "");
             return http.ok_or_else(missing);
         };
         let own = Certificate::of_files(certificate, key)?;

@@ -146,7 +146,7 @@ actions! {
     /// One that waited for a later attempt.
     MessageTried = "had tried at once the message";
     /// Waiting messages of a site.
-    SiteTried = "had tried at once what waits for";
+    SiteTried = "retried all mail waiting for";
     /// Mail for a site.
     SitePaused = "paused mail for";
     /// It goes on.

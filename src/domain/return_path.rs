@@ -89,7 +89,7 @@ pub enum InvalidReturnPath {
     #[error("is not a return path of this service")]
     Forged,
     /// Its 37 days are over.
-    #[error("is a return path that is no longer taken")]
+    #[error("is a return path that is no longer accepted")]
     Expired,
 }
 

@@ -319,7 +319,7 @@ fn lift_raw(fields: &mut Fields<'_>, raw: Value, beside: &[&str]) -> Option<Vec<
     }
     let mut packed = text.into_bytes();
     packed.retain(|c| !c.is_ascii_whitespace());
-    fields.check("raw", STANDARD.decode(packed).map_err(|_| "is neither a message nor base64 of one"))
+    fields.check("raw", STANDARD.decode(packed).map_err(|_| "is not a message or base64 of one"))
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ pub enum WeakPassword {
     #[error("must have at most 256 bytes")]
     Long,
     /// One of the first things that somebody would try.
-    #[error("is too easy to guess; use four random words, or what a password manager makes")]
+    #[error("is too easy to guess; use four random words, or a password manager")]
     Guessable,
 }
 

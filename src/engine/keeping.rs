@@ -112,7 +112,7 @@ struct Chunks(mpsc::Sender<io::Result<Bytes>>);
 impl Write for Chunks {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "whoever asked for it has gone"))?;
+        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client closed the connection"))?;
         Ok(bytes.len())
     }
 

@@ -122,7 +122,7 @@ pub enum RouteFailure {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupFailure {
     /// The name, or a record of this type at it, does not exist.
-    #[error("there is no such record")]
+    #[error("no such record")]
     Absent,
     /// Nothing is known at present.
     #[error("the look-up failed: {0}")]
@@ -136,7 +136,7 @@ pub enum LookupFailure {
 pub trait Resolve: Send + Sync {
     /// The mail servers of `domain`, in the order to try.
     fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
-    /// The TLSA records at `name`. Those that DNSSEC does not vouch for are absent.
+    /// The TLSA records at `name`. Records without a valid DNSSEC signature are absent.
     fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>>;
     /// The TXT records at `name`, each with its strings joined.
     fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;

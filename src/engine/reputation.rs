@@ -185,8 +185,8 @@ const fn advice(measure: Measure) -> &'static str {
             "find where the addresses come from that bounce (GET /v1/events?type=bounced), and stop writing to them"
         }
         Measure::Complaints => {
-            "write to those alone who asked for it, and let them unsubscribe with one click \
-             (GET /v1/events?type=complained)"
+            "send only to people who asked for it, and let them unsubscribe with one click (GET \
+             /v1/events?type=complained)"
         }
     }
 }

@@ -121,12 +121,12 @@ pub(super) struct ErrorBody<'a> {
 }
 
 describe! {
-    ErrorBody<'_> as "Error", "Why a request was refused or failed."
+    ErrorBody<'_> as "Error", "The reason why a request was refused or failed."
     {
         message: "One sentence that a person can act on." => |schema| schema.example(ApiError::NotFound.message()),
-        code: "What a program can act on." => |_| error_code().example(ApiError::NotFound.code()),
+        code: "The error code." => |_| error_code().example(ApiError::NotFound.code()),
     }
-    whole "ValidationError", "Why a request was refused: every fault at once, by field."
+    whole "ValidationError", "The reason why a request was refused: all errors at once, by field."
     {
         errors: "The faults by field, nested ones dotted, such as `headers.X-Foo` or `events.1`; may be empty."
             => |_| <BTreeMap<String, Vec<String>>>::schema().example(serde_json::json!({"to": ["is required"]})),

@@ -169,7 +169,7 @@ pub fn advise(evidence: &Evidence) -> Advice {
     let published = match &evidence.published {
         Discovery::Published(published) => published,
         Discovery::Absent => {
-            let reason = "The DNS has no valid DMARC record for this domain, neither its own nor an inherited one.";
+            let reason = "There is no valid DMARC record for this domain or a parent domain.";
             return Advice::new(Action::Publish, reason).with_record(&evidence.our_record);
         }
         Discovery::Invalid(text) => {
@@ -177,11 +177,11 @@ pub fn advise(evidence: &Evidence) -> Advice {
             return Advice::new(Action::Publish, reason).with_record(&evidence.our_record);
         }
         Discovery::Unknown if !evidence.was_checked => {
-            let reason = "No DMARC record is known, because the DNS was not looked at yet. Keep the one that you have.";
+            let reason = "The DNS was not checked yet. Keep your DMARC record as it is.";
             return Advice::new(Action::Publish, reason).with_record(&evidence.our_record);
         }
         Discovery::Unknown => {
-            return Advice::new(Action::Wait, "The domain's DMARC record could not be looked up at the last check.");
+            return Advice::new(Action::Wait, "The look-up of the domain's DMARC record failed at the last check.");
         }
     };
     // A record that stands above the domain is never changed for its sake: others may depend on it.
@@ -241,7 +241,7 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
             let reason = format!("{figures}, of which {} saw p=quarantine.", evidence.quarantine_days);
             Advice::new(Action::Reject, reason).with_record(theirs.with_policy(DmarcPolicy::Reject))
         }
-        DmarcPolicy::Reject => Advice::new(Action::Keep, format!("{figures}, and receivers reject what fails.")),
+        DmarcPolicy::Reject => Advice::new(Action::Keep, format!("{figures}, and receivers reject failing mail.")),
     }
 }
 

@@ -144,7 +144,7 @@ impl Cause {
         match self {
             Self::JumpedAhead => "it jumped ahead by more than an hour",
             Self::JumpedBack => "it jumped back by more than an hour",
-            Self::StartedBehind => "at the start it was more than an hour behind the newest record",
+            Self::StartedBehind => "at startup it was more than an hour behind the newest record",
             Self::StartedAhead => "at the start it was more than 7 days ahead of the newest record",
             Self::StillDoubtful => "it was doubtful when the service stopped",
         }

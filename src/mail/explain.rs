@@ -162,7 +162,7 @@ fn findings(of: &Explanation) -> Vec<Finding> {
     if of.authserv_id.is_none() {
         return vec![Finding::warn(
             "There is no Authentication-Results header.",
-            "Paste the header section of a mail as it stands in the mailbox. A receiver that writes no such header \
+            "Paste the header section of a mail as the mailbox shows it. A receiver that writes no such header \
              does not say what it checked. Send the test mail to another one.",
         )];
     }

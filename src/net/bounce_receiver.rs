@@ -102,7 +102,7 @@ fn failed(error: &StoreError) -> Answer {
     match error {
         StoreError::Closed => Answer::new(421, "4.3.2", "Shutting down, try again later"),
         error => {
-            tracing::error!(%error, "could not record a returned message; its sender is asked to try again");
+            tracing::error!(%error, "could not record a returned message; its sender will retry");
             Answer::new(451, "4.3.0", "This could not be recorded, try again later")
         }
     }

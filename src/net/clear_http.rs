@@ -42,9 +42,7 @@ impl ClearHttp {
         if let Some(token) = path.strip_prefix(CHALLENGES) {
             return match self.challenges.answer(token).filter(|_| reads) {
                 Some(answer) => whole(StatusCode::OK, "application/octet-stream", answer),
-                None => {
-                    whole(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "Nothing is asked here.\n".to_owned())
-                }
+                None => whole(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "No such resource.\n".to_owned()),
             };
         }
         let https = format!("{}{target}", self.public_url);

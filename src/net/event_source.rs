@@ -208,7 +208,7 @@ impl Lines {
         self.bytes.drain(..self.seen);
         self.seen = 0;
         if self.bytes.len() > EVENT_BYTES_MAX {
-            return Err(SourceFault::Lost("what came is no stream of events".to_owned()));
+            return Err(SourceFault::Lost("the answer is not an event stream".to_owned()));
         }
         Ok(None)
     }

@@ -97,7 +97,7 @@ impl Transmitter {
         let name = server_name(target);
         if target.tls == TlsRequirement::Pkix && !matches!(name, ServerName::DnsName(_)) {
             // The address comes out of the DNS, which such a policy does not trust.
-            let why = format!("{} is no name that a certificate could prove", target.host);
+            let why = format!("{} is not a name that a certificate can prove", target.host);
             driver.client.untrusted(TlsFault::CertificateHostMismatch, &why);
             return None;
         }

@@ -235,16 +235,16 @@ impl Client {
     fn out_of_turn(&mut self) {
         match self.state {
             State::Ready if self.outcome.is_none() => {
-                self.end_in(Phase::Ehlo, Ending::Unreadable("the server spoke out of turn".to_owned()));
+                self.end_in(Phase::Ehlo, Ending::Unreadable("unexpected data from server".to_owned()));
             }
             // Words injected in clear, to be taken for the secured server's (RFC 3207 5, CVE-2011-0411).
             State::Handshake => {
-                self.end(Ending::TlsFailed("the server sent more behind its 220 to STARTTLS".to_owned()))
+                self.end(Ending::TlsFailed("the server sent data after its 220 to STARTTLS".to_owned()))
             }
             // A message's outcome stands; the connection is not used again.
             State::Ready | State::Ended | State::Quit => self.state = State::Ended,
             State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) | State::Transaction(_) => {
-                self.end(Ending::Unreadable("the server spoke out of turn".to_owned()));
+                self.end(Ending::Unreadable("unexpected data from server".to_owned()));
             }
         }
     }

@@ -18,7 +18,7 @@ pub fn null_mx() -> Bounce {
 
 /// No mail server of the domain has an address.
 pub fn no_host() -> Bounce {
-    let advice = "Correct the address, or tell the domain's owner: none of its mail servers has an address.";
+    let advice = "Correct the address, or contact the domain's owner: none of its mail servers has an address.";
     found(BounceKind::Hard, Category::DnsFailure, "5.4.4", BounceSource::Dns, "dns-no-host", advice)
 }
 
@@ -31,7 +31,7 @@ pub fn blocked_destination() -> Bounce {
 
 /// Nothing is known of the domain at present.
 pub fn lookup_failed() -> Bounce {
-    let advice = "Nothing to do: the domain could not be looked up, and the message is tried again.";
+    let advice = "Nothing to do: the look-up of the domain failed, and Postrider retries the message.";
     found(BounceKind::Soft, Category::DnsFailure, "4.4.3", BounceSource::Dns, "dns-temporary", advice)
 }
 
@@ -117,7 +117,7 @@ fn soft(category: Category, status: &str, rule: &str, advice: String) -> Bounce 
 
 fn tried_again(what: &str, why: &str) -> String {
     let colon = if why.is_empty() { "" } else { ": " };
-    format!("Nothing to do, the message is tried again: {what}{colon}{why}.")
+    format!("Nothing to do, Postrider retries the message: {what}{colon}{why}.")
 }
 
 fn found(

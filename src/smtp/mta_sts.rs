@@ -44,13 +44,13 @@ pub enum InvalidPolicy {
     #[error("it has no line \"version: STSv1\"")]
     Version,
     /// Its mode is none of those there are.
-    #[error("its mode is not enforce, testing or none")]
+    #[error("its mode must be enforce, testing or none")]
     Mode,
     /// It has no lifetime.
     #[error("its max_age is not a number of seconds")]
     MaxAge,
     /// Its servers are not named, or not as they should be.
-    #[error("its mx lines name no servers, or too many, or what can't be one")]
+    #[error("its mx lines have no servers, too many, or an invalid one")]
     Servers,
 }
 

@@ -275,11 +275,7 @@ fn is_of_the_recipient(code: EnhancedCode) -> bool {
 
 fn unexplained(status: Option<String>, source: BounceSource, is_final: bool) -> Bounce {
     let (kind, rule, advice) = if is_final {
-        (
-            BounceKind::Undetermined,
-            "unexplained",
-            "Read the receiver's answer: it does not say what is wrong in a known form.",
-        )
+        (BounceKind::Undetermined, "unexplained", "Read the receiver's answer: its reason has no known form.")
     } else {
         (BounceKind::Soft, "unexplained-transient", "Nothing to do: the message is tried again.")
     };

@@ -79,7 +79,7 @@ pub enum RestoreError {
         found: u32,
     },
     /// It holds no master key, and none was given.
-    #[error("the backup holds no master key, and none is given")]
+    #[error("the backup has no master key; give one with --master-key")]
     NoMasterKey,
     /// The backup was sealed with another key.
     #[error("the master key is not the one that the store was made with")]

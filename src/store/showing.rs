@@ -34,7 +34,7 @@ impl Showing {
         match self.0.read().map(|last| *last) {
             Ok(Last::Shown) => Ok(()),
             Ok(Last::Failed) | Err(_) => {
-                Err(StoreError::Database("what the journal has could not be written into the database".to_owned()))
+                Err(StoreError::Database("could not write the journal's records into the database".to_owned()))
             }
         }
     }

@@ -227,7 +227,7 @@ class Reader:
         self.machine.run(restore)
         until("a certificate is issued", self.reaches, 60, every=0.2)
         said = self.machine.run(release)
-        assert "Released" in said or "Nothing stands still" in said, said
+        assert "Released" in said or "Nothing is on hold" in said, said
 
 
 def story(older: Path, newer: Path, debian: Path, folder: Path):

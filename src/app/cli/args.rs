@@ -17,7 +17,11 @@ use crate::domain::stream::Stream;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
-#[command(name = "postrider", version, about = "The transactional e-mail sending service that people run themselves.")]
+#[command(
+    name = "postrider",
+    version,
+    about = "Self-hosted transactional email: API, delivery, bounces and webhooks in one binary."
+)]
 pub(super) struct CommandLine {
     /// Print exactly one line of JSON.
     #[arg(long, global = true)]
@@ -30,13 +34,13 @@ pub(super) struct CommandLine {
 pub(super) enum Command {
     /// Run the service.
     Serve(ServeArgs),
-    /// Follow the log of the active machine, and serve in its place once promoted.
+    /// Follow the active machine's log, and serve in its place once promoted.
     Standby(StandbyArgs),
-    /// Have the running standby claim the log and serve.
+    /// Promote the running standby: it claims the log and serves.
     Promote(PromoteArgs),
-    /// Run everything in one process with no set-up, capturing all mail.
+    /// Run everything in one process without set-up, capturing all mail.
     Dev(Box<DevArgs>),
-    /// Accounts, the owners of everything else.
+    /// Accounts.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Account(AccountArgs),
     /// API keys.
@@ -51,10 +55,10 @@ pub(super) enum Command {
     /// Users of the panel.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     User(OfAccount<UserCommand>),
-    /// Addresses to which nothing is sent.
+    /// Suppressed addresses.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Suppression(OfAccount<SuppressionCommand>),
-    /// Messages that were accepted.
+    /// Accepted messages.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Message(OfAccount<MessageCommand>),
     /// The event log.
@@ -69,19 +73,19 @@ pub(super) enum Command {
     /// The service's clock.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Clock(ClockArgs),
-    /// Write a configuration, make the store with an account and a key, and print the DNS records to publish.
+    /// Write a configuration, create the store with an account and a key, and print the DNS records to publish.
     Init(InitArgs),
-    /// Show how the service is: queue, last errors, certificate, disk, backup, clock.
+    /// Show the service's state: queue, last errors, certificate, disk, backup, clock.
     Status(DaemonArgs),
     /// Check whether the service is ready: exits with 0, 1 (not ready) or 4 (not reachable).
     Health(HealthArgs),
-    /// Check what stands in the way of mail: ports, DNS, certificates, disk.
+    /// Check the setup: ports, DNS, certificates, disk.
     Doctor(DoctorArgs),
-    /// Copy the store of the running service into a file.
+    /// Back up the running service's store to a file.
     Backup(BackupArgs),
-    /// Make a data directory of a backup; what waited then stands still until `queue release`.
+    /// Restore a backup; queued mail stays on hold until `queue release`.
     Restore(RestoreArgs),
-    /// Verify every checksum and every rule of a store that is not running, or of a backup.
+    /// Verify every checksum and rule of a stopped store, or of a backup.
     Check(CheckArgs),
     /// The replica of the store in a bucket.
     #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -99,7 +103,7 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// The configuration file (or POSTRIDER_CONFIG; /etc/postrider/postrider.toml unless given).
+    /// The configuration file (or POSTRIDER_CONFIG; default: /etc/postrider/postrider.toml).
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Write a newline to this descriptor once connections are accepted.
@@ -127,7 +131,7 @@ pub(super) struct DaemonArgs {
 /// Which account a command is about.
 #[derive(Debug, Args)]
 pub(super) struct AccountChoice {
-    /// The account; may be left out where there is one.
+    /// Account ID (optional if there is only one).
     #[arg(long, value_name = "ID", global = true)]
     pub(super) account: Option<String>,
 }
@@ -138,7 +142,7 @@ pub(super) struct PageArgs {
     /// Rows at most.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) limit: u8,
-    /// The next_cursor of the page before.
+    /// The next_cursor of the previous page.
     #[arg(long)]
     pub(super) cursor: Option<String>,
 }
@@ -153,7 +157,7 @@ pub(super) struct AccountArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AccountCommand {
-    /// Make an account.
+    /// Create an account.
     Add {
         /// Its name.
         name: String,
@@ -174,7 +178,7 @@ pub(super) enum AccountCommand {
         /// Its identifier.
         id: String,
     },
-    /// Suspend an account: it may look, but send and change nothing, and its queue is on hold.
+    /// Suspend an account: it can read, but not send or change anything, and its queue is on hold.
     Suspend {
         /// Account ID.
         id: String,
@@ -187,7 +191,7 @@ pub(super) enum AccountCommand {
         /// Account ID.
         id: String,
     },
-    /// Change what is named of an account.
+    /// Change an account's name, quota or settings.
     #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
     Set {
         /// Its identifier.
@@ -217,15 +221,15 @@ pub(super) struct QueueArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum QueueCommand {
-    /// List what waits and what is on the wire, by receiving site.
+    /// List queued and in-flight mail by receiving site.
     List,
-    /// Have the queues of a restored store go on: what waited when its backup was taken is sent.
+    /// Release the queues of a restored store: the mail that was queued when the backup was taken is sent.
     Release,
-    /// Have an account's mail for a site, or for recipients of a domain, wait until it is resumed.
+    /// Pause an account's mail for a site or a recipient domain until it is resumed.
     Pause(SiteArgs),
-    /// Have what was paused go on.
+    /// Resume paused mail.
     Resume(SiteArgs),
-    /// Have what waits for a later attempt at a site tried at once.
+    /// Retry all mail waiting for a site now.
     Try(SiteArgs),
 }
 
@@ -241,14 +245,14 @@ pub(super) struct ClockArgs {
 pub(super) enum ClockCommand {
     /// Show the service's time, and whether the wall clock is trusted.
     Show,
-    /// Accept a doubtful wall clock as right: deadlines follow it again.
+    /// Accept a doubtful wall clock: deadlines follow it again.
     Accept,
 }
 
 /// Which mail is meant.
 #[derive(Debug, Args)]
 pub(super) struct SiteArgs {
-    /// The site, as `queue list` names it, or a domain of recipients.
+    /// A site as shown by `queue list`, or a recipient domain.
     pub(super) site: String,
     #[command(flatten)]
     pub(super) account: AccountChoice,
@@ -267,7 +271,7 @@ pub(super) struct OfAccount<C: Subcommand> {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
-    /// Make a key and print its secret, this once.
+    /// Create a key and print its secret; it won't be shown again.
     Add {
         /// Its name.
         #[arg(long)]
@@ -289,7 +293,7 @@ pub(super) enum KeyCommand {
         /// Its identifier.
         id: String,
     },
-    /// Give a key another name.
+    /// Rename a key.
     Set {
         /// Its identifier.
         id: String,
@@ -297,7 +301,7 @@ pub(super) enum KeyCommand {
         #[arg(long)]
         name: String,
     },
-    /// Revoke a key, at once and for good.
+    /// Revoke a key permanently.
     Remove {
         /// Its identifier.
         id: String,
@@ -324,14 +328,14 @@ pub(super) enum DomainCommand {
         #[arg(long)]
         zone: bool,
     },
-    /// Put a domain on another stream, or schedule the rotation of its DKIM keys.
+    /// Change a domain's stream, or schedule the rotation of its DKIM keys.
     Set {
         /// Its name or identifier.
         domain: String,
         /// The stream of its mail.
         #[arg(long, required_unless_present = "dkim_rotation_days")]
         stream: Option<Stream>,
-        /// Days between rotations of its DKIM keys: 30 to 730, or 0 for none.
+        /// Days between rotations of the DKIM keys: 30 to 730, or 0 for none.
         #[arg(long, value_name = "DAYS")]
         dkim_rotation_days: Option<u16>,
     },
@@ -343,12 +347,12 @@ pub(super) enum DomainCommand {
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "600")]
         wait: Option<Option<u64>>,
     },
-    /// Make new DKIM keys, which sign once their records are seen.
+    /// Create new DKIM keys, which sign once their records are seen.
     RotateDkim {
         /// Its name or identifier.
         domain: String,
     },
-    /// Remove a domain: nothing can be sent from it any more.
+    /// Remove a domain; nothing can be sent from it any more.
     Remove {
         /// Its name or identifier.
         domain: String,
@@ -357,7 +361,7 @@ pub(super) enum DomainCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Tell what is wrong with a configuration file.
+    /// Show the errors of a configuration file.
     Check {
         /// The file (or POSTRIDER_CONFIG).
         #[arg(long, value_name = "FILE")]

@@ -25,37 +25,37 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 #[derive(Debug, Args)]
 pub(super) struct DevArgs {
-    /// Keep everything in this directory; a temporary one otherwise.
+    /// The data directory (default: a temporary one).
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Where to listen: an address with a port, or a port of 127.0.0.1.
+    /// Address to listen on: an address with a port, or a port of 127.0.0.1.
     #[arg(long, alias = "port", value_name = "ADDR", value_parser = listen_address)]
     listen: Option<SocketAddr>,
-    /// Where to listen for SMTP: an address with a port, or a port of 127.0.0.1.
+    /// Address to listen on for SMTP: an address with a port, or a port of 127.0.0.1.
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     smtp_listen: Option<SocketAddr>,
-    /// A configuration file to lay over the defaults.
+    /// A configuration file that overrides the defaults.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Let wall time stand still until POST /dev/clock moves it.
+    /// Stop wall time until POST /dev/clock moves it.
     #[arg(long)]
     virtual_clock: bool,
-    /// Mail for real instead of capturing.
+    /// Send real mail instead of capturing it.
     #[arg(long)]
     deliver: bool,
-    /// Networks that may use /dev beside this machine, such as 172.16.0.0/12.
+    /// Networks that may use /dev, besides this machine, such as 172.16.0.0/12.
     #[arg(long, value_name = "CIDR,...")]
     dev_allow: Option<String>,
-    /// The API key to use; one is made unless given.
+    /// The API key to use; generated if omitted.
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
-    /// Further verified domains; `*` takes mail from any domain.
+    /// Additional verified domains; `*` accepts mail from any domain.
     #[arg(long, value_name = "NAME[=STREAM],...")]
     domain: Option<String>,
-    /// Webhook endpoints for all events; http and addresses of this network are allowed.
+    /// Webhook endpoints for all events; http and private addresses are allowed.
     #[arg(long, value_name = "URL,...")]
     webhook: Option<String>,
-    /// The secret of the webhooks; one is made unless given.
+    /// The secret of the webhooks; generated if omitted.
     #[arg(long, value_name = "SECRET")]
     webhook_secret: Option<String>,
 }

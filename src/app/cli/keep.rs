@@ -34,10 +34,10 @@ fn told_of_backup(taken: &Taken) -> String {
     let Taken { file, taken_at, octets, rows, .. } = taken;
     let content = match taken.with_content {
         true => "Message bodies are in it.",
-        false => "Message bodies are not in it: what waits to be mailed ends as failed when it is restored and let go.",
+        false => "It has no message bodies: queued mail in it ends as failed when it is restored and released.",
     };
     let key = match taken.with_key {
-        true => "The master key is in it: whoever has the file can read every secret in it.",
+        true => "It contains the master key: anyone who has the file can read every secret in it.",
         false => "The master key is not in it: keep master.key apart, for without it nothing can be restored.",
     };
     format!(
@@ -56,7 +56,7 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
         return Err(Trouble::new(
             Exit::Usage,
             "cannot restore the backup",
-            "neither --data-dir nor --config names a directory to restore into",
+            "name a directory to restore into with --data-dir or --config",
             "Name one that is empty, or is not there yet, with --data-dir DIR.",
         )
         .into());

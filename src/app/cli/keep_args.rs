@@ -10,12 +10,12 @@ use super::args::DaemonArgs;
 pub(in crate::app::cli) struct BackupArgs {
     #[command(flatten)]
     pub(in crate::app::cli) daemon: DaemonArgs,
-    /// The file to write; refused where it is there already.
+    /// The file to write; it must not exist.
     pub(in crate::app::cli) file: PathBuf,
-    /// Back up message bodies too.
+    /// Include message bodies.
     #[arg(long)]
     pub(in crate::app::cli) with_content: bool,
-    /// Put the master key into the backup, which then opens every secret in it; kept apart otherwise.
+    /// Include the master key, which opens every secret in the backup.
     #[arg(long)]
     pub(in crate::app::cli) with_key: bool,
 }
@@ -25,18 +25,18 @@ pub(in crate::app::cli) struct RestoreArgs {
     /// The directory to restore into (or POSTRIDER_DATA_DIR).
     #[arg(long, value_name = "DIR")]
     pub(in crate::app::cli) data_dir: Option<PathBuf>,
-    /// The configuration file of the service (or POSTRIDER_CONFIG), which says how to reach the bucket of a replica.
+    /// The configuration file of the service (or POSTRIDER_CONFIG), with the credentials of a replica's bucket.
     #[arg(long, value_name = "FILE")]
     pub(in crate::app::cli) config: Option<PathBuf>,
     /// The backup, or the replica as s3://bucket/prefix.
     pub(in crate::app::cli) file: PathBuf,
-    /// The time to restore a replica to: all batches committed until then. The newest state unless given.
+    /// The time to restore a replica to: all batches committed until then (default: the newest state).
     #[arg(long, value_name = "TIME")]
     pub(in crate::app::cli) at: Option<String>,
-    /// Do not hold the queue of a restored replica: only if the machine before is surely still.
+    /// Don't hold the queue of a restored replica; use it only if the previous machine is stopped.
     #[arg(long)]
     pub(in crate::app::cli) release: bool,
-    /// The master key of the service that the backup is of, where the backup was taken without.
+    /// The master key, if the backup does not contain it.
     #[arg(long, value_name = "FILE")]
     pub(in crate::app::cli) master_key: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ pub(in crate::app::cli) struct RestoreArgs {
 pub(in crate::app::cli) struct CheckArgs {
     #[command(flatten)]
     pub(in crate::app::cli) daemon: DaemonArgs,
-    /// Check this backup, and no data directory.
+    /// Check this backup instead of a data directory.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "config"])]
     pub(in crate::app::cli) backup: Option<PathBuf>,
 }

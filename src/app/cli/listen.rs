@@ -27,25 +27,25 @@ const SECRET_VARIABLE: &str = "POSTRIDER_WEBHOOK_SECRET";
 /// Options of `webhook listen`.
 #[derive(Debug, Args)]
 pub(super) struct ListenArgs {
-    /// POST each event to this program, signed, as an endpoint gets it; otherwise events are only shown.
+    /// POST each event to this program, signed like a webhook (default: only show events).
     #[arg(long, value_name = "URL")]
     forward_to: Option<Url>,
     /// Only events of these types.
     #[arg(long, value_delimiter = ',', value_name = "TYPES", value_parser = EventType::from_str)]
     events: Option<Vec<EventType>>,
-    /// Follow the service at this address by its API, with a key; otherwise the one on this machine.
+    /// Follow the service at this address by its API, with a key (default: the one on this machine).
     #[arg(long, value_name = "BASE")]
     url: Option<Url>,
     /// The API key for --url (or POSTRIDER_API_KEY).
     #[arg(long, requires = "url")]
     key: Option<String>,
-    /// Begin behind this event; otherwise with what happens from now on.
+    /// Start after this event; otherwise with new events.
     #[arg(long, value_name = "EVENT_ID", value_parser = EventId::from_str)]
     after: Option<EventId>,
-    /// The webhook secret to sign or verify with (or POSTRIDER_WEBHOOK_SECRET); a new one is made for --forward-to.
+    /// The webhook secret to sign or verify with (or POSTRIDER_WEBHOOK_SECRET); generated for --forward-to.
     #[arg(long)]
     secret: Option<String>,
-    /// Be a receiver at this address: verify what comes, refuse what is forged or older than 300 seconds.
+    /// Receive webhooks at this address and verify them: forged ones, and those older than 300 seconds, are refused.
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["forward_to", "events", "url", "key", "after"])]
     receive: Option<SocketAddr>,
 }
@@ -65,7 +65,10 @@ pub(super) fn listen(
     let ended = match args.receive {
         Some(address) => {
             let secret = secret.ok_or_else(|| {
-                usage("no secret proves what comes", "Give the endpoint's with --secret or POSTRIDER_WEBHOOK_SECRET.")
+                usage(
+                    "no secret verifies the deliveries",
+                    "Give the endpoint's with --secret or POSTRIDER_WEBHOOK_SECRET.",
+                )
             })?;
             let mut told = Told { out: console.out, err: console.err, form };
             runtime.block_on(Receiving { address, secret }.run(&mut told))
@@ -123,7 +126,8 @@ fn web(url: Url, option: &str) -> Result<Url, Stop> {
     if matches!(url.scheme(), "http" | "https") && url.has_host() {
         return Ok(url);
     }
-    Err(usage(&format!("{option} is no http or https address"), "Give one such as http://127.0.0.1:3000/hook.").into())
+    Err(usage(&format!("{option} is not an http or https address"), "Give one such as http://127.0.0.1:3000/hook.")
+        .into())
 }
 
 fn usage(why: &str, remedy: &str) -> Trouble {

@@ -12,13 +12,13 @@ use super::send::SendArgs;
 pub(super) enum WebhookCommand {
     #[command(flatten)]
     Endpoint(EndpointCommand),
-    /// Pass each event on to a program under development, or receive and verify webhooks, until Ctrl-C.
+    /// Forward events to a program under development, or receive and verify webhooks, until Ctrl-C.
     Listen(Box<ListenArgs>),
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum EndpointCommand {
-    /// Register an endpoint and print its secret, this once.
+    /// Register an endpoint and print its secret; it won't be shown again.
     Add {
         /// Its https URL.
         url: String,
@@ -36,7 +36,7 @@ pub(super) enum EndpointCommand {
         /// Its identifier.
         id: String,
     },
-    /// Change what is named of an endpoint.
+    /// Change an endpoint's URL, events or state.
     #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
     Set {
         /// Its identifier.
@@ -44,20 +44,20 @@ pub(super) enum EndpointCommand {
         /// Its https URL.
         #[arg(long, group = "change")]
         url: Option<String>,
-        /// The event types that it takes.
+        /// The event types that it gets.
         #[arg(long, value_delimiter = ',', group = "change")]
         events: Option<Vec<String>>,
-        /// Take every event type.
+        /// Get all event types.
         #[arg(long, conflicts_with = "events", group = "change")]
         all_events: bool,
         /// Description of its purpose
         #[arg(long, group = "change")]
         description: Option<String>,
-        /// Whether it is sent to; true enables one that was disabled.
+        /// Whether it gets events; true enables a disabled endpoint.
         #[arg(long, value_name = "true|false", group = "change")]
         enabled: Option<bool>,
     },
-    /// Make a new secret and print it, this once.
+    /// Create a new secret and print it; it won't be shown again.
     RotateSecret {
         /// Its identifier.
         id: String,
@@ -67,7 +67,7 @@ pub(super) enum EndpointCommand {
         /// Its identifier.
         id: String,
     },
-    /// Remove an endpoint: what it is owed is not sent.
+    /// Remove an endpoint; its outstanding deliveries are not sent.
     Remove {
         /// Its identifier.
         id: String,
@@ -100,7 +100,7 @@ pub(super) enum SuppressionCommand {
         /// Its address or identifier.
         suppression: String,
     },
-    /// Let an address be sent to again.
+    /// Remove a suppression, so that the address gets mail again.
     Remove {
         /// Its address or identifier.
         suppression: String,
@@ -113,12 +113,12 @@ pub(super) enum MessageCommand {
     Send(Box<SendArgs>),
     /// List the messages.
     List(MessageFilterArgs),
-    /// Show one message with its content and everything that happened to it.
+    /// Show one message with its content and timeline.
     Show {
         /// Its identifier.
         id: String,
     },
-    /// Withdraw a message that was not sent yet.
+    /// Cancel a message that was not sent yet.
     Cancel {
         /// Its identifier.
         id: String,
@@ -128,31 +128,31 @@ pub(super) enum MessageCommand {
 /// Which messages.
 #[derive(Debug, Args)]
 pub(super) struct MessageFilterArgs {
-    /// Only those to this address.
+    /// Only messages to this address.
     #[arg(long)]
     pub(super) to: Option<String>,
-    /// Only those from this address.
+    /// Only messages from this address.
     #[arg(long)]
     pub(super) from: Option<String>,
-    /// Only those with these words in their subject.
+    /// Only messages with these words in their subject.
     #[arg(long)]
     pub(super) subject: Option<String>,
-    /// Only the one with this Message-ID.
+    /// Only the message with this Message-ID.
     #[arg(long)]
     pub(super) message_id_header: Option<String>,
-    /// Only those of this status.
+    /// Only messages with this status.
     #[arg(long)]
     pub(super) status: Option<String>,
-    /// Only those of this stream.
+    /// Only messages of this stream.
     #[arg(long)]
     pub(super) stream: Option<String>,
-    /// Only those with this metadata pair; may be given three times.
+    /// Only messages with this metadata pair; up to three times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = metadata_pair)]
     pub(super) metadata: Vec<(String, String)>,
-    /// Only those accepted after this time.
+    /// Only messages accepted after this time.
     #[arg(long, value_name = "TIME")]
     pub(super) after: Option<String>,
-    /// Only those accepted before this time.
+    /// Only messages accepted before this time.
     #[arg(long, value_name = "TIME")]
     pub(super) before: Option<String>,
     #[command(flatten)]

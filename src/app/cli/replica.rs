@@ -27,14 +27,14 @@ pub(super) struct ReplicaArgs {
 pub(super) enum ReplicaCommand {
     /// Show the state of replication; exits with 0 (ok), 7 (not ok) or 4 (not reachable).
     Status,
-    /// Make a base now, and remove what it replaces.
+    /// Make a base now, and remove the objects that it replaces.
     Base,
-    /// Check names, order, sizes and hashes of the objects in the bucket; exits with 7 where something is wrong.
+    /// Check names, order, sizes and hashes of the objects in the bucket; exits with 7 if there are findings.
     Verify {
-        /// Open every object with the master key, too.
+        /// Also open every object with the master key.
         #[arg(long)]
         deep: bool,
-        /// The master key; master.key of the data directory unless given.
+        /// The master key (default: master.key of the data directory).
         #[arg(long, value_name = "FILE")]
         master_key: Option<PathBuf>,
     },

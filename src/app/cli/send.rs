@@ -34,7 +34,7 @@ pub(super) struct SendArgs {
     /// The subject.
     #[arg(long, conflicts_with = "raw")]
     subject: Option<String>,
-    /// The text; read from standard input if it is `-`, or if neither --html nor --raw is given either.
+    /// The text; read from standard input if it is `-`, or without --text, --html and --raw.
     #[arg(long, conflicts_with = "raw", allow_hyphen_values = true)]
     text: Option<String>,
     /// A file with the HTML.
@@ -43,7 +43,7 @@ pub(super) struct SendArgs {
     /// A file with a whole message (RFC 5322).
     #[arg(long, value_name = "FILE")]
     raw: Option<PathBuf>,
-    /// Where the recipient may unsubscribe; required on the marketing stream.
+    /// The unsubscribe URL; required on the marketing stream.
     #[arg(long, value_name = "URL")]
     unsubscribe_url: Option<String>,
     /// Wait for the outcome: exits with 0 if the message was delivered, else with 1.

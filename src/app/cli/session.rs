@@ -172,7 +172,7 @@ fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop
         [] => Err(Trouble::new(
             Exit::NotFound,
             format!("cannot {PURPOSE}"),
-            "there is no account yet",
+            "no account exists yet",
             "Make one: postrider account add NAME",
         )
         .into()),
@@ -180,7 +180,7 @@ fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop
         [_, _, ..] => Err(Trouble::new(
             Exit::Usage,
             format!("cannot {PURPOSE}"),
-            "there are several accounts, and --account names none",
+            "there are several accounts; choose one with --account",
             "Name one with --account ID; `postrider account list` shows them.",
         )
         .into()),

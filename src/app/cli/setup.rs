@@ -60,7 +60,7 @@ fn told(made: &Made) -> String {
         "{configured}\n\
          Made the store {} with the account {}\n\
          \n\
-         Shown this once, so keep them:\n\
+         Save these now; they won't be shown again:\n\
          \n\
          API key            {}\n\
          Panel              {}\n\

@@ -9,16 +9,16 @@ use crate::domain::hostname::DomainName;
 
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct InitArgs {
-    /// This server's name in DNS; the system's unless given.
+    /// This server's host name in DNS (default: the system's).
     #[arg(long, value_name = "NAME")]
     pub(in crate::app::cli) hostname: Option<DomainName>,
-    /// The configuration file to write, or to use where it is there (or POSTRIDER_CONFIG).
+    /// The configuration file to write, or to use if it exists (or POSTRIDER_CONFIG).
     #[arg(long, value_name = "FILE")]
     pub(in crate::app::cli) config: Option<PathBuf>,
-    /// Where everything is to be kept (or POSTRIDER_DATA_DIR).
+    /// The data directory to create (or POSTRIDER_DATA_DIR).
     #[arg(long, value_name = "DIR")]
     pub(in crate::app::cli) data_dir: Option<PathBuf>,
-    /// The address that signs in to the panel; postmaster of this server unless given.
+    /// The panel user's address (default: postmaster of this server).
     #[arg(long, value_name = "EMAIL")]
     pub(in crate::app::cli) user: Option<Address>,
 }

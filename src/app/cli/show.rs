@@ -212,7 +212,7 @@ fn alert_tests(value: &Value) -> String {
 
 /// An object with a secret that is not shown again.
 fn once(value: &Value, members: &[&str], secret: &str) -> String {
-    format!("{}\nThe {secret} is shown this once; keep it in a safe place.\n", lines(value, members))
+    format!("{}\nSave the {secret} now; it won't be shown again.\n", lines(value, members))
 }
 
 /// The facts of a domain, and the records to publish: those that it can't send without are required.
@@ -261,7 +261,7 @@ fn released(value: &Value) -> String {
             fact("deliveries"),
             fact("backup_at")
         ),
-        Some(false) | None => "Nothing stands still.\n".to_owned(),
+        Some(false) | None => "Nothing is on hold.\n".to_owned(),
     }
 }
 

@@ -22,16 +22,16 @@ const BETWEEN: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 pub(super) struct StandbyArgs {
-    /// The configuration file (or POSTRIDER_CONFIG; /etc/postrider/postrider.toml unless given).
+    /// The configuration file (or POSTRIDER_CONFIG; default: /etc/postrider/postrider.toml).
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// The master key of the active machine; master.key of the data directory unless given.
+    /// The master key of the active machine (default: master.key of the data directory).
     #[arg(long, value_name = "FILE")]
     pub(super) master_key: Option<PathBuf>,
-    /// Write a newline to this descriptor once everything in the log was applied.
+    /// Write a newline to this descriptor once the whole log is applied.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub(super) ready_fd: Option<i32>,
-    /// Set a directory aside that has records which the log lacks, and begin again.
+    /// Set aside a directory with records that the log lacks, and start over.
     #[arg(long)]
     pub(super) discard: bool,
 }
@@ -40,13 +40,13 @@ pub(super) struct StandbyArgs {
 pub(super) struct PromoteArgs {
     #[command(flatten)]
     pub(super) daemon: DaemonArgs,
-    /// Promote although the active machine may still run: it is deposed.
+    /// Promote even if the active machine may still run: it is deposed.
     #[arg(long)]
     pub(super) force: bool,
-    /// Keep what was queued on hold until `queue release`.
+    /// Keep the queued mail on hold until `queue release`.
     #[arg(long)]
     pub(super) hold: bool,
-    /// Serve without the bucket, which is lost.
+    /// Serve without the bucket, if it is lost.
     #[arg(long)]
     pub(super) without_bucket: bool,
 }
@@ -96,7 +96,7 @@ const WHAT: &str = "cannot promote the standby";
 
 /// Asks whether the active machine was stopped. No answer means no.
 fn confirmed(console: &mut Console<'_>) -> Result<bool, Stop> {
-    write!(console.err, "An active machine that is idle can't be seen from here. Is it stopped? [y/N] ")?;
+    write!(console.err, "An idle active machine is not visible from here. Is it stopped? [y/N] ")?;
     console.err.flush()?;
     let mut answer = String::new();
     let input: &mut dyn Read = console.input;

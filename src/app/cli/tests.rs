@@ -251,7 +251,7 @@ fn the_account_may_be_left_out_where_there_is_one() {
     let (ran, requests) = asking(line, &[(200, &one), (201, made)]);
     assert_eq!(ran.exit, Exit::Done);
     assert!(
-        ran.out.contains("scopes: send, read\n") && ran.out.contains("key: pr_live_x\n\nThe key is shown this once"),
+        ran.out.contains("scopes: send, read\n") && ran.out.contains("key: pr_live_x\n\nSave the key now"),
         "{ran:?}"
     );
     assert!(requests[0].starts_with("GET /v1/accounts?limit=2 "), "{requests:?}");
@@ -386,10 +386,7 @@ fn people_see_a_secret_with_a_warning_and_a_message_with_its_timeline() {
     let account = format!("--account {ACCOUNT}");
     let made = "{\"id\":\"whk_1\",\"url\":\"https://a.example/\",\"enabled\":true,\"secret\":\"whsec_x\"}";
     let (ran, _) = asking(&format!("webhook add https://a.example/ {account}"), &[(201, made)]);
-    assert!(
-        ran.out.ends_with("secret: whsec_x\n\nThe secret is shown this once; keep it in a safe place.\n"),
-        "{ran:?}"
-    );
+    assert!(ran.out.ends_with("secret: whsec_x\n\nSave the secret now; it won't be shown again.\n"), "{ran:?}");
     let record = "{\"id\":\"msg_1\",\"status\":\"bounced\",\"events\":[{\"created_at\":\"t\",\"type\":\"bounced\",\
         \"smtp_code\":550,\"smtp_response\":\"550 no\",\"mx_host\":\"mx\"}]}";
     let (ran, _) = asking(&format!("message show msg_1 {account}"), &[(200, record)]);

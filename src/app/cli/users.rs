@@ -13,9 +13,9 @@ use crate::domain::user::Role;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum UserCommand {
-    /// Add a user and print their password, this once.
+    /// Add a user and print the password; it won't be shown again.
     Add {
-        /// The address that they sign in with.
+        /// The user's sign-in address.
         email: String,
         /// owner (everything), member (handles mail and suppressions) or viewer (read-only).
         #[arg(long)]
@@ -26,32 +26,32 @@ pub(super) enum UserCommand {
     /// Change a user's role, password or access.
     #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
     Set {
-        /// User ID, or the address that they sign in with.
+        /// User ID or sign-in address.
         #[arg(value_name = "ID|EMAIL")]
         id: String,
         /// The user's role.
         #[arg(long, group = "change")]
         role: Option<Role>,
-        /// Whether they are kept from signing in; true signs them out at once.
+        /// Whether sign-in is disabled; true signs the user out at once.
         #[arg(long, value_name = "true|false", group = "change")]
         disabled: Option<bool>,
-        /// Make them an operator of the service: they see the system and every account in the panel.
+        /// Make the user an operator of the service, with access to the system and all accounts in the panel.
         #[arg(long, group = "change")]
         operator: bool,
-        /// Take the operator's right from them.
+        /// Revoke the operator's right.
         #[arg(long, group = "change", conflicts_with = "operator")]
         no_operator: bool,
-        /// Make a new password and print it, this once.
+        /// Generate a new password and print it; it won't be shown again.
         #[arg(long, group = "change")]
         new_password: bool,
-        /// Make a link by which they choose a password themselves, good for a day and one choice, and print it.
+        /// Print a link by which the user sets a password, valid once and for a day.
         #[arg(long, group = "change", conflicts_with = "new_password")]
         setup_link: bool,
-        /// Take away a second factor that is lost.
+        /// Remove a lost second factor.
         #[arg(long, group = "change")]
         no_totp: bool,
     },
-    /// Remove a user, and sign them out everywhere.
+    /// Remove a user and end all its sessions.
     Remove {
         /// Their identifier.
         id: String,

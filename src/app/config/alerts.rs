@@ -103,7 +103,7 @@ impl Alerts {
             let name = text(node)?;
             match relays.iter().any(|relay| relay.name == name) {
                 true => Ok(name.to_owned()),
-                false => Err(format!("there is no relay called {name}; add it as a [[relay]], with streams = []")),
+                false => Err(format!("no relay is named {name}; add it as a [[relay]] with streams = []")),
             }
         };
         let hours = |node: &Node| {

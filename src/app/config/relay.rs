@@ -242,6 +242,6 @@ fn host(node: &Node) -> Result<Host, String> {
     match text.parse() {
         Ok(IpAddr::V4(v4)) => Ok(Host::Ipv4(v4)),
         Ok(IpAddr::V6(v6)) => Ok(Host::Ipv6(v6)),
-        Err(_) => Host::parse(text).map_err(|_| format!("`{text}` is neither a host name nor an IP address")),
+        Err(_) => Host::parse(text).map_err(|_| format!("`{text}` is not a host name or an IP address")),
     }
 }

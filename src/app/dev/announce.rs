@@ -26,7 +26,7 @@ struct Announcement<'a> {
     domains: &'a [String],
 }
 
-#[expect(clippy::print_stdout, reason = "what dev prints is what it is asked for")]
+#[expect(clippy::print_stdout, reason = "dev prints only its result")]
 pub(super) fn announce(
     options: &DevOptions,
     daemon: &Daemon,

@@ -8,7 +8,7 @@ const NAME: &str = "bounces";
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let config = &patient.config;
     if config.bounces.is_none() {
-        let seen = "there is no [bounces], so what receivers report later than in their answer is not heard";
+        let seen = "[bounces] is not configured: bounces and complaints that arrive by email will be missed";
         return vec![Check::new(
             NAME,
             Verdict::Warn,

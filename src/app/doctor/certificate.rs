@@ -40,7 +40,7 @@ fn in_files(config: &Config, path: &std::path::Path, now: Timestamp) -> Check {
     let url = config.public_url();
     let host = url.host_str().unwrap_or_default();
     let Some(Validity { until: end, .. }) = certificate.validity() else {
-        return Check::new(NAME, Verdict::Fail, format!("{shown} is no X.509 certificate"), "Name another file.");
+        return Check::new(NAME, Verdict::Fail, format!("{shown} is not an X.509 certificate"), "Name another file.");
     };
     let renew = "Renew it; the service takes up the new files when they change or at SIGHUP.";
     if end <= now {
@@ -71,7 +71,8 @@ fn by_authority(config: &Config, acme: &config::Acme, now: Timestamp) -> Check {
             Some(fault) => failed(format!("{} has issued no certificate", acme.directory), fault, Verdict::Fail),
             None => {
                 let seen = format!("{} has issued no certificate yet", acme.directory);
-                let remedy = "Start the service: it asks by itself. If you did, run doctor as its user.";
+                let remedy =
+                    "Start the service: it requests one automatically. If it is running, run doctor as its user.";
                 Check::new(NAME, Verdict::Warn, seen, remedy)
             }
         };
@@ -85,7 +86,7 @@ fn by_authority(config: &Config, acme: &config::Acme, now: Timestamp) -> Check {
     match fault {
         Some(fault) => failed(seen, fault, Verdict::Warn),
         None if lacking.is_empty() => Check::new(NAME, Verdict::Ok, seen, ""),
-        None => Check::new(NAME, Verdict::Warn, seen, "Start the service again: it asks for the names by itself."),
+        None => Check::new(NAME, Verdict::Warn, seen, "Restart the service: it requests the names automatically."),
     }
 }
 

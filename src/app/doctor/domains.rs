@@ -28,10 +28,10 @@ fn asked(client: &AdminClient) -> Vec<Check> {
     let mut checks = vec![Check::new("service", Verdict::Ok, "it runs and answers", "")];
     if domains.is_empty() {
         let remedy = "Add one: postrider domain add NAME --stream transactional";
-        checks.push(Check::new("domains", Verdict::Warn, "there is no sending domain yet", remedy));
+        checks.push(Check::new("domains", Verdict::Warn, "no sending domain exists yet", remedy));
     }
     if domains.len() > DOMAINS_MAX {
-        let seen = format!("only the newest {DOMAINS_MAX} were looked at");
+        let seen = format!("only the newest {DOMAINS_MAX} were checked");
         checks.push(Check::new("domains", Verdict::Warn, seen, "See the others with `postrider domain list`."));
     }
     let looked: Vec<_> = domains.iter().take(DOMAINS_MAX).collect();

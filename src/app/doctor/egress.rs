@@ -32,7 +32,8 @@ async fn direct(patient: &Patient) -> Check {
     match egress(&patient.probe, port, source).await {
         Egress::Greeted { server, line } => Check::new(name, Verdict::Ok, format!("{server} greets: {line}"), ""),
         Egress::Unresolved => {
-            let seen = format!("the servers of {} could not be looked up, so nothing was tried", WITNESSES.join(", "));
+            let seen =
+                format!("the look-up of the servers of {} failed, so no connection was tried", WITNESSES.join(", "));
             Check::new(name, Verdict::Warn, seen, "Correct the name servers first, and try again.")
         }
         Egress::Blocked(failures) => {

@@ -29,7 +29,7 @@ fn configuration(config: &Config) -> Vec<Check> {
         let (seen, remedy) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
         checks.push(Check::new(NAME, Verdict::Fail, seen, remedy));
     } else {
-        let remedy = "Change it, or leave it where it is meant so.";
+        let remedy = "Change it, or leave it if it is intended.";
         let warnings = config.warnings().into_iter();
         checks.extend(warnings.map(|warning| Check::new(NAME, Verdict::Warn, warning, remedy)));
     }
@@ -70,8 +70,8 @@ fn master_key(directory: &Path) -> Check {
         _ => Check::new(
             NAME,
             Verdict::Fail,
-            format!("{seen}: others can read what opens every secret"),
-            format!("chmod 0600 {shown}, and rotate keys and secrets where others may have looked."),
+            format!("{seen}: others can read the key to every secret"),
+            format!("chmod 0600 {shown}, and rotate keys and secrets that others may have read."),
         ),
     }
 }

@@ -78,7 +78,7 @@ async fn leads_here(patient: &Patient, check: &str, name: &str, sources: Option<
     };
     let shown = list(&addresses);
     if let Some(inside) = addresses.iter().find(|address| !patient.guard.permits(**address)) {
-        let seen = format!("{name} leads to {inside}, which nobody outside can reach");
+        let seen = format!("{name} resolves to {inside}, which is not reachable from outside");
         return Check::new(check, Verdict::Fail, seen, publish);
     }
     // From behind NAT the address that receivers see is not known here.
@@ -139,7 +139,7 @@ pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
 
 async fn leads_back(patient: &Patient, address: IpAddr, ehlo: &str) -> Check {
     const NAME: &str = "reverse DNS";
-    let hoster = format!("Have whoever gave you {address} set its reverse name (PTR) to {ehlo}.");
+    let hoster = format!("Ask the provider of {address} to set its reverse name (PTR) to {ehlo}.");
     match probe::reverse::reverse(&*patient.probe, address, ehlo).await {
         Reverse::LeadsBack => {
             Check::new(NAME, Verdict::Ok, format!("{address} is called {ehlo}, which leads back to it"), "")

@@ -16,7 +16,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
         Err(NotTold::Failed(why)) => return vec![Check::new(name, Verdict::Warn, why, "Try again.")],
     };
     if !published {
-        return vec![Check::new(name, Verdict::Ok, "none is published, and none is needed", "")];
+        return vec![Check::new(name, Verdict::Ok, "none is published; it is optional", "")];
     }
     vec![match policy(patient, domain).await {
         Ok(policy) => judge(name, &policy, patient.config.hostname.as_str()),

@@ -156,7 +156,7 @@ pub(super) async fn lifecycle(patient: &Patient) -> Vec<Check> {
                 let named: Vec<_> =
                     rules.iter().map(|rule| format!("\"{}\" (prefix \"{}\")", rule.id, rule.prefix)).collect();
                 let seen = format!("these rules remove objects below the prefix: {}", named.join(", "));
-                Check::new(LIFECYCLE, Verdict::Fail, seen, "Remove the rules; Postrider removes what is not needed.")
+                Check::new(LIFECYCLE, Verdict::Fail, seen, "Remove the rules; Postrider removes old objects.")
             }
             Err(error) if matches!(error.kind, BucketErrorKind::Unsupported | BucketErrorKind::Refused) => {
                 Check::new(LIFECYCLE, Verdict::Ok, "the store has no lifecycle rules", "")
@@ -223,8 +223,8 @@ fn judge_speed(small: Duration, write: Duration, read: Duration) -> Check {
     if small <= SMALL_MAX && write <= LARGE_MAX {
         return Check::new(SPEED, Verdict::Ok, seen, "");
     }
-    let remedy = "Use a bucket nearer to this machine: what a crash loses, and how long a 202 waits in sync, grow with \
-                  these times.";
+    let remedy =
+        "Use a bucket closer to this machine. These times add to the loss after a crash, and to each 202 in sync mode.";
     Check::new(SPEED, Verdict::Warn, seen, remedy)
 }
 

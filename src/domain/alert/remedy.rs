@@ -37,7 +37,7 @@ impl Condition {
                 "Find the origin of the addresses that bounce (events of type bounced), and stop mailing to them."
             }
             Self::ComplaintRate => {
-                "Mail only to people who asked for it, and let them unsubscribe with one click (events of type \
+                "Send only to people who asked for it, and let them unsubscribe with one click (see events of type \
                  complained)."
             }
             Self::ProviderBlocking => {

@@ -109,7 +109,7 @@ async fn block_lists(
             Health::Works => working.push(zone.as_str()),
             Health::Broken(why) => {
                 is_any_broken = true;
-                tracing::warn!(zone = zone.as_str(), why, "a block list can't be used; what it says does not count");
+                tracing::warn!(zone = zone.as_str(), why, "a block list can't be used; its answers are ignored");
             }
         }
     }

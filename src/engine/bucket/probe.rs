@@ -34,7 +34,7 @@ pub enum Unfit {
     #[error("the bucket does not honour conditional writes (If-None-Match: *): {0}")]
     NoConditions(String),
     /// Written objects are not seen at once.
-    #[error("the bucket does not show at once what was written: {0}")]
+    #[error("the bucket does not show a new object at once: {0}")]
     Stale(&'static str),
     /// It keeps what was overwritten or removed.
     #[error("the bucket {0}, so that deleted content stays recoverable")]
@@ -170,9 +170,7 @@ fn judge(results: &[(Bytes, BucketResult<Creation>)], seen: Option<Bytes>) -> Re
         (_, Some(failure), _) => Err(failure.clone().into()),
         (Some(_), None, Some(_)) => Ok(()),
         (_, None, None) => Err(Unfit::Stale("a created object could not be read")),
-        (None, None, Some(_)) => {
-            Err(Unfit::NoConditions(format!("of {RACE} creates at once none is said to have won")))
-        }
+        (None, None, Some(_)) => Err(Unfit::NoConditions(format!("of {RACE} concurrent creates none succeeded"))),
     }
 }
 

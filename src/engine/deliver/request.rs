@@ -32,7 +32,7 @@ impl Attempting<'_> {
         let damaged = |fault: String| StoreError::Row { table: Table::Endpoints, fault };
         let snapshot = store.snapshot()?;
         let endpoint = snapshot.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
-        let endpoint = endpoint.ok_or_else(|| damaged("the endpoint is gone".to_owned()))?;
+        let endpoint = endpoint.ok_or_else(|| damaged("the endpoint was deleted".to_owned()))?;
         let secret = store
             .master_key()
             .open(&EndpointRow::secret_context(self.endpoint), &endpoint.secret.0)

@@ -29,7 +29,7 @@ pub enum OidcRefusal {
     #[error("the userinfo endpoint names another subject than the ID token")]
     OtherSubject,
     /// There is no address, or one that the provider has not verified.
-    #[error("the provider does not vouch for an address")]
+    #[error("the provider does not confirm an address")]
     Unverified,
     /// Nobody has this address, and none may be made.
     #[error("no user has the verified address, and none is made for it")]

@@ -82,7 +82,7 @@ impl Active {
         if !is_released {
             tracing::warn!(
                 records = shared.outbox.unconfirmed().records,
-                "the log was not released; the next start sends what the bucket lacks"
+                "the log was not released; the next start sends the rest"
             );
         }
         is_released

@@ -121,7 +121,10 @@ impl Letter {
                 let bad = |name: &String| is_longer(name, FROM_NAME_CHARACTERS) || has_control(name);
                 if mailbox.name.as_ref().is_some_and(bad) {
                     let most = FROM_NAME_CHARACTERS;
-                    fields.fault(field, format!("the name must have at most {most} characters, none of them controls"));
+                    fields.fault(
+                        field,
+                        format!("the name must have at most {most} characters, without control characters"),
+                    );
                 }
                 self.ours.insert("to".to_owned(), mailbox.address.into());
                 self.to_name = mailbox.name;

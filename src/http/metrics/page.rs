@@ -80,7 +80,7 @@ fn of_certificate(text: &mut Exposition, meters: Option<&CertificateMeters>) {
     let until = meters.and_then(CertificateMeters::until);
     text.gauges(
         "postrider_certificate_expiry_timestamp_seconds",
-        "When the TLS certificate expires; absent where there is none but our own.",
+        "Expiry of the TLS certificate; absent with a self-signed one.",
         until.map(|until| (vec![], until.as_secs())),
     );
     let results = meters
@@ -99,7 +99,7 @@ fn of_messages(text: &mut Exposition, meters: &StoreMeters) {
     });
     text.counters(
         "postrider_message_events",
-        "What happened to messages, by event type and stream; queued is a message accepted.",
+        "Events of messages, by type and stream; queued counts accepted messages.",
         events,
     );
     let bounces = BounceKind::ALL.into_iter().flat_map(|kind| {
@@ -138,12 +138,12 @@ fn of_attempts(text: &mut Exposition, meters: &EngineMeters) {
 fn of_what_came_back(text: &mut Exposition, meters: &EngineMeters) {
     text.counters(
         "postrider_came_back_messages",
-        "Messages that the receiver of bounces took, by what they were; untied and unknown ones change nothing.",
+        "Messages received by the bounce listener, by kind; untied and unknown ones have no effect.",
         meters.came_back.taken().map(|(kind, count)| (vec![("kind", kind)], count)),
     );
     text.counters(
         "postrider_dmarc_reports",
-        "DMARC aggregate reports, by what became of them; only counted ones change figures.",
+        "DMARC aggregate reports, by outcome; only counted ones change figures.",
         meters.dmarc_reports.read().map(|(result, count)| (vec![("result", result)], count)),
     );
     text.counters(
@@ -189,24 +189,24 @@ fn of_queue(text: &mut Exposition, store: &Store, now: Timestamp) -> Result<(), 
     let waiting = store.meters().waiting();
     text.gauges(
         "postrider_queue_waiting",
-        "What is not settled yet, due or not: messages, and webhook deliveries of enabled endpoints.",
+        "Unfinished messages and webhook deliveries of enabled endpoints, due or not.",
         [(vec![(KIND, "message")], waiting.transfers), (vec![(KIND, "webhook")], waiting.deliveries)],
     );
     let due = store.due_now(now)?;
     text.gauges(
         "postrider_queue_due",
-        "What is due now and not settled yet, on the wire or waiting for its turn; counted to 10000 in all.",
+        "Due and unfinished messages and deliveries, in flight or queued; counted up to 10000 in all.",
         [(vec![(KIND, "message")], due.transfers), (vec![(KIND, "webhook")], due.deliveries)],
     );
     text.gauges(
         "postrider_queue_standstill",
-        "1 while what waited in a restored backup stands still, until `postrider queue release`.",
+        "1 while the queue of a restored backup is on hold, until `postrider queue release`.",
         [(vec![], u64::from(store.standstill()?.is_some()))],
     );
     let age = due.oldest_transfer.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
     text.gauges(
         "postrider_queue_oldest_due_seconds",
-        "How long the message has been due that is due longest; 0 where none is.",
+        "Time since the oldest due message became due; 0 without one.",
         [(vec![], age)],
     );
     Ok(())
@@ -216,7 +216,7 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     let meters = store.meters();
     text.gauges(
         "postrider_content_key_slots_damaged",
-        "Slots of content keys that are damaged, or were; none of them is used again.",
+        "Slots of content keys that are or were damaged; they are not used again.",
         [(vec![], store.content().damaged_key_slots())],
     );
     let mut times = |name: &str, help: &str, read: Distribution| {
@@ -244,7 +244,7 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     sizes("postrider_store_append_bodies", "How many message bodies shared a sync.", meters.append_bodies.read());
     text.counters(
         "postrider_store_syncs",
-        "How often the device was asked to keep what it was given: bodies, records of the journal, checkpoints.",
+        "Number of fsyncs, by purpose: bodies, records of the journal, checkpoints.",
         [(vec![], meters.syncs.read())],
     );
     text.counters(
@@ -255,12 +255,12 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     let octets = store.size_octets();
     text.gauges(
         "postrider_store_size_bytes",
-        "What the store takes on disk: the database, and message bodies.",
+        "Disk space used by the database and by message bodies.",
         [(vec![("part", "database")], octets.database), (vec![("part", "content")], octets.content)],
     );
     text.gauges(
         "postrider_store_free_bytes",
-        "What is free on the store's disk; below limits.min_free_bytes no message is accepted.",
+        "Free space on the store's disk; below limits.min_free_bytes no message is accepted.",
         [(vec![], store.free_octets()?)],
     );
     text.gauges(

@@ -21,14 +21,14 @@ const DELIVERABILITY: &str = "Deliverability";
 pub(super) fn deliverability(name: &str) -> Option<Operation> {
     Some(match name {
         "explain" => Operation::new(DELIVERABILITY, "Explain a test mail")
-            .says("Reads what the receiver wrote into the header section of a mail. Nothing is kept.")
+            .says("Reads a receiver's results from the header section of a mail. Nothing is stored.")
             .takes(headers(), &[("test_mail", json!({ "headers": "Authentication-Results: ..." }))])
-            .gives(StatusCode::OK, "What the receiver found.", ExplanationView::schema()),
+            .gives(StatusCode::OK, "The receiver's findings.", ExplanationView::schema()),
         "domains.checklist" => Operation::new(DELIVERABILITY, "Check a domain against receivers' requirements")
             .at("id", DomainId::schema(), "The domain's identifier.")
-            .says("By the last look at its DNS, and by the mail of the last days.")
+            .says("Based on the last DNS check and on recent mail.")
             .gives(StatusCode::OK, "Every item.", ChecklistView::schema()),
-        "providers.show" => Operation::new(DELIVERABILITY, "Look at providers")
+        "providers.show" => Operation::new(DELIVERABILITY, "Get figures by provider")
             .says("Counts are those of messages that were accepted in the days, which are UTC days up to today.")
             .query("days", Schema::count().within(1, DAYS_MAX.into()).with("default", DAYS_DEFAULT), "Number of days.")
             .gives(StatusCode::OK, "The answers of each provider.", ProvidersView::schema()),
@@ -39,7 +39,7 @@ pub(super) fn deliverability(name: &str) -> Option<Operation> {
             .query("state", Schema::words(["open", "resolved"].map(|word| json!(word))), "Only open or resolved ones.")
             .query("condition", Condition::schema(), "Only alerts of this condition.")
             .gives_page("AlertPage", AlertRecord::schema()),
-        "alerts.show" => Operation::new(DELIVERABILITY, "Look at an alert")
+        "alerts.show" => Operation::new(DELIVERABILITY, "Get an alert")
             .at("id", AlertId::schema(), "The alert's identifier.")
             .gives(StatusCode::OK, "The alert.", AlertRecord::schema()),
         _ => return None,

@@ -20,24 +20,24 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(DELIVERABILITY, summary).at("id", DomainId::schema(), DOMAIN_ID);
     let limited = || ApiError::StreamForbidden(Stream::Marketing.to_string());
     Some(match name {
-        "dmarc.show" => at("Look at a domain's DMARC reports")
+        "dmarc.show" => at("Get a summary of a domain's DMARC reports")
             .says(
-                "What receivers report about mail with the domain in From, and the next step towards a policy of \
-                 `reject`. The recommendation is always by the last 30 days.",
+                "Receivers' reports about mail with the domain in From, and the next step towards a policy of \
+                 `reject`. The recommendation is always based on the last 30 days.",
             )
             .query(
                 "days",
                 Schema::count().within(1, DAYS_MAX.into()).with("default", DAYS_DEFAULT),
-                "How many UTC days, today included.",
+                "Number of UTC days, including today.",
             )
             .gives(StatusCode::OK, "The figures.", DmarcView::schema()),
         "dmarc.sources" => at("Mark a source")
-            .says("Says whether a source is the account's own. Only sources that a report has named can be marked.")
+            .says("Marks whether a source is the account's own. Only sources named in a report can be marked.")
             .takes(mark(), &[("mine", json!({ "network": "192.0.2.0/24", "mine": true }))])
             .gives(StatusCode::OK, "The source, by the last 30 days.", SourceView::schema())
             .fails([limited()]),
         "dmarc.reporters" => at("Ignore a reporter")
-            .says("Takes a reporter out of counts, recommendation and alerts, or back into them.")
+            .says("Excludes a reporter from counts, recommendation and alerts, or includes it again.")
             .takes(reporter(), &[("ignored", json!({ "name": "reporter.example", "ignored": true }))])
             .gives(StatusCode::OK, "The reporter, by the last 30 days.", IgnoredReporterView::schema())
             .fails([limited()]),
@@ -50,7 +50,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
 
 fn mark() -> Schema {
     let network = Schema::string().says("The source's network, as the figures show it.");
-    let mine = Schema::boolean().or_null().says("Whether it is yours; null takes the mark away.");
+    let mine = Schema::boolean().or_null().says("Whether it is yours; null removes the mark.");
     let object = Schema::object().member("network", network).member("mine", mine);
     object.closed().named("DmarcSourceMark", "A source, and whether it is the account's own.")
 }

@@ -206,5 +206,5 @@ pub(in crate::http) fn error_code() -> Schema {
         ApiError::ShuttingDown,
     ];
     Schema::words(codes(&every).into_iter().map(Into::into))
-        .named("ErrorCode", "Why, for programs. Codes are only added.")
+        .named("ErrorCode", "The reason, as a code. Codes are only added.")
 }

@@ -41,13 +41,13 @@ const INTRODUCTION: &str = include_str!("introduction.md");
 
 /// The tags, in the order of the document.
 const TAGS: [(&str, &str); 9] = [
-    ("Messages", "Sending, and what became of it."),
+    ("Messages", "Sending messages, and their outcomes."),
     ("Events", "The account's log."),
     ("Webhooks", "Events, pushed."),
-    ("Domains", "Who may be the sender."),
-    ("Suppressions", "Addresses to which nothing is sent."),
-    ("Keys", "Who may call."),
-    ("Deliverability", "What receivers check, and how the account does."),
+    ("Domains", "The rule for senders."),
+    ("Suppressions", "Addresses that get no mail."),
+    ("Keys", "The authentication needed."),
+    ("Deliverability", "Checks that receivers make, and the account's results."),
     ("Account", "The account, its settings and its quota."),
     ("Service", "The service itself."),
 ];
@@ -102,7 +102,7 @@ fn document(routes: &[Route<Api>]) -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "Postrider",
-            "summary": "The transactional e-mail sending service that people run themselves.",
+            "summary": "Self-hosted transactional email: API, delivery, bounces and webhooks in one binary.",
             "description": INTRODUCTION.trim_end(),
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },

@@ -56,25 +56,30 @@ pub(super) fn message() -> Schema {
         .member("from", address().says("The sender: any mailbox at a verified domain of the account."))
         .member("to", address().says("The one recipient."))
         .optional("from_name", line(limits::FROM_NAME_CHARACTERS).or_null().says("The sender's display name."))
-        .optional("subject", line(limits::SUBJECT_CHARACTERS).or_null().says("The subject; none gives no Subject."))
-        .optional("text", body().or_null().says("The plain text, at most 5 MiB; an empty string is none."))
-        .optional("html", body().or_null().says("The HTML, at most 5 MiB; an empty string is none."))
+        .optional(
+            "subject",
+            line(limits::SUBJECT_CHARACTERS)
+                .or_null()
+                .says("The subject. Without one, the message has no Subject header."),
+        )
+        .optional("text", body().or_null().says("The plain text, at most 5 MiB. An empty string counts as absent."))
+        .optional("html", body().or_null().says("The HTML, at most 5 MiB. An empty string counts as absent."))
         .optional("headers", headers().or_null().says(HEADERS_SAY))
         .optional(
             "unsubscribe_url",
             unsubscribe_url
                 .length(0, limits::UNSUBSCRIBE_URL_CHARACTERS)
                 .or_null()
-                .says("Where the recipient may unsubscribe: required on the marketing stream. Sets List-Unsubscribe."),
+                .says("The unsubscribe URL: required on the marketing stream. Sets List-Unsubscribe."),
         )
-        .optional("attachments", attachments.or_null().says("Files; one with a content_id stands inline."))
+        .optional("attachments", attachments.or_null().says("Files. A file with a content_id is inline."))
         .optional(
             "metadata",
             metadata().or_null().says("Your own notes, shown in the record and in events, not mailed."),
         )
         .optional(
             "expires_at",
-            time().or_null().says("When to give up: at least 60 s ahead, at most the queue's lifetime."),
+            time().or_null().says("Time at which to give up: at least 60 s ahead, at most the queue's lifetime."),
         )
         .optional("raw", Schema::string().with("minLength", 1).or_null().says(RAW_SAYS));
     object.closed().named("SendRequest", "A message to send. A body is required: text, html or both, or raw.")
@@ -111,20 +116,20 @@ fn attachment() -> Schema {
 pub(super) fn new_key() -> Schema {
     let scopes = Schema::array(Scope::schema()).with("minItems", 1);
     let object = Schema::object()
-        .member("name", label().says("A name for it, not all white space."))
+        .member("name", label().says("A name for the key. It can't be blank."))
         .optional("stream", Stream::schema().or_null().says("The only stream on which it may send; both if absent."))
         .optional(
             "scopes",
-            scopes.or_null().says("What it may do; everything if absent. Never more than the maker may."),
+            scopes.or_null().says("Its scopes; all if absent. A key can't grant a scope that it lacks."),
         )
-        .optional("expires_at", time().or_null().says("When it ceases to be valid; never if absent."));
-    object.closed().named("NewApiKeyRequest", "An API key to make.")
+        .optional("expires_at", time().or_null().says("Expiry time; without one the key does not expire."));
+    object.closed().named("NewApiKeyRequest", "An API key to create.")
 }
 
 /// The body of PATCH /v1/keys/{id}.
 pub(super) fn key_change() -> Schema {
-    let object = Schema::object().optional("name", label().or_null().says("Its new name, not all white space."));
-    object.closed().named("ApiKeyChange", "What to change of an API key; what is absent stays.")
+    let object = Schema::object().optional("name", label().or_null().says("The new name. It can't be blank."));
+    object.closed().named("ApiKeyChange", "Changes of an API key. Absent members stay as they are.")
 }
 
 /// The body of PATCH /v1/settings.
@@ -135,7 +140,7 @@ pub(super) fn settings_change() -> Schema {
         .optional("time_zone", Schema::string().or_null().says("An IANA time zone, such as Europe/Vienna."))
         .optional(
             "content_retention_days",
-            days.or_null().says("Days for which the content of messages to come is kept; no existing one changes."),
+            days.or_null().says("Days that the content of new messages is kept. Existing messages don't change."),
         )
         .optional(
             "hosted_unsubscribe",
@@ -145,7 +150,7 @@ pub(super) fn settings_change() -> Schema {
             "keep_message_id",
             Schema::boolean().or_null().says("Whether a valid Message-ID of a message submitted by SMTP stays."),
         );
-    object.closed().named("SettingsChange", "What to change of the settings; what is absent stays.")
+    object.closed().named("SettingsChange", "Changes of the settings. Absent members stay as they are.")
 }
 
 /// The body of POST /v1/domains.
@@ -160,17 +165,17 @@ pub(super) fn new_domain() -> Schema {
 /// The body of PATCH /v1/domains/{id}.
 pub(super) fn domain_change() -> Schema {
     let rotation_days = Schema::count().within(0, u64::from(*limits::ROTATION_DAYS.end())).says(
-        "Days between rotations of its DKIM keys: 0 for none, else 30 to 730. A further pair of keys then stands by.",
+        "Days between rotations of the DKIM keys: 0 for none, else 30 to 730. A schedule needs a standby pair of keys.",
     );
     let object = Schema::object()
         .optional("stream", Stream::schema().or_null().says("Its new stream."))
         .optional("dkim_rotation_days", rotation_days);
-    object.closed().named("DomainChange", "What to change of a domain; what is absent stays.")
+    object.closed().named("DomainChange", "Changes of a domain. Absent members stay as they are.")
 }
 
 fn webhook_url() -> Schema {
     let says =
-        "Where events are POSTed: https, without credentials or fragment, and not at an address that is private.";
+        "The URL that gets events by POST: https, without credentials or fragment, and not at a private address.";
     Schema::string().pattern(r"^[hH][tT][tT][pP][sS]://[^\s]+$").length(0, URL_CHARS_MAX).says(says)
 }
 
@@ -180,7 +185,7 @@ fn event_types() -> Schema {
 }
 
 fn description() -> Schema {
-    line(LABEL_CHARACTERS).or_null().says("Your own words, not all white space.")
+    line(LABEL_CHARACTERS).or_null().says("Your own words. They can't be blank.")
 }
 
 /// The body of POST /v1/webhooks.
@@ -194,30 +199,29 @@ pub(super) fn new_webhook() -> Schema {
 
 /// The body of PATCH /v1/webhooks/{id}.
 pub(super) fn webhook_change() -> Schema {
-    let enabled = Schema::boolean().or_null().says("`true` re-enables it, and lets what was held go out.");
+    let enabled = Schema::boolean().or_null().says("`true` re-enables it and releases its held deliveries.");
     let object = Schema::object()
         .optional("enabled", enabled)
         .optional("url", webhook_url().or_null())
         .optional("events", event_types().says("The types to receive; null for all."))
         .optional("description", description());
-    object.closed().named("WebhookChange", "What to change of a webhook endpoint; what is absent stays.")
+    object.closed().named("WebhookChange", "Changes of a webhook endpoint. Absent members stay as they are.")
 }
 
 /// The body of POST /v1/webhooks/{id}/replay.
 pub(super) fn replay() -> Schema {
-    let only_failed = Schema::boolean().or_null().says("Only those whose latest delivery to the endpoint failed.");
-    let object = Schema::object()
-        .member("since", time().says("Events from this moment on."))
-        .optional("only_failed", only_failed);
-    object.closed().named("ReplayRequest", "Which events to deliver again.")
+    let only_failed = Schema::boolean().or_null().says("Only events whose latest delivery to the endpoint failed.");
+    let object =
+        Schema::object().member("since", time().says("Events from now on.")).optional("only_failed", only_failed);
+    object.closed().named("ReplayRequest", "The events to deliver again.")
 }
 
 /// The body of POST /v1/suppressions.
 pub(super) fn new_suppression() -> Schema {
     let object = Schema::object()
         .member("email", address().says("The address."))
-        .optional("note", line(LABEL_CHARACTERS).or_null().says("Your own words, not all white space."));
-    object.closed().named("NewSuppressionRequest", "An address to which nothing shall be sent.")
+        .optional("note", line(LABEL_CHARACTERS).or_null().says("Your own words. They can't be blank."));
+    object.closed().named("NewSuppressionRequest", "An address to suppress.")
 }
 
 /// An import as comma-separated values.

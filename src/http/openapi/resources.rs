@@ -40,8 +40,8 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
     Some(match name {
         "domains.create" => Operation::new(DOMAINS, "Add a sending domain")
             .says(
-                "The answer tells which DNS records to publish. Sub-domains are not covered by their parent. An \
-                 account has at most 100 domains.",
+                "The answer lists the DNS records to publish. A domain does not cover its subdomains. An account has \
+                 at most 100 domains.",
             )
             .takes(
                 request::new_domain(),
@@ -50,7 +50,7 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
             .gives(StatusCode::CREATED, "Added, not yet verified.", DomainView::schema())
             .fails([no_domain(DomainRefusal::Exists), no_domain(DomainRefusal::TooMany), limited()]),
         "domains.list" => Operation::new(DOMAINS, "List domains").gives_page("DomainPage", DomainView::schema()),
-        "domains.show" => at("Look at a domain").gives(StatusCode::OK, "The domain.", DomainView::schema()),
+        "domains.show" => at("Get a domain").gives(StatusCode::OK, "The domain.", DomainView::schema()),
         "domains.update" => at("Change a domain")
             .says(
                 "With `dkim_rotation_days` a further pair of DKIM keys is made: `pending` until its records are seen, \
@@ -65,7 +65,7 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
             .fails([limited()]),
         "domains.delete" => at("Remove a domain").gives_nothing("Removed.").fails([limited()]),
         "domains.verify" => at("Verify a domain")
-            .says("Looks its records up now, past every cache.")
+            .says("Looks up the records now, without a cache.")
             .gives(StatusCode::OK, "The domain as it was found.", DomainView::schema())
             .fails([no_domain(DomainRefusal::Taken), limited()]),
         "domains.rotate" => at("Rotate a domain's DKIM keys")
@@ -88,7 +88,7 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
     };
     Some(match name {
         "suppressions.create" => Operation::new(SUPPRESSIONS, "Suppress an address")
-            .says("Messages to it that are queued end `suppressed` at once.")
+            .says("Queued messages to the address end as `suppressed` at once.")
             .takes(
                 request::new_suppression(),
                 &[("phone", json!({ "email": "gone@example.org", "note": "asked by phone" }))],
@@ -101,16 +101,21 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
             .query("reason", SuppressionReason::schema(), "Only those with this reason.")
             .gives_page("SuppressionPage", SuppressionView::schema()),
         "suppressions.show" => {
-            at("Look at a suppression").gives(StatusCode::OK, "The suppression.", SuppressionView::schema())
+            at("Get a suppression").gives(StatusCode::OK, "The suppression.", SuppressionView::schema())
         }
         "suppressions.delete" => at("Lift a suppression").gives_nothing("Lifted."),
         "suppressions.import" => Operation::new(SUPPRESSIONS, "Import suppressions")
             .says(
-                "The whole list is checked before any of it is taken: with a faulty line nothing is. The import is \
-                all or nothing: its suppressions count when all of them are written, and if the service stops before, \
-                none of them is kept. An account has one import at a time.",
+                "The whole list is checked first: if any line has an error, nothing is imported. The import is all or \
+                 nothing: its suppressions take effect when all of them are written, and none are \
+                 kept if the service stops before that. An account has one import at a time.",
             )
-            .query("dry_run", Schema::boolean().with("default", false), "Only tell what an import would do.")
+            .query(
+                "dry_run",
+                Schema::boolean().with("default", false),
+                "Only report the result that an import would \
+                have.",
+            )
             .takes(request::csv(), &[])
             .takes(request::json_lines(), &[])
             .gives(StatusCode::OK, "Imported.", ImportedView::schema())
@@ -118,9 +123,9 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
             .fails([not_imported(Stop::Refused(ImportRefusal::Running))]),
         "suppressions.export" => Operation::new(SUPPRESSIONS, "Export suppressions")
             .says(
-                "All of them, in the form that the import takes. The list is read in parts as you take it, so \
-                suppressions \
-                that are added or deleted meanwhile may be in it or not. If the connection ends before the body does, \
+                "All suppressions, in the format of the import. The list is read in parts during the download, so a \
+                 suppression that is added or deleted meanwhile may be in it or not. If the connection ends before \
+                 the body does, \
                 the list is incomplete. Fields are data, not formulas: one that begins with \
                 `=`, `+`, `-` or `@` is written as it is, so import the file as text into a spreadsheet.",
             )
@@ -135,21 +140,21 @@ pub(super) fn keys(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(KEYS, summary).at("id", KeyId::schema(), KEY_ID);
     let no_key = |refusal| handlers::keys::refused(Stop::Refused(refusal));
     Some(match name {
-        "keys.create" => Operation::new(KEYS, "Make an API key")
+        "keys.create" => Operation::new(KEYS, "Create an API key")
             .says(
-                "The answer shows the secret, this once. A key never makes one that may do more than itself. An \
-                 account has at most 100 keys that are neither revoked nor expired. Of the others it keeps the newest \
-                 1,000.",
+                "The answer shows the secret, which is shown only once. A key can't create a key with more rights \
+                 than its own. An account has at most 100 valid keys. Of revoked and expired keys the \
+                 newest 1,000 are kept.",
             )
             .takes(request::new_key(), &[("sender", json!({ "name": "web shop", "scopes": ["send", "read"] }))])
-            .gives(StatusCode::CREATED, "Made.", KeyView::whole())
+            .gives(StatusCode::CREATED, "Created.", KeyView::whole())
             .fails([
                 no_key(NewKeyRefusal::Stream(Stream::Marketing)),
                 no_key(NewKeyRefusal::Scope(Scope::Send)),
                 no_key(NewKeyRefusal::TooMany),
             ]),
         "keys.list" => Operation::new(KEYS, "List API keys").gives_page("ApiKeyPage", KeyView::schema()),
-        "keys.show" => at("Look at an API key").gives(StatusCode::OK, "The key.", KeyView::schema()),
+        "keys.show" => at("Get an API key").gives(StatusCode::OK, "The key.", KeyView::schema()),
         "keys.update" => at("Rename an API key")
             .takes(request::key_change(), &[("name", json!({ "name": "web shop, blue" }))])
             .gives(StatusCode::OK, "The key as it is now.", KeyView::schema()),
@@ -162,20 +167,18 @@ pub(super) fn keys(name: &str) -> Option<Operation> {
 
 /// The description of a route of the account or of the service.
 pub(super) fn account(name: &str) -> Option<Operation> {
-    let health = || Schema::object().member("status", Schema::words([json!("ok")])).named("Health", "It does.");
+    let health = || Schema::object().member("status", Schema::words([json!("ok")])).named("Health", "Yes.");
     Some(match name {
-        "me" => Operation::new(ACCOUNT, "Look at the account and its quota").gives(
+        "me" => Operation::new(ACCOUNT, "Get the account and its quota").gives(
             StatusCode::OK,
-            "The account, the key that asks, and what both may still do.",
+            "The account, the key of this request, and what remains of their limits.",
             MeView::schema(),
         ),
-        "settings.show" => Operation::new(ACCOUNT, "Look at the settings").gives(
-            StatusCode::OK,
-            "The settings.",
-            SettingsView::schema(),
-        ),
+        "settings.show" => {
+            Operation::new(ACCOUNT, "Get the settings").gives(StatusCode::OK, "The settings.", SettingsView::schema())
+        }
         "settings.update" => Operation::new(ACCOUNT, "Change the settings")
-            .says("A new retention holds for messages to come; no existing content is deleted or kept longer.")
+            .says("A new retention applies to new messages only.")
             .takes(request::settings_change(), &[("retention", json!({ "content_retention_days": 14 }))])
             .gives(StatusCode::OK, "The settings as they are now.", SettingsView::schema()),
         "submission_refusals.show" => Operation::new(ACCOUNT, "List refusals of SMTP submission")
@@ -190,9 +193,9 @@ pub(super) fn account(name: &str) -> Option<Operation> {
             "This description.",
             Schema::map(Schema::anything()).example(json!({ "openapi": "3.1.0" })),
         ),
-        "health" => Operation::new(SERVICE, "Whether the process lives").gives(StatusCode::OK, "It does.", health()),
-        "ready" => Operation::new(SERVICE, "Whether the service takes work")
-            .gives(StatusCode::OK, "It does.", health())
+        "health" => Operation::new(SERVICE, "Whether the process is alive").gives(StatusCode::OK, "Yes.", health()),
+        "ready" => Operation::new(SERVICE, "Whether the service accepts requests")
+            .gives(StatusCode::OK, "Yes.", health())
             .fails([ApiError::StorageFull, ApiError::StorageFailed, ApiError::ShuttingDown]),
         _ => return None,
     })

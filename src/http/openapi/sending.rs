@@ -32,7 +32,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
     Some(match name {
         "messages.create" => create(),
         "messages.list" => list(),
-        "messages.show" => Operation::new(MESSAGES, "Look at a message")
+        "messages.show" => Operation::new(MESSAGES, "Get a message")
             .says("The message, its content while it is kept, and everything that happened to it.")
             .at("id", MessageId::schema(), ID)
             .gives(StatusCode::OK, "The message.", MessageView::whole()),
@@ -42,14 +42,14 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
             .gives_as("message/rfc822", "The message.", Schema::string())
             .fails([ApiError::ContentGone]),
         "messages.cancel" => Operation::new(MESSAGES, "Cancel a message")
-            .says("Withdraws a message that is queued or deferred and not being sent at this moment.")
+            .says("Cancels a queued or deferred message that is not being sent at this moment.")
             .at("id", MessageId::schema(), ID)
-            .gives(StatusCode::OK, "The message, now canceled.", MessageView::whole())
+            .gives(StatusCode::OK, "The canceled message.", MessageView::whole())
             .fails([ApiError::Conflict(
                 "The message has ended or is being sent at this moment; it can't be canceled.".to_owned(),
             )]),
         "events.list" => Operation::new(EVENTS, "List events")
-            .says("What happened to the account's messages in the last 30 days.")
+            .says("Events of the account's messages in the last 30 days.")
             .query("message_id", Schema::string().example(SAMPLE), "Only events of this message.")
             .query("type", EventType::schema(), "Only events of this type.")
             .query("after", request::time(), "Only events recorded later.")
@@ -70,15 +70,15 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
 
 fn create() -> Operation {
     let key = Schema::string().pattern("^[ -~]+$").length(1, IDEMPOTENCY_KEY_CHARACTERS);
-    let key_says = "Chosen by the caller, one for each message, and the account's for 24 hours: a repetition with the \
-        same body is answered as the first request was, and nothing is sent again.";
+    let key_says = "A key chosen by the caller, one for each message, valid for 24 hours within the account. A \
+        repeated request with the same body gets the first answer, and nothing is sent again.";
     let mut missing = Violations::of("text", "a body is required: give text, html, or both");
     missing.add("unsubscribe_ur", "unknown field");
     missing.hint("unsubscribe_ur is unknown; did you mean unsubscribe_url?");
     Operation::new(MESSAGES, "Send a message")
         .says(
-            "Accepts one message to one recipient. The 202 is sent when message, queue entry, event, quota and \
-             idempotency record are on disk; what becomes of the message is told by events.",
+            "Accepts one message to one recipient. The answer is 202 only after the message, its queue entry, its \
+             event, the quota and the idempotency record are on disk. Events report the outcome.",
         )
         .header("Idempotency-Key", key.example("order-1001-receipt"), key_says)
         .takes(
@@ -137,8 +137,8 @@ fn exported(operation: Operation) -> Operation {
     let format = Schema::words(["csv", "ndjson"].map(Into::into)).with("default", "csv");
     operation
         .says(
-            "The records that the filters let through, oldest first, of the 30 days before `before` or now; a wider \
-             range is refused. A file has at most 1,000,000 rows: get the rest with `after` at the last row's time \
+            "The records that match the filters, oldest first, of the 30 days before `before` or now. A wider range \
+             is refused. A file has at most 1,000,000 rows: get the rest with `after` at the last row's time \
              less a millisecond, and skip the rows that you have. The records are read in parts as you take them. If \
              the connection ends before the body does, the file is incomplete. An account has at most four exports at \
              once. As CSV, the columns are the members of the record, nested ones dotted; `metadata` is JSON, and an \
@@ -155,7 +155,7 @@ fn exported(operation: Operation) -> Operation {
 fn list() -> Operation {
     let since = <Option<Timestamp>>::schema()
         .example(())
-        .says("Only where `metadata` is asked for: messages accepted before are not found by it; null where all are.");
+        .says("Only with a `metadata` filter: earlier messages are not found by it. Null if all messages are.");
     let page = page("MessagePage", MessageView::schema()).opened().optional("indexed_since", since);
     filtered(Operation::new(MESSAGES, "List messages").says("Filters combine."))
         .gives_page_of(page.named("MessagePage", "One page of a list, newest first."))
@@ -188,8 +188,8 @@ fn filtered(operation: Operation) -> Operation {
 }
 
 fn stream() -> Operation {
-    let header = "The identifier of the last event that was received; the stream goes on behind it.";
-    let query = "The same for a program that cannot set headers; the header wins.";
+    let header = "The identifier of the last event received. The stream continues after it.";
+    let query = "The same for clients that can't set headers. The header takes precedence.";
     let body = "Server-sent events: `id` is the event's identifier, `event` its type, `data` the event record as JSON.";
     Operation::new(EVENTS, "Follow events")
         .says("Events as they are recorded, for programs that cannot receive webhooks.")
@@ -197,7 +197,11 @@ fn stream() -> Operation {
         .query("last_event_id", EventId::schema(), query)
         .query("message_id", Schema::string().example(SAMPLE), "Only events of this message.")
         .query("type", EventType::schema(), "Only events of this type.")
-        .gives_as("text/event-stream", "The stream, which does not end by itself.", Schema::anything().says(body))
+        .gives_as(
+            "text/event-stream",
+            "The stream. It stays open until the client closes it.",
+            Schema::anything().says(body),
+        )
         .sometimes(&[Header::LastEventId])
         .fails([ApiError::Overloaded, ApiError::ShuttingDown])
 }

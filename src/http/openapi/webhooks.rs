@@ -29,7 +29,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
     let at_limit = || no_redelivery(RedeliverRefusal::TooManyOutstanding { created: 0 });
     Some(match name {
         "webhooks.create" => Operation::new(WEBHOOKS, "Register a webhook endpoint")
-            .says("At most ten an account. The answer shows the signing secret, this once.")
+            .says("At most ten per account. The answer shows the signing secret, which is shown only once.")
             .takes(
                 request::new_webhook(),
                 &[("some", json!({ "url": "https://app.example.com/hook", "events": ["delivered", "bounced"] }))],
@@ -39,24 +39,26 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
         "webhooks.list" => {
             Operation::new(WEBHOOKS, "List webhook endpoints").gives_page("WebhookPage", EndpointView::schema())
         }
-        "webhooks.show" => Operation::new(WEBHOOKS, "Look at a webhook endpoint")
-            .at("id", EndpointId::schema(), ID)
-            .gives(StatusCode::OK, "The endpoint.", EndpointView::schema()),
+        "webhooks.show" => Operation::new(WEBHOOKS, "Get a webhook endpoint").at("id", EndpointId::schema(), ID).gives(
+            StatusCode::OK,
+            "The endpoint.",
+            EndpointView::schema(),
+        ),
         "webhooks.update" => Operation::new(WEBHOOKS, "Change a webhook endpoint")
-            .says("Enabling a disabled endpoint lets go out what was held; nothing was lost.")
+            .says("Enabling a disabled endpoint releases its held deliveries.")
             .at("id", EndpointId::schema(), ID)
             .takes(request::webhook_change(), &[("enable", json!({ "enabled": true }))])
             .gives(StatusCode::OK, "The endpoint as it is now.", EndpointView::schema()),
         "webhooks.delete" => Operation::new(WEBHOOKS, "Delete a webhook endpoint")
-            .says("Ends what it is owed as failed.")
+            .says("Its outstanding deliveries end as failed.")
             .at("id", EndpointId::schema(), ID)
             .gives_nothing("Deleted."),
         "webhooks.rotate" => Operation::new(WEBHOOKS, "Rotate a signing secret")
-            .says("Attempts from now on are signed with the new secret, which the answer shows this once.")
+            .says("Attempts from now on are signed with the new secret. The answer shows it only once.")
             .at("id", EndpointId::schema(), ID)
             .gives(StatusCode::OK, "The endpoint with its new secret.", EndpointView::whole()),
         "webhooks.test" => Operation::new(WEBHOOKS, "Test a webhook endpoint")
-            .says("Delivers an event of type `test`, which counts for nothing.")
+            .says("Delivers an event of type `test`. It has no effect on failure counts.")
             .at("id", EndpointId::schema(), ID)
             .gives(StatusCode::CREATED, "The delivery.", DeliveryView::whole())
             .fails([at_limit()]),
@@ -71,17 +73,17 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
                 request::replay(),
                 &[("failed", json!({ "since": "2026-11-20T00:00:00+00:00", "only_failed": true }))],
             )
-            .gives(StatusCode::OK, "How many deliveries were made.", ReplayView::schema())
+            .gives(StatusCode::OK, "Number of deliveries created.", ReplayView::schema())
             .fails([at_limit(), no_redelivery(RedeliverRefusal::ReplayRunning)]),
         "webhooks.deliveries" => Operation::new(WEBHOOKS, "List an endpoint's deliveries")
             .at("id", EndpointId::schema(), ID)
             .gives_page("WebhookDeliveryPage", DeliveryView::schema()),
-        "deliveries.show" => Operation::new(WEBHOOKS, "Look at a delivery")
+        "deliveries.show" => Operation::new(WEBHOOKS, "Get a delivery")
             .says("With the log of its attempts.")
             .at("id", DeliveryId::schema(), DELIVERY_ID)
             .gives(StatusCode::OK, "The delivery.", DeliveryView::whole()),
         "deliveries.redeliver" => Operation::new(WEBHOOKS, "Deliver an event again")
-            .says("Makes a new delivery of the same event; a failed one is never attempted again.")
+            .says("Creates a new delivery of the same event. A failed delivery is never attempted again.")
             .at("id", DeliveryId::schema(), DELIVERY_ID)
             .gives(StatusCode::CREATED, "The new delivery.", DeliveryView::whole())
             .fails([no_redelivery(RedeliverRefusal::EndpointGone), at_limit()]),
@@ -126,7 +128,10 @@ pub(super) fn event() -> Value {
                 "required": true,
                 "content": { "application/json": { "schema": EventRecord::schema().into_value() } },
             },
-            "responses": { "2XX": { "description": "Taken." }, "default": { "description": "Comes again later." } },
+            "responses": {
+                "2XX": { "description": "Accepted." },
+                "default": { "description": "Any other answer is retried." },
+            },
         }
     })
 }

@@ -26,17 +26,18 @@ use crate::store::row::suppression::SuppressionReason;
 
 words! {
     Stream as "Stream", "The stream of a sending domain, and so of every message from it.": Transactional Marketing;
-    Via as "Via", "How a message came: by HTTP or by SMTP.": Api Smtp;
+    Via as "Via", "The submission protocol: HTTP or SMTP.": Api Smtp;
     SubmissionStage as "SubmissionStage", "A stage of an SMTP session.": Auth Mail Rcpt Data;
     Scope as "Scope",
-        "What a key may do: `send` is POST /v1/messages, `read` every GET and POST /v1/explain, `manage` the rest.":
+        "A right of a key: `send` allows POST /v1/messages, `read` every GET and POST /v1/explain, `manage` the rest.":
         Send Read Manage;
-    EventType as "EventType", "What happened to a message.":
+    EventType as "EventType", "The type of an event.":
         Queued Deferred Delivered Bounced Failed Complained Suppressed Unsubscribed Canceled;
-    transfer::Status as "MessageStatus", "Where a message is.":
+    transfer::Status as "MessageStatus", "The status of a message.":
         Queued Deferred Delivered Bounced Failed Suppressed Canceled Complained;
     WaitReason as "WaitReason",
-        "Why a message waits. `backoff`: the last attempt failed, and the next one is due at `until`. `throttled`: the \
+        "The reason why a message waits. `backoff`: the last attempt failed, and the next one is due at `until`. \
+         `throttled`: the \
          receiving site has asked for patience, can't be reached, or takes no more messages a minute. `paused`: the \
          account has paused mail for the site. `dns`: the mail servers of the domain are being looked up, or could not \
          be. `relay`: the relay can't be used, or has sent its share of the day. `busy`: all connections are in use, \
@@ -44,22 +45,24 @@ words! {
          `unconfirmed`: a replica has not confirmed the message yet.":
         Backoff Throttled Paused Dns Relay Busy Held Unconfirmed;
     delivery::Status as "DeliveryStatus",
-        "Where a webhook delivery is; `held` waits for its endpoint to be enabled, `failed` is never attempted again.":
+        "The status of a webhook delivery. `held` waits until its endpoint is enabled; `failed` is never attempted \
+         again.":
         Pending Held Delivered Failed;
     DomainStatus as "DomainStatus",
         "Whether mail may be sent from a domain; `failing` counts as verified for 72 hours.": Pending Verified Failing;
     DkimAlgorithm as "DkimAlgorithm", "A DKIM signature algorithm (RFC 6376, RFC 8463).": RsaSha256 Ed25519Sha256;
     DkimState as "DkimState",
-        "Messages are signed with `active` keys alone. `standby`: seen, and waits for the next rotation.":
+        "Only `active` keys sign. A `standby` key was seen in DNS and waits for the next rotation.":
         Pending Active Retiring Standby;
-    RecordPurpose as "RecordPurpose", "What a DNS record is for.": Dkim ReturnPath Spf Dmarc;
-    RecordStatus as "RecordStatus", "What was found where a DNS record should be.": Ok Missing Mismatch Unchecked;
-    Authenticated as "TlsAuthentication", "How a mail server proved who it is.": None Pkix Dane;
+    RecordPurpose as "RecordPurpose", "The purpose of a DNS record.": Dkim ReturnPath Spf Dmarc;
+    RecordStatus as "RecordStatus", "State of a DNS record.": Ok Missing Mismatch Unchecked;
+    Authenticated as "TlsAuthentication", "The authentication of a mail server.": None Pkix Dane;
     TlsPolicy as "TlsPolicy", "The policy under which a connection was secured.": Opportunistic MtaSts Dane;
-    BounceKind as "BounceKind", "How final, and whose fault, a refusal is.": Hard Soft Block Undetermined;
-    BounceSource as "BounceSource", "Who told of a failure.": Smtp Dsn Dns Local;
+    BounceKind as "BounceKind", "The kind of bounce: permanent, temporary, or a block of the sender.": Hard Soft
+        Block Undetermined;
+    BounceSource as "BounceSource", "The source of a failure report.": Smtp Dsn Dns Local;
     Level as "ReputationLevel",
-        "How bad a rate is. Bounces: `warn` from 2 %, `alarm` from 5 %; complaints: from 0.1 % and 0.3 %.":
+        "The level of a rate. Bounces: `warn` from 2 %, `alarm` from 5 %; complaints: from 0.1 % and 0.3 %.":
         Ok Warn Alarm;
     checklist::ItemId as "ChecklistItemId", "The subject of a checklist's item.":
         Spf Dkim Dmarc Alignment DmarcReports DmarcObserved OneClick ReverseDns Tls Complaints Bounces Replies Bimi;
@@ -68,17 +71,17 @@ words! {
         Pass Warn Fail Unknown Na;
     checklist::Receiver as "BulkReceiver", "A receiver with requirements for bulk senders.": Google Yahoo Microsoft;
     FindingLevel as "FindingLevel", "Severity of a finding. `fail`: large receivers refuse such mail.": Ok Warn Fail;
-    Severity as "AlertSeverity", "How urgent an alert is.": Info Warning Critical;
-    alert::Scope as "AlertScope", "Whom an alert concerns.": Account System;
+    Severity as "AlertSeverity", "The severity of an alert.": Info Warning Critical;
+    alert::Scope as "AlertScope", "The scope of an alert.": Account System;
     SubjectKind as "AlertSubjectKind", "A kind of thing that an alert may be about.":
         Address Relay Stream Provider Webhook Domain User;
-    NoticeKind as "AlertNoticeKind", "A change of an alert that people are told of.":
+    NoticeKind as "AlertNoticeKind", "A change of an alert that is notified.":
         Opened Worse Reminder Resolved Test;
-    Channel as "AlertChannel", "How a notice is sent.": Email Webhook;
+    Channel as "AlertChannel", "The channel of a notice.": Email Webhook;
     NoticeStatus as "AlertNoticeStatus",
-        "How far a notice is. A notice that nobody takes for a day has failed, which raises nothing.":
+        "The status of a notice. A notice fails after a day without success; that raises no further alert.":
         Pending Sent Failed;
-    SuppressionReason as "SuppressionReason", "Why an address is suppressed.":
+    SuppressionReason as "SuppressionReason", "The reason of a suppression.":
         Bounce Complaint Unsubscribe Manual Import;
 }
 
@@ -86,7 +89,7 @@ words! {
 impl Shape for Condition {
     fn schema() -> Schema {
         let words = Self::ALL.iter().map(|condition| serde_json::json!(condition.as_str()));
-        Schema::words(words).named("AlertCondition", "A condition that people are alerted to; see the page on alerts.")
+        Schema::words(words).named("AlertCondition", "A condition that raises an alert; see the page on alerts.")
     }
 }
 
@@ -95,7 +98,7 @@ describe! {
     "Something that happened to a message; the same bytes in lists, timelines and webhooks. Absent facts are null."
     {
         id: "The event's own identifier.",
-        kind = "type": "What happened." => |schema| schema.example("delivered"),
+        kind = "type": "The type of the event." => |schema| schema.example("delivered"),
         message_id: "The message that it happened to.",
         message_id_header: "That message's Message-ID, in angle brackets."
             => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
@@ -104,10 +107,10 @@ describe! {
         to: "The recipient, as given." => |schema| schema.example("you@example.org"),
         subject: "The subject, as given." => |schema| schema.example("Hello"),
         metadata: "The metadata, as given." => |schema| schema.example(serde_json::json!({"order": "1001"})),
-        created_at: "When it was recorded.",
-        next_attempt_at: "When the next attempt is due." => |schema| schema.example(()),
-        bounce: "What a failure means." => |schema| schema.example(()),
-        complaint: "What a complaint says." => |schema| schema.example(()),
+        created_at: "Time of recording.",
+        next_attempt_at: "Time of the next attempt." => |schema| schema.example(()),
+        bounce: "The meaning of a failure." => |schema| schema.example(()),
+        complaint: "Facts of a complaint." => |schema| schema.example(()),
     }
     flat { facts }
 }
@@ -123,7 +126,7 @@ describe! {
         from: "The sender, as sent." => |schema| schema.example("hello@example.test"),
         to: "The recipient, as sent." => |schema| schema.example("you@example.org"),
         subject: "The subject, as sent." => |schema| schema.example("Hello"),
-        created_at: "When it was accepted.",
+        created_at: "Time of acceptance.",
     }
 }
 
@@ -138,8 +141,8 @@ describe! {
         mx_host: "The mail server that was asked." => |schema| schema.example("mx1.example.org"),
         mx_ip: "Its address." => |schema| schema.example("192.0.2.25"),
         relay: "The relay used." => |schema| schema.example("direct"),
-        tls: "How the connection was secured; null where it was not.",
-        duration_ms: "How long the attempt took, in milliseconds." => |schema| schema.example(312),
+        tls: "TLS of the connection; null without TLS.",
+        duration_ms: "Duration of the attempt in milliseconds." => |schema| schema.example(312),
     }
 }
 
@@ -148,30 +151,30 @@ describe! {
     {
         version: "The protocol's version." => |schema| schema.example("TLSv1.3"),
         cipher: "The cipher suite by its IANA name." => |schema| schema.example("TLS_AES_256_GCM_SHA384"),
-        authenticated: "How the server proved who it is.",
+        authenticated: "The authentication of the server.",
         policy: "The policy that applied.",
     }
 }
 
 describe! {
-    Bounce as "Bounce", "What a failure means, and why we think so."
+    Bounce as "Bounce", "The meaning of a failure, and the evidence."
     {
-        kind: "How final it is.",
+        kind: "The kind of bounce.",
         category: "Its category." => |schema| schema.example("invalid_recipient"),
         status: "The enhanced status that applies: theirs, or ours where no server answered."
             => |schema| schema.example("5.1.1"),
-        source: "Who told.",
+        source: "The source of the report.",
         rule: "The rule that matched." => |schema| schema.example("enhanced-5.1.1"),
-        advice: "What to do, in a sentence." => |schema| schema.example("Remove the address from your list."),
+        advice: "Advice, in one sentence." => |schema| schema.example("Remove the address from your list."),
         suppressed: "Whether the address was suppressed for it.",
     }
 }
 
 describe! {
-    Complaint as "Complaint", "What a complaint report (RFC 5965) says."
+    Complaint as "Complaint", "Facts of a complaint report (RFC 5965)."
     {
         feedback_type: "The report's Feedback-Type." => |schema| schema.example("abuse"),
-        reporter: "Who reported." => |schema| schema.example("mx1.example.org"),
+        reporter: "The reporter." => |schema| schema.example("mx1.example.org"),
     }
 }
 
@@ -187,25 +190,25 @@ describe! {
 describe! {
     QuotaView as "Quota", "Both windows of the account's quota."
     {
-        hour: "The present UTC hour.",
-        day: "The present UTC day.",
+        hour: "The current UTC hour.",
+        day: "The current UTC day.",
     }
 }
 
 describe! {
     WindowView as "QuotaWindow", "One window of the account's quota."
     {
-        limit: "Messages that the window admits." => |schema| schema.example(10_000),
+        limit: "Limit of the window, in messages." => |schema| schema.example(10_000),
         used: "Messages accepted in it." => |schema| schema.example(12),
-        remaining: "Messages that it still admits." => |schema| schema.example(9_988),
-        reset: "When it ends, in seconds since the epoch." => |schema| schema.example(1_795_190_400),
+        remaining: "Messages left in the window." => |schema| schema.example(9_988),
+        reset: "End time, in seconds since the epoch." => |schema| schema.example(1_795_190_400),
     }
 }
 
 /// The type of an event that a webhook delivery sends: any of the log's, or a test's.
 pub(in crate::http) fn delivered_type() -> Schema {
     let types = EventType::ALL.map(EventType::as_str).into_iter().chain([crate::domain::event::TEST_TYPE]);
-    let says = "The type of an event as a webhook delivers it; `test` is what only a test of the endpoint sends.";
+    let says = "The type of an event in a webhook. Only tests of the endpoint send `test`.";
     Schema::words(types.map(Into::into)).named("DeliveredType", says)
 }
 
@@ -216,13 +219,14 @@ pub(in crate::http) fn attempt_error() -> Schema {
         Dns | Connect | Tls | Timeout | Reset | Protocol | Blocked | Status => (),
     };
     let errors = [Dns, Connect, Tls, Timeout, Reset, Protocol, Blocked, Status].map(PostError::as_str);
-    let says = "Why an attempt failed: `blocked` is an address that must not be reached, `status` one that is not 2xx.";
+    let says = "The reason why an attempt failed: `blocked` means an address that must not be reached, `status` an \
+        answer other than 2xx.";
     Schema::words(errors.map(Into::into)).named("AttemptError", says)
 }
 
 /// A page of a list of `row`.
 pub(super) fn page(name: &str, row: Schema) -> Schema {
-    let says = "What `cursor` takes for the next page; null at the end.";
+    let says = "The `cursor` of the next page; null on the last.";
     let cursor = <Option<String>>::schema().says(says).example(());
     let object =
         Schema::object().member("data", Schema::array(row).says("Newest first.")).member("next_cursor", cursor);

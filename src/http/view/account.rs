@@ -267,17 +267,17 @@ describe! {
     KeyView<'_> as "ApiKey", "An API key. Revoked keys stay listed."
     {
         id: "Its identifier.",
-        name: "The name that its owner gave it." => |schema| schema.example("web shop"),
+        name: "The name given by its owner." => |schema| schema.example("web shop"),
         prefix: "The first 16 characters of its secret."
             => |schema| schema.pattern("^pr_live_[0-9A-Za-z]{8}$").example("pr_live_4mZ7Qq2T"),
         stream: "The only stream on which it may send; null where it is not limited." => |schema| schema.example(()),
-        scopes: "What it may do.",
-        created_at: "When it was made.",
-        last_used_at: "When it was last used, to within 60 seconds.",
-        expires_at: "When it ceases to be valid." => |schema| schema.example(()),
-        revoked_at: "When it was revoked." => |schema| schema.example(()),
+        scopes: "Its scopes.",
+        created_at: "Creation time.",
+        last_used_at: "Time of the last use, to within 60 seconds.",
+        expires_at: "Expiry time." => |schema| schema.example(()),
+        revoked_at: "Revocation time." => |schema| schema.example(()),
     }
-    whole "NewApiKey", "An API key as it was made, with its secret: this once."
+    whole "NewApiKey", "A new API key with its secret, which is shown only once."
     {
         key: "The secret."
             => |_| Schema::string()
@@ -287,7 +287,7 @@ describe! {
 }
 
 describe! {
-    MeView<'_> as "Me", "The account, the key that asks, and what both may still do."
+    MeView<'_> as "Me", "The account, the key of this request, and what remains of their limits."
     {
         id: "The account's identifier.",
         name: "The account's name." => |schema| schema.example("Example Ltd"),
@@ -297,19 +297,19 @@ describe! {
         quota: "The account's quota, which all of its keys share.",
         rate_limit: "The key's request rate.",
         storage: "The account's stored message content.",
-        reputation: "How the account's bounces and complaints stand against what receivers bear.",
-        limits: "What a client may want to know before it sends.",
-        smtp: "Where programs submit mail by SMTP; null where nothing listens.",
+        reputation: "The account's bounce and complaint rates, compared with receivers' limits.",
+        limits: "Limits and features of the service.",
+        smtp: "The SMTP submission service; null if it is not configured.",
         suspended: "The operator's suspension; null unless the account is suspended." => |schema| schema.example(()),
         version: "The service's version." => |schema| schema.example(env!("CARGO_PKG_VERSION")),
     }
 }
 
 describe! {
-    SuspensionView as "Suspension", "Why the account may send and change nothing, and since when."
+    SuspensionView as "Suspension", "The reason and time of the account's suspension."
     {
         reason: "The operator's reason." => |schema| schema.example("unpaid invoices"),
-        since: "When it was suspended.",
+        since: "Time of the suspension.",
     }
 }
 
@@ -317,27 +317,28 @@ describe! {
     OwnKeyView<'_> as "OwnKey", "The key that asks."
     {
         id: "Its identifier.",
-        name: "The name that its owner gave it." => |schema| schema.example("web shop"),
+        name: "The name given by its owner." => |schema| schema.example("web shop"),
         prefix: "The first 16 characters of its secret." => |schema| schema.example("pr_live_4mZ7Qq2T"),
         stream: "The only stream on which it may send; null where it is not limited." => |schema| schema.example(()),
-        scopes: "What it may do.",
+        scopes: "Its scopes.",
     }
 }
 
 describe! {
-    RateLimitView as "RateLimit", "The request rate of a key: so many in any 60 seconds."
+    RateLimitView as "RateLimit", "The request rate of a key, in any 60 seconds."
     {
-        limit: "Requests that 60 seconds admit." => |schema| schema.example(600),
-        remaining: "Requests that are still admitted now." => |schema| schema.example(599),
-        reset: "When one more is free, in seconds since the epoch." => |schema| schema.example(1_795_187_105),
+        limit: "Limit of requests in 60 seconds." => |schema| schema.example(600),
+        remaining: "Requests left." => |schema| schema.example(599),
+        reset: "Time at which one more request is free, in seconds since the epoch." =>
+            |schema| schema.example(1_795_187_105),
     }
 }
 
 describe! {
     StorageView as "Storage", "The account's stored message content, until its retention ends."
     {
-        used_bytes: "Bytes that it takes on disk, compressed." => |schema| schema.example(48_213_004),
-        limit_bytes: "Bytes that it may take; null where there is no limit." => |schema| schema.example(()),
+        used_bytes: "Bytes stored on disk, compressed." => |schema| schema.example(48_213_004),
+        limit_bytes: "Maximum bytes stored; null without a limit." => |schema| schema.example(()),
     }
 }
 
@@ -346,12 +347,12 @@ describe! {
     {
         request_bytes: "Bytes of the body of `POST /v1/messages`." => |schema| schema.example(26_214_400),
         message_bytes: "Bytes of an assembled message." => |schema| schema.example(limits::MESSAGE_OCTETS),
-        body_bytes: "Bytes of `text`, and of `html`." => |schema| schema.example(limits::BODY_OCTETS),
+        body_bytes: "Maximum bytes of `text`, and of `html`." => |schema| schema.example(limits::BODY_OCTETS),
         subject_characters: "Characters of a subject." => |schema| schema.example(limits::SUBJECT_CHARACTERS),
         headers: "Custom headers of one message." => |schema| schema.example(limits::HEADERS_COUNT),
         attachments: "Attachments of one message." => |schema| schema.example(limits::ATTACHMENTS_COUNT),
         metadata_pairs: "Pairs of metadata." => |schema| schema.example(limits::METADATA_COUNT),
-        queue_lifetime_seconds: "How long a message is tried." => |schema| schema.example(172_800),
+        queue_lifetime_seconds: "The time for which delivery is attempted." => |schema| schema.example(172_800),
         webhooks: "Webhook endpoints of the account." => |schema| schema.example(ENDPOINTS_MAX),
     }
 }

@@ -29,7 +29,7 @@ pub(in crate::http) struct AlertTestView {
 }
 
 describe! {
-    SubjectRecord<'_> as "AlertSubject", "What an alert is about, where its condition can hold for several things."
+    SubjectRecord<'_> as "AlertSubject", "The subject of an alert, for conditions that can hold for several things."
     {
         kind: "The kind of thing.",
         id: "Its identifier, or its name where it has no other." => |schema| schema.example("direct"),
@@ -38,12 +38,12 @@ describe! {
 }
 
 describe! {
-    NoticeRecord<'_> as "AlertNotice", "What people were told of an alert. It does not say whom."
+    NoticeRecord<'_> as "AlertNotice", "A notice about an alert, without its recipient."
     {
-        at: "When the reported change happened.",
+        at: "Time of the reported change.",
         kind: "The change.",
-        channel: "How it is sent.",
-        status: "How far it is.",
+        channel: "Its channel.",
+        status: "Its status.",
         relay: "The relay that took the mail." => |schema| schema.example("direct"),
     }
 }
@@ -53,15 +53,15 @@ describe! {
     {
         id: "Its identifier.",
         condition: "The condition.",
-        severity: "How urgent it is; once resolved, how urgent it was last.",
-        scope: "Whom it concerns. The only account of a service sees the service's alerts too.",
-        subject: "What it is about.",
+        severity: "The severity; once resolved, the last one.",
+        scope: "Its scope. If the service has only one account, that account sees the service's alerts too.",
+        subject: "The subject of the alert.",
         summary: "One line." => |schema| schema.example("The relay direct can't be used"),
-        seen: "What was seen." => |schema| schema.example("the smarthost refused the login"),
-        remedy: "What to do."
+        seen: "The observation." => |schema| schema.example("the smarthost refused the login"),
+        remedy: "Advice."
             => |schema| schema.example("Correct the login. See https://mail.example.com/docs/alerts#relay_failing"),
-        opened_at: "When it opened.",
-        resolved_at: "When it ended." => |schema| schema.example(()),
-        notices: "What people were told, oldest first; the newest 100.",
+        opened_at: "Opening time.",
+        resolved_at: "End time." => |schema| schema.example(()),
+        notices: "The newest 100 notices, oldest first.",
     }
 }

@@ -42,10 +42,10 @@ impl<'a> ChecklistView<'a> {
 }
 
 describe! {
-    ChecklistView<'_> as "Checklist", "What large receivers ask for, and how a domain stands against it."
+    ChecklistView<'_> as "Checklist", "The requirements of large receivers, and a domain's state for each."
     {
         domain: "The domain's name." => |schema| schema.example("example.com"),
-        checked_at: "When the domain's DNS was last looked at.",
+        checked_at: "Time of the last DNS check.",
         items: "All items, in this order.",
     }
 }
@@ -54,7 +54,7 @@ describe! {
     ItemView<'_> as "ChecklistItem", "One item of the checklist."
     {
         id: "The subject.",
-        title: "The same for people." => |schema| schema.example("SPF names this server"),
+        title: "The same in words." => |schema| schema.example("SPF names this server"),
         status: "The outcome.",
         required_by: "The receivers that require it of bulk senders.",
         seen: "The facts.",

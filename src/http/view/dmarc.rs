@@ -263,15 +263,15 @@ fn day_schema(_: Schema) -> Schema {
 }
 
 describe! {
-    DmarcView<'_> as "Dmarc", "What DMARC aggregate reports say of a domain. Receivers wrote them: a signature proves \
-        who wrote a report, not that it is true."
+    DmarcView<'_> as "Dmarc", "Summary of the DMARC aggregate reports about a domain. A signature proves who wrote a \
+        report, not that it is true."
     {
         domain: "The domain." => |schema| schema.example("example.com"),
         from: "The first UTC day." => day_schema,
         to: "The last UTC day: today." => day_schema,
         policy: "The record that applied at the last check of the domain's DNS.",
         reports: "Reports that count.",
-        reporters: "Who reported, those with the most messages first.",
+        reporters: "Reporters, most messages first.",
         messages: "Messages in the reports.",
         passed: "Messages of which DKIM or SPF passed and aligned.",
         pass_rate: "The share that passed, from 0 to 1; null without messages." => |schema| schema.example(0.98),
@@ -284,18 +284,18 @@ describe! {
 describe! {
     PolicyView<'_> as "DmarcRecord", "The DMARC record that applies to a domain; all null where there is none."
     {
-        record: "Its text." => |schema| schema.example("v=DMARC1; p=none; rua=mailto:dmarc@rp.example.com"),
+        record: "The text." => |schema| schema.example("v=DMARC1; p=none; rua=mailto:dmarc@rp.example.com"),
         p: "The policy for this domain: of an inherited record that for subdomains."
             => |_| nullable(DmarcPolicy::ALL.map(DmarcPolicy::as_str)).example("none"),
-        at: "Where it stands." => |schema| schema.example("_dmarc.example.com"),
-        inherited: "Whether it stands above the domain.",
+        at: "Its status." => |schema| schema.example("_dmarc.example.com"),
+        inherited: "Whether the record is that of a parent domain.",
     }
 }
 
 describe! {
     ReporterView<'_> as "DmarcReporter", "An organisation that sends reports."
     {
-        name: "Its name, in its own words." => |schema| schema.example("google.com"),
+        name: "Its name, as it gives it." => |schema| schema.example("google.com"),
         reports: "Its reports in the range.",
         messages: "The messages in them.",
     }
@@ -304,10 +304,10 @@ describe! {
 describe! {
     IgnoredReporterView<'_> as "DmarcReporterMark", "A reporter of a domain, and whether its reports count."
     {
-        name: "Its name, in its own words." => |schema| schema.example("google.com"),
+        name: "Its name, as it gives it." => |schema| schema.example("google.com"),
         reports: "Its reports in the last 30 days.",
         messages: "The messages in them.",
-        ignored: "Whether it is taken out of counts, recommendation and alerts.",
+        ignored: "Whether it is excluded from counts, recommendation and alerts.",
     }
 }
 
@@ -327,10 +327,10 @@ describe! {
     {
         network: "The network: a /24, a /48, or `other` for all beyond 1,000 of a day."
             => |_| Schema::string().example("192.0.2.0/24"),
-        kind: "What is known about it: `own` is this service, a `forwarder` passes on mail that it signed, of an \
-            `authorised` one something passed."
+        kind: "The kind of source: `own` is this service, a `forwarder` passes on signed mail, and mail of an \
+            `authorised` source has passed a check."
             => |_| words(SourceKind::ALL.map(SourceKind::as_str)).example("own"),
-        mine: "Whether you said that it is yours; null where you said nothing." => |schema| schema.example(()),
+        mine: "Whether you marked it as yours; null without a mark." => |schema| schema.example(()),
         first_seen: "The first day of which a report names it." => day_schema,
         last_seen: "The last such day." => day_schema,
         messages: "Messages in the range.",
@@ -347,10 +347,10 @@ describe! {
 describe! {
     RecommendationView<'_> as "DmarcRecommendation", "The next step towards a policy that protects the domain."
     {
-        action: "What to do." => |_| words(Action::ALL.map(Action::as_str)).example("wait"),
+        action: "Advice." => |_| words(Action::ALL.map(Action::as_str)).example("wait"),
         record: "The text to publish at `_dmarc.<domain>`; null where the record stays." => |schema| schema.example(()),
-        reason: "Why, with the figures.",
-        blockers: "The sources that stand in the way." => |schema| schema.example(["198.51.100.0/24"]),
+        reason: "The reason, with figures.",
+        blockers: "The sources that block the next step." => |schema| schema.example(["198.51.100.0/24"]),
     }
 }
 

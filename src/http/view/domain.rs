@@ -105,14 +105,14 @@ describe! {
         stream: "Its stream, and so that of every message from it.",
         status: "Whether mail may be sent from it.",
         verified_at: "Time of the last verification." => |schema| schema.example(()),
-        last_checked_at: "When its records were last looked up." => |schema| schema.example(()),
-        next_check_at: "When they will be looked up next.",
+        last_checked_at: "Time of the last DNS check." => |schema| schema.example(()),
+        next_check_at: "Time of the next DNS check.",
         dkim_rotation_days: "Days between rotations of its DKIM keys; 0 without a schedule."
             => |schema| schema.example(0),
-        next_rotation_at: "When the next rotation is due; null without a schedule." => |schema| schema.example(()),
+        next_rotation_at: "Time of the next rotation; null without a schedule." => |schema| schema.example(()),
         dkim: "Its DKIM keys.",
         records: "The DNS records that it should publish.",
-        created_at: "When it was added.",
+        created_at: "Creation time.",
     }
 }
 
@@ -121,21 +121,21 @@ describe! {
     {
         selector: "Its selector." => |schema| schema.example("pr1a2b3c"),
         algorithm: "The algorithm that it signs with.",
-        state: "Where it is in its life.",
-        created_at: "When it was made.",
+        state: "Its status.",
+        created_at: "Creation time.",
     }
 }
 
 describe! {
-    RecordView<'_> as "DnsRecord", "A DNS record that a domain should publish, and what was found in its place."
+    RecordView<'_> as "DnsRecord", "A DNS record that a domain should publish, and the value found."
     {
-        purpose: "What it is for.",
+        purpose: "The purpose of the record.",
         kind = "type": "Its type."
             => |_| Schema::words([RecordType::Txt, RecordType::Cname].map(|kind| kind.as_str().into())),
-        name: "Where it stands." => |schema| schema.example("pr1a2b3c._domainkey.example.com"),
-        value: "What it should say." => |schema| schema.example("v=DKIM1; k=rsa; p=MIIBIjANBgkq…"),
-        required: "Whether nothing can be sent without it." => |schema| schema.example(true),
-        status: "What was found." => |schema| schema.example("unchecked"),
+        name: "Its status." => |schema| schema.example("pr1a2b3c._domainkey.example.com"),
+        value: "The value to publish." => |schema| schema.example("v=DKIM1; k=rsa; p=MIIBIjANBgkq…"),
+        required: "Whether it is required for sending." => |schema| schema.example(true),
+        status: "State of the record." => |schema| schema.example("unchecked"),
         found: "The values that were found, as they are." => |schema| schema.example(serde_json::json!([])),
     }
 }

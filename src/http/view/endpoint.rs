@@ -137,21 +137,21 @@ describe! {
     EndpointView<'_> as "Webhook", "A webhook endpoint."
     {
         id: "Its identifier.",
-        url: "Where events are POSTed." => |schema| schema.example("https://app.example.com/hook"),
+        url: "The URL that gets events by POST." => |schema| schema.example("https://app.example.com/hook"),
         events: "The types that it receives; null for all."
             => |schema| schema.example(serde_json::json!(["delivered", "bounced"])),
         description: "The account's own words." => |schema| schema.example("order status"),
         enabled: "Whether deliveries are attempted; they are held while it is not." => |schema| schema.example(true),
-        disabled_at: "When the service disabled it after repeated failures." => |schema| schema.example(()),
-        disabled_reason: "Why it did." => |schema| schema.example(()),
+        disabled_at: "Time at which the service disabled it after repeated failures." => |schema| schema.example(()),
+        disabled_reason: "The reason." => |schema| schema.example(()),
         consecutive_failures: "Failed attempts since the last success; ten disable the endpoint."
             => |schema| schema.example(0),
-        last_success_at: "When an attempt last succeeded." => |schema| schema.example(()),
-        last_failure_at: "When one last failed." => |schema| schema.example(()),
-        created_at: "When it was made.",
-        updated_at: "When it was last changed.",
+        last_success_at: "Time of the last successful attempt." => |schema| schema.example(()),
+        last_failure_at: "Time of the last failed attempt." => |schema| schema.example(()),
+        created_at: "Creation time.",
+        updated_at: "Time of the last change.",
     }
-    whole "WebhookWithSecret", "A webhook endpoint, with its signing secret: this once."
+    whole "WebhookWithSecret", "A webhook endpoint with its signing secret, which is shown only once."
     {
         secret: "The whole string is the HMAC key of X-Service-Signature."
             => |_| Schema::string()
@@ -161,9 +161,9 @@ describe! {
 }
 
 describe! {
-    ReplayView as "Replay", "What a replay came to."
+    ReplayView as "Replay", "The result of a replay."
     {
-        created: "How many deliveries it made." => |schema| schema.example(3),
+        created: "Number of deliveries created." => |schema| schema.example(3),
     }
 }
 
@@ -172,14 +172,14 @@ describe! {
     {
         id: "Its identifier, the same over all attempts.",
         webhook_id: "To which endpoint.",
-        event_id: "Which event.",
+        event_id: "The event's identifier.",
         event_type: "The event's type." => |_| delivered_type(),
         message_id: "The message that the event is about; null for a test."
             => |_| <Option<MessageId>>::schema(),
-        status: "Where it is.",
-        attempt: "Attempts so far; seven are made at most." => |schema| schema.within(0, 7).example(0),
-        next_attempt_at: "When the next attempt is due; null where none is, or where the endpoint is waited for.",
-        created_at: "When it was made.",
+        status: "Its status.",
+        attempt: "Attempts so far, of at most seven." => |schema| schema.within(0, 7).example(0),
+        next_attempt_at: "Time of the next attempt; null without one, or while the endpoint's queue is suspended.",
+        created_at: "Creation time.",
     }
     whole "WebhookDeliveryWithAttempts", "One event owed to one webhook endpoint, and every attempt."
     {
@@ -191,11 +191,11 @@ describe! {
     AttemptView<'_> as "WebhookAttempt", "One request of a webhook delivery."
     {
         id: "Its identifier.",
-        attempt: "Its number, from 1." => |schema| schema.within(1, 7).example(1),
-        at: "When it began.",
+        attempt: "Its line number, from 1." => |schema| schema.within(1, 7).example(1),
+        at: "Start time.",
         status: "The status that was answered; null where none was." => |schema| schema.example(200),
-        error: "Why it failed; null where it did not." => |_| attempt_error().or_null().example(()),
-        duration_ms: "How long it took, in milliseconds." => |schema| schema.example(84),
+        error: "The reason of the failure; null after a success." => |_| attempt_error().or_null().example(()),
+        duration_ms: "Duration in milliseconds." => |schema| schema.example(84),
         response_body: "The first 4 KiB of what was answered." => |schema| schema.example("ok"),
     }
 }

@@ -74,14 +74,14 @@ impl<'a> ExplanationView<'a> {
 }
 
 describe! {
-    ExplanationView<'_> as "Explanation", "What a receiver found of a test mail, by its topmost Authentication-Results."
+    ExplanationView<'_> as "Explanation", "A receiver's checks of a test mail, from its topmost Authentication-Results."
     {
         authserv_id: "The receiver's name; null without such a header.",
         from_domain: "The domain of the From header; null without one address.",
         spf: "The result of SPF; null if it was not checked.",
         dkim: "One result for each signature.",
         dmarc: "The result of DMARC; null if it was not checked.",
-        findings: "What is right, what is not, and what to do.",
+        findings: "Findings, with advice.",
     }
 }
 
@@ -115,7 +115,7 @@ describe! {
     FindingView<'_> as "Finding", "One finding."
     {
         level: "The severity.",
-        text: "What was found.",
-        remedy: "What to do; null if there is nothing to do.",
+        text: "State of the record.",
+        remedy: "Advice; null if there is nothing to do.",
     }
 }

@@ -182,7 +182,7 @@ impl<'a> MessageView<'a> {
 }
 
 describe! {
-    WaitView<'_> as "Waiting", "Why a message waits."
+    WaitView<'_> as "Waiting", "The reason why a message waits."
     {
         reason: "The kind of obstacle.",
         since: "The start of the obstacle, as far as it is known.",
@@ -198,33 +198,35 @@ describe! {
         id: "Its identifier.",
         message_id_header: "Its Message-ID, in angle brackets."
             => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
-        status: "Where it is." => |schema| schema.example("delivered"),
+        status: "Its status." => |schema| schema.example("delivered"),
         stream: "Its stream: that of its domain.",
         from: "The sender, as sent." => |schema| schema.example("hello@example.test"),
         to: "The recipient, as sent." => |schema| schema.example("you@example.org"),
-        subject: "The subject; null where it has none." => |schema| schema.example("Hello"),
-        created_at: "When it was accepted.",
+        subject: "The subject; null without one." => |schema| schema.example("Hello"),
+        created_at: "Time of acceptance.",
         from_name: "The sender's display name." => |schema| schema.example("Example Ltd"),
         metadata: "The sender's own notes." => |schema| schema.example(serde_json::json!({"order": "1001"})),
-        unsubscribe_url: "Where the recipient may unsubscribe." => |schema| schema.example(()),
+        unsubscribe_url: "The unsubscribe URL." => |schema| schema.example(()),
         size_bytes: "The size of the signed message." => |schema| schema.example(1_874),
-        status_at: "When it came to its status.",
+        status_at: "Time of the last change of status.",
         attempts: "Attempts so far." => |schema| schema.example(1),
-        next_attempt_at: "When the next one is due, or may be made where the receiver is held back for now."
+        next_attempt_at: "Time of the next attempt, or the earliest one while the receiver is throttled."
             => |schema| schema.example(()),
-        waiting: "Why it waits; null where it has ended." => |schema| schema.example(()),
-        delivered_at: "When the receiver's server took it.",
+        waiting: "The reason why it waits; null after its end." => |schema| schema.example(()),
+        delivered_at: "Time at which the receiver's server accepted it.",
         relay: "The relay of the last attempt." => |schema| schema.example("direct"),
         mx_host: "The mail server of the last attempt." => |schema| schema.example("mx1.example.org"),
         smtp_code: "The code that it answered." => |schema| schema.example(250),
         smtp_enhanced_code: "Its enhanced code (RFC 3463)." => |schema| schema.example("2.0.0"),
         smtp_response: "Its answer as received, all lines."
             => |schema| schema.example("250 2.0.0 Ok: queued as 4XyZ12"),
-        tls: "How the connection of the last attempt was secured; null where it was not.",
-        submission: "How it was submitted by SMTP; null where it came by HTTP." => |schema| schema.example(()),
-        expires_at: "When it is given up." => |schema| schema.example(()),
-        content_expires_at: "When its content is deleted." => |schema| schema.example("2026-12-20T15:04:05.123+00:00"),
-        content_deleted_at: "When it was." => |schema| schema.example(()),
+        tls: "TLS of the last attempt's connection; null without TLS.",
+        submission: "Facts about the SMTP submission; null for a message submitted by HTTP." =>
+            |schema| schema.example(()),
+        expires_at: "Time at which delivery is given up." => |schema| schema.example(()),
+        content_expires_at: "Time at which its content is deleted." =>
+            |schema| schema.example("2026-12-20T15:04:05.123+00:00"),
+        content_deleted_at: "Time of the event." => |schema| schema.example(()),
     }
     whole "MessageRecord",
     "A message with everything that happened to it. `text`, `html`, `raw`, `headers` and `attachments` are null once \

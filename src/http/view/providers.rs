@@ -138,7 +138,7 @@ describe! {
     {
         from: "The first day." => date,
         to: "The last day: today." => date,
-        data: "One entry for each provider that was asked, the one with most answers first.",
+        data: "One entry for each provider, most answers first.",
     }
 }
 
@@ -148,18 +148,18 @@ describe! {
     {
         provider: "The provider's name in the shaping; `other` for all other receivers."
             => |schema| schema.example("google"),
-        delivered: "Messages that it took." => |schema| schema.example(9_120),
-        deferred: "Attempts that it put off." => |schema| schema.example(211),
-        bounced: "Messages that it refused for good or returned.",
-        complained: "Messages that were called spam.",
-        delivery_rate: "The share of deliveries in deliveries and bounces; null below 20 of them."
+        delivered: "Messages that it accepted." => |schema| schema.example(9_120),
+        deferred: "Attempts that it deferred." => |schema| schema.example(211),
+        bounced: "Messages that it rejected permanently or returned.",
+        complained: "Messages reported as spam.",
+        delivery_rate: "Deliveries as a share of deliveries and bounces; null below 20 of them."
             => |schema| schema.example(0.991),
-        deferral_rate: "The share of deferrals in deliveries, bounces and deferrals; null below 20 of them."
+        deferral_rate: "Deferrals as a share of deliveries, bounces and deferrals; null below 20 of them."
             => |schema| schema.example(0.022),
-        block_rate: "The share of blocks in deliveries and bounces; null below 20 of them."
+        block_rate: "Blocks as a share of deliveries and bounces; null below 20 of them."
             => |schema| schema.example(0.004),
-        p50_seconds: "The seconds within which half of the deliveries were made, as a power of two. 32768 stands for \
-                      everything slower, too. Null without a delivery." => |schema| schema.example(2),
+        p50_seconds: "Median seconds to delivery, rounded up to a power of two. 32768 includes everything slower. \
+            Null without a delivery." => |schema| schema.example(2),
         p95_seconds: "The same for 95 % of the deliveries." => |schema| schema.example(64),
         level: "By the block rate of 50 and more: `warn` from 5 %, `alarm` from 20 %." => |schema| schema.example("ok"),
         answers: "The five most frequent answers of its newest 200 bounces and 200 deferrals, as far as these are \
@@ -173,9 +173,9 @@ describe! {
     BouncesView as "ProviderBounces", "Bounces by kind."
     {
         hard: "The address or its domain can't receive.",
-        soft: "It may receive later, or something smaller.",
+        soft: "The mailbox may accept later, or a smaller message.",
         block: "The sender is refused.",
-        undetermined: "Nothing certain can be said.",
+        undetermined: "Unknown.",
     }
 }
 

@@ -75,7 +75,7 @@ impl WindowView {
 }
 
 describe! {
-    ReputationView as "Reputation", "How bounces and complaints stand against what receivers bear."
+    ReputationView as "Reputation", "Bounce and complaint rates, compared with receivers' limits."
     {
         streams: "Each stream for itself.",
     }
@@ -91,26 +91,27 @@ describe! {
 
 describe! {
     StreamView as "StreamReputation",
-    "How one stream stands. The worse of its windows counts; a level falls only a fifth below its threshold."
+    "The reputation of one stream. The worse of its windows counts. A level falls only when the rate is a fifth below \
+     its threshold."
     {
-        bounce_level: "How bad its bounces are." => |schema| schema.example("ok"),
-        complaint_level: "How bad its complaints are." => |schema| schema.example("ok"),
+        bounce_level: "The level of its bounce rate." => |schema| schema.example("ok"),
+        complaint_level: "The level of its complaint rate." => |schema| schema.example("ok"),
         windows: "The last 24 hours, then the last seven days.",
     }
 }
 
 describe! {
     WindowView as "ReputationWindow",
-    "What became of the messages that were accepted in a window. Reports come late, so its rates may still rise."
+    "Outcomes of the messages that were accepted in a window. Reports arrive late, so its rates may still rise."
     {
-        window_hours: "How many hours it has; the last is the present UTC hour." => |schema| schema.example(24),
+        window_hours: "Number of hours; the last is the current UTC hour." => |schema| schema.example(24),
         accepted: "Messages accepted." => |schema| schema.example(2041),
-        delivered: "Those that a server took." => |schema| schema.example(2010),
-        bounced: "Those that bounced, at once or later." => |schema| schema.example(12),
-        complained: "Those that were called spam." => |schema| schema.example(1),
-        bounce_rate: "The share of bounces among what was delivered or bounced; null below 100 of them."
+        delivered: "Delivered messages." => |schema| schema.example(2010),
+        bounced: "Bounced messages, at once or later." => |schema| schema.example(12),
+        complained: "Messages reported as spam." => |schema| schema.example(1),
+        bounce_rate: "Bounces as a share of deliveries and bounces; null below 100 of them."
             => |schema| schema.example(0.005_935),
-        complaint_rate: "The share of complaints among what was delivered; null below 100 deliveries."
+        complaint_rate: "Complaints as a share of deliveries; null below 100 deliveries."
             => |schema| schema.example(0.000_497),
     }
 }

@@ -86,7 +86,7 @@ impl<'a> RefusalView<'a> {
 }
 
 describe! {
-    SubmissionView<'_> as "Submission", "How a message was submitted by SMTP."
+    SubmissionView<'_> as "Submission", "Facts about an SMTP submission."
     {
         mail_from: "The path of MAIL FROM; empty for `<>`." => |schema| schema.example("wordpress@blog.example.test"),
         client_name: "The name that the client gave in EHLO or HELO." => |schema| schema.example("blog.example.test"),
@@ -101,7 +101,7 @@ describe! {
 }
 
 describe! {
-    SmtpView<'_> as "SmtpAddress", "Where programs submit mail by SMTP."
+    SmtpView<'_> as "SmtpAddress", "The SMTP submission service."
     {
         host: "The host." => |schema| schema.example("mail.example.test"),
         port: "The port for STARTTLS; null where nothing listens." => |schema| schema.example(587),
@@ -114,13 +114,13 @@ describe! {
 describe! {
     RefusalView<'_> as "SubmissionRefusal", "A refusal of SMTP submission. Each text is cut at 256 bytes."
     {
-        at: "When it was answered.",
+        at: "Time of the answer.",
         stage: "The stage of the session.",
         reply: "The answer with its codes." => |schema| schema.example("550 5.7.1 <gone@example.org> is suppressed"),
         key_prefix: "The first 16 characters of the secret of the key that was presented."
             => |schema| schema.example("pr_live_4mZ7Qq2T"),
         client_address: "The address that the client connected from." => |schema| schema.example("192.0.2.17"),
-        client_name: "The name that it gave in EHLO or HELO." => |schema| schema.example("blog.example.test"),
+        client_name: "The name given in EHLO or HELO." => |schema| schema.example("blog.example.test"),
         mail_from: "The path of MAIL FROM; empty for `<>`, and before MAIL."
             => |schema| schema.example("wordpress@blog.example.test"),
         to: "The recipient; null where the refusal is of no one recipient."

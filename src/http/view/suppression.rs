@@ -77,42 +77,42 @@ pub(in crate::http) struct FaultyListView<'a> {
 const INVALID_ADDRESS: &str = "must be an email address, such as name@example.com";
 
 describe! {
-    SuppressionView<'_> as "Suppression", "An address to which nothing is sent."
+    SuppressionView<'_> as "Suppression", "An address that gets no mail."
     {
         id: "Its identifier.",
         email: "The address, as given." => |schema| schema.example("gone@example.org"),
-        reason: "Why." => |schema| schema.example("manual"),
+        reason: "The reason." => |schema| schema.example("manual"),
         message_id: "The message that led to it." => |_| <Option<MessageId>>::schema().example(()),
         smtp_code: "The code that the receiver's server answered." => |schema| schema.example(()),
         smtp_response: "Its answer as received." => |schema| schema.example(()),
         note: "The account's own words." => |schema| schema.example("asked by phone"),
-        created_at: "Since when.",
+        created_at: "Time of the suspension.",
     }
 }
 
 describe! {
-    ImportedView as "Imported", "What an import did, or would do."
+    ImportedView as "Imported", "The result of an import, or of a dry run."
     {
         imported: "Addresses that were added." => |schema| schema.example(2),
-        skipped: "Addresses that were there already." => |schema| schema.example(0),
-        errors: "Empty: a list with a fault is not imported at all.",
+        skipped: "Addresses that were suppressed already." => |schema| schema.example(0),
+        errors: "Empty: a list with an error is not imported at all.",
     }
 }
 
 describe! {
-    FaultyLine as "FaultyLine", "What is wrong with one line of a list."
+    FaultyLine as "FaultyLine", "An error in one line of a list."
     {
         line: "The line, from 1; the header of a CSV counts." => |schema| schema.example(2),
-        message: "All of its faults." => |schema| schema.example(format!("email: {INVALID_ADDRESS}")),
+        message: "All errors of the line." => |schema| schema.example(format!("email: {INVALID_ADDRESS}")),
     }
 }
 
 describe! {
-    FaultyListView<'_> as "FaultyList", "Why a list was not imported: every fault of every line."
+    FaultyListView<'_> as "FaultyList", "The reason why a list was not imported: every error of every line."
     {
         message: "One sentence that a person can act on."
             => |schema| schema.example("The request is not valid: see errors for lines.2.email."),
-        code: "What a program can act on." => |_| error_code().example("validation_failed"),
+        code: "The error code." => |_| error_code().example("validation_failed"),
         errors: "The faults by line and member."
             => |schema| schema.example(serde_json::json!({ "lines.2.email": [INVALID_ADDRESS] })),
         lines: "The faulty lines, at most 1,000.",

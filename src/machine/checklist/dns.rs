@@ -30,7 +30,7 @@ pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
         [record] => record,
         several => {
             return Judgement::fail(
-                format!("There are {} SPF records, so receivers heed none.", several.len()),
+                format!("There are {} SPF records, so receivers ignore all of them.", several.len()),
                 "Leave one, which names all servers that send for the domain.",
             );
         }
@@ -50,7 +50,7 @@ pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
 }
 
 fn not_looked_up(what: &str) -> Judgement {
-    Judgement::unknown(format!("{what} was not looked up yet, or the look-up failed."))
+    Judgement::unknown(format!("{what} was not checked yet, or the look-up failed."))
 }
 
 /// A record that a domain should publish.
@@ -84,14 +84,14 @@ pub fn dmarc(found: &Discovery, own: usize, wanted: &str) -> Judgement {
         }
         Discovery::Published(PublishedRecord { text, .. }) => Judgement::pass(format!("The record is valid: {text}")),
         Discovery::Invalid(text) => Judgement::fail(
-            format!("The record is invalid, so receivers apply none: {text}"),
+            format!("The record is invalid, so receivers ignore it: {text}"),
             format!("Replace it by: {wanted}"),
         ),
         Discovery::Absent if own > 1 => {
-            Judgement::fail(format!("There are {own} DMARC records, so receivers heed none."), "Leave one.")
+            Judgement::fail(format!("There are {own} DMARC records, so receivers ignore all of them."), "Leave one.")
         }
         Discovery::Absent => Judgement::fail(
-            "There is no DMARC record, neither of the domain itself nor of a domain above it.",
+            "There is no DMARC record for the domain or a parent domain.",
             format!("Publish this TXT record at _dmarc: {wanted}"),
         ),
     }
@@ -102,15 +102,14 @@ pub fn alignment(dkim: RecordFacts<'_>, return_path: RecordFacts<'_>) -> Judgeme
     let publish = |name: &str| format!("Publish the record at {name} that the domain's page shows.");
     match (dkim.seen, return_path.seen) {
         (Some(true), Some(true)) => Judgement::pass("The DKIM key and the return path are seen: either aligns."),
-        (Some(true), Some(false)) => Judgement::warn(
-            "Only DKIM aligns: the return path does not stand under this domain.",
-            publish(return_path.name),
-        ),
+        (Some(true), Some(false)) => {
+            Judgement::warn("Only DKIM aligns: the return path is not under this domain.", publish(return_path.name))
+        }
         (Some(false), Some(true)) => {
             Judgement::warn("Only the return path aligns: the DKIM key is not seen.", publish(dkim.name))
         }
         (Some(false), Some(false)) => {
-            Judgement::fail("Neither the DKIM key nor the return path is seen, so DMARC fails.", publish(dkim.name))
+            Judgement::fail("The DKIM key and the return path are both missing, so DMARC fails.", publish(dkim.name))
         }
         (None, _) | (_, None) => not_looked_up("The DKIM record or that of the return path"),
     }
@@ -127,7 +126,7 @@ pub fn dmarc_reports(found: &Discovery, names_us: bool, wanted: Option<&str>) ->
         Discovery::Unknown => not_looked_up("The DMARC record"),
         Discovery::Published(_) if names_us => Judgement::pass("The record's rua names an address of this service."),
         Discovery::Published(_) => Judgement::warn(
-            "The record's rua does not name this service, so nobody here sees who sends as you.",
+            "The record's rua does not name this service, so no report about senders arrives here.",
             remedy,
         ),
         Discovery::Invalid(_) | Discovery::Absent => {
@@ -165,7 +164,7 @@ pub fn reverse_dns(sources: &[SourceFacts]) -> Judgement {
         return Judgement::warn(seen, set(source));
     }
     match sources.iter().find(unknown) {
-        Some(source) => Judgement::unknown(format!("The names of {} could not be looked up.", source.address)),
+        Some(source) => Judgement::unknown(format!("The look-up of the names of {} failed.", source.address)),
         None if sources.is_empty() => {
             Judgement::unknown("The address that receivers see is not known here. Name it in source of the relay.")
         }
@@ -197,7 +196,7 @@ pub fn replies(found: Option<&Replies<'_>>) -> Judgement {
         Some(Replies::Servers(servers)) => Judgement::pass(format!("Mail goes to {}.", servers.join(", "))),
         Some(Replies::Address) => Judgement::warn("There is no MX record, only an address.", publish),
         Some(Replies::NullMx) => Judgement::fail("A null MX says that the domain takes no mail.", publish),
-        Some(Replies::Nothing) => Judgement::fail("There is neither an MX record nor an address.", publish),
+        Some(Replies::Nothing) => Judgement::fail("There is no MX record and no address.", publish),
     }
 }
 
@@ -208,13 +207,13 @@ pub fn bimi(found: Option<&[String]>, dmarc: &Discovery) -> Judgement {
         Some([]) => return Judgement::na("There is no record at default._bimi."),
         Some([record]) => record,
         Some(several) => {
-            let seen = format!("There are {} BIMI records, so receivers heed none.", several.len());
+            let seen = format!("There are {} BIMI records, so receivers ignore all of them.", several.len());
             return Judgement::fail(seen, "Leave one.");
         }
     };
     if tag(record, "l").is_none_or(|url| !is_https(url)) {
         return Judgement::fail(
-            format!("The record's l= is no https URL: {record}"),
+            format!("The record's l= is not an https URL: {record}"),
             "Name the logo (SVG Tiny PS) in l=, with an https URL.",
         );
     }
@@ -236,7 +235,7 @@ pub fn bimi(found: Option<&[String]>, dmarc: &Discovery) -> Judgement {
             "Name a mark certificate (VMC or CMC) in a=.",
         ),
         Some(_) => Judgement::fail(
-            format!("The record's a= is no https URL: {record}"),
+            format!("The record's a= is not an https URL: {record}"),
             "Name the mark certificate in a=, with an https URL.",
         ),
     }

@@ -87,7 +87,7 @@ pub fn rate(measure: Measure, level: Level, week: Rate) -> Judgement {
             "Find where the addresses come from that bounce (GET /v1/events?type=bounced), and stop writing to them.",
         ),
         Measure::Complaints => {
-            ("were called spam", "Write only to people who asked for it, and let them unsubscribe with one click.")
+            ("were called spam", "Send only to people who asked for it, and let them unsubscribe with one click.")
         }
     };
     let seen = format!("{count} of {of} messages of 7 days {what}.");

@@ -232,13 +232,13 @@ impl Acme {
                 ?left_out,
                 why = fault.why,
                 %next,
-                "the certificate lacks names that could not be proven: they are asked for again by themselves"
+                "the certificate lacks names that could not be validated; they are requested again automatically"
             ),
             None => tracing::warn!(
                 %authority,
                 why = fault.why,
                 %next,
-                "no certificate was issued: `postrider doctor` says what to do"
+                "no certificate was issued; run `postrider doctor` for advice"
             ),
         }
     }
@@ -253,7 +253,7 @@ impl Acme {
             .map_err(|error| order::unkept(&error))?;
         self.vault.forget_order();
         let Some((config, validity)) = kept(&self.vault, &self.challenges) else {
-            return Err(Fault::new(Setback::Refused, "what the authority issued is no certificate of ours"));
+            return Err(Fault::new(Setback::Refused, "the authority's certificate does not match the order"));
         };
         self.presented.present(config, Some(validity.until));
         self.presented.meters.issued.count();

@@ -46,7 +46,7 @@ impl Anchors {
         if owner.eq_ignore_ascii_case("$TTL") {
             return Ok(());
         }
-        let mut owner = Name::from_ascii(owner).map_err(|_| "there is no domain name")?;
+        let mut owner = Name::from_ascii(owner).map_err(|_| "the domain name is missing")?;
         owner.set_fqdn(true);
         let is_beside =
             |word: &&&str| word.eq_ignore_ascii_case("IN") || word.bytes().all(|byte| byte.is_ascii_digit());
@@ -54,7 +54,7 @@ impl Anchors {
         match words.next() {
             Some(kind) if kind.eq_ignore_ascii_case("DNSKEY") => self.keys.push((owner, key(words)?)),
             Some(kind) if kind.eq_ignore_ascii_case("DS") => self.digests.push((owner, digest(words)?)),
-            Some(_) | None => return Err("there is neither DNSKEY nor DS"),
+            Some(_) | None => return Err("DNSKEY or DS is missing"),
         }
         Ok(())
     }
@@ -112,19 +112,19 @@ fn entries(text: &str) -> Vec<Vec<&str>> {
 
 fn key<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<DNSKEY, &'static str> {
     let flags: u16 = number(words.next()).ok_or("there are no flags")?;
-    let protocol: u8 = number(words.next()).ok_or("there is no protocol")?;
-    let algorithm = words.next().and_then(algorithm).ok_or("there is no algorithm that is known")?;
+    let protocol: u8 = number(words.next()).ok_or("the protocol is missing")?;
+    let algorithm = words.next().and_then(algorithm).ok_or("the algorithm is missing or unknown")?;
     let key = STANDARD.decode(words.collect::<String>()).map_err(|_| "the key is not base64")?;
     if protocol != 3 || key.is_empty() {
-        return Err("there is no key of DNSSEC");
+        return Err("the key is missing or not for DNSSEC");
     }
     Ok(DNSKEY::with_flags(flags, PublicKeyBuf::new(key, algorithm)))
 }
 
 fn digest<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<DS, &'static str> {
-    let tag = number(words.next()).ok_or("there is no key tag")?;
-    let algorithm = words.next().and_then(algorithm).ok_or("there is no algorithm that is known")?;
-    let kind: u8 = number(words.next()).ok_or("there is no digest type")?;
+    let tag = number(words.next()).ok_or("the key tag is missing")?;
+    let algorithm = words.next().and_then(algorithm).ok_or("the algorithm is missing or unknown")?;
+    let kind: u8 = number(words.next()).ok_or("the digest type is missing")?;
     let digest = hex::decode(words.collect::<String>()).map_err(|_| "the digest is not hexadecimal")?;
     if digest.is_empty() {
         return Err("there is no digest");
@@ -194,14 +194,14 @@ mod tests {
         for (text, why) in [
             ("", "it holds no record"),
             ("; nothing\n$TTL 60\n", "it holds no record"),
-            (". A 127.0.0.1\n", "there is neither DNSKEY nor DS in \". A 127.0.0.1\""),
-            (". DS 1 8\n", "there is no digest type"),
+            (". A 127.0.0.1\n", "DNSKEY or DS is missing in \". A 127.0.0.1\""),
+            (". DS 1 8\n", "the digest type is missing"),
             (". DS 1 8 2\n", "there is no digest"),
             (". DS 1 8 2 xy\n", "the digest is not hexadecimal"),
-            (". DS 1 200 2 00\n", "there is no algorithm that is known"),
+            (". DS 1 200 2 00\n", "the algorithm is missing or unknown"),
             (". DNSKEY 257 3 8 (\n=)\n", "the key is not base64"),
-            (". DNSKEY 257 4 8 AAAA\n", "there is no key of DNSSEC"),
-            ("a..b DS 1 8 2 00\n", "there is no domain name"),
+            (". DNSKEY 257 4 8 AAAA\n", "the key is missing or not for DNSSEC"),
+            ("a..b DS 1 8 2 00\n", "the domain name is missing"),
         ] {
             let fault = Anchors::read(text).unwrap_err().to_string();
             assert!(fault.contains(why) && fault.contains("zone-file form"), "{fault}");

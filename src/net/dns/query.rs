@@ -134,7 +134,7 @@ impl Asker {
             settings.servers.iter().copied().map(name_server).collect()
         };
         if named.is_empty() && !settings.may_lack_servers {
-            return Err(UnusableDns { why: "/etc/resolv.conf names none".to_owned() });
+            return Err(UnusableDns { why: "/etc/resolv.conf has none".to_owned() });
         }
         let plain = |server: &NameServerConfig| resolver(server.clone(), settings.try_timeout, None);
         let servers: Result<Vec<_>, _> = named.iter().map(plain).collect();
@@ -165,7 +165,7 @@ impl Asker {
 
     async fn ask_in_turn(&self, name: &Name, kind: Kind, tries: usize) -> Answered {
         let first = self.preferred.load(Ordering::Relaxed);
-        let mut last = Answered::failed("there is no DNS server: name one in dns.servers");
+        let mut last = Answered::failed("no DNS server is known; set dns.servers");
         if self.servers.is_empty() {
             return last;
         }
@@ -197,7 +197,7 @@ impl Asker {
         match timeout(self.try_timeout * QUESTIONS, asked).await {
             Ok(Ok(lookup)) => match worth(lookup.answers().iter()) {
                 Some(trust) => read(&lookup, name, kind, trust),
-                None => Answered::failed("the answer is not what its zone has signed"),
+                None => Answered::failed("the answer does not match its zone's signature"),
             },
             Ok(Err(why)) => explain(&why, |none| worth_of_nothing(name, none)),
             Err(_) => Answered::failed("request timed out"),

@@ -198,7 +198,7 @@ impl Connection {
     }
 
     fn undecided(&self) -> Answer {
-        tracing::warn!(peer = %self.peer, "accepting a returned message timed out; its sender is asked to try again");
+        tracing::warn!(peer = %self.peer, "accepting a returned message timed out; its sender will retry");
         Answer::new(451, "4.3.0", "Try again later")
     }
 

@@ -200,11 +200,11 @@ impl PolicyLine {
                 is_inherited: found.is_inherited,
                 none: "",
             },
-            Discovery::Absent => without(Badge::new("no record", "bad", "cross"), "At the last check there was none."),
+            Discovery::Absent => without(Badge::new("no record", "bad", "cross"), "None was found at the last check."),
             Discovery::Invalid(text) => {
                 Self { text: text.clone(), ..without(Badge::new("invalid", "bad", "cross"), "Receivers ignore it.") }
             }
-            Discovery::Unknown => without(Badge::new("unknown", "calm", "clock"), "It was not looked up yet."),
+            Discovery::Unknown => without(Badge::new("unknown", "calm", "clock"), "It was not checked yet."),
         }
     }
 }

@@ -63,7 +63,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
 fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFaults) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let done = match query.text("done") {
-        "deleted" => Some("The domain is removed. What was accepted from it is still sent."),
+        "deleted" => Some("The domain is removed. Messages accepted from it are still sent."),
         _ => None,
     };
     let page = paging::request::<DomainId>(&query, ROWS);

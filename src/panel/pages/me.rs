@@ -23,7 +23,7 @@ pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer
         Err(weak) => return with_password_fault(&visit, format!("The new password {weak}.")),
     };
     if let Err(stop) = visit.api.engine.check_password(&visit.visitor, &form.secret("current_password")).await {
-        let refused = Refused::of(stop, "The present password is wrong.")?;
+        let refused = Refused::of(stop, "The current password is wrong.")?;
         let answer = with_password_fault(&visit, refused.sentence.clone())?;
         return Ok(match refused.wait_seconds {
             Some(seconds) => answer.with_header(RETRY_AFTER, &seconds.to_string()),

@@ -54,7 +54,7 @@ pub(in crate::panel) async fn attempt(visit: Visit<'_>) -> Result<Answer, Fault>
         Ok(()) => Ok(html::redirect(next)),
         Err(stop) => {
             let wrong = match &visit.user().totp {
-                Some(_) => "That is not your password, or not the present code. Each code is taken once.",
+                Some(_) => "The password or the code is wrong. Each code works once.",
                 None => "That is not your password.",
             };
             let refused = Refused::of(stop, wrong)?;

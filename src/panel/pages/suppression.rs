@@ -51,7 +51,7 @@ const fn words(reason: SuppressionReason) -> (&'static str, &'static str) {
             "Its owner unsubscribed.",
             "Write to them again only if they ask for it. In many countries the law wants their consent.",
         ),
-        SuppressionReason::Manual => ("Somebody of this account asked for it.", "Messages to it are sent again."),
+        SuppressionReason::Manual => ("Added by a user of this account.", "Messages to it are sent again."),
         SuppressionReason::Import => ("It was on a list that was imported.", "Messages to it are sent again."),
     }
 }

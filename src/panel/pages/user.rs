@@ -107,7 +107,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
         "enable" => UserChange { disabled: Some(false), ..none },
         "totp" => UserChange { totp: Some(None), ..none },
         "password" => UserChange { password: Some(NewPassword::generate(&*visit.api.engine.entropy)), ..none },
-        _ => return Err(ApiError::Conflict("This form does not say what to do.".to_owned()).into()),
+        _ => return Err(ApiError::Conflict("The form is incomplete. Reload the page and try again.".to_owned()).into()),
     };
     let password = change.password.clone();
     let user = visit.api.engine.change_user(visit.on(), user.id, change).await.map_err(refused)?;

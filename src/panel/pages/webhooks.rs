@@ -49,7 +49,7 @@ struct EndpointLine {
 /// `GET /webhooks`.
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let done = match Form::of_query(&visit.call).text("done") {
-        "deleted" => Some("The webhook is deleted; what it was still owed ends as failed."),
+        "deleted" => Some("The webhook is deleted. Its outstanding deliveries end as failed."),
         _ => None,
     };
     written(&visit, StatusCode::OK, EndpointForm::empty(), done)

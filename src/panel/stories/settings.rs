@@ -43,7 +43,7 @@ async fn a_new_password_asks_for_the_old_one_and_signs_out_everywhere_else() {
     let change = |old: &str, new: &str| [("current_password", old.to_owned()), ("new_password", new.to_owned())];
     let as_form = |pairs: [(&'static str, String); 2]| pairs;
     for (old, new, said) in [
-        ("wrong", "correct horse battery", "The present password is wrong."),
+        ("wrong", "correct horse battery", "The current password is wrong."),
         (world.password.as_str(), "short", "must have at least 12 characters"),
         (world.password.as_str(), "password12345", "too easy to guess"),
     ] {

@@ -33,7 +33,7 @@ impl Client {
         } else if self.capabilities.auth_login {
             self.say(Step::Login, now);
         } else {
-            let why = "the server offers neither AUTH PLAIN nor AUTH LOGIN";
+            let why = "the server does not offer AUTH PLAIN or AUTH LOGIN";
             self.end_in(Phase::Auth, Ending::Unreadable(why.to_owned()));
         }
     }

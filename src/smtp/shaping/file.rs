@@ -190,7 +190,7 @@ impl ServerPattern {
             Self::Between(prefix, suffix) => is_host(prefix) && is_host(suffix) && suffix.trim_matches('.').len() > 1,
         };
         let shapes = "\"mx.example.net\", \".example.net\" or \"mx*.example.net\"";
-        let fault = || format!("{text:?} is no mail server such as {shapes}");
+        let fault = || format!("{text:?} is not a mail server such as {shapes}");
         if fits { Ok(pattern) } else { Err(fault()) }
     }
 }
@@ -201,7 +201,7 @@ impl RuleEntry {
             return Err("two rules have this id".to_owned());
         }
         if let Some(name) = self.provider.as_ref().filter(|name| !so_far.providers.iter().any(|p| p.name == **name)) {
-            return Err(format!("there is no provider {name:?}"));
+            return Err(format!("unknown provider {name:?}"));
         }
         if self.code.is_empty() && self.enhanced.is_empty() && self.text.is_empty() {
             return Err("it needs at least one of code, enhanced and text".to_owned());

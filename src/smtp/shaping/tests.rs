@@ -111,8 +111,8 @@ fn what_is_wrong_is_told_with_its_line() {
         ("\n\nprovider = 1", "line 3"),
         ("[[provider]]\nname = \"a\"\nmx = [\".a.example\"]\nconnections = 0", "line 4"),
         ("\n[[provider]]\nmx = []\nname = \"a\"", "line 4: a: mx must name at least one mail server"),
-        ("[[provider]]\nname = \"a\"\nmx = [\"*\"]", "line 2: a: \"*\" is no mail server"),
-        ("[[provider]]\nname = \"a\"\nmx = [\"a b\"]", "line 2: a: \"a b\" is no mail server"),
+        ("[[provider]]\nname = \"a\"\nmx = [\"*\"]", "line 2: a: \"*\" is not a mail server"),
+        ("[[provider]]\nname = \"a\"\nmx = [\"a b\"]", "line 2: a: \"a b\" is not a mail server"),
         (
             "[[provider]]\nname = \"a\"\nmx = [\".a.example\"]\n[[provider]]\nname = \"a\"\nmx = [\".b.example\"]",
             "line 5: a: two providers have this name",
@@ -129,7 +129,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ),
         (
             "[[rule]]\nid = \"a\"\nprovider = \"b\"\ncode = [\"421\"]\npause_minutes = 1",
-            "line 2: a: there is no provider",
+            "line 2: a: unknown provider",
         ),
         (
             "[[rule]]\nid = \"a\"\ncode = [\"421\"]\npause_minutes = 1\nexamples = [\"450 no\"]",

@@ -125,7 +125,7 @@ fn delivery(sight: &Sight<'_>, key: &[u8], row: &DeliveryRow, report: &mut Repor
     let timer = sight.has(Table::Timers, &Timer::new(due, TimerKind::Delivery, account, id).encode())?;
     let parked = sight.has(Table::Parked, &schema::parked(account, row.endpoint, due, DeliveryId(id)))?;
     if timer == parked {
-        let what = if timer { "both due and parked" } else { "neither due nor parked, so it would wait for ever" };
+        let what = if timer { "both due and parked" } else { "not due and not parked, so it would never be sent" };
         report.fail(Rule::Queue, || format!("delivery {}: it is pending and {what}", DeliveryId(id)));
     }
     Ok(())

@@ -36,8 +36,8 @@ impl std::fmt::Display for Damage {
             ),
             Self::Missing => write!(
                 f,
-                "the file \"journal\" is missing from the data directory, and with it what was recorded in the last \
-                 seconds before the service ended"
+                "the file \"journal\" is missing from the data directory: the records of the last seconds before the \
+                 service ended are lost"
             ),
             Self::Foreign => write!(
                 f,

@@ -73,8 +73,8 @@ fn report(damage: &journal::Damage, kept_as: Option<&str>) {
         %damage,
         left_out,
         kept_as,
-        "started on a damaged journal: what its last records say is lost, and the queued mail stays on hold until \
-         `postrider queue release`"
+        "started on a damaged journal: its last records are lost, and the queued mail stays on hold until `postrider \
+         queue release`"
     );
 }
 

@@ -251,7 +251,7 @@ impl Outbox {
             let payload = match (payload, stored) {
                 (Some(payload), _) => payload,
                 (None, Some(stored)) => self.backlog().read(stored)?.into(),
-                (None, None) => return Err(io::Error::other("a record is in neither memory nor backlog")),
+                (None, None) => return Err(io::Error::other("a record is missing from memory and backlog")),
             };
             records.push(BatchRecord { sequence, payload });
         }

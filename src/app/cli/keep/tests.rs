@@ -104,7 +104,7 @@ fn what_was_let_go_is_told_in_words() {
     assert_eq!(exit, Exit::Done);
     assert_eq!(out, "Released 7 messages and 2 webhook deliveries of the backup of 2026-11-20T15:04:05.000+00:00.\n");
     assert_eq!(typed("queue release --json", daemon.data_dir()).1, format!("{answer}\n"));
-    assert_eq!(typed("queue release", daemon.data_dir()).1, "Nothing stands still.\n");
+    assert_eq!(typed("queue release", daemon.data_dir()).1, "Nothing is on hold.\n");
     assert!(daemon.requests().iter().all(|request| request.starts_with("POST /v1/queue/release ")));
 }
 

@@ -108,7 +108,7 @@ impl Verification<'_> {
                 let is_overdue = self.depth.now > *bucket + self.depth.key_grace;
                 if is_overdue && *size > 0 {
                     let name = ObjectName::Key { bucket: *bucket, segment: *segment };
-                    self.findings.add(name, format!("is overdue: its content had to be gone at {bucket}"));
+                    self.findings.add(name, format!("is overdue: its content had to be deleted at {bucket}"));
                 }
             }
             if self.depth.deep {

@@ -61,7 +61,7 @@ impl RoleEndpoints {
     ) -> Result<Credentials, NoCredentials> {
         let url: Url = endpoint.parse().map_err(|_| failed(endpoint, "it is not a URL"))?;
         if !may_ask(&url) {
-            return Err(failed(endpoint, "it is neither https, nor on this machine, nor a container endpoint"));
+            return Err(failed(endpoint, "it must be https, on this machine, or a container endpoint"));
         }
         let mut request = self.0.get(url);
         if let Some(token) = token {

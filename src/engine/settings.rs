@@ -12,7 +12,8 @@ use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 use crate::domain::token_key::TokenKeys;
 
-/// Memory for the bodies of the messages that are being sent, in KiB: 256 MiB, however slow the servers are.
+/// Memory for the bodies of the messages that are being sent, in KiB: 256 MiB, however slow the servers are. Accounts
+/// that hold little may have an eighth more.
 pub const BODY_KIB: u32 = 256 * 1024;
 
 /// The user name of SMTP submission that the documentation names. Any other one does as well.

@@ -1,8 +1,9 @@
-//! A budget that accounts and sites share: connections, or memory. Accounts take turns. Under contention an account has
-//! at most half of the budget, and a site or a network at most a sixteenth.
+//! A budget that accounts and sites share: connections, look-ups, or memory. Accounts take turns. An account alone may
+//! have all of it. Under contention an account has at most half of the budget, and a site or a network at most a
+//! sixteenth.
 //!
-//! Units are given back when their use ends, which may take minutes. So an eighth of the budget is kept for accounts
-//! that hold little: one account alone can't take everything, and another is served at once.
+//! Units are given back when their use ends, which may take minutes. So accounts that hold little may have up to an
+//! eighth more than the budget between them: where one account has taken all, another is served at once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
@@ -13,12 +14,12 @@ use crate::domain::stream::Stream;
 
 /// Of so many parts one is kept for transactional mail.
 const TRANSACTIONAL_PART: u32 = 4;
-/// Of so many parts one is kept for accounts that hold little.
-const RESERVE_PART: u32 = 8;
+/// One of so many parts is what accounts that hold little may have beyond the budget.
+const EXTRA_PART: u32 = 8;
 /// An account that holds less than one of so many parts holds little. A site has at most as much under contention.
 const SMALL_PART: u32 = 16;
-/// Budgets below have no part for accounts that hold little.
-const RESERVE_FROM: u32 = 16;
+/// Smaller budgets are never exceeded.
+const EXTRA_FROM: u32 = 16;
 /// Claims of one account that are looked at for one that fits.
 const LOOK_MAX: usize = 64;
 
@@ -60,8 +61,8 @@ pub type ClaimId = u64;
 pub struct Budget {
     units: u32,
     marketing_units: u32,
-    free: u32,
-    marketing_free: u32,
+    used: u32,
+    marketing_used: u32,
     accounts: HashMap<AccountId, u32>,
     sites: HashMap<u64, u32>,
     networks: HashMap<Network, u32>,
@@ -99,8 +100,8 @@ impl Budget {
         Self {
             units,
             marketing_units,
-            free: units,
-            marketing_free: marketing_units,
+            used: 0,
+            marketing_used: 0,
             accounts: HashMap::new(),
             sites: HashMap::new(),
             networks: HashMap::new(),
@@ -113,8 +114,7 @@ impl Budget {
     /// Has a claim wait for its turn. A claim to more than there can be counts as one to all of it.
     pub fn request(&mut self, claim: Claim) -> ClaimId {
         self.last_id += 1;
-        let most = self.most(claim.stream).saturating_sub(self.reserve()).max(1);
-        let claim = Claim { units: claim.units.min(most), ..claim };
+        let claim = Claim { units: claim.units.min(self.most(claim.stream)), ..claim };
         let id = self.last_id;
         let waiting = self.of(claim.stream);
         let claims = waiting.claims.entry(claim.account).or_default();
@@ -125,9 +125,29 @@ impl Budget {
         id
     }
 
+    /// Grants a claim at once or not at all.
+    pub fn take_now(&mut self, claim: Claim) -> bool {
+        let id = self.request(claim);
+        let is_granted = self.grant().is_some_and(|(granted, _)| granted == id);
+        if !is_granted {
+            self.withdraw(id, &claim);
+        }
+        is_granted
+    }
+
     /// Takes back a claim that still waits.
     pub fn withdraw(&mut self, id: ClaimId, claim: &Claim) {
         self.of(claim.stream).remove(id, claim.account);
+    }
+
+    /// The units that are in use.
+    pub const fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Whether the units of `claim` could be granted, if no other claim waited.
+    pub fn has_room(&self, claim: &Claim) -> bool {
+        self.is_free(claim)
     }
 
     /// Whether a claim waits.
@@ -150,9 +170,9 @@ impl Budget {
 
     /// Gives back what `claim` was granted.
     pub fn release(&mut self, claim: &Claim) {
-        self.free += claim.units;
+        self.used -= claim.units;
         if claim.stream == Stream::Marketing {
-            self.marketing_free += claim.units;
+            self.marketing_used -= claim.units;
         }
         less(&mut self.accounts, claim.account, claim.units);
         claim.site.into_iter().for_each(|site| less(&mut self.sites, site, claim.units));
@@ -163,7 +183,7 @@ impl Budget {
     /// than its part: nothing has changed then.
     pub fn lend(&mut self, from: &Claim, to: &Claim) -> bool {
         let is_marketing_new = from.stream == Stream::Transactional && to.stream == Stream::Marketing;
-        if is_marketing_new && self.marketing_free < from.units {
+        if is_marketing_new && self.marketing_used + from.units > self.marketing_units {
             return false;
         }
         self.release(from);
@@ -172,9 +192,9 @@ impl Budget {
     }
 
     fn count(&mut self, claim: &Claim) {
-        self.free -= claim.units;
+        self.used += claim.units;
         if claim.stream == Stream::Marketing {
-            self.marketing_free -= claim.units;
+            self.marketing_used += claim.units;
         }
         *self.accounts.entry(claim.account).or_default() += claim.units;
         claim.site.into_iter().for_each(|site| *self.sites.entry(site).or_default() += claim.units);
@@ -183,8 +203,8 @@ impl Budget {
 
     /// Whether a transactional claim waits for units that are not free.
     fn is_transactional_short(&self) -> bool {
-        let first = |claims: &BTreeMap<ClaimId, Claim>| claims.first_key_value().map_or(0, |(_, claim)| claim.units);
-        self.transactional.claims.values().any(|claims| first(claims) > self.free)
+        let mut firsts = self.transactional.claims.values().filter_map(|claims| claims.first_key_value());
+        firsts.any(|(_, claim)| !self.is_free(claim))
     }
 
     fn next(&self, stream: Stream, shares: Shares) -> Option<(ClaimId, Claim)> {
@@ -198,12 +218,11 @@ impl Budget {
     }
 
     fn is_free(&self, claim: &Claim) -> bool {
-        let free = match claim.stream {
-            Stream::Transactional => self.free,
-            Stream::Marketing => self.free.min(self.marketing_free),
-        };
-        let is_small = held(&self.accounts, &claim.account) + claim.units <= self.small();
-        claim.units <= free && (is_small || self.free - claim.units >= self.reserve())
+        let is_small = held(&self.accounts, &claim.account) + claim.units <= self.units / SMALL_PART;
+        let extra = if is_small { self.extra() } else { 0 };
+        let is_of_stream =
+            claim.stream == Stream::Transactional || self.marketing_used + claim.units <= self.marketing_units;
+        is_of_stream && self.used + claim.units <= self.units + extra
     }
 
     fn has_account_share(&self, claim: &Claim, shares: Shares) -> bool {
@@ -225,12 +244,8 @@ impl Budget {
         }
     }
 
-    const fn reserve(&self) -> u32 {
-        if self.units < RESERVE_FROM { 0 } else { self.units / RESERVE_PART }
-    }
-
-    const fn small(&self) -> u32 {
-        self.units / SMALL_PART
+    const fn extra(&self) -> u32 {
+        if self.units < EXTRA_FROM { 0 } else { self.units / EXTRA_PART }
     }
 
     const fn of(&mut self, stream: Stream) -> &mut Waiting {

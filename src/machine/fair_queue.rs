@@ -41,14 +41,25 @@ impl<T> FairQueue<T> {
         self.len += 1;
     }
 
-    /// Takes the first item of the account whose turn it is. The next turn is another account's.
-    pub fn pop(&mut self) -> Option<T> {
-        self.pop_of().map(|(_, item)| item)
+    /// Adds an item before the others of its account.
+    pub fn push_front(&mut self, account: AccountId, item: T) {
+        let line = self.lines.entry(account).or_default();
+        if line.is_empty() {
+            self.turns.push_back(account);
+        }
+        line.push_front(item);
+        self.len += 1;
     }
 
-    /// The same, with the account.
-    pub fn pop_of(&mut self) -> Option<(AccountId, T)> {
-        let account = self.turns.pop_front()?;
+    /// Takes the first item of the account whose turn it is. The next turn is another account's.
+    pub fn pop(&mut self) -> Option<T> {
+        self.pop_of(|_| true)
+    }
+
+    /// The same among the accounts for which `may` holds.
+    pub fn pop_of(&mut self, may: impl Fn(&AccountId) -> bool) -> Option<T> {
+        let at = self.turns.iter().position(may)?;
+        let account = self.turns.remove(at)?;
         let line = self.lines.get_mut(&account)?;
         let item = line.pop_front()?;
         self.len -= 1;
@@ -57,7 +68,12 @@ impl<T> FairQueue<T> {
         } else {
             self.turns.push_back(account);
         }
-        Some((account, item))
+        Some(item)
+    }
+
+    /// Whether an account for which `may` holds has an item.
+    pub fn has_of(&self, may: impl Fn(&AccountId) -> bool) -> bool {
+        self.turns.iter().any(may)
     }
 
     /// The items, in no order that means anything.

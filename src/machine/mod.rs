@@ -17,7 +17,6 @@ pub mod fair_queue;
 #[cfg(test)]
 mod golden;
 pub mod idempotency;
-pub mod look_up_places;
 pub mod notice;
 pub mod pace;
 pub mod provider;

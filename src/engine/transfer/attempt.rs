@@ -229,7 +229,7 @@ impl Trial<'_> {
             self.lane.pool.put(kept);
             return Err(why.into());
         }
-        let mut body = StoredBody::new(self.shared, self.row, self.id, self.claim(&kept.target));
+        let mut body = StoredBody::new((self.shared, self.lane), self.row, self.id, self.claim(&kept.target));
         let mut outcome = kept.session.send(&self.envelope, &mut body).await;
         if let Some(failure) = body.failure.take() {
             // The session has ended without a dot, for the server must not take a part.

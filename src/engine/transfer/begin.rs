@@ -8,6 +8,8 @@ use crate::store::error::StoreError;
 
 /// The reason why a message is not sent.
 pub(super) enum NotBegun {
+    /// It waited for a connection, and another account's message goes first.
+    LetsPass,
     /// The service is stopping.
     Stopping,
     /// Another operation has the lease: a cancel, a suppression or a report.

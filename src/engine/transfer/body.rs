@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::begin::NotBegun;
+use super::lane::Lane;
 use crate::base::id::MessageId;
 use crate::engine::ports::{Body, BoxFuture};
 use crate::engine::room::Taken;
@@ -22,6 +23,7 @@ const MEMORY_WAIT_MAX: Duration = Duration::from_secs(90);
 /// A body in the store. It is given out only as long as the store has not failed.
 pub(super) struct StoredBody<'a> {
     shared: &'a Arc<Shared>,
+    lane: &'a Lane,
     row: &'a MessageRow,
     id: MessageId,
     claim: Claim,
@@ -32,14 +34,29 @@ pub(super) struct StoredBody<'a> {
 
 impl<'a> StoredBody<'a> {
     /// The body of message `id`, for which memory is taken as `claim` says.
-    pub(super) fn new(shared: &'a Arc<Shared>, row: &'a MessageRow, id: MessageId, claim: Claim) -> Self {
+    pub(super) fn new(
+        (shared, lane): (&'a Arc<Shared>, &'a Lane),
+        row: &'a MessageRow,
+        id: MessageId,
+        claim: Claim,
+    ) -> Self {
         let claim = Claim { units: row.size_octets / 1024 + 1, ..claim };
-        Self { shared, row, id, claim, memory: None, failure: None }
+        Self { shared, lane, row, id, claim, memory: None, failure: None }
+    }
+
+    /// Waits for memory. Another account's message that waits for the same site goes first.
+    async fn memory(&self) -> Result<Taken, NotBegun> {
+        tokio::select! {
+            biased;
+            memory = timeout(MEMORY_WAIT_MAX, self.shared.bodies.take(self.claim)) => {
+                memory.ok().flatten().ok_or(NotBegun::NoMemory)
+            }
+            () = self.lane.is_wanted_by_others(self.claim.account, || self.shared.now()) => Err(NotBegun::LetsPass),
+        }
     }
 
     async fn load(&mut self) -> Result<Bytes, NotBegun> {
-        let memory = timeout(MEMORY_WAIT_MAX, self.shared.bodies.take(self.claim)).await;
-        self.memory = Some(memory.ok().flatten().ok_or(NotBegun::NoMemory)?);
+        self.memory = Some(self.memory().await?);
         let store = &self.shared.engine.store;
         // The wait for a 354 or for memory may have been long. A message that leaves after the store failed could not
         // be recorded, and would be sent again after the restart.

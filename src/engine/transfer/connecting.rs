@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use super::attempt::{NoTry, Trial};
+use super::begin::NotBegun;
 use super::candidates::{Candidate, sources_for};
 use super::ends::{nowhere, unasked};
 use super::held::Withheld;
@@ -55,13 +56,7 @@ impl Trial<'_> {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        let claim = self.claim(&target);
-        let class = self.class(&mut target, claim).await;
-        // Its place may be that of one kept for other servers of the site.
-        if self.lane.spare(self.shared.now()) < self.lane.pool.len() {
-            self.lane.pool.oldest().into_iter().for_each(Kept::leave);
-        }
-        let place = self.shared.connections.take(claim).await;
+        let (class, place) = self.places(&mut target).await?;
         let Some(place) = place else { return Ok(Opened::Decided(nowhere())) };
         let agreed = self.held.agreement(target.tls.clone());
         let (target, connected) = self.connect(target).await;
@@ -76,6 +71,24 @@ impl Trial<'_> {
         })
     }
 
+    /// Waits for places. Another account's message that waits at the same site goes first: it may have places left.
+    async fn places(&self, target: &mut Target) -> Result<([Option<Taken>; 2], Option<Taken>), NotBegun> {
+        let claim = self.claim(target);
+        let places = async {
+            let class = self.class(target, claim).await;
+            // Its place may be that of one kept for other servers of the site.
+            if self.lane.spare(self.shared.now()) < self.lane.pool.len() {
+                self.lane.pool.oldest().into_iter().for_each(Kept::leave);
+            }
+            (class, self.shared.connections.take(claim).await)
+        };
+        tokio::select! {
+            biased;
+            places = places => Ok(places),
+            () = self.lane.is_wanted_by_others(claim.account, || self.shared.now()) => Err(NotBegun::LetsPass),
+        }
+    }
+
     /// The message's claim to a connection to `target`.
     pub(super) fn claim(&self, target: &Target) -> Claim {
         let is_site = matches!(self.lane.site, Site::Provider(_) | Site::Servers(_));
@@ -83,7 +96,7 @@ impl Trial<'_> {
         Claim {
             stream: self.row.stream,
             account: self.unsettled.ticket.account(),
-            site: is_site.then_some(self.lane.number),
+            site: is_site.then_some(self.lane.site_key),
             network: is_unheard.then(|| Network::of(target.address.ip())),
             units: 1,
         }

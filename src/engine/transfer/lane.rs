@@ -9,11 +9,12 @@ use tokio::time::Instant;
 
 use super::pace::Pace;
 use super::pool::Pool;
-use super::queue::{Duty, Queue, Ticket};
+use super::queue::{Duty, LETS_PASS, Queue, Ticket};
 use super::relays::Number;
 use super::site::Site;
 use super::why::Obstacle;
 use super::window::{Standing, Trust, Window};
+use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::smtp::shaping::{Action, Limits};
@@ -23,6 +24,8 @@ use crate::store::near::NearTimers;
 pub(super) struct Lane {
     /// Its name among alarms.
     pub(super) number: u64,
+    /// Its site among budgets: all relays' connections to a site count as one.
+    pub(super) site_key: u64,
     pub(super) relay: Number,
     pub(super) site: Site,
     pub(super) limits: Limits,
@@ -30,6 +33,8 @@ pub(super) struct Lane {
     queue: Mutex<Queue>,
     /// Woken when a job was pushed.
     pushed: Notify,
+    /// Woken when a message came that waits for a busy worker.
+    arrived: Notify,
 }
 
 /// Next action of a worker.
@@ -54,9 +59,25 @@ pub(super) struct Sight {
 }
 
 impl Lane {
-    pub(super) fn new(number: u64, relay: Number, site: Site, limits: Limits, is_shared: bool) -> Self {
+    pub(super) fn new(
+        (number, site_key): (u64, u64),
+        relay: Number,
+        site: Site,
+        limits: Limits,
+        is_shared: bool,
+    ) -> Self {
         let (pool, queue) = (Pool::default(), Mutex::new(Queue::new(&limits, is_shared)));
-        Self { number, relay, site, limits, pool, queue, pushed: Notify::const_new() }
+        Self {
+            number,
+            site_key,
+            relay,
+            site,
+            limits,
+            pool,
+            queue,
+            pushed: Notify::const_new(),
+            arrived: Notify::const_new(),
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, Queue> {
@@ -67,13 +88,7 @@ impl Lane {
     /// already. A message whose time ends while the lane is held back comes back with that moment.
     pub(super) fn push(&self, ticket: Ticket, now: Timestamp, near: &NearTimers) -> Result<Option<Duty>, Ticket> {
         let mut state = self.state();
-        match state.window.standing() {
-            Standing::Held(until) if ticket.give_up_at <= until => return Err(ticket),
-            Standing::Held(_) => near.rest([ticket.timer]),
-            // Without a prober, this message will be the probe.
-            Standing::Probing if state.prober.is_some() => near.rest([ticket.timer]),
-            Standing::Probing | Standing::Open => {}
-        }
+        state.welcome(ticket, near)?;
         state.of(ticket.stream).push(ticket.account(), ticket);
         let hired = state.hires(now);
         let wake = hired.is_none() && state.waiting > 0;
@@ -81,7 +96,36 @@ impl Lane {
         if wake {
             self.pushed.notify_one();
         }
+        if hired.is_none() {
+            self.arrived.notify_waiters();
+        }
         Ok(hired)
+    }
+
+    /// Puts back a message that waited for a connection in vain, for others to pass. It comes back where its time ends
+    /// while the lane is held back.
+    pub(super) fn put_back(&self, ticket: Ticket, instant: Instant, near: &NearTimers) -> Result<(), Ticket> {
+        let mut state = self.state();
+        state.welcome(ticket, near)?;
+        state.let_pass(ticket.account(), instant);
+        state.of(ticket.stream).push_front(ticket.account(), ticket);
+        Ok(())
+    }
+
+    /// Resolves when a message of another account could begin instead of one of `account` that waits for a connection.
+    pub(super) async fn is_wanted_by_others(&self, account: AccountId, now: impl Fn() -> Timestamp) {
+        loop {
+            // Listens before it looks, so that no arrival in between goes unheard.
+            let arrived = self.arrived.notified();
+            if self.state().has_other(account, now(), Instant::now()) {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = arrived => {}
+                () = tokio::time::sleep(LETS_PASS) => {}
+            }
+        }
     }
 
     /// Decides the next action of a worker. Transactional mail never waits behind marketing mail.
@@ -97,7 +141,7 @@ impl Lane {
         if !wait.is_zero() {
             return Next::Pace(wait);
         }
-        state.pop(near).map_or(Next::Nothing, |ticket| {
+        state.pop(now, instant, near).map_or(Next::Nothing, |ticket| {
             state.count(instant);
             Next::Go(ticket)
         })
@@ -238,7 +282,7 @@ impl Lane {
         }
         // Where there is no message, the next one that comes is the probe.
         state.prober = None;
-        let ticket = state.pop(near)?;
+        let ticket = state.pop(now, Instant::now(), near)?;
         state.workers += 1;
         let duty = state.appoint_prober();
         Some((ticket, duty))

@@ -151,7 +151,7 @@ impl QueueView for Transfers {
     }
 
     fn wake(&self, account: AccountId) {
-        self.shared.paused.wake(account, self.shared.near());
+        self.shared.wake_paused(account);
     }
 }
 

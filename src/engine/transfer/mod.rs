@@ -4,6 +4,7 @@
 //! has a window of workers and its kept connections. A lane whose site turned us away is held back: what waits in it
 //! rests, without an attempt and without a write, until an alarm has one message probe the site.
 
+mod aside;
 mod attempt;
 mod begin;
 mod body;
@@ -55,6 +56,7 @@ use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
+use aside::Aside;
 use lane::Lane;
 use paused::Paused;
 use queue::{Duty, Ticket};
@@ -66,8 +68,6 @@ use way::{InHouse, Ways};
 
 /// Lanes remembered at most while they are idle: what is forgotten is only how fast a site may be served.
 const LANES_MAX: usize = 10_000;
-/// When a message is looked at again for which memory has no room.
-const NO_ROOM: Duration = Duration::from_secs(600);
 /// Time for which stopping waits for attempts in flight.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -104,6 +104,8 @@ pub(super) struct Shared {
     backlog: Backlog,
     /// Messages whose accounts have paused them.
     paused: Paused,
+    /// Messages of no destination queue that memory has no room for.
+    aside: Aside,
     /// Messages that wait in lanes.
     queued: AtomicUsize,
     stop: watch::Sender<bool>,
@@ -122,6 +124,11 @@ impl Shared {
 
     pub(super) fn near(&self) -> &NearTimers {
         self.engine.store.near()
+    }
+
+    /// A message joins a lane's queue.
+    pub(super) fn enters_queue(&self) {
+        self.queued.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Messages have left a lane's queue.
@@ -201,6 +208,7 @@ impl Transfers {
             bodies: Room::new(engine.settings.body_kib),
             backlog,
             paused: Paused::default(),
+            aside: Aside::default(),
             queued: AtomicUsize::new(0),
             stop: watch::Sender::new(false),
             workers: Mutex::default(),
@@ -261,7 +269,10 @@ impl Transfers {
                     Route::To(site) => site,
                     Route::Asked => return Ok(()),
                     Route::Full => {
-                        shared.put_off(ticket, now + NO_ROOM);
+                        shared.aside.leave(ticket, shared.near());
+                        if self.routes.has_room(ticket.account(), ticket.stream) {
+                            shared.aside.call_for_more(now, shared.near());
+                        }
                         return Ok(());
                     }
                     Route::Failed(failure) => {
@@ -293,7 +304,7 @@ impl Transfers {
             shared.put_off_until_their_end(lane.hold(until, now, shared.near()));
         }
         // Counted first, for a worker may take it at once.
-        shared.queued.fetch_add(1, Ordering::AcqRel);
+        shared.enters_queue();
         match lane.push(ticket, now, shared.near()) {
             Ok(Some(duty)) => shared.start_worker(lane, duty, None),
             Ok(None) => {}
@@ -317,7 +328,11 @@ impl Transfers {
         lanes.last_number += 1;
         let limits = self.shared.shaping.limits(site.provider());
         let is_shared = self.shared.relays.relay(relay).streams.len() > 1;
-        let lane = Arc::new(Lane::new(lanes.last_number, relay, site.clone(), limits, is_shared));
+        // All relays' connections to a site count as one site's.
+        let of_relay = |relay| lanes.by_way.get(&(relay, site.clone())).map(|lane| lane.site_key);
+        let site_key = self.shared.relays.numbers().find_map(of_relay).unwrap_or(lanes.last_number);
+        let names = (lanes.last_number, site_key);
+        let lane = Arc::new(Lane::new(names, relay, site.clone(), limits, is_shared));
         lanes.by_way.insert((relay, site), Arc::clone(&lane));
         lanes.by_number.insert(lane.number, Arc::clone(&lane));
         lane
@@ -327,6 +342,9 @@ impl Transfers {
     pub(super) fn ring(self: &Arc<Self>, alarm: Alarm) {
         if alarm.1 == paused::ALARM {
             self.shared.end_paused();
+        }
+        if alarm.1 == aside::ALARM {
+            self.read_aside();
         }
         let lane = self.lanes().by_number.get(&alarm.1).map(Arc::clone);
         if let Some(lane) = lane {

@@ -10,7 +10,7 @@ use super::queue::Ticket;
 use super::relays::Number;
 use super::site::Site;
 use super::window::Standing;
-use super::{Transfers, way_lanes};
+use super::{Transfers, aside, way_lanes};
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::engine::crash::caught;
@@ -20,6 +20,7 @@ use crate::store::near::{Hold, NearTimers};
 use crate::store::read::{Order, Read};
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
 use crate::store::timer::{Timer, TimerKind};
 
 /// Messages in all destination queues, as timers in memory: some 15 MB. Tests get there sooner.
@@ -47,17 +48,36 @@ pub(super) struct Left {
     ends_at: Timestamp,
 }
 
+/// The reader of messages that were left.
+pub(super) enum Reader {
+    /// A destination queue.
+    Queue(Arc<Lane>),
+    /// Reads the messages of no destination queue.
+    Aside,
+}
+
+/// Next step of a reader at one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The message is taken into memory.
+    Take,
+    /// It stays in the store, and the next one is looked at.
+    PassOver,
+    /// It stays in the store, as all that follow.
+    Stop,
+}
+
 impl Left {
-    const fn of(ticket: &Ticket) -> Self {
+    pub(super) const fn of(ticket: &Ticket) -> Self {
         Self { from: ticket.timer, ends_at: ticket.give_up_at }
     }
 
-    fn and(self, other: Option<Self>) -> Self {
+    pub(super) fn and(self, other: Option<Self>) -> Self {
         other.map_or(self, |other| Self { from: self.from.min(other.from), ends_at: self.ends_at.min(other.ends_at) })
     }
 
     /// When those that end are looked for.
-    fn looks_at(self) -> Timestamp {
+    pub(super) fn looks_at(self) -> Timestamp {
         let interval = u64::try_from(END_INTERVAL.as_millis()).unwrap_or(u64::MAX);
         Timestamp::from_millis(self.ends_at.as_millis().div_ceil(interval).saturating_mul(interval))
     }
@@ -148,18 +168,25 @@ impl Transfers {
     /// Reads the messages again that `lane` has in the store, where it is time to.
     pub(super) fn read_again(self: &Arc<Self>, lane: &Arc<Lane>) {
         let now = self.shared.now();
-        let Some(left) = lane.begin_reading(now) else { return };
-        let hold = self.shared.engine.store.near().hold();
-        let reading = Reading { transfers: Arc::clone(self), lane: Arc::clone(lane), left: Some(left), _hold: hold };
-        tokio::spawn(async move { caught(reading.run(left.ends_at <= now)).await.ok() });
+        if let Some(left) = lane.begin_reading(now) {
+            self.read(Reader::Queue(Arc::clone(lane)), left);
+        }
     }
 
-    /// Whether `lane` is the one to read this message again: it may belong there, or no other queue would read it.
-    fn is_read_by(&self, lane: &Lane, timer: &Timer, row: &MessageRow) -> bool {
+    pub(super) fn read(self: &Arc<Self>, reader: Reader, left: Left) {
+        let hold = self.shared.engine.store.near().hold();
+        let looks_at_all = left.ends_at <= self.shared.now();
+        let reading = Reading { transfers: Arc::clone(self), reader, left: Some(left), _hold: hold };
+        tokio::spawn(async move { caught(reading.run(looks_at_all)).await.ok() });
+    }
+
+    /// Whether `reader` is the one to read this message again: it may belong there, or no other queue would read it.
+    fn is_read_by(&self, reader: &Reader, timer: &Timer, row: &MessageRow) -> bool {
         let order = self.shared.relays.order(row.stream, MessageId(timer.id));
         let ways: Vec<(Number, Option<Site>)> =
             order.into_iter().map(|number| (number, self.site_for(number, row))).collect();
         let is_own = |(number, site): &(Number, Option<Site>)| {
+            let Reader::Queue(lane) = reader else { return false };
             *number == lane.relay && site.as_ref().is_none_or(|site| *site == lane.site)
         };
         let lanes = self.lanes();
@@ -177,10 +204,10 @@ impl Transfers {
     }
 }
 
-/// The reading of one queue's messages. What was not read when it is dropped is left as before.
+/// The reading of messages that were left. What was not read when it is dropped is left as before.
 struct Reading {
     transfers: Arc<Transfers>,
-    lane: Arc<Lane>,
+    reader: Reader,
     left: Option<Left>,
     _hold: Hold,
 }
@@ -188,13 +215,36 @@ struct Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         let shared = &self.transfers.shared;
-        self.lane.end_reading(self.left.take(), shared.near());
-        // The queue may run low by now.
-        self.lane.call_for_more(shared.now(), shared.near());
+        match &self.reader {
+            Reader::Queue(lane) => {
+                lane.end_reading(self.left.take(), shared.near());
+                // The queue may run low by now.
+                lane.call_for_more(shared.now(), shared.near());
+            }
+            Reader::Aside => shared.aside.end_reading(self.left.take(), shared.now(), shared.near()),
+        }
     }
 }
 
 impl Reading {
+    fn alarm(&self) -> u64 {
+        match &self.reader {
+            Reader::Queue(lane) => lane.number,
+            Reader::Aside => aside::ALARM,
+        }
+    }
+
+    fn step(&self, timer: &Timer, row: &MessageRow, snapshot: &Snapshot) -> Result<Step, StoreError> {
+        if row.give_up_at <= self.transfers.shared.expiry() {
+            return Ok(Step::Take);
+        }
+        match &self.reader {
+            Reader::Queue(lane) if lane.len() >= HIGH => Ok(Step::Stop),
+            Reader::Queue(_) => Ok(Step::Take),
+            Reader::Aside => self.transfers.step_aside(timer, row, snapshot),
+        }
+    }
+
     /// Reads until the queue is full; where some may be at their end, to the end of the table.
     async fn run(mut self, looks_at_all: bool) {
         let shared = Arc::clone(&self.transfers.shared);
@@ -206,7 +256,7 @@ impl Reading {
                 Ok(next) => from = next,
                 Err(error) => {
                     tracing::error!(%error, "could not read queued messages; reading them again in a minute");
-                    shared.near().set_alarm((shared.now() + AGAIN, self.lane.number));
+                    shared.near().set_alarm((shared.now() + AGAIN, self.alarm()));
                     return;
                 }
             }
@@ -217,7 +267,7 @@ impl Reading {
 
     /// Reads one page, and says where the next one begins.
     fn page(&self, from: &Timer, looks_at_all: bool, passed: &mut Option<Left>) -> Result<Option<Timer>, StoreError> {
-        let (shared, lane) = (&self.transfers.shared, &self.lane);
+        let shared = &self.transfers.shared;
         let time = shared.engine.clock.time();
         let snapshot = shared.engine.store.snapshot()?;
         let end = Timer::of_store(time.now + Duration::from_millis(1), TimerKind::Transfer).encode();
@@ -229,13 +279,14 @@ impl Reading {
             }
             let key = schema::message(timer.account, MessageId(timer.id));
             let Some(row) = snapshot.sound_row::<MessageRow>(&key)? else { continue };
-            if !self.transfers.is_read_by(lane, timer, &row) {
+            if !self.transfers.is_read_by(&self.reader, timer, &row) {
                 continue;
             }
-            if row.give_up_at > time.expiry && lane.len() >= HIGH {
+            let step = self.step(timer, &row, &snapshot)?;
+            if step != Step::Take {
                 let ends_at = time.deadline(row.give_up_at);
                 *passed = Some(Left { from: *timer, ends_at }.and(*passed));
-                if looks_at_all {
+                if looks_at_all || step == Step::PassOver {
                     continue;
                 }
                 *passed = passed.map(|passed| passed.and(self.left.map(|left| Left { from: *timer, ..left })));

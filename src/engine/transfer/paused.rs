@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Shared;
 use super::queue::Ticket;
 use super::settle::{Ready, Unsent};
 use super::site::Site;
-use super::{NO_ROOM, Shared};
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
@@ -20,8 +20,8 @@ use crate::store::timer::Timer;
 
 /// The name of these alarms; lanes count from one.
 pub(super) const ALARM: u64 = 0;
-/// Messages that rest at most: some 10 MB. Others are looked at again later, by a write.
-const RESTING_MAX: usize = 65_536;
+/// Messages that rest at most: some 10 MB. Others are in the store alone. Tests get there sooner.
+const RESTING_MAX: usize = if cfg!(test) { 64 } else { 65_536 };
 
 /// Suspended messages, ordered by the end of their lifetime.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Paused {
     }
 
     /// Has all that rests of an account look for its way again.
-    pub(super) fn wake(&self, account: AccountId, near: &NearTimers) {
+    fn wake(&self, account: AccountId, near: &NearTimers) {
         let mut woken = Vec::new();
         self.resting().retain(|_, ticket| {
             let stays = ticket.account() != account;
@@ -87,12 +87,23 @@ impl Shared {
     /// Has a message rest that was found to be paused; `site` is none where it has no way to one.
     pub(super) fn rest_paused(self: &Arc<Self>, ticket: Ticket, site: Option<&Site>) {
         if let Err(ticket) = self.paused.rest(ticket, self.near()) {
-            return self.put_off(ticket, self.now() + NO_ROOM);
+            self.aside.leave(ticket, self.near());
+            // A pause that has ended meanwhile has called for what was left before.
+            if !matches!(self.look(&ticket, site), Ok(Ready::Paused)) {
+                self.aside.call_for_more(self.now(), self.near());
+            }
+            return;
         }
         // The pause may have ended between the look and now, and with it the call that wakes what rests.
         if !matches!(self.look(&ticket, site), Ok(Ready::Paused)) {
-            self.paused.wake(ticket.account(), self.near());
+            self.wake_paused(ticket.account());
         }
+    }
+
+    /// Has all that is paused of an account look for its way again.
+    pub(super) fn wake_paused(&self, account: AccountId) {
+        self.paused.wake(account, self.near());
+        self.aside.call_for_more(self.now(), self.near());
     }
 
     /// An alarm has come: what rests and is past its time ends.

@@ -1,6 +1,7 @@
 //! The queue of a lane: timers alone, transactional ones first and accounts in turn, and the workers that serve it at a
 //! moment. The lane holds it under its lock; nothing here waits.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,6 +16,9 @@ use crate::machine::fair_queue::FairQueue;
 use crate::smtp::shaping::Limits;
 use crate::store::near::NearTimers;
 use crate::store::timer::Timer;
+
+/// Time for which an account's messages let others pass after one of them waited for a connection.
+pub(super) const LETS_PASS: Duration = Duration::from_secs(5);
 
 /// A message that is due: its row is read when its turn has come, so that a long queue is small.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +75,8 @@ pub(super) struct Queue {
     pub(super) is_reading: bool,
     /// Whether its relay carries both streams, so that a place is kept for transactional mail.
     pub(super) is_shared: bool,
+    /// Accounts that have no connection left for this site, and until when they let others pass.
+    letting_pass: HashMap<AccountId, Instant>,
 }
 
 impl Queue {
@@ -94,6 +100,7 @@ impl Queue {
             left: None,
             is_reading: false,
             is_shared,
+            letting_pass: HashMap::new(),
         }
     }
 
@@ -106,6 +113,18 @@ impl Queue {
 
     pub(super) fn timers(&self) -> impl Iterator<Item = Timer> {
         self.transactional.iter().chain(self.marketing.iter()).map(|ticket| ticket.timer)
+    }
+
+    /// Prepares for a message that joins; it comes back where its time ends while the site is held back.
+    pub(super) fn welcome(&self, ticket: Ticket, near: &NearTimers) -> Result<(), Ticket> {
+        match self.window.standing() {
+            Standing::Held(until) if ticket.give_up_at <= until => return Err(ticket),
+            Standing::Held(_) => near.rest([ticket.timer]),
+            // Without a prober, this message will be the probe.
+            Standing::Probing if self.prober.is_some() => near.rest([ticket.timer]),
+            Standing::Probing | Standing::Open => {}
+        }
+        Ok(())
     }
 
     /// The messages that wait here.
@@ -130,15 +149,35 @@ impl Queue {
         self.transactional.len() + self.marketing_room(now)
     }
 
-    /// The next message; the caller has seen that there is one.
-    pub(super) fn pop(&mut self, near: &NearTimers) -> Option<Ticket> {
-        let ticket = self.transactional.pop().or_else(|| self.marketing.pop())?;
+    /// The next message; the caller has seen that there is one. Accounts without a connection let others pass.
+    pub(super) fn pop(&mut self, now: Timestamp, instant: Instant, near: &NearTimers) -> Option<Ticket> {
+        self.letting_pass.retain(|_, until| *until > instant);
+        let has_room = self.marketing_room(now) > 0;
+        let Self { transactional, marketing, letting_pass, .. } = self;
+        let may = |account: &AccountId| !letting_pass.contains_key(account);
+        let of_marketing = |may: &dyn Fn(&AccountId) -> bool, marketing: &mut FairQueue<Ticket>| {
+            if has_room { marketing.pop_of(may) } else { None }
+        };
+        let others = transactional.pop_of(may).or_else(|| of_marketing(&may, marketing));
+        let ticket = others.or_else(|| transactional.pop()).or_else(|| of_marketing(&|_| true, marketing))?;
         if self.is_resting {
             near.rouse([ticket.timer]);
         }
         self.in_flight += 1;
         self.marketing_in_flight += usize::from(ticket.stream == Stream::Marketing);
         Some(ticket)
+    }
+
+    /// Whether a message of another account than `account` could begin instead of one that waits for a connection.
+    pub(super) fn has_other(&self, account: AccountId, now: Timestamp, instant: Instant) -> bool {
+        let lets_pass = |other: &AccountId| self.letting_pass.get(other).is_some_and(|until| *until > instant);
+        let may = |other: &AccountId| *other != account && !lets_pass(other);
+        self.transactional.has_of(may) || self.marketing_room(now) > 0 && self.marketing.has_of(may)
+    }
+
+    /// Has the account's messages let others pass for a while.
+    pub(super) fn let_pass(&mut self, account: AccountId, instant: Instant) {
+        self.letting_pass.insert(account, instant + LETS_PASS);
     }
 
     /// Returns how long the next message has to wait.

@@ -65,6 +65,10 @@ impl Relays {
         Self { relays, faults: Mutex::new(faults), counts: Mutex::default(), doubtful: Mutex::default() }
     }
 
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Number> + use<> {
+        0..self.relays.len()
+    }
+
     pub(super) fn relay(&self, number: Number) -> &Relay {
         &self.relays[number]
     }

@@ -1,15 +1,16 @@
 //! Which site a domain belongs to: looked up before a message joins a lane, once however many wait for it.
 //!
 //! What waits for a name waits as a timer and an entry here, never as a task, and so many at most. Names that
-//! transactional mail waits for are asked for first, and marketing never takes all places. Accounts take turns, and no
-//! account's slow look-ups take more than half of the places for those. A look-up that is slow makes
-//! way for others, so that one name server that does not answer holds up nobody else's mail. A site that was seen a
-//! while ago is looked up again behind the mail, which goes on.
+//! transactional mail waits for are asked for first, and marketing never takes all places. Accounts share the places
+//! for look-ups as they share connections. A look-up that is slow makes way for others, so that one name server that
+//! does not answer holds up nobody else's mail. A site that was seen a while ago is looked up again behind the mail,
+//! which goes on.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::aside;
 use super::site::Site;
 use crate::base::id::AccountId;
 use crate::domain::hostname::DomainName;
@@ -17,19 +18,19 @@ use crate::domain::stream::Stream;
 use crate::engine::Engine;
 use crate::engine::crash::caught;
 use crate::engine::ports::{BoxFuture, RouteFailure};
-use crate::machine::fair_queue::FairQueue;
-use crate::machine::look_up_places::{LookUpPlaces, reserved};
+use crate::machine::budget::{Budget, Claim, ClaimId};
 use crate::smtp::shaping::Shaping;
 use crate::store::timer::Timer;
 
 /// Look-ups that are served as they come.
-const PROMPT_MAX: usize = 128;
+const PROMPT_MAX: u32 = 128;
 /// After so long a look-up is slow, and its place goes to the next.
 const PROMPT: Duration = Duration::from_secs(2);
 /// Slow look-ups on their way. Beyond that a slow one is given up, and whoever waits for it asks again later.
-const SLOW_MAX: usize = 1024;
-/// Messages that wait for names, as timers in memory.
-const WAITING_MAX: usize = 65_536;
+const SLOW_MAX: u32 = 1024;
+/// Messages that wait for names, as timers in memory. Accounts share them as they share connections. Others stay in the
+/// store alone. Tests get there sooner.
+pub(super) const WAITING_MAX: u32 = if cfg!(test) { 2_048 } else { 65_536 };
 /// Time for which a domain's site is cached. The servers themselves are looked up at every connection, by their TTL.
 const SITE_LIFETIME: Duration = Duration::from_secs(60);
 /// For how much longer it serves while it is looked up again.
@@ -86,9 +87,9 @@ pub(super) enum Seen {
 struct Asked {
     /// When it began to wait.
     since: Duration,
-    /// Its place in the queue of a stream. None once its look-up has begun.
-    place: Option<(Stream, u64)>,
-    waiting: Vec<Timer>,
+    /// Its claim to a look-up. None once that has begun.
+    claim: Option<(ClaimId, Claim)>,
+    waiting: Vec<(Timer, Stream)>,
     /// The site that serves meanwhile.
     stale: Option<Known>,
 }
@@ -122,72 +123,66 @@ pub(super) struct Routes {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     entries: HashMap<DomainName, Entry>,
     /// At how many bytes domains are forgotten.
     prune_at: usize,
     /// The memory of all that was added since domains were last forgotten, and of what was left then.
     bytes: usize,
-    /// Domains that nobody looks up yet, with their places. One that has moved to another place is passed over.
-    transactional: FairQueue<(u64, DomainName)>,
-    marketing: FairQueue<(u64, DomainName)>,
-    last_place: u64,
+    /// Domains that nobody looks up yet.
+    queued: HashMap<ClaimId, DomainName>,
     /// Messages that wait.
-    waiting: usize,
-    prompt: LookUpPlaces<PROMPT_MAX>,
-    slow: LookUpPlaces<SLOW_MAX>,
+    waiting: Budget,
+    prompt: Budget,
+    slow: Budget,
 }
 
-/// Returns the share of `max` that `stream` may take.
-const fn share(stream: Stream, max: usize) -> usize {
-    max - reserved(stream, max)
+impl Default for State {
+    fn default() -> Self {
+        let [waiting, prompt, slow] = [WAITING_MAX, PROMPT_MAX, SLOW_MAX].map(Budget::new);
+        Self { entries: HashMap::new(), prune_at: 0, bytes: 0, queued: HashMap::new(), waiting, prompt, slow }
+    }
 }
 
 impl State {
-    const fn queue(&mut self, stream: Stream) -> &mut FairQueue<(u64, DomainName)> {
-        match stream {
-            Stream::Transactional => &mut self.transactional,
-            Stream::Marketing => &mut self.marketing,
-        }
-    }
-
-    fn enqueue(&mut self, domain: &DomainName, (account, stream): (AccountId, Stream)) -> (Stream, u64) {
-        self.last_place += 1;
-        let place = self.last_place;
-        self.queue(stream).push(account, (place, domain.clone()));
-        (stream, place)
+    fn enqueue(&mut self, domain: &DomainName, claim: Claim) -> (ClaimId, Claim) {
+        let id = self.prompt.request(claim);
+        self.queued.insert(id, domain.clone());
+        (id, claim)
     }
 
     /// Has another message wait for `domain`, which nobody knows: the first of a stream brings it into its queue.
     fn wait(&mut self, domain: &DomainName, timer: Timer, stream: Stream, since: Duration) -> Route {
-        if self.waiting >= share(stream, WAITING_MAX) {
+        let claim = claim(timer.account, stream);
+        if !self.waiting.take_now(claim) {
             return Route::Full;
         }
-        self.waiting += 1;
         let before = match self.entries.get_mut(domain) {
             Some(Entry::Asked(asked)) => {
-                asked.waiting.push(timer);
-                asked.place
+                asked.waiting.push((timer, stream));
+                asked.claim
             }
             Some(Entry::Known(_)) | None => {
-                let place = Some(self.enqueue(domain, (timer.account, stream)));
-                let asked = Asked { since, place, waiting: vec![timer], stale: None };
+                let claim = Some(self.enqueue(domain, claim));
+                let asked = Asked { since, claim, waiting: vec![(timer, stream)], stale: None };
                 self.entries.insert(domain.clone(), Entry::Asked(asked));
-                place
+                claim
             }
         };
-        if let (Some((Stream::Marketing, _)), Stream::Transactional) = (before, stream) {
-            let place = self.enqueue(domain, (timer.account, stream));
+        if let (Some((id, before @ Claim { stream: Stream::Marketing, .. })), Stream::Transactional) = (before, stream)
+        {
+            self.prompt.withdraw(id, &before);
+            self.queued.remove(&id);
+            let claim = self.enqueue(domain, claim);
             if let Some(Entry::Asked(asked)) = self.entries.get_mut(domain) {
-                asked.place = Some(place);
+                asked.claim = Some(claim);
             }
         }
         Route::Asked
     }
 
     /// Returns the cached route that serves at `now`; an outdated one is queued for another look-up.
-    fn known(&mut self, domain: &DomainName, asker: (AccountId, Stream), now: Duration) -> Option<Route> {
+    fn known(&mut self, domain: &DomainName, claim: Claim, now: Duration) -> Option<Route> {
         let route = match self.entries.get_mut(domain)? {
             Entry::Known(known) if known.is_fresh(now) => {
                 known.used = now;
@@ -198,9 +193,9 @@ impl State {
                 return asked.stale.as_ref().filter(|stale| stale.may_serve(now)).map(Known::route);
             }
         };
-        let place = Some(self.enqueue(domain, asker));
+        let claim = Some(self.enqueue(domain, claim));
         if let Some(Entry::Known(known)) = self.entries.remove(domain) {
-            let asked = Asked { since: now, place, waiting: Vec::new(), stale: Some(known) };
+            let asked = Asked { since: now, claim, waiting: Vec::new(), stale: Some(known) };
             self.entries.insert(domain.clone(), Entry::Asked(asked));
         }
         Some(route)
@@ -233,23 +228,20 @@ impl State {
         self.prune_at = self.bytes * 2;
     }
 
-    /// The next domain to look up, its place taken.
-    fn next(&mut self) -> Option<(DomainName, (AccountId, Stream))> {
-        loop {
-            let stream = if self.transactional.is_empty() { Stream::Marketing } else { Stream::Transactional };
-            if !self.prompt.is_free(stream) {
-                return None;
-            }
-            let (account, (place, domain)) = self.queue(stream).pop_of()?;
-            if let Some(Entry::Asked(asked)) = self.entries.get_mut(&domain)
-                && asked.place == Some((stream, place))
-            {
-                asked.place = None;
-                self.prompt.take((account, stream));
-                return Some((domain, (account, stream)));
-            }
+    /// The next domain to look up, and the claim that was granted for it.
+    fn next(&mut self) -> Option<(DomainName, Claim)> {
+        let (id, claim) = self.prompt.grant()?;
+        let domain = self.queued.remove(&id)?;
+        if let Some(Entry::Asked(asked)) = self.entries.get_mut(&domain) {
+            asked.claim = None;
         }
+        Some((domain, claim))
     }
+}
+
+/// A message's claim to one look-up.
+const fn claim(account: AccountId, stream: Stream) -> Claim {
+    Claim { stream, account, site: None, network: None, units: 1 }
 }
 
 impl Routes {
@@ -266,11 +258,21 @@ impl Routes {
         let now = self.engine.clock.monotonic();
         let mut state = self.state();
         state.prune();
-        let known = state.known(domain, (timer.account, stream), now);
+        let known = state.known(domain, claim(timer.account, stream), now);
         let route = known.unwrap_or_else(|| state.wait(domain, timer, stream, now));
         drop(state);
         self.start();
         route
+    }
+
+    /// Whether another message may wait for a name.
+    pub(super) fn has_room(&self, account: AccountId, stream: Stream) -> bool {
+        self.state().waiting.has_room(&claim(account, stream))
+    }
+
+    /// Whether so many messages wait for names that hardly another can.
+    pub(super) fn is_full(&self) -> bool {
+        self.state().waiting.used() >= WAITING_MAX
     }
 
     /// The site of `domain` as it was last seen, for the operator.
@@ -299,28 +301,28 @@ impl Routes {
     fn start(self: &Arc<Self>) {
         loop {
             let next = self.state().next();
-            let Some((domain, asker)) = next else { return };
+            let Some((domain, claim)) = next else { return };
             // Boxed, for a look-up may start another.
-            let look_up: BoxFuture<'static, ()> = Box::pin(Arc::clone(self).serve(domain, asker));
+            let look_up: BoxFuture<'static, ()> = Box::pin(Arc::clone(self).serve(domain, claim));
             tokio::spawn(look_up);
         }
     }
 
-    /// Looks up one domain, for which a place is taken.
-    async fn serve(self: Arc<Self>, domain: DomainName, asker: (AccountId, Stream)) {
+    /// Looks up one domain, for which `claim` was granted.
+    async fn serve(self: Arc<Self>, domain: DomainName, claim: Claim) {
         let mut looking = std::pin::pin!(self.looked_up(&domain));
         let prompt = tokio::time::timeout(PROMPT, &mut looking).await;
         let goes_on = {
             let mut state = self.state();
-            state.prompt.free(asker);
-            prompt.is_err() && state.slow.take_of_half(asker)
+            state.prompt.release(&claim);
+            prompt.is_err() && state.slow.take_now(claim)
         };
         self.start();
         let found = match prompt {
             Ok(found) => found,
             Err(_slow) if goes_on => {
                 let found = looking.await;
-                self.state().slow.free(asker);
+                self.state().slow.release(&claim);
                 found
             }
             Err(_slow) => Err(RouteFailure::Unasked),
@@ -354,12 +356,18 @@ impl Routes {
         state.bytes += ENTRY_BYTES + domain.as_str().len() + entry.bytes();
         let before = state.entries.insert(domain.clone(), entry);
         let Some(Entry::Asked(asked)) = before else { return };
-        state.waiting -= asked.waiting.len();
+        let was_half_full = state.waiting.used() >= WAITING_MAX / 2;
+        asked.waiting.iter().for_each(|(timer, stream)| state.waiting.release(&claim(timer.account, *stream)));
+        let is_half_empty = was_half_full && state.waiting.used() < WAITING_MAX / 2;
         // Nothing was learnt: what was known goes on to serve.
         if let Some(stale) = asked.stale.filter(|_| is_unasked) {
             state.entries.insert(domain.clone(), Entry::Known(stale));
         }
         drop(state);
-        self.engine.store.near().give_back_all(asked.waiting);
+        let near = self.engine.store.near();
+        near.give_back_all(asked.waiting.into_iter().map(|(timer, _)| timer));
+        if is_half_empty {
+            near.set_alarm((self.engine.clock.now(), aside::ALARM));
+        }
     }
 }

@@ -93,6 +93,12 @@ impl Transfers {
                     until: None,
                     detail: format!("The mail servers of {domain} are being looked up."),
                 },
+                Seen::Nothing if self.routes.is_full() && !self.goes_to_smarthost(record, now) => Wait {
+                    reason: WaitReason::Dns,
+                    since: due,
+                    until: None,
+                    detail: format!("The mail servers of {domain} are looked up after those of other messages."),
+                },
                 Seen::Asked(_) | Seen::At(_) | Seen::Nothing => busy("The message is about to be sent.".to_owned()),
             };
         };

@@ -155,6 +155,13 @@ fn not_begun(shared: &Arc<Shared>, lane: &Lane, unsettled: Unsettled, why: NotBe
         NotBegun::Rows(Ready::Stale) => shared.near().forget(&ticket.timer),
         NotBegun::Unreadable(error) => unsettled.unreadable(shared, error),
         NotBegun::Damaged(error) => unsettled.content_unreadable(shared, &error),
+        NotBegun::LetsPass => {
+            drop(unsettled);
+            shared.enters_queue();
+            if let Err(late) = lane.put_back(ticket, Instant::now(), shared.near()) {
+                shared.put_off_until_their_end(vec![late]);
+            }
+        }
     }
 }
 

@@ -24,13 +24,21 @@ fn of(claims: &[Claim], account: u8) -> usize {
 }
 
 #[test]
-fn an_account_alone_leaves_an_eighth_to_accounts_that_hold_little() {
+fn an_account_alone_has_all_of_it_and_others_are_served_at_once_all_the_same() {
     let mut budget = Budget::new(64);
     (0..100).for_each(|site| _ = budget.request(claim(1, site)));
-    assert_eq!(granted(&mut budget).len(), 56);
-    (0..100).for_each(|site| _ = budget.request(claim(2, 1000 + site)));
-    let second = granted(&mut budget);
-    assert_eq!((of(&second, 2), second.len()), (4, 4));
+    let first = granted(&mut budget);
+    assert_eq!(first.len(), 64);
+    (2..5).for_each(|account| (0..100).for_each(|site| _ = budget.request(claim(account, site))));
+    let others = granted(&mut budget);
+    assert_eq!([2, 3, 4].map(|account| of(&others, account)), [3, 3, 2], "they are an eighth more");
+    // As long as the first account has more than half, what it gives back goes to the others.
+    first.iter().take(20).for_each(|claim| budget.release(claim));
+    let again = granted(&mut budget);
+    assert_eq!((of(&again, 1), again.len()), (0, 12));
+    first.iter().skip(20).take(20).for_each(|claim| budget.release(claim));
+    let again = granted(&mut budget);
+    assert_eq!(([1, 2, 3, 4].map(|account| of(&again, account)), again.len()), ([5; 4], 20));
 }
 
 #[test]
@@ -43,8 +51,8 @@ fn under_contention_accounts_take_turns_and_none_has_more_than_half() {
         budget.request(claim(2, 1000 + site));
     }
     let first = granted(&mut budget);
-    assert_eq!((of(&first, 1), of(&first, 2)), (28, 28));
-    // Returned permits go to both in turn, and neither gets more than half.
+    assert_eq!((of(&first, 1), of(&first, 2)), (32, 32));
+    // Returned units go to both in turn, and neither gets more than half.
     first.iter().take(10).for_each(|claim| budget.release(claim));
     let again = granted(&mut budget);
     assert_eq!((of(&again, 1), of(&again, 2)), (5, 5));
@@ -56,14 +64,14 @@ fn under_contention_a_site_and_a_network_have_at_most_a_sixteenth() {
     (0..50).for_each(|_| _ = budget.request(claim(1, 7)));
     (0..50).for_each(|site| _ = budget.request(claim(1, 100 + site)));
     let first = granted(&mut budget);
-    assert_eq!((first.len(), first.iter().filter(|claim| claim.site == Some(7)).count()), (56, 6));
+    assert_eq!((first.len(), first.iter().filter(|claim| claim.site == Some(7)).count()), (64, 14));
 
     let mut budget = Budget::new(64);
     let network = Some(Network::of("192.0.2.1".parse().unwrap()));
     (0..50).for_each(|site| _ = budget.request(Claim { network, ..claim(1, site) }));
     (0..50).for_each(|site| _ = budget.request(claim(2, 100 + site)));
     let first = granted(&mut budget);
-    assert_eq!((of(&first, 2), first.len()), (50, 56));
+    assert_eq!((of(&first, 2), first.len()), (50, 64));
 }
 
 #[test]
@@ -113,12 +121,14 @@ proptest! {
                 taken.push(claim);
             }
             let used: u32 = taken.iter().map(|claim| claim.units).sum();
-            prop_assert_eq!(budget.free, 32 - used);
+            prop_assert!(budget.used == used && used <= 36);
+            let of_one = |number| taken.iter().filter(|one| one.account == claim(number, 0).account).map(|one| one.units).sum::<u32>();
+            prop_assert!((1..5).all(|number| of_one(number) <= 32), "no account has more than all of it");
             prop_assert_eq!(budget.is_wanted(), !waiting.is_empty());
         }
         taken.iter().for_each(|claim| budget.release(claim));
         let left: Vec<_> = std::iter::from_fn(|| { let (_, claim) = budget.grant()?; budget.release(&claim); Some(()) }).collect();
         prop_assert_eq!(left.len(), waiting.len(), "nobody waits for ever");
-        prop_assert!(budget.accounts.is_empty() && budget.sites.is_empty() && budget.free == 32);
+        prop_assert!(budget.accounts.is_empty() && budget.sites.is_empty() && budget.used == 0);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::world::fill_places;
 use super::*;
 use crate::smtp::outcome::{Ending, Phase};
 
@@ -25,7 +26,7 @@ async fn however_many_connections_hang_for_one_account_another_is_served_at_once
     for n in 0..80 {
         world.send(&format!("second@hangs{n}.test")).await;
     }
-    world.net.has_seen(80 + 56).await;
+    world.net.has_seen(80 + 64).await;
     world.become_another_account().await;
     let id = world.send_from("us@other.test", "u@new.test").await;
     world.is_delivered(id).await;
@@ -80,4 +81,46 @@ async fn a_first_attempt_is_brief_and_later_ones_have_their_time_in_few_places()
     gate.add_permits(1000);
     world.pass(0).await;
     assert_eq!(world.net.seen().len(), 11);
+}
+
+#[tokio::test]
+async fn a_message_passes_those_of_an_account_that_has_no_connection_left() {
+    let mut world = World::new().await;
+    let gate = fill_places(&world).await;
+    for n in 0..10 {
+        world.send(&format!("first{n}@good.test")).await;
+    }
+    world.is_in_hand("mx.good.test").await;
+    world.become_another_account().await;
+    let id = world.send_from("us@other.test", "second@good.test").await;
+    let delivered = tokio::time::timeout(Duration::from_secs(20), world.is_delivered(id)).await;
+    assert!(delivered.is_ok(), "the site's few connections wait for places of the first account");
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.net.seen().iter().filter(|seen| seen.host == "mx.good.test").count(), 11, "and all are sent once");
+}
+
+#[tokio::test]
+async fn a_message_passes_those_of_an_account_that_has_no_memory_left() {
+    let mut world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let size = world.message(world.send("u@first.test").await).row.size_octets;
+    let held = 64 / (size as usize / 1024 + 1);
+    assert!(held < 40, "there are connections for them: {held}");
+    for n in 0..held {
+        world.net.behave(&format!("mx.holds{n}.test"), Behaviour::HoldsDots(Arc::clone(&gate)));
+        world.send(&format!("u@holds{n}.test")).await;
+    }
+    world.net.bodies.subscribe().wait_for(|bodies| *bodies == held).await.unwrap();
+    for n in 0..10 {
+        world.send(&format!("first{n}@good.test")).await;
+    }
+    world.net.has_seen(1 + held + 2).await;
+    world.become_another_account().await;
+    let id = world.send_from("us@other.test", "second@good.test").await;
+    let delivered = tokio::time::timeout(Duration::from_secs(20), world.is_delivered(id)).await;
+    assert!(delivered.is_ok(), "the site's connections wait for memory of the first account");
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.net.seen().iter().filter(|seen| seen.host == "mx.good.test").count(), 11, "and all are sent once");
 }

@@ -34,6 +34,8 @@ pub(super) enum Behaviour {
     Fails(Phase, Ending),
     /// Holds every message until it is let go.
     Holds(Arc<Semaphore>),
+    /// Reads every message, and answers its dot once it is let go.
+    HoldsDots(Arc<Semaphore>),
     /// Sends its greeting once the semaphore has a permit.
     Greets(Arc<Semaphore>),
 }
@@ -60,6 +62,10 @@ pub(super) struct Net {
     /// Domains that were asked for.
     pub(super) asked: Mutex<Vec<String>>,
     pub(super) seen: watch::Sender<Vec<Seen>>,
+    /// Number of bodies that servers have read and not answered at once.
+    pub(super) bodies: watch::Sender<usize>,
+    /// Domains whose name server answers once the semaphore has a permit.
+    pub(super) name_gates: Mutex<HashMap<String, Arc<Semaphore>>>,
     /// Number of webhook requests.
     pub(super) posted: watch::Sender<usize>,
     /// Semaphore that holds webhook requests, if there is one.
@@ -112,6 +118,10 @@ impl Resolve for Net {
         Box::pin(async move {
             if self.stuck.lock().unwrap().contains(domain.as_str()) {
                 std::future::pending::<()>().await;
+            }
+            let gate = self.name_gates.lock().unwrap().get(domain.as_str()).cloned();
+            if let Some(gate) = gate {
+                drop(gate.acquire().await.unwrap());
             }
             if self.busy.lock().unwrap().contains(domain.as_str()) {
                 return Err(RouteFailure::Unasked);
@@ -179,6 +189,7 @@ impl Transmit for ScriptedTransmit {
                 Behaviour::Takes
                 | Behaviour::Says(_)
                 | Behaviour::Holds(_)
+                | Behaviour::HoldsDots(_)
                 | Behaviour::Greets(_)
                 | Behaviour::TimesOut => {
                     let (net, target) = (Arc::clone(&self.0), target.clone());
@@ -210,13 +221,24 @@ impl Session for ScriptedSession {
                     self.is_reusable = !text.starts_with("421");
                     return outcome(Phase::Rcpt, answer(text));
                 }
-                Behaviour::Takes | Behaviour::Greets(_) | Behaviour::Refuses | Behaviour::Fails(..) => {}
+                Behaviour::Takes
+                | Behaviour::Greets(_)
+                | Behaviour::Refuses
+                | Behaviour::Fails(..)
+                | Behaviour::HoldsDots(_) => {}
             }
             if body.read().await.is_none() {
                 // A server that got no body has seen no message.
-                self.net.seen.send_modify(|all| drop(all.pop()));
+                let is_own = |seen: &Seen| seen.to == envelope.rcpt_to;
+                self.net.seen.send_modify(|all| {
+                    all.iter().rposition(is_own).map(|at| all.remove(at));
+                });
                 self.is_reusable = false;
                 return outcome(Phase::Data, Ending::Closed("the message could not be read".to_owned()));
+            }
+            if let Behaviour::HoldsDots(gate) = &self.behaviour {
+                self.net.bodies.send_modify(|bodies| *bodies += 1);
+                drop(gate.acquire().await.unwrap());
             }
             outcome(Phase::Dot, answer("250 2.0.0 taken"))
         })

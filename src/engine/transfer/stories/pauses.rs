@@ -1,5 +1,7 @@
 //! Mail that people pause, resume, or have tried at once.
 
+use std::time::Duration;
+
 use super::*;
 use crate::base::id::MessageId;
 use crate::domain::site_name::SiteName;
@@ -127,4 +129,44 @@ async fn a_site_that_is_held_back_is_probed_at_once_when_somebody_asks() {
     world.try_site("mx.dead.test").await;
     world.pass(0).await;
     assert!(ids.iter().all(|id| world.standing(*id).0 == "delivered"), "no time has passed");
+}
+
+#[tokio::test]
+async fn paused_messages_beyond_those_in_memory_stay_in_the_store_and_leave_when_they_are_resumed() {
+    let mut world = World::new().await;
+    world.pause("a.test").await;
+    let mut ids = Vec::new();
+    for n in 0..200 {
+        ids.push(world.send(&format!("u{n}@a.test")).await);
+    }
+    world.pass(0).await;
+    let due = world.message(ids[0]).transfer.due;
+    assert!(ids.iter().all(|id| world.message(*id).transfer.due <= due.map(|due| due + Duration::from_millis(1))));
+    let first = world.account;
+    world.become_another_account().await;
+    world.pause("a.test").await;
+    let other = world.send_from("us@other.test", "u@a.test").await;
+    world.pass(HOUR).await;
+    assert_eq!(world.standing(other), ("queued", 0));
+    world.resume("a.test").await;
+    world.pass(0).await;
+    assert_eq!(world.standing(other), ("delivered", 1), "however many of another account are paused");
+    world.account = first;
+    assert!(ids.iter().all(|id| world.standing(*id) == ("queued", 0)));
+    world.resume("a.test").await;
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)));
+    assert_eq!(world.net.seen().len(), 201);
+}
+
+#[tokio::test]
+async fn paused_messages_in_the_store_end_in_time() {
+    let world = World::new().await;
+    world.pause("a.test").await;
+    let mut ids = Vec::new();
+    for n in 0..200 {
+        ids.push(world.send(&format!("u{n}@a.test")).await);
+    }
+    world.pass(48 * HOUR + 60).await;
+    assert!(ids.iter().all(|id| world.standing(*id) == ("failed", 0)));
 }

@@ -220,13 +220,13 @@ async fn however_many_servers_say_nothing_a_site_that_takes_mail_keeps_its_room(
         world.net.behave(&host, Behaviour::Holds(Arc::clone(&gate)));
         world.send(&format!("u@{domain}")).await;
     }
-    world.net.has_seen(1 + 42).await;
+    world.net.has_seen(1 + 48).await;
     for n in 0..20 {
         world.send(&format!("u{n}@prompt.test")).await;
-        world.net.has_seen(1 + 42 + n + 1).await;
+        world.net.has_seen(1 + 48 + n + 1).await;
     }
     let to_prompt = world.net.seen().iter().filter(|seen| seen.host == "mx.prompt.test").count();
-    assert_eq!(to_prompt, 21, "an account has no more for sites that are new to us");
+    assert_eq!(to_prompt, 21, "sites that are new to us have three quarters");
     gate.add_permits(1000);
     world.pass(0).await;
     assert_eq!(world.net.seen().len(), 21 + 80);
@@ -236,19 +236,19 @@ async fn however_many_servers_say_nothing_a_site_that_takes_mail_keeps_its_room(
 async fn messages_to_servers_that_never_ask_for_them_hold_no_memory_for_bodies() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
-    // Each message takes 1 KiB of the 8 KiB there are.
-    for n in 0..20 {
+    // Each message takes 2 KiB of the 64 KiB there are.
+    for n in 0..40 {
         world.net.behave(&format!("mx.silent{n}.test"), Behaviour::Holds(Arc::clone(&gate)));
         world.send(&format!("u@silent{n}.test")).await;
     }
-    world.net.has_seen(20).await;
+    world.net.has_seen(40).await;
     let id = world.send("u@prompt.test").await;
     while world.standing(id) != ("delivered", 1) {
         tokio::task::yield_now().await;
     }
     gate.add_permits(1000);
     world.pass(0).await;
-    assert_eq!(world.net.seen().len(), 21);
+    assert_eq!(world.net.seen().len(), 41);
 }
 
 #[tokio::test]

@@ -30,8 +30,8 @@ use crate::store::open::Surroundings;
 /// When every story begins: an hour before a UTC midnight.
 pub(super) const START: Timestamp = Timestamp::from_millis(1_700_089_200_000);
 
-/// Places of the story's 64 that one account has for sites that are new to us.
-const NEW_SITES_MAX: usize = 42;
+/// Places of the story's 64 for sites that are new to us.
+const NEW_SITES_MAX: usize = 48;
 
 /// An engine with its pump running.
 pub(super) struct World {
@@ -103,6 +103,8 @@ impl World {
             busy: Mutex::default(),
             asked: Mutex::default(),
             seen: watch::Sender::new(Vec::new()),
+            bodies: watch::Sender::new(0),
+            name_gates: Mutex::default(),
             posted: watch::Sender::new(0),
             post_gate: Mutex::default(),
             opened: Mutex::default(),
@@ -136,7 +138,7 @@ impl World {
             hostname: "mail.sender.example".to_owned(),
             bounce_host: "bounces.sender.example".to_owned(),
             max_connections: 64,
-            body_kib: 8,
+            body_kib: 64,
             signing_threads: 2,
             alerts,
             ..Settings::of_a_story()

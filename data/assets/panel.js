@@ -104,7 +104,7 @@
   let at = -1;
   let goes = false;
   const step = (by) => {
-    const rows = [...document.querySelectorAll("table.messages tbody tr, table.rows tbody tr")];
+    const rows = [...document.querySelectorAll("table.messages tbody tr:has(a), table.rows tbody tr:has(a)")];
     if (!rows.length) return;
     at = Math.max(0, Math.min(rows.length - 1, at + by));
     const link = rows[at].querySelector("a");

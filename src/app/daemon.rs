@@ -175,7 +175,7 @@ impl Daemon {
             certificate: presented.clone(),
             last_errors: recent::latest,
             requests: Arc::clone(&requests),
-            doctor: Arc::new(super::doctor::in_service::InService::new(config, Arc::clone(&clock))),
+            doctor: Arc::new(super::doctor::in_service::InService::new(config, store.directory(), Arc::clone(&clock))),
         };
         api.status.get_or_init(|| sources);
         engine.alerts.sources.get_or_init(|| alerts::sources(config, &guard, presented.clone()));

@@ -1,8 +1,8 @@
 //! The link by which somebody chooses their own password: good for a day, and for one choice.
 //!
 //! It names the line of the audit log that says who made it. Nothing else is stored for it. It is signed together with
-//! the hash of the password that it replaces, so that whatever sets another password ends it too. It opens nothing
-//! else, and is as secret as the password itself.
+//! its user's [credentials], so a new password, a first sign-in by OpenID Connect, and the operator's right end it too.
+//! It opens nothing else, and is as secret as the password itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +16,7 @@ use crate::base::id::{AccountId, ChangeId, Ulid, UserId};
 use crate::base::secret::Secret;
 use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
+use crate::domain::user::User;
 
 /// Time for which a link is valid.
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
@@ -29,6 +30,14 @@ const MAC: usize = 32;
 const LENGTH: usize = 3 * ID + TIME + MAC;
 /// The length of a token of an earlier version, which names no line.
 const EARLIER_LENGTH: usize = LENGTH - ID;
+
+/// The state of a user that ends their links when it changes: the password's hash, the operator's right, and the digest
+/// of the identity at a provider of OpenID Connect.
+pub fn credentials(user: &User, identity: Option<&[u8]>) -> String {
+    let operator = if user.is_operator { "\noperator" } else { "" };
+    let identity = identity.map(|digest| format!("\nidentity {}", hex::encode(digest))).unwrap_or_default();
+    format!("{}{operator}{identity}", user.password_hash)
+}
 
 /// The secret part of a link. Its text is for the link alone: never logged.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,29 +54,29 @@ pub struct SetupToken {
 }
 
 impl SetupToken {
-    /// A token for the user whose password has this hash now.
+    /// A token for the user who has these [credentials] now.
     pub fn sign(
         key: &Secret,
         (account, user): (AccountId, UserId),
-        password_hash: &str,
+        credentials: &str,
         expires_at: Timestamp,
         line: ChangeId,
     ) -> Self {
         let unsigned = Self { account, user, expires_at, line: Some(line), mac: [0; MAC] };
-        Self { mac: unsigned.mac_for(key, password_hash), ..unsigned }
+        Self { mac: unsigned.mac_for(key, credentials), ..unsigned }
     }
 
-    /// Whether it was made here, for the password that has this hash, and is not over at `now`.
-    pub fn holds(&self, key: &Secret, password_hash: &str, now: Timestamp) -> bool {
-        bool::from(self.mac_for(key, password_hash).ct_eq(&self.mac)) && now < self.expires_at
+    /// Whether it was made here, for these [credentials], and is not over at `now`.
+    pub fn holds(&self, key: &Secret, credentials: &str, now: Timestamp) -> bool {
+        bool::from(self.mac_for(key, credentials).ct_eq(&self.mac)) && now < self.expires_at
     }
 
     /// The MAC. A password's hash begins with a dollar sign and a name, so it is never taken for a line before another.
-    fn mac_for(&self, key: &Secret, password_hash: &str) -> [u8; MAC] {
+    fn mac_for(&self, key: &Secret, credentials: &str) -> [u8; MAC] {
         let expiry = self.expires_at.as_millis().to_be_bytes();
         let line = self.line.map(|line| line.0.0);
         let line = line.as_ref().map_or(&[][..], |line| line);
-        hmac_sha256(key.expose(), &[&self.account.0.0, &self.user.0.0, &expiry, line, password_hash.as_bytes()])
+        hmac_sha256(key.expose(), &[&self.account.0.0, &self.user.0.0, &expiry, line, credentials.as_bytes()])
     }
 }
 

@@ -79,7 +79,8 @@ impl Engine {
         }
         let user = self.user(account, user)?.filter(|user| !user.disabled && user.last_sign_in_at.is_none());
         let Some(user) = user else { return Ok(None) };
-        let token = SetupToken::sign(&self.setup_key(), (account, user.id), &user.password_hash, expires_at, line);
+        let credentials = self.link_credentials(account, &user)?;
+        let token = SetupToken::sign(&self.setup_key(), (account, user.id), &credentials, expires_at, line);
         let public_url = self.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
         Ok(Some((user.email, format!("{public_url}/setup?token={token}"))))
     }

@@ -9,12 +9,13 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::session::{Client, Session, Stage};
-use crate::domain::setup_link::{KEY_PURPOSE, LIFETIME, SetupToken};
+use crate::domain::setup_link::{KEY_PURPOSE, LIFETIME, SetupToken, credentials};
 use crate::domain::user::{NewPassword, User};
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::invitation::was_sent;
 use crate::store::read::Read as _;
 use crate::store::row::audit::AuditRow;
+use crate::store::row::identity::IdentityRow;
 use crate::store::schema;
 
 /// A link that was made.
@@ -42,6 +43,13 @@ impl Engine {
         self.store.master_key().derive(KEY_PURPOSE)
     }
 
+    /// The state of a user that ends their links when it changes.
+    pub(super) fn link_credentials(&self, account: AccountId, user: &User) -> Result<String, StoreError> {
+        let identity: Option<IdentityRow> = self.store.snapshot()?.row(&schema::user(account, user.id))?;
+        let digest = identity.map(|identity| identity.digest());
+        Ok(credentials(user, digest.as_ref().map(|digest| &digest[..])))
+    }
+
     /// A link for a user of the account; none where there is no such user, or they are kept from signing in. The ones
     /// made before stay good. The audit log has a line of it before it is given out.
     ///
@@ -54,7 +62,8 @@ impl Engine {
         let line = self.note(&on, Change::new(Action::SetupLinkMade, user.id, user.email.as_given())).await?;
         let expires_at = self.clock.now() + LIFETIME;
         let owner = (account, user.id);
-        let token = SetupToken::sign(&self.setup_key(), owner, &user.password_hash, expires_at, line);
+        let credentials = self.link_credentials(account, &user)?;
+        let token = SetupToken::sign(&self.setup_key(), owner, &credentials, expires_at, line);
         let public_url = self.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
         Ok(Some(SetupLink { url: format!("{public_url}/setup?token={token}"), expires_at }))
     }
@@ -66,8 +75,21 @@ impl Engine {
     pub fn user_by_link(&self, token: &str) -> Result<Option<LinkedUser>, StoreError> {
         let Ok(token) = token.parse::<SetupToken>() else { return Ok(None) };
         let user = self.user(token.account, token.user)?.filter(|user| !user.disabled);
-        let holds = |user: &User| token.holds(&self.setup_key(), &user.password_hash, self.clock.now());
-        Ok(user.filter(holds).map(|user| LinkedUser { account: token.account, user, line: token.line }))
+        let Some(user) = user else { return Ok(None) };
+        let credentials = self.link_credentials(token.account, &user)?;
+        let holds = token.holds(&self.setup_key(), &credentials, self.clock.now());
+        Ok(holds.then_some(LinkedUser { account: token.account, user, line: token.line }))
+    }
+
+    /// Whether this token is a user's, and was sent to their address: who has it reads mail there.
+    pub(super) fn is_sent_link(&self, token: &str, user: UserId) -> Result<bool, StoreError> {
+        let Some(linked) = self.user_by_link(token)?.filter(|linked| linked.user.id == user) else { return Ok(false) };
+        self.was_sent(&linked)
+    }
+
+    fn was_sent(&self, linked: &LinkedUser) -> Result<bool, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        linked.line.map_or(Ok(false), |line| was_sent(&snapshot, linked.account, line))
     }
 
     /// Returns the author of a link, as the audit log shows them.
@@ -89,11 +111,9 @@ impl Engine {
         from: Client<'_>,
     ) -> Result<Begun, Stop<SignInRefusal>> {
         let actor = Actor::SetupLink { maker: self.maker_of(&linked)? };
-        let LinkedUser { account, user, line } = linked;
-        let snapshot = self.store.snapshot()?;
         // Only the owner of the address could open a link that was sent there.
-        let proves_address = line.map_or(Ok(false), |line| was_sent(&snapshot, account, line))?;
-        drop(snapshot);
+        let proves_address = self.was_sent(&linked)?;
+        let LinkedUser { account, user, line: _ } = linked;
         let change = UserChange {
             password: Some(password),
             instead_of: Some(user.password_hash.clone()),

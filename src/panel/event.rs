@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use super::moment::Moment;
+use super::moment::{Days, Moment};
 use super::parts::{Badge, shortened};
 use crate::base::time::Timestamp;
 use crate::domain::event::{Bounce, Complaint, EventType, TlsFacts};
@@ -57,6 +57,8 @@ impl Event {
 
 /// An event in a list.
 pub(super) struct EventLine {
+    /// The day that begins with this line.
+    pub(super) day: Option<String>,
     /// When.
     pub(super) at: Moment,
     /// Type of the event.
@@ -74,9 +76,19 @@ pub(super) struct EventLine {
 }
 
 impl EventLine {
-    /// The line of an event.
-    pub(super) fn new(event: Event, zone: &TimeZone) -> Self {
+    /// The lines of events in their order, at this moment.
+    pub(super) fn list(events: Vec<Event>, zone: &TimeZone, now: Timestamp) -> Vec<Self> {
+        let mut days = Days::new(now);
+        let line = |event| {
+            let line = Self::new(event, zone);
+            Self { day: days.begin(&line.at), ..line }
+        };
+        events.into_iter().map(line).collect()
+    }
+
+    fn new(event: Event, zone: &TimeZone) -> Self {
         Self {
+            day: None,
             at: Moment::new(event.at(), zone.clone()),
             badge: Badge::of_event(event.kind),
             path: format!("/messages/{}", event.message_id),

@@ -161,6 +161,15 @@ pub(super) struct ViewBanner {
     pub(super) reason: String,
 }
 
+/// The form that takes the last action back.
+#[derive(Debug)]
+pub(super) struct Undo {
+    /// Where it goes.
+    pub(super) action: String,
+    /// The name and the value of its field.
+    pub(super) field: Option<(&'static str, String)>,
+}
+
 /// Frame of a page for a signed-in user.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -194,6 +203,8 @@ pub(super) struct Frame {
     pub(super) shortcuts: Shortcuts,
     /// Result of the last action, in one sentence.
     pub(super) done: Option<String>,
+    /// The form that takes it back, where that is one step.
+    pub(super) undo: Option<Undo>,
 }
 
 impl Frame {
@@ -223,6 +234,7 @@ impl Frame {
             search: String::new(),
             shortcuts: Shortcuts::of(&visit.call.headers),
             done: None,
+            undo: None,
         })
     }
 
@@ -240,6 +252,13 @@ impl Frame {
     #[must_use]
     pub(super) fn with_done<S: Into<String>>(mut self, done: Option<S>) -> Self {
         self.done = done.map(Into::into);
+        self
+    }
+
+    /// The frame with a form that takes back what just happened.
+    #[must_use]
+    pub(super) fn with_undo(mut self, undo: Option<Undo>) -> Self {
+        self.undo = undo;
         self
     }
 

@@ -38,6 +38,7 @@ mod timeline;
 mod trend;
 mod trouble;
 mod upload;
+mod webhook_figures;
 
 use hyper::Method;
 

@@ -36,6 +36,16 @@ impl Moment {
         zoned(self.at, &self.zone).strftime("%Y-%m-%d").to_string()
     }
 
+    /// The name of the zone at this moment: `CET`.
+    pub(super) fn zone_name(&self) -> String {
+        zoned(self.at, &self.zone).strftime("%Z").to_string()
+    }
+
+    /// The time of day as a `time` element, for lists whose rows stand under their day.
+    pub(super) fn clock(&self) -> Clock<'_> {
+        Clock(self)
+    }
+
     /// The time of day, to the minute: `16:04`.
     pub(super) fn hour(&self) -> String {
         zoned(self.at, &self.zone).strftime("%H:%M").to_string()
@@ -63,6 +73,48 @@ impl fmt::Display for Moment {
 }
 
 impl HtmlSafe for Moment {}
+
+/// A [`Moment`] without its date.
+pub(super) struct Clock<'m>(&'m Moment);
+
+impl fmt::Display for Clock<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Moment { at, zone } = self.0;
+        let text = zoned(*at, zone).strftime("%H:%M:%S").to_string();
+        write!(f, "<time datetime=\"{at}\" title=\"{at} (UTC)\"><span>{text}</span></time>")
+    }
+}
+
+impl HtmlSafe for Clock<'_> {}
+
+/// The days of a list: the name of the day above each row that begins one.
+pub(super) struct Days {
+    today: Timestamp,
+    last: Option<String>,
+}
+
+impl Days {
+    /// The days of a list that is shown at this moment.
+    pub(super) const fn new(today: Timestamp) -> Self {
+        Self { today, last: None }
+    }
+
+    /// The name of the day where `moment` begins one: `Today`, `Sun 6 Dec`, `Sun 6 Dec 2026` in another year.
+    pub(super) fn begin(&mut self, moment: &Moment) -> Option<String> {
+        let date = moment.date();
+        if self.last.as_ref() == Some(&date) {
+            return None;
+        }
+        let today = Moment::new(self.today, moment.zone.clone()).date();
+        let form = if date[..4] == today[..4] { "%a %-d %b" } else { "%a %-d %b %Y" };
+        let name = match date == today {
+            true => "Today".to_owned(),
+            false => zoned(moment.at, &moment.zone).strftime(form).to_string(),
+        };
+        self.last = Some(date);
+        Some(name)
+    }
+}
 
 /// Returns the time since the step before: `+1.8 s`.
 pub(super) fn gap(earlier: Timestamp, later: Timestamp) -> String {
@@ -97,6 +149,21 @@ mod tests {
         );
         let midnight = start_of_day(Timestamp::from_millis(1_700_000_000_000), &zone);
         assert_eq!(midnight.to_string(), "2023-11-13T23:00:00.000+00:00");
+    }
+
+    #[test]
+    fn a_row_that_begins_a_day_names_it() {
+        let zone = TimeZone::get("Europe/Vienna").unwrap();
+        let at = |text: &str| Moment::new(text.parse().unwrap(), zone.clone());
+        let mut days = Days::new("2026-12-06T22:30:00.000+00:00".parse().unwrap());
+        let mut begun = |text: &str| days.begin(&at(text));
+        assert_eq!(begun("2026-12-06T22:20:00.000+00:00").as_deref(), Some("Today"));
+        assert_eq!(begun("2026-12-05T23:00:00.000+00:00"), None, "midnight of the zone");
+        assert_eq!(begun("2026-12-05T22:59:59.000+00:00").as_deref(), Some("Sat 5 Dec"));
+        assert_eq!(begun("2025-12-31T12:00:00.000+00:00").as_deref(), Some("Wed 31 Dec 2025"));
+        let moment = at("2026-12-05T22:59:59.000+00:00");
+        assert_eq!(moment.zone_name(), "CET");
+        assert!(moment.clock().to_string().ends_with("(UTC)\"><span>23:59:59</span></time>"));
     }
 
     #[test]

@@ -195,7 +195,8 @@ pub(super) fn octets(count: u64) -> String {
     match count {
         0..1_024 => format!("{count} B"),
         1_024..1_048_576 => format!("{}.{} KiB", count / 1_024, count % 1_024 * 10 / 1_024),
-        _ => format!("{}.{} MiB", count / 1_048_576, count % 1_048_576 * 10 / 1_048_576),
+        1_048_576..1_073_741_824 => format!("{}.{} MiB", count / 1_048_576, count % 1_048_576 * 10 / 1_048_576),
+        _ => format!("{}.{} GiB", count / 1_073_741_824, count % 1_073_741_824 * 10 / 1_073_741_824),
     }
 }
 
@@ -236,6 +237,6 @@ mod tests {
     #[test]
     fn numbers_are_written_for_people() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0, 1_536, 5 << 20].map(octets), ["0 B", "1.5 KiB", "5.0 MiB"]);
+        assert_eq!([0, 1_536, 5 << 20, 3 << 29].map(octets), ["0 B", "1.5 KiB", "5.0 MiB", "1.5 GiB"]);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::chart::{Bar, Chart, Column, Heading, Rates, percent};
-use super::moment::{Moment, start_of_day};
+use super::moment::{Moment, lasted, start_of_day};
 use super::paging;
 use super::parts::grouped;
 use crate::base::time::Timestamp;
@@ -73,6 +73,24 @@ impl Span {
         }
     }
 
+    /// Steps in 7 days, over which rates are taken.
+    const fn steps_of_week(self) -> usize {
+        match self.step() {
+            Step::Hour => 7 * 24,
+            Step::Day => 7,
+        }
+    }
+
+    /// The question for the 7 days before this span, without the first step: its rates begin with them.
+    pub(super) fn question_before(self, now: Timestamp, zone: &TimeZone, stream: Option<Stream>) -> OutcomesQuestion {
+        let question = self.question(now, zone, stream);
+        let from = match self.step() {
+            Step::Hour => question.from - HOUR * (7 * 24 - 1),
+            Step::Day => start_of_day(question.from + DAY / 2 - DAY * 6, zone),
+        };
+        OutcomesQuestion { from, to: question.from, ..question }
+    }
+
     /// The question for this span up to `now`. Days are those of `zone`.
     pub(super) fn question(self, now: Timestamp, zone: &TimeZone, stream: Option<Stream>) -> OutcomesQuestion {
         // From the middle of a day its beginning is found whatever hours were skipped or repeated since.
@@ -96,6 +114,8 @@ pub(super) struct Row {
     pub(super) bounce_rate: String,
     /// Complaints among what was delivered.
     pub(super) complaint_rate: String,
+    /// The time within which half of the deliveries were made, and 95% of them.
+    pub(super) times: [String; 2],
 }
 
 impl Row {
@@ -108,6 +128,10 @@ impl Row {
             counts: numbers.map(grouped),
             bounce_rate: rate(figures.bounces),
             complaint_rate: rate(figures.complaints),
+            times: [50, 95].map(|hundredths| {
+                let seconds = counts.delivery_seconds(hundredths);
+                seconds.map_or_else(|| "–".to_owned(), |seconds| lasted(Duration::from_secs(seconds)))
+            }),
         }
     }
 }
@@ -140,37 +164,49 @@ pub(super) enum Links {
 }
 
 impl Trend {
-    /// Renders the counts of a span in `zone`.
-    pub(super) fn new(outcomes: &Outcomes, span: Span, zone: &TimeZone, links: Links) -> Self {
+    /// Renders the counts of a span in `zone`. Its rates are of the 7 days up to each step, for which the counts
+    /// `before` the span are needed.
+    pub(super) fn new(before: &Outcomes, outcomes: &Outcomes, span: Span, zone: &TimeZone, links: Links) -> Self {
+        let weeks = rolling(before, outcomes, span.steps_of_week());
         let names: Vec<_> = outcomes.series.iter().map(|(at, _)| name_of(*at, span, zone)).collect();
         let series = || outcomes.series.iter().map(|(_, counts)| counts);
         let bars: Vec<_> = series().map(bar).collect();
-        let columns = |words: &dyn Fn(&OutcomeCounts) -> String| -> Vec<Column> {
-            let steps = outcomes.series.iter().zip(&names);
-            let column = |((at, counts), name): (&(Timestamp, OutcomeCounts), &String)| Column {
+        let columns = |words: Vec<String>| -> Vec<Column> {
+            let steps = outcomes.series.iter().zip(&names).zip(words);
+            let column = |((step, name), words): ((&(Timestamp, OutcomeCounts), &String), String)| Column {
                 label: name.clone(),
-                words: format!("{name}: {}", words(counts)),
-                link: link(*at, span, zone, links),
+                words: format!("{name}: {words}"),
+                link: link(step.0, span, zone, links),
             };
             steps.map(column).collect()
         };
-        let rate_words = |measure| move |counts: &OutcomeCounts| words_of_rate(counts.figures().rate(measure));
         let rates = |measure| {
-            let columns = columns(&rate_words(measure));
-            Chart::of_rates(heading_of(measure, span), &rates_of(series(), measure), columns)
+            let words = weeks.iter().map(|counts| words_of_rate(counts.figures().rate(measure)));
+            Chart::of_rates(heading_of(measure, span), &rates_of(weeks.iter(), measure), columns(words.collect()))
         };
         let rows = series().zip(&names).map(|(counts, name)| Row::new(name.clone(), counts)).rev();
         let total = &outcomes.total;
         Self {
-            deliveries: Chart::of_bars(deliveries(total, span), &bars, columns(&words_of_bar)),
+            deliveries: Chart::of_bars(deliveries(total, span), &bars, columns(series().map(words_of_bar).collect())),
             bounces: rates(Measure::Bounces),
             complaints: rates(Measure::Complaints),
             rows: rows.collect(),
             providers: providers(outcomes),
-            has_rates: series().any(|counts| counts.figures().bounces.millionths().is_some()),
+            has_rates: weeks.iter().any(|counts| counts.figures().bounces.millionths().is_some()),
             is_empty: *total == OutcomeCounts::default(),
         }
     }
+}
+
+/// The counts of the 7 days up to each step of `outcomes`.
+fn rolling(before: &Outcomes, outcomes: &Outcomes, steps_of_week: usize) -> Vec<OutcomeCounts> {
+    let all: Vec<_> = before.series.iter().chain(&outcomes.series).map(|(_, counts)| counts).collect();
+    let week = |end: usize| {
+        let mut week = OutcomeCounts::default();
+        all[(end + 1).saturating_sub(steps_of_week)..=end].iter().for_each(|counts| week.add(counts));
+        week
+    };
+    (before.series.len()..all.len()).map(week).collect()
 }
 
 /// The messages that a step counts.
@@ -241,7 +277,8 @@ fn heading_of(measure: Measure, span: Span) -> Heading {
         Measure::Bounces => ("bounces", "Bounce rate", "bounces among what was answered, against 2% and 5%"),
         Measure::Complaints => ("complaints", "Complaint rate", "complaints among deliveries, against 0.1% and 0.3%"),
     };
-    Heading { name, title, about: format!("The share of {what}, in the last {}.", span.words()) }
+    let about = format!("The share of {what}, of the 7 days up to each step of the last {}.", span.words());
+    Heading { name, title, about }
 }
 
 fn providers(outcomes: &Outcomes) -> Vec<Row> {
@@ -285,13 +322,30 @@ mod tests {
     fn a_percentage_is_told_from_a_hundred_deliveries_on_and_the_counts_always() {
         let now: Timestamp = "2026-10-28T11:00:00.000+00:00".parse().unwrap();
         let few = Outcomes { series: vec![(now, counts(98, 1, 0))], total: counts(98, 1, 0), ..Outcomes::default() };
-        let trend = Trend::new(&few, Span::Day, &zone(), Links::None);
+        let trend = Trend::new(&Outcomes::default(), &few, Span::Day, &zone(), Links::None);
         assert_eq!((trend.rows[0].counts[3].as_str(), trend.rows[0].bounce_rate.as_str()), ("1", "–"));
         assert!(!trend.has_rates && !trend.is_empty);
         let many = Outcomes { series: vec![(now, counts(98, 2, 0))], total: counts(98, 2, 0), ..Outcomes::default() };
-        let trend = Trend::new(&many, Span::Day, &zone(), Links::None);
+        let trend = Trend::new(&Outcomes::default(), &many, Span::Day, &zone(), Links::None);
         assert_eq!(trend.rows[0].bounce_rate, "2%");
         assert!(trend.has_rates && trend.bounces.to_string().contains("class=\"rate\""));
+    }
+
+    #[test]
+    fn rates_are_of_the_seven_days_up_to_each_step() {
+        let now: Timestamp = "2026-10-28T11:00:00.000+00:00".parse().unwrap();
+        let day = |days: u32| now - DAY * days;
+        let before =
+            Outcomes { series: vec![(day(8), counts(50, 50, 0)), (day(7), counts(90, 10, 0))], ..Outcomes::default() };
+        let series = (0..7).rev().map(|days| (day(days), counts(0, 0, 0))).collect();
+        let outcomes = Outcomes { series, ..Outcomes::default() };
+        let weeks = rolling(&before, &outcomes, Span::Week.steps_of_week());
+        let bounced: Vec<_> = weeks.iter().map(OutcomeCounts::bounced).collect();
+        assert_eq!(bounced, [60, 60, 60, 60, 60, 10, 0], "the eighth day is out of the week");
+        let question = Span::Week.question_before(now, &zone(), None);
+        assert_eq!((question.to, question.from), (Span::Week.question(now, &zone(), None).from, question.to - DAY * 6));
+        let question = Span::Day.question_before(now, &zone(), None);
+        assert_eq!(question.to.since(question.from), HOUR * 167);
     }
 
     #[test]

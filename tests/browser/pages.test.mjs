@@ -25,6 +25,7 @@ before(async () => {
   const config = `[webhooks]\nextra_roots = "${hooks.roots}"\n[network]\nallow = ["127.0.0.0/8"]\n`;
   [instance, empty, chromium] = await Promise.all([startInstance(config), startInstance(), startChromium()]);
   await tellStory(instance, hooks.url);
+  await instance.makeOperator("dev@example.test");
 });
 after(async () => {
   await chromium?.close();
@@ -54,8 +55,22 @@ async function holdEveryPage(of, theme, what) {
     if (octets > OCTETS_MAX) found.push(`${address} weighs ${octets} octets`);
     found.push(...(await held(page, address, theme, what)));
   }
+  if (what === "full") {
+    await beginView(page, all.find((address) => address.startsWith("/accounts/")));
+    found.push(...(await held(page, "/view", theme, what)));
+    await page.getByRole("button", { name: "End view" }).click();
+  }
   assert.deepEqual([...found, ...faults], []);
   await context.close();
+}
+
+/** Begins an operator's view of an account, whose overview is then open. */
+async function beginView(page, account) {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await page.goto(account);
+  await page.getByLabel("Reason").first().fill("ticket 4711: delayed mail");
+  await page.getByRole("button", { name: "View account" }).click();
+  await page.getByText("as operator").waitFor();
 }
 
 /** Opens a page and tells what went over the wire for it, the cache being empty. */

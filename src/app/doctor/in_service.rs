@@ -22,10 +22,13 @@ pub struct InService {
 }
 
 impl InService {
-    /// The checks of `config`, with the result that an earlier process left.
-    pub fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
-        let last = Mutex::new(read(&path_in(&config.data_dir)).map(Arc::new));
-        Self { config: config.clone(), clock, last, is_running: AtomicBool::new(false) }
+    /// The checks of `config` on the data directory that is open, which `dev` has elsewhere, with the result that an
+    /// earlier process left.
+    pub fn new(config: &Config, directory: &Path, clock: Arc<dyn Clock>) -> Self {
+        let last = Mutex::new(read(&path_in(directory)).map(Arc::new));
+        let mut config = config.clone();
+        config.data_dir = directory.to_owned();
+        Self { config, clock, last, is_running: AtomicBool::new(false) }
     }
 
     async fn run(&self) -> Option<Arc<Examination>> {

@@ -87,6 +87,17 @@ fn refuse<T>(refusal: impl Into<OidcRefusal>) -> Outcome<T> {
     Err(Stop::Refused(refusal.into()))
 }
 
+/// A sign-in that is to begin.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BeginOidc<'b> {
+    /// Our own address to go on to.
+    pub next: &'b str,
+    /// Whether the provider asks the person even where it knows them.
+    pub is_again: bool,
+    /// The token of the setup link that it is begun from; empty where it is begun elsewhere.
+    pub link: &'b str,
+}
+
 /// The answer that the browser brings back from the provider.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderReturn {
@@ -117,23 +128,21 @@ impl Engine {
         format!("{public_url}{CALLBACK}")
     }
 
-    /// Begins a sign-in that leads to `next`: the provider's address to go to, and the cookie to bring back.
-    /// `is_again` has the provider ask the person even where it knows them.
+    /// Begins a sign-in: the provider's address to go to, and the cookie to bring back.
     ///
     /// # Errors
     /// [`OidcRefusal`].
     pub async fn begin_oidc(
         &self,
         oidc: &Oidc,
-        next: &str,
-        is_again: bool,
+        begin: BeginOidc<'_>,
         real_now: Timestamp,
     ) -> Result<(Url, String), OidcRefusal> {
         let _place = oidc.at_once.try_acquire().map_err(|_| OidcRefusal::Crowded)?;
         let settings = &oidc.settings;
         let document = timeout(DEADLINE, oidc.provider.document(&settings.issuer, &*self.clock)).await;
         let document = document.map_err(|_| OidcRefusal::Slow)??;
-        let started = Started::new(next, is_again, real_now, &*self.entropy);
+        let started = Started::new(&begin, real_now, &*self.entropy);
         let mut url = document.authorization_endpoint.clone();
         url.query_pairs_mut()
             .append_pair("response_type", "code")
@@ -144,7 +153,7 @@ impl Engine {
             .append_pair("nonce", &started.nonce)
             .append_pair("code_challenge", &started.challenge())
             .append_pair("code_challenge_method", "S256");
-        if is_again {
+        if begin.is_again {
             url.query_pairs_mut().append_pair("prompt", "login").append_pair("max_age", "0");
         }
         Ok((url, started.sealed(self.store.master_key(), &*self.entropy)))
@@ -172,7 +181,7 @@ impl Engine {
             };
             let vouched = timeout(DEADLINE, engine.vouched(oidc, &started, &returned, real_now)).await;
             let person = vouched.unwrap_or_else(|_| refuse(OidcRefusal::Slow))?;
-            let begun = engine.session_of(oidc, &person, &from, real_now).await?;
+            let begun = engine.session_of(oidc, (&person, &started.link), &from, real_now).await?;
             Ok(SignedIn { begun, next: started.next })
         };
         self.throttled(buckets, attempt, OidcRefusal::is_failure).await

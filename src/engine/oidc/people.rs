@@ -17,19 +17,20 @@ use crate::store::error::Stop;
 use crate::store::op::identity::{
     BindIdentity, BindRefusal, CreateIdentified, CreateIdentifiedRefusal, user_by_identity,
 };
+use crate::store::op::invitation::Vouched;
 use crate::store::op::user::{CreateUser, CreateUserRefusal, user_by_email};
 use crate::store::row::identity::IdentityRow;
 
 impl Engine {
-    /// Begins the session of a person whom the provider vouches for.
+    /// Begins the session of a person whom the provider vouches for, and who came by the setup link of this token.
     pub(super) async fn session_of(
         &self,
         oidc: &Oidc,
-        person: &IdToken,
+        (person, link): (&IdToken, &str),
         from: &OwnedClient,
         real_now: Timestamp,
     ) -> Outcome<Begun> {
-        let (account, user) = self.identified(oidc, person).await?;
+        let (account, user) = self.identified(oidc, person, link).await?;
         if user.disabled {
             return refuse(OidcRefusal::Disabled);
         }
@@ -48,8 +49,9 @@ impl Engine {
         })
     }
 
-    /// The user that a person is, bound or made where this is their first sign-in.
-    async fn identified(&self, oidc: &Oidc, person: &IdToken) -> Outcome<(AccountId, User)> {
+    /// The user that a person is, bound or made where this is their first sign-in. A user who was invited has the role
+    /// of the invitation, and their first sign-in ends its link.
+    async fn identified(&self, oidc: &Oidc, person: &IdToken, link: &str) -> Outcome<(AccountId, User)> {
         let identity = identity_of(oidc, person);
         if let Some(found) = user_by_identity(&self.store.snapshot()?, &identity)? {
             return Ok(found);
@@ -63,7 +65,12 @@ impl Engine {
             Some((_, user)) if user.disabled => refuse(OidcRefusal::Disabled),
             Some((account, user)) => {
                 let op = BindIdentity { account, user: user.id, identity };
-                let bound = self.commit_on(Behalf::new(account, Actor::Service), op).await;
+                let on = Behalf::new(account, Actor::Service);
+                // Only the owner of the address could open a link that was sent there.
+                let bound = match self.is_sent_link(link, user.id)? {
+                    true => self.commit_on(on, Vouched(op)).await,
+                    false => self.commit_on(on, op).await,
+                };
                 bound.map(|user| (account, user)).map_err(|stop| match stop {
                     Stop::Refused(BindRefusal::Taken) => Stop::Refused(OidcRefusal::Taken),
                     Stop::Refused(BindRefusal::NotThere) => Stop::Refused(OidcRefusal::Nobody),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use super::BeginOidc;
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
@@ -32,13 +33,17 @@ pub(super) struct Started {
     pub(super) begun_at: Timestamp,
     /// Whether the provider has to ask the person again.
     pub(super) is_again: bool,
+    /// The setup link that the sign-in was begun from; empty where it was begun elsewhere.
+    #[serde(default)]
+    pub(super) link: String,
 }
 
 impl Started {
-    /// A sign-in that begins at `now` and leads to `next`.
-    pub(super) fn new(next: &str, is_again: bool, now: Timestamp, entropy: &dyn Entropy) -> Self {
+    /// A sign-in that begins at `now`.
+    pub(super) fn new(begin: &BeginOidc<'_>, now: Timestamp, entropy: &dyn Entropy) -> Self {
         let [state, nonce, verifier] = [(); 3].map(|()| URL_SAFE_NO_PAD.encode(entropy::bytes::<32>(entropy)));
-        Self { state, nonce, verifier, next: next.to_owned(), begun_at: now, is_again }
+        let BeginOidc { next, is_again, link } = *begin;
+        Self { state, nonce, verifier, next: next.to_owned(), begun_at: now, is_again, link: link.to_owned() }
     }
 
     /// The challenge that the provider holds the verifier against (RFC 7636 4.2).
@@ -72,13 +77,14 @@ mod tests {
     #[test]
     fn a_sign_in_goes_on_with_its_own_cookie_and_state_for_ten_minutes() {
         let (key, entropy) = (MasterKey::new(&[7; MasterKey::LENGTH]), SeededEntropy::new(1));
-        let started = Started::new("/messages", false, NOW, &entropy);
+        let begin = BeginOidc { next: "/messages", ..BeginOidc::default() };
+        let started = Started::new(&begin, NOW, &entropy);
         let cookie = started.sealed(&key, &entropy);
         let open = |state: &str, now| Started::open(&cookie, state, &key, now);
         assert_eq!(open(&started.state, NOW), Some(started.clone()));
         assert_eq!(open(&started.state, NOW + LIFETIME), None);
         assert_eq!(open("", NOW), None);
-        let other = Started::new("/", false, NOW, &entropy);
+        let other = Started::new(&begin, NOW, &entropy);
         assert_eq!(open(&other.state, NOW), None);
         assert_eq!(Started::open("", "", &key, NOW), None);
         let foreign = MasterKey::new(&[8; MasterKey::LENGTH]);

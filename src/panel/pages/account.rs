@@ -92,6 +92,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
     };
     let zone = visit.account.time_zone.zone();
     let outcomes = engine.outcomes(account.id, &Span::Month.question(visit.now, &zone, None))?;
+    let before = engine.outcomes(account.id, &Span::Month.question_before(visit.now, &zone, None))?;
     let suspension = engine.suspension(account.id)?;
     let page = AccountPage {
         frame: Frame::new(visit, account.name.as_str(), "/accounts")?.with_done(done),
@@ -102,7 +103,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
             .map(|row| Suspension { since: visit.moment(row.since), reason: row.reason.as_str().to_owned() }),
         facts: facts(visit, account)?,
         created_at: visit.moment(account.created_at),
-        usage: Trend::new(&outcomes, Span::Month, &zone, Links::None),
+        usage: Trend::new(&before, &outcomes, Span::Month, &zone, Links::None),
         rates: Standing::new(&engine.reputation(account.id)?).lines,
         users: users(visit, account.id)?,
         form: typed.form,

@@ -92,7 +92,7 @@ fn path_of(id: &str) -> Option<String> {
     match id.split_once('_')?.0 {
         "dom" => Some(format!("/domains/{id}")),
         "whk" => Some(format!("/webhooks/{id}")),
-        "usr" => Some("/users".to_owned()),
+        "usr" => Some(format!("/users/{id}")),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::moment::{Days, Moment};
 use crate::panel::paging::{self, Paging};
 use crate::store::row::audit::AuditRow;
 
@@ -29,6 +29,8 @@ struct AuditPage {
 
 /// A line of the log.
 struct AuditLine {
+    /// The day that begins with this line.
+    day: Option<String>,
     at: Moment,
     who: String,
     /// The page of the API key that it was.
@@ -43,6 +45,7 @@ impl AuditLine {
     fn new(visit: &Visit<'_>, row: AuditRow) -> Self {
         let AuditRow { at, actor, change } = row;
         Self {
+            day: None,
             at: visit.moment(at),
             who: actor.to_string(),
             who_path: match &actor {
@@ -61,7 +64,7 @@ impl AuditLine {
 fn path_of(object: &str) -> Option<String> {
     let section = match object.split_once('_')?.0 {
         "acc" => return Some("/settings".to_owned()),
-        "usr" => return Some("/users".to_owned()),
+        "usr" => "users",
         "key" => "keys",
         "dom" => "domains",
         "whk" => "webhooks",
@@ -77,9 +80,14 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let page = paging::request::<ChangeId>(&query, ROWS);
     let Page { rows, next } = visit.api.engine.audit_log(visit.account_id(), page)?;
+    let mut days = Days::new(visit.now);
+    let line = |(_, row)| {
+        let line = AuditLine::new(&visit, row);
+        AuditLine { day: days.begin(&line.at), ..line }
+    };
     let page = AuditPage {
         frame: Frame::new(&visit, "Audit log", "/audit")?,
-        lines: rows.into_iter().map(|(_, row)| AuditLine::new(&visit, row)).collect(),
+        lines: rows.into_iter().map(line).collect(),
         paging: Paging::new::<ChangeId>("/audit", &[], &query, next),
     };
     html::page(StatusCode::OK, &page)

@@ -16,7 +16,7 @@ use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::moment::{Days, Moment};
 use crate::panel::parts::octets;
 use crate::panel::preview::{self, Preview};
 
@@ -34,6 +34,8 @@ struct CapturedPage {
 
 /// One captured message in the list.
 struct CapturedLine {
+    /// The day that begins with this line.
+    day: Option<String>,
     id: MessageId,
     at: Moment,
     to: String,
@@ -60,11 +62,11 @@ fn capture(visit: &Visit<'_>) -> Result<Arc<Capture>, Fault> {
 /// `GET /captured`.
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let mails = capture(&visit)?.list();
-    let line = |mail: &CapturedMail| CapturedLine {
-        id: mail.message_id,
-        at: visit.moment(mail.received_at),
-        to: mail.rcpt_to.clone(),
-        subject: mail.subject.clone(),
+    let mut days = Days::new(visit.now);
+    let line = |mail: &CapturedMail| {
+        let at = visit.moment(mail.received_at);
+        let (to, subject) = (mail.rcpt_to.clone(), mail.subject.clone());
+        CapturedLine { day: days.begin(&at), id: mail.message_id, at, to, subject }
     };
     let page = CapturedPage {
         frame: Frame::new(&visit, "Captured mail", "/captured")?,

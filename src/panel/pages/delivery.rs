@@ -27,7 +27,7 @@ struct DeliveryPage {
     url: String,
     id: DeliveryId,
     badge: Badge,
-    event: &'static str,
+    heading: String,
     event_id: EventId,
     message: Option<String>,
     created_at: Moment,
@@ -51,13 +51,15 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let endpoint = visit.api.engine.endpoint(visit.account_id(), row.endpoint)?.ok_or(ApiError::NotFound)?;
     let own = format!("/webhooks/{}/deliveries/{id}", row.endpoint);
     let event = row.owed.event_type();
+    let (first, rest) = event.split_at_checked(1).unwrap_or(("", event));
+    let heading = format!("{}{rest} event", first.to_ascii_uppercase());
     let page = DeliveryPage {
-        frame: Frame::new(&visit, format!("Delivery of the event {event}"), "/webhooks")?,
+        frame: Frame::new(&visit, heading.as_str(), "/webhooks")?,
+        heading,
         endpoint: row.endpoint,
         url: title(&endpoint),
         id: *id,
         badge: of_delivery(&record),
-        event,
         event_id: row.event,
         message: row.owed.message().map(|id| id.to_string()),
         created_at: visit.moment(row.state.created_at),

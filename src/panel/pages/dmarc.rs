@@ -212,11 +212,11 @@ impl PolicyLine {
 fn figures(overview: &Overview) -> Vec<(&'static str, String)> {
     let counts = &overview.counts;
     vec![
-        ("messages", grouped(counts.messages())),
-        ("passed", share(counts.passed(), counts.messages())),
-        ("quarantined", grouped(counts.disposed(DmarcPolicy::Quarantine))),
-        ("rejected", grouped(counts.disposed(DmarcPolicy::Reject))),
-        ("reports", grouped(overview.reports)),
+        ("Messages", grouped(counts.messages())),
+        ("Passed", share(counts.passed(), counts.messages())),
+        ("Quarantined", grouped(counts.disposed(DmarcPolicy::Quarantine))),
+        ("Rejected", grouped(counts.disposed(DmarcPolicy::Reject))),
+        ("Reports", grouped(overview.reports)),
     ]
 }
 

@@ -140,7 +140,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
         live: is_newest.then(|| asked.address("/events/stream", first.map(|id| ("last_event_id", id)))),
         files: ["csv", "ndjson"].map(|format| asked.address("/events/export", Some(("format", format)))),
         curl: asked.address(&format!("{public_url}/v1/events"), None),
-        lines: events.into_iter().map(|event| EventLine::new(event, &zone)).collect(),
+        lines: EventLine::list(events, &zone, visit.now),
         asked,
     };
     html::page(StatusCode::OK, &page)

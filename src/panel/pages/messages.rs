@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use url::form_urlencoded;
 
 use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
 use crate::engine::exports::ExportFilter;
@@ -20,7 +21,7 @@ use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::moment::{Days, Moment};
 use crate::panel::pages::events;
 use crate::panel::parts::{Badge, shortened};
 use crate::panel::search::{Search, Term, with_times};
@@ -51,6 +52,8 @@ struct MessagesPage {
 
 /// A message in a list.
 pub(in crate::panel) struct MessageLine {
+    /// The day that begins with this line.
+    pub(in crate::panel) day: Option<String>,
     pub(in crate::panel) path: String,
     pub(in crate::panel) at: Moment,
     pub(in crate::panel) badge: Badge,
@@ -66,12 +69,22 @@ impl MessageLine {
         matches!(self.badge.tone().as_bytes(), b"bad" | b"wait")
     }
 
-    /// The line of a message.
-    pub(in crate::panel) fn new(record: &MessageRecord, zone: &TimeZone) -> Self {
+    /// The lines of messages in their order, at this moment.
+    pub(in crate::panel) fn list(records: &[MessageRecord], zone: &TimeZone, now: Timestamp) -> Vec<Self> {
+        let mut days = Days::new(now);
+        let line = |record| {
+            let line = Self::new(record, zone);
+            Self { day: days.begin(&line.at), ..line }
+        };
+        records.iter().map(line).collect()
+    }
+
+    fn new(record: &MessageRecord, zone: &TimeZone) -> Self {
         let MessageRecord { id, row, transfer, waiting, .. } = record;
         let answer = transfer.last.smtp_response.as_deref().unwrap_or_default();
         let waits = waiting.as_ref().map(|wait| waits(wait.reason)).filter(|_| answer.is_empty());
         Self {
+            day: None,
             path: format!("/messages/{id}"),
             at: Moment::new(row.created_at, zone.clone()),
             badge: Badge::of_status(transfer.state.status()),
@@ -139,7 +152,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
         faults,
         statuses: Status::ALL,
         streams: Stream::ALL,
-        lines: found.rows.iter().map(|record| MessageLine::new(record, &zone)).collect(),
+        lines: MessageLine::list(&found.rows, &zone, visit.now),
         newer,
         older,
         looked_back_to: cut_at.map(|id| Moment::new(id.timestamp(), zone.clone())),

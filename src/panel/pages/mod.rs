@@ -37,6 +37,7 @@ pub(super) mod suppression;
 pub(super) mod suppression_import;
 pub(super) mod suppressions;
 pub(super) mod system;
+mod system_health;
 pub(super) mod test_message;
 pub(super) mod user;
 pub(super) mod users;

@@ -8,7 +8,7 @@ use url::form_urlencoded;
 
 use super::login::{entered, leave_other};
 use crate::domain::session::Stage;
-use crate::engine::oidc::{CALLBACK, OidcRefusal, ProviderReturn, SignedIn};
+use crate::engine::oidc::{BeginOidc, CALLBACK, OidcRefusal, ProviderReturn, SignedIn};
 use crate::engine::ports::Clock as _;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -22,6 +22,9 @@ use crate::panel::form::{Form, own_address};
 use crate::panel::frame::Sheet;
 use crate::panel::html;
 use crate::store::error::Stop;
+
+/// Characters of a setup link's token at most: the cookie carries it.
+const LINK_MAX: usize = 200;
 
 #[derive(Template)]
 #[template(path = "oidc.html")]
@@ -48,17 +51,26 @@ impl ProviderLink {
         query.extend_pairs(is_again.then_some(("again", "1")));
         Some(Self { name, path: format!("/login/oidc?{}", query.finish()) })
     }
+
+    /// The link on the page of the setup link that has this token.
+    pub(super) fn of_setup(api: &Api, token: &str) -> Option<Self> {
+        let name = api.engine.oidc.get()?.provider_name().to_owned();
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        Some(Self { name, path: format!("/login/oidc?{}", query.append_pair("link", token).finish()) })
+    }
 }
 
 /// `GET /login/oidc`.
 pub(in crate::panel) async fn begin(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
     let oidc = api.engine.oidc.get().ok_or(ApiError::NotFound)?;
     let query = Form::of_query(&call);
-    let (next, is_again) = (own_address(query.text("next")), query.is_ticked("again"));
-    if !is_again && super::login::visitor(api, &call)?.is_some_and(|one| one.session.stage == Stage::SignedIn) {
+    let (next, is_again, link) = (own_address(query.text("next")), query.is_ticked("again"), query.text("link"));
+    let link = if link.len() > LINK_MAX { "" } else { link };
+    let is_new = !is_again && link.is_empty();
+    if is_new && super::login::visitor(api, &call)?.is_some_and(|one| one.session.stage == Stage::SignedIn) {
         return Ok(html::redirect(next));
     }
-    match api.engine.begin_oidc(oidc, next, is_again, SystemClock::new().now()).await {
+    match api.engine.begin_oidc(oidc, BeginOidc { next, is_again, link }, SystemClock::new().now()).await {
         Ok((url, cookie)) => Ok(html::redirect(url.as_str()).with_header(SET_COOKIE, &cookie::with_oidc(api, &cookie))),
         Err(refusal) => refused(&call, &refusal),
     }

@@ -139,6 +139,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let zone = visit.account.time_zone.zone();
     let period = Period::of(&Form::of_query(&visit.call));
     let outcomes = engine.outcomes(account, &period.span.question(visit.now, &zone, period.stream))?;
+    let before = engine.outcomes(account, &period.span.question_before(visit.now, &zone, period.stream))?;
     let quota = engine.quota(&visit.account)?;
     let page = OverviewPage {
         frame: Frame::new(&visit, "Overview", "/")?,
@@ -146,12 +147,12 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         standing: Standing::new(&engine.reputation(account)?),
         figures: figures(&visit, period, &outcomes.total)?,
         windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)],
-        newest: newest.iter().map(|record| MessageLine::new(record, &zone)).collect(),
+        newest: MessageLine::list(&newest, &zone, visit.now),
         spans: period.spans(),
         streams: period.streams(),
         shown: period.words(),
         widest: Period { span: Span::Month, stream: None }.address(),
-        trend: Trend::new(&outcomes, period.span, &zone, Links::Messages(period.stream)),
+        trend: Trend::new(&before, &outcomes, period.span, &zone, Links::Messages(period.stream)),
         live: "/events/stream",
     };
     html::page(StatusCode::OK, &page)

@@ -74,7 +74,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 fn choice(days: u32, chosen: u32) -> Choice {
-    let words = if days == 1 { "today".to_owned() } else { format!("{days} days") };
+    let words = if days == 1 { "Today".to_owned() } else { format!("{days} days") };
     Choice { words, path: format!("/providers?days={days}"), is_here: days == chosen }
 }
 
@@ -116,9 +116,9 @@ impl AnswerLine {
 
 const fn badge(level: Level) -> Badge {
     match level {
-        Level::Ok => Badge::new("ok", "good", "check"),
+        Level::Ok => Badge::new("OK", "good", "check"),
         Level::Warn => Badge::new("warning", "wait", "warn"),
-        Level::Alarm => Badge::new("alarm", "bad", "flag"),
+        Level::Alarm => Badge::new("Limit", "bad", "flag"),
     }
 }
 

@@ -57,11 +57,12 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let mut queue = visit.api.engine.queue_of(visit.account_id(), LOOKED_AT).await?;
     queue.sites.sort_by_key(|site| std::cmp::Reverse(site.waiting));
     let is_cut = queue.is_cut || queue.sites.len() > SITES;
-    let done = queue_changes::done(Form::of_query(&visit.call).text("done"));
+    let query = Form::of_query(&visit.call);
+    let (done, undo) = (queue_changes::done(query.text("done")), queue_changes::undo(&visit, &query));
     let pauses = queue.pauses.into_iter().map(|(name, since)| (name, visit.moment(since)));
     let lines = queue.sites.into_iter().take(SITES).map(|site| line(&visit, site));
     let page = QueuePage {
-        frame: Frame::new(&visit, "Queue", "/queue")?.with_done(done),
+        frame: Frame::new(&visit, "Queue", "/queue")?.with_done(done).with_undo(undo),
         pauses: pauses.collect(),
         lines: lines.collect::<Result<_, Fault>>()?,
         is_cut,

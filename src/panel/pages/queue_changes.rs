@@ -5,10 +5,12 @@ use crate::engine::pauses::Tried;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::queue::too_many;
-use crate::panel::door::Visit;
+use crate::panel::door::{Need, Visit};
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
+use crate::panel::frame::Undo;
 use crate::panel::html;
+use crate::panel::paging;
 use crate::store::error::Stop;
 use crate::store::op::NotThere;
 
@@ -33,10 +35,18 @@ pub(super) fn done(what: &str) -> Option<&'static str> {
     }
 }
 
+/// The form that resumes the site that was just paused.
+pub(super) fn undo(visit: &Visit<'_>, query: &Form) -> Option<Undo> {
+    let site: SiteName = query.text("site").parse().ok().filter(|_| query.text("done") == "paused")?;
+    let undo = Undo { action: "/queue/resume".to_owned(), field: Some(("site", site.as_str().to_owned())) };
+    visit.may_send(Need::Change).then_some(undo)
+}
+
 /// `POST /queue/pause`.
 pub(in crate::panel) async fn pause(visit: Visit<'_>) -> Result<Answer, Fault> {
-    visit.api.engine.pause_site(visit.on(), site(&visit)?).await.map_err(too_many)?;
-    Ok(back("paused"))
+    let site = site(&visit)?;
+    visit.api.engine.pause_site(visit.on(), site.clone()).await.map_err(too_many)?;
+    Ok(html::redirect(&paging::address("/queue", &[("done", "paused"), ("site", site.as_str())])))
 }
 
 /// `POST /queue/resume`: what is not paused goes on anyway.

@@ -4,6 +4,7 @@ use askama::Template;
 use hyper::StatusCode;
 
 use super::login::{Refused, entered};
+use super::oidc::ProviderLink;
 use crate::domain::user::NewPassword;
 use crate::http::answer::Answer;
 use crate::http::route::Call;
@@ -23,15 +24,17 @@ struct SetupPage<'a> {
     email: Option<&'a str>,
     token: &'a str,
     refused: Option<String>,
+    provider: Option<ProviderLink>,
 }
 
 /// Of the link that is over, has been used, or never was one: which of them is not told.
 fn over(call: &Call<()>) -> Result<Answer, Fault> {
-    let sheet = Sheet::new("This link is over", Theme::of(&call.headers));
-    html::page(StatusCode::GONE, &SetupPage { sheet, email: None, token: "", refused: None })
+    let sheet = Sheet::new("Link expired", Theme::of(&call.headers));
+    html::page(StatusCode::GONE, &SetupPage { sheet, email: None, token: "", refused: None, provider: None })
 }
 
 fn asked(
+    api: &Api,
     call: &Call<()>,
     status: StatusCode,
     email: &str,
@@ -39,7 +42,8 @@ fn asked(
     refused: Option<String>,
 ) -> Result<Answer, Fault> {
     let sheet = Sheet::new("Choose your password", Theme::of(&call.headers));
-    html::page(status, &SetupPage { sheet, email: Some(email), token, refused })
+    let provider = ProviderLink::of_setup(api, token);
+    html::page(status, &SetupPage { sheet, email: Some(email), token, refused, provider })
 }
 
 /// `GET /setup`: changes nothing, so a program that looks at links on the way uses none of them up.
@@ -47,7 +51,7 @@ pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, 
     let query = Form::of_query(&call);
     let token = query.text("token");
     match api.engine.user_by_link(token)? {
-        Some(linked) => asked(&call, StatusCode::OK, linked.user.email.as_given(), token, None),
+        Some(linked) => asked(api, &call, StatusCode::OK, linked.user.email.as_given(), token, None),
         None => over(&call),
     }
 }
@@ -62,7 +66,7 @@ pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer
         Ok(password) => password,
         Err(weak) => {
             let sentence = format!("The password {weak}.");
-            return asked(&call, StatusCode::UNPROCESSABLE_ENTITY, &email, token, Some(sentence));
+            return asked(api, &call, StatusCode::UNPROCESSABLE_ENTITY, &email, token, Some(sentence));
         }
     };
     let address = address_of(&call);

@@ -14,6 +14,7 @@ use crate::panel::fault::Fault;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
+use crate::panel::paging;
 use crate::panel::parts::Badge;
 use crate::panel::record::Record;
 use crate::store::op::suppression::Name;
@@ -32,27 +33,17 @@ struct SuppressionPage {
     message: Option<String>,
     code: Option<u16>,
     answer: Option<String>,
-    warning: &'static str,
     record: Record,
 }
 
-/// Returns the meaning of a reason, and the consequence of removing the suppression.
-const fn words(reason: SuppressionReason) -> (&'static str, &'static str) {
+/// The meaning of a reason, and what follows for removing the suppression.
+const fn words(reason: SuppressionReason) -> &'static str {
     match reason {
-        SuppressionReason::Bounce => (
-            "Its server refused a message for good.",
-            "If the address still does not exist, the next message bounces again, and bounces cost your good name.",
-        ),
-        SuppressionReason::Complaint => (
-            "Its owner called a message spam.",
-            "Write to them again only if they ask for it: a second complaint costs more than the message is worth.",
-        ),
-        SuppressionReason::Unsubscribe => (
-            "Its owner unsubscribed.",
-            "Write to them again only if they ask for it. In many countries the law wants their consent.",
-        ),
-        SuppressionReason::Manual => ("Added by a user of this account.", "Messages to it are sent again."),
-        SuppressionReason::Import => ("It was on a list that was imported.", "Messages to it are sent again."),
+        SuppressionReason::Bounce => "Permanent bounce; may bounce again.",
+        SuppressionReason::Complaint => "Spam complaint; remove only on request.",
+        SuppressionReason::Unsubscribe => "Unsubscribed; needs consent.",
+        SuppressionReason::Manual => "Added manually.",
+        SuppressionReason::Import => "Imported.",
     }
 }
 
@@ -64,7 +55,7 @@ fn find(visit: &Visit<'_>) -> Result<SuppressionRow, Fault> {
 /// `GET /suppressions/{id}`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let row = find(&visit)?;
-    let (why, warning) = words(row.reason);
+    let why = words(row.reason);
     let id = row.id;
     let page = SuppressionPage {
         frame: Frame::new(&visit, row.email.as_str(), "/suppressions")?,
@@ -77,7 +68,6 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         message: row.message.map(|id| id.to_string()),
         code: row.smtp_code,
         answer: row.smtp_response,
-        warning,
         record: Record::new(&visit, id, &format!("/suppressions/{id}"), &format!("/v1/suppressions/{id}")),
     };
     html::page(StatusCode::OK, &page)
@@ -91,6 +81,7 @@ pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
 /// `POST /suppressions/{id}/remove`.
 pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
     let name = Name::Id(visit.id()?);
+    let email = visit.api.engine.suppression(visit.account_id(), &name)?.map(|row| row.email).unwrap_or_default();
     visit.api.engine.unsuppress(visit.on(), name).await.map_err(not_there)?;
-    Ok(html::redirect("/suppressions?done=lifted"))
+    Ok(html::redirect(&paging::address("/suppressions", &[("done", "lifted"), ("lifted", &email)])))
 }

@@ -4,16 +4,17 @@ use askama::Template;
 use hyper::StatusCode;
 
 use crate::base::id::SuppressionId;
+use crate::domain::address::Address;
 use crate::domain::violation::Violations;
 use crate::engine::listing::Page;
 use crate::engine::suppressions::SuppressionFilter;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::suppressions::{filter_of, new_of};
-use crate::panel::door::Visit;
+use crate::panel::door::{Need, Visit};
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
+use crate::panel::frame::{Frame, Undo};
 use crate::panel::html;
 use crate::panel::moment::Moment;
 use crate::panel::paging::{self, Paging};
@@ -84,15 +85,16 @@ async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: For
         false => Page { rows: Vec::new(), next: None },
     };
     let done = match query.text("done") {
-        "added" => Some("Address suppressed. Queued messages are canceled."),
-        "already" => Some("The address was suppressed already, and stays so for its first reason."),
-        "lifted" => Some("Suppression removed."),
-        "imported" => Some("List imported."),
+        "added" => Some(format!("{} is suppressed. Queued messages are canceled.", query.text("email"))),
+        "already" => Some("The address was suppressed already, and stays so for its first reason.".to_owned()),
+        "lifted" => Some(format!("{} is no longer suppressed.", query.text("lifted"))),
+        "imported" => Some("List imported.".to_owned()),
         _ => None,
     };
+    let undo = undo(visit, &query, &rows);
     let (email, reason) = (query.text("email"), query.text("reason"));
     let page = SuppressionsPage {
-        frame: Frame::new(visit, "Suppressions", PATH)?.with_done(done),
+        frame: Frame::new(visit, "Suppressions", PATH)?.with_done(done).with_undo(undo),
         lines: rows.into_iter().map(|row| line(visit, row)).collect(),
         paging: Paging::new::<SuppressionId>(PATH, &[("email", email), ("reason", reason)], &query, next),
         reasons: SuppressionReason::ALL,
@@ -105,6 +107,19 @@ async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: For
         curl: curl(visit, "/v1/suppressions"),
     };
     html::page(status, &page)
+}
+
+/// The form that takes back what the address of the page says was done, as long as that can be.
+fn undo(visit: &Visit<'_>, query: &Form, rows: &[SuppressionRow]) -> Option<Undo> {
+    let undo = match (query.text("done"), rows) {
+        ("added", [row]) => Undo { action: format!("{PATH}/{}/remove", row.id), field: None },
+        ("lifted", _) => {
+            let address: Address = query.text("lifted").parse().ok()?;
+            Undo { action: PATH.to_owned(), field: Some(("email", address.as_given().to_owned())) }
+        }
+        _ => return None,
+    };
+    visit.may_send(Need::Handle).then_some(undo)
 }
 
 async fn found(visit: &Visit<'_>, filter: SuppressionFilter, query: &Form) -> Result<Page<SuppressionRow>, Fault> {

@@ -4,8 +4,10 @@
 use askama::Template;
 use hyper::StatusCode;
 
+use super::system_health::{ReplicationState, SystemAlert, open_alerts};
 use crate::base::time::Timestamp;
 use crate::engine::Engine;
+use crate::engine::alerts::record::Alert;
 use crate::engine::blocking::OPERATOR;
 use crate::engine::queue::SiteQueue;
 use crate::engine::store_size::Growth;
@@ -42,6 +44,8 @@ struct SystemPage {
     clock: ClockLine,
     doctor: Option<DoctorLines>,
     may_send: bool,
+    alerts: Vec<SystemAlert>,
+    replication: Option<ReplicationState>,
     limits: Vec<(&'static str, String)>,
     sites: Vec<SiteLine>,
     is_cut: bool,
@@ -102,6 +106,7 @@ struct Measured {
     growth: Option<Growth>,
     free: u64,
     last_backup: Option<Timestamp>,
+    alerts: Vec<Alert>,
 }
 
 fn measure(engine: &Engine) -> Result<Measured, StoreError> {
@@ -110,6 +115,7 @@ fn measure(engine: &Engine) -> Result<Measured, StoreError> {
         growth: engine.store_growth(),
         free: engine.store.free_octets()?,
         last_backup: engine.last_backup().and_then(|text| text.parse().ok()),
+        alerts: open_alerts(engine)?,
     })
 }
 
@@ -140,6 +146,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         clock: clock(&visit),
         doctor: sources.and_then(|sources| sources.doctor.last()).map(|last| doctor(&visit, &last)),
         may_send: visit.may_operate(),
+        alerts: measured.alerts.into_iter().map(|alert| SystemAlert::new(&visit, alert)).collect(),
+        replication: ReplicationState::of(&visit),
         limits: sources.map(|sources| limits(&visit, sources)).unwrap_or_default(),
         is_cut: sites.len() > SITES,
         sites: sites.into_iter().take(SITES).map(|site| site_line(&visit, site)).collect(),

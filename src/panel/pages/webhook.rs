@@ -24,6 +24,7 @@ use crate::panel::moment::Moment;
 use crate::panel::paging::{self, Paging};
 use crate::panel::parts::{Badge, Choice};
 use crate::panel::record::Record;
+use crate::panel::webhook_figures::{FailureGroup, figures, grouped_failures};
 use crate::store::op::audit::host;
 use crate::store::row::endpoint::EndpointRow;
 
@@ -44,8 +45,8 @@ struct WebhookPage {
     is_enabled: bool,
     failures: u8,
     disabled_at: Option<Moment>,
-    /// The failures that count against it.
-    causes: Vec<Cause>,
+    /// The failures that count against it, by their result.
+    causes: Vec<FailureGroup>,
     facts: Vec<(&'static str, String)>,
     last_success_at: Option<Moment>,
     last_failure_at: Option<Moment>,
@@ -65,12 +66,6 @@ struct WebhookPage {
     prove_next: String,
     told: Option<Told>,
     record: Record,
-}
-
-/// A failure that counts against the endpoint.
-struct Cause {
-    path: String,
-    attempt: AttemptLine,
 }
 
 /// A delivery in the list.
@@ -166,13 +161,11 @@ pub(super) fn written(
     let page = page.ok_or(ApiError::NotFound)?;
     let cut_at = page.next.filter(|_| page.rows.len() < ROWS);
     let shown = state.map_or("", Status::as_str);
-    let causes = engine.failures(account, row)?.into_iter().map(|(delivery, attempt)| Cause {
-        path: format!("{own}/deliveries/{delivery}"),
-        attempt: AttemptLine::new(visit, attempt),
-    });
+    let causes = grouped_failures(visit, id, engine.failures(account, row)?);
     let lines = page.rows.iter().map(|record| delivery_line(visit, record));
     let mut facts = vec![("Events", events_in_words(row.events.as_deref()))];
     facts.extend(row.description.clone().map(|words| ("Description", words)));
+    facts.extend(figures(visit, id)?);
     let page = WebhookPage {
         frame: Frame::new(visit, title(row), "/webhooks")?.with_done(done(visit)),
         id,
@@ -182,7 +175,7 @@ pub(super) fn written(
         is_enabled: row.state.is_enabled(),
         failures: row.state.consecutive_failures(),
         disabled_at: row.state.disabled_at().map(|at| visit.moment(at)),
-        causes: causes.collect(),
+        causes,
         facts,
         last_success_at: row.last_success_at.map(|at| visit.moment(at)),
         last_failure_at: row.last_failure_at.map(|at| visit.moment(at)),

@@ -221,3 +221,21 @@ async fn pages_have_their_headers_and_programs_their_json() {
         browser.ask("POST", "/settings", "Content-Type: application/json\r\nSec-Fetch-Site: none\r\n", "{}").await;
     assert_eq!((reply.status, reply.shows("<html")), (415, true));
 }
+
+#[tokio::test]
+async fn lists_have_a_row_for_each_day_and_name_the_zone_once() {
+    let world = World::new().await;
+    world.send(serde_json::json!({})).await;
+    world.advance(DAY);
+    let mut browser = world.owner().await;
+    world.send(serde_json::json!({})).await;
+    world.send(serde_json::json!({})).await;
+    for path in ["/messages", "/events", "/"] {
+        let page = browser.get(path).await;
+        let days: Vec<_> = page.body.split("scope=\"rowgroup\" colspan=\"4\">").skip(1).collect();
+        assert_eq!(days.len(), 2, "{path}");
+        assert!(days[0].starts_with("Today</th>") && days[1].starts_with("Tue 14 Nov</th>"), "{path}: {}", days[1]);
+        assert!(days[1].contains("<span>22:13:20</span></time>"), "{path}");
+        assert_eq!(page.body.matches("Times in UTC.").count(), 1, "{path}");
+    }
+}

@@ -340,3 +340,25 @@ async fn a_provider_in_trouble_is_a_page_and_is_not_asked_again_at_once() {
     assert_eq!(without.browser().get("/login/oidc/callback?code=c&state=s").await.status, 404);
     assert!(!without.browser().get("/login").await.shows("Sign in with"));
 }
+
+#[tokio::test]
+async fn an_invitation_is_accepted_by_a_sign_in_at_the_provider_with_the_role_that_it_names() {
+    let (world, provider) = world().await;
+    for (number, role) in [Role::Owner, Role::Member, Role::Viewer].into_iter().enumerate() {
+        let email = format!("guest{number}@other.example");
+        let user = world.engine.create_user(world.account, email.parse().unwrap(), role).await.unwrap().0;
+        let link = world.engine.setup_link(world.account, user.id).await.unwrap().unwrap().url;
+        let path = link.strip_prefix("http://panel.test").unwrap();
+        let token = path.strip_prefix("/setup?token=").unwrap();
+        let mut browser = world.browser();
+        let way = format!("/login/oidc?link={token}");
+        let page = browser.get(path).await;
+        assert!(page.shows(&format!("href=\"{way}\">Sign in with login.example.com</a>")), "{}", page.body);
+        provider.change(|script| script.claims = json!({ "sub": email, "email": email }));
+        let told = begun(&mut browser, &provider, &way).await;
+        assert_eq!(returned(&mut browser, &told).await.status, 303);
+        assert_eq!(world.engine.user(world.account, user.id).unwrap().unwrap().role, role, "the default is member");
+        assert_eq!(browser.get("/users").await.status, 200);
+        assert_eq!(browser.get(path).await.status, 410, "an accepted invitation is over");
+    }
+}

@@ -106,6 +106,33 @@ async fn the_operators_pages_are_for_operators_alone() {
 }
 
 #[tokio::test]
+async fn the_system_page_shows_open_alerts_of_the_service_and_the_state_of_replication() {
+    use crate::domain::alert::{Condition, Severity, Sighting};
+    use crate::store::op::alert::RaiseAlert;
+    let world = World::new().await;
+    let (mut operator, ..) = world.operator().await;
+    let page = operator.get("/system").await;
+    assert!(
+        !page.shows("Open alerts")
+            && page.shows("id=\"replication\"")
+            && page.shows("see <a href=\"/docs/replication\"")
+    );
+    let disk = Sighting::new(Condition::DiskLow, Severity::Critical, "The disk is full", "1 MiB is free.");
+    let quota = Sighting::new(Condition::Quota, Severity::Critical, "Quota used up", "A send was refused.");
+    for (account, sighting) in [(AccountId::default(), disk), (world.account, quota)] {
+        let op = RaiseAlert { account, sighting, is_over: false };
+        world.engine.store.commit(op).await.unwrap_or_else(|_| panic!("an alert opens"));
+    }
+    let page = operator.get("/system").await;
+    let alerts = page.between("id=\"alerts\"", "</section>");
+    assert!(alerts.contains("Critical") && alerts.contains("The disk is full") && alerts.contains("1 MiB is free."));
+    assert!(
+        alerts.contains("/docs/alerts#disk_low") && !alerts.contains("Quota used up"),
+        "an account's own: {alerts}"
+    );
+}
+
+#[tokio::test]
 async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
     let world = World::new().await;
     let (mut browser, _, _) = world.operator().await;

@@ -21,9 +21,11 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_have_their_line() {
     let mut browser = world.owner().await;
     for _ in 0..2 {
         let reply = browser.post("/queue/pause", &[("site", "google")]).await;
-        assert_eq!((reply.status, reply.location()), (303, "/queue?done=paused"));
+        assert_eq!((reply.status, reply.location()), (303, "/queue?done=paused&site=google"));
     }
-    let page = browser.get("/queue?done=paused").await;
+    let page = browser.get("/queue?done=paused&site=google").await;
+    let undo = page.between("class=\"undo\"", "</div>");
+    assert!(undo.contains("action=\"/queue/resume\"><input type=\"hidden\" name=\"site\" value=\"google\">"), "{undo}");
     assert!(page.shows("Paused, no mail") && page.shows("Paused; mail in transit will finish."));
     assert!(browser.get("/").await.shows("Sending to one destination is paused. <a href=\"/queue\">Open queue</a>"));
     let message = world.send(serde_json::json!({})).await;

@@ -92,3 +92,17 @@ async fn the_audit_log_says_who_made_a_link_and_that_its_use_was_by_that_link() 
     let users = world.engine.users(world.account, PageRequest { before: None, limit: 9 }).unwrap();
     assert!(users.rows.iter().any(|row| row.id == user && row.last_sign_in_at.is_some()));
 }
+
+#[tokio::test]
+async fn a_link_ends_when_its_user_becomes_an_operator() {
+    let world = World::new().await;
+    let user = world.cleo().await;
+    let (path, token) = world.link(user).await;
+    let operator = UserChange { operator: Some(true), ..UserChange::default() };
+    world.engine.change_user(crate::engine::audit::Behalf::operator(world.account), user, operator).await.unwrap();
+    let mut browser = world.browser();
+    assert_eq!(browser.get(&path).await.status, 410, "an owner may have kept it");
+    assert_eq!(browser.post("/setup", &[("token", &token), ("password", CHOSEN)]).await.status, 410);
+    let (path, _) = world.link(user).await;
+    assert_eq!(browser.get(&path).await.status, 200);
+}

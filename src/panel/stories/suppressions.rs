@@ -23,11 +23,14 @@ impl World {
 async fn an_address_is_suppressed_and_what_waits_for_it_withdrawn() {
     let world = World::new().await;
     let mut browser = world.owner().await;
-    assert!(browser.get("/suppressions").await.shows("No address is suppressed."));
+    assert!(browser.get("/suppressions").await.shows("No suppressed addresses"));
     let message = world.send(serde_json::json!({ "to": "bob@example.com" })).await;
     let added = browser.post("/suppressions", &[("email", "Bob@Example.com"), ("note", "asked by phone")]).await;
     assert_eq!(added.location(), "/suppressions?email=Bob%40Example.com&done=added");
     let page = browser.get(added.location()).await;
+    assert!(
+        page.shows("Bob@Example.com is suppressed.") && page.between("class=\"undo\"", "</form>").contains("/remove\"")
+    );
     assert!(page.shows("Bob@Example.com") && page.shows("asked by phone") && page.shows("manual"));
     let transfer = world.engine.message(world.account, message).unwrap().unwrap().transfer;
     assert_eq!(transfer.state.status(), Status::Suppressed);
@@ -79,11 +82,20 @@ async fn a_suppression_tells_why_and_is_lifted() {
     let id = world.engine.suppress(world.account, suppression).await.unwrap().row.id;
     let path = format!("/suppressions/{id}");
     let page = browser.get(&path).await;
-    assert!(page.shows("550 5.1.1 &#60;nobody&#62;") && page.shows("refused a message for good"));
+    assert!(page.shows("550 5.1.1 &#60;nobody&#62;") && page.shows("Permanent bounce; may bounce again."));
     assert!(page.shows(&format!("curl http://panel.test/v1/suppressions/{id}")));
     assert!(browser.get(&format!("{path}/json")).await.body.starts_with(&format!("{{\"id\":\"{id}\"")));
-    assert_eq!(browser.post(&format!("{path}/remove"), &[]).await.location(), "/suppressions?done=lifted");
+    let removed = browser.post(&format!("{path}/remove"), &[]).await;
+    assert_eq!(removed.location(), "/suppressions?done=lifted&lifted=nobody%40example.com");
     assert!(world.suppressed().await.is_empty());
+    let page = browser.get(removed.location()).await;
+    let undo = page.between("class=\"undo\"", "</div>");
+    assert!(undo.contains("nobody@example.com is no longer suppressed."), "{undo}");
+    assert!(
+        undo.contains("action=\"/suppressions\"><input type=\"hidden\" name=\"email\" value=\"nobody@example.com\">")
+    );
+    let foreign = browser.get("/suppressions?done=lifted&lifted=%3Cb%3E").await;
+    assert!(!foreign.shows("class=\"undo\"") && !foreign.shows("<b>"));
     assert_eq!(browser.post(&format!("{path}/remove"), &[]).await.status, 404);
     assert_eq!(browser.get(&path).await.status, 404);
 }
@@ -95,12 +107,16 @@ async fn a_list_is_checked_first_and_then_imported_whole() {
     world.suppress("a@example.com", SuppressionReason::Manual).await;
     let list = "email,reason\r\na@example.com,bounce\r\nb@example.com,complaint\r\n";
     let checked = browser.upload("/suppressions/import", &[("file", ""), ("list", list), ("act", "check")]).await;
-    assert!(checked.status == 200 && checked.shows("New addresses: 1; suppressed already: 1."), "{}", checked.body);
+    assert!(
+        checked.status == 200 && checked.shows("No errors; nothing imported yet. 1 new, 1 already listed."),
+        "{}",
+        checked.body
+    );
     assert!(checked.shows("b@example.com,complaint"), "the list is still there");
     assert_eq!(world.suppressed().await.len(), 1);
     let done = browser.upload("/suppressions/import", &[("file", list), ("act", "import")]).await;
     assert_eq!(done.location(), "/suppressions/import?imported=1&skipped=1");
-    assert!(browser.get(done.location()).await.shows("Imported: 1 new, 1 suppressed already."));
+    assert!(browser.get(done.location()).await.shows("1 imported, 1 already listed."));
     assert_eq!(world.suppressed().await, ["b@example.com", "a@example.com"]);
     let lines = "{\"email\":\"c@example.com\"}\n";
     assert_eq!(browser.upload("/suppressions/import", &[("list", lines), ("act", "import")]).await.status, 303);
@@ -123,7 +139,7 @@ async fn a_list_with_a_fault_is_refused_line_by_line_and_nothing_imported() {
     }
     let many = format!("email\n{}", "nobody\n".repeat(150));
     let reply = browser.upload("/suppressions/import", &[("file", &many), ("act", "import")]).await;
-    assert!(reply.status == 422 && reply.shows("50 more lines are wrong."));
+    assert!(reply.status == 422 && reply.shows("50 more lines have errors."));
     let empty = browser.upload("/suppressions/import", &[("act", "import")]).await;
     assert!(empty.status == 422 && empty.shows("must name the columns"));
     let urlencoded = browser.post("/suppressions/import", &[("list", "email\na@example.com\n")]).await;

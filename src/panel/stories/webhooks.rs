@@ -135,7 +135,9 @@ async fn a_disabled_webhook_tells_why_and_is_reactivated() {
     }
     let page = browser.get(&format!("/webhooks/{id}")).await;
     assert!(page.shows("Events are held 30 days") && page.shows("Receiver error: see its log"));
-    assert_eq!(page.between("Recent failures", "</table>").matches("<code>500</code>").count(), 10);
+    let failures = page.between("Recent failures", "</table>");
+    assert!(failures.contains("<code>500</code></th><td class=\"number\" data-label=\"Count\">10</td>"), "{failures}");
+    assert!(page.shows("Success rate, 24 hours</dt><dd>0% (0 of 10 attempts)"), "{}", page.body);
     assert!(page.shows("Held") && page.shows("rel=\"next\""));
     let reply = browser.post(&format!("/webhooks/{id}/reactivate"), &[]).await;
     assert_eq!(reply.location(), format!("/webhooks/{id}?done=reactivated"));

@@ -62,6 +62,14 @@ export class Instance {
     return (await this.ask("POST", "/v1/messages", { ...usual, ...members }, key)).id;
   }
 
+  /** Makes a user an operator, by the command line. */
+  async makeOperator(email) {
+    const words = ["user", "set", email, "--operator", "--data-dir", join(this.folder, "data")];
+    const child = spawn(process.env.POSTRIDER_BIN, words, { stdio: ["ignore", "ignore", "inherit"] });
+    const code = await new Promise((tell) => child.once("exit", tell));
+    if (code !== 0) throw new Error(`user set ended with ${code}`);
+  }
+
   /** Moves the clock; what comes due has settled when this returns. */
   advance(seconds) {
     return this.ask("POST", "/dev/clock", { advance_seconds: seconds });

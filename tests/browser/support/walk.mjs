@@ -2,9 +2,17 @@
 // A page that is added to the rail is walked without a word here.
 
 /** What no link of the rail leads to. */
-const BESIDE = ["/login", "/setup", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere"];
+const BESIDE = [
+  "/login", "/setup", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere", "/explain",
+  "/open", "/open?q=nothing", "/suppressions/import", "/messages?q=to:nobody@example.com", "/queue?done=paused&site=x",
+];
 /** Views of one record that are pages of their own. */
-const VIEWS = { "/messages/": ["?tab=source", "?tab=json"] };
+const VIEWS = {
+  "/messages/": ["?tab=source", "?tab=json"],
+  "/domains/": ["/dmarc", "/checklist", "/delete"],
+  "/webhooks/": ["/delete"],
+  "/keys/": ["/delete"],
+};
 const OF_RECORD = /\/[a-z]+\/[a-z]{3}_[0-9A-Z]{26}$/;
 const RECORD = /^\/([a-z]+)\/([a-z]{3}_[0-9A-Z]{26})$/;
 

@@ -17,7 +17,9 @@ use crate::engine::listing::PageRequest;
 use crate::engine::relay::RelayWay;
 use crate::store::op::alert::RaiseAlert;
 use crate::store::op::invitation::InviteUser;
+use crate::store::read::Read as _;
 use crate::store::row::alert::NoticeStatus;
+use crate::store::row::notice::{NoticeContent, NoticeRow};
 
 fn settings() -> AlertSettings {
     let from = "alerts@bounces.sender.example".parse().unwrap();
@@ -152,6 +154,14 @@ async fn an_invitation_is_mailed_once_to_who_is_invited() {
     };
     let op = InviteUser { account: world.account, actor: Actor::Service, user };
     world.engine.store.commit(op).await.unwrap_or_else(|_| panic!());
+    let (_, notice) = world.engine.store.snapshot().unwrap().rows::<NoticeRow>(&[], 1).unwrap().remove(0);
+    let NoticeContent::Invitation(invitation) = notice.content else { panic!("no invitation") };
+    let (_, link) = world.engine.invitation_link(&invitation).unwrap().unwrap();
+    let is_sent = |user| world.engine.is_sent_link(link.split_once("token=").unwrap().1, user).unwrap();
+    assert!(
+        is_sent(UserId(Ulid([7; 16]))) && !is_sent(UserId(Ulid([8; 16]))),
+        "it proves the address of its user alone"
+    );
     world.pass(3600).await;
     assert_eq!(mailed(&world, "new@guests.test").len(), 1);
     assert!(alerts(&world).is_empty());

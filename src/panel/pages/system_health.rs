@@ -1,0 +1,118 @@
+//! Parts of the operator's page that say how the service is: its open alerts, and the state of replication.
+
+use crate::base::id::AlertId;
+use crate::domain::alert::{Scope, Severity};
+use crate::engine::Engine;
+use crate::engine::alerts::listing::{AlertFilter, AlertState, AlertsOf};
+use crate::engine::alerts::record::Alert;
+use crate::engine::listing::PageRequest;
+use crate::engine::replica::{ReplicaStatus, Role, State};
+use crate::panel::door::Visit;
+use crate::panel::moment::{Moment, lasted};
+use crate::panel::parts::{Badge, octets};
+use crate::store::error::StoreError;
+
+/// Open alerts that are read, of all accounts.
+const ALERTS_READ: usize = 500;
+/// Open alerts of the service that are shown.
+const ALERTS_SHOWN: usize = 20;
+
+/// An open alert of the service.
+pub(super) struct SystemAlert {
+    pub(super) id: AlertId,
+    pub(super) badge: Badge,
+    pub(super) condition: &'static str,
+    pub(super) summary: String,
+    pub(super) seen: String,
+    pub(super) remedy: &'static str,
+    pub(super) opened_at: Moment,
+}
+
+/// The open alerts of the service, newest first. It blocks.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn open_alerts(engine: &Engine) -> Result<Vec<Alert>, StoreError> {
+    let filter = AlertFilter { state: Some(AlertState::Open), condition: None };
+    let page = PageRequest { before: None, limit: ALERTS_READ };
+    let found = engine.alerts_of(AlertsOf::All, filter, page)?.rows.into_iter();
+    Ok(found.filter(|alert| alert.row.condition.scope() == Scope::System).take(ALERTS_SHOWN).collect())
+}
+
+impl SystemAlert {
+    /// The alert as it is shown.
+    pub(super) fn new(visit: &Visit<'_>, alert: Alert) -> Self {
+        let Alert { id, row, .. } = alert;
+        Self {
+            id,
+            badge: match row.severity {
+                Severity::Critical => Badge::new("Critical", "bad", "cross"),
+                Severity::Warning => Badge::new("Warning", "wait", "warn"),
+                Severity::Info => Badge::new("Info", "calm", "bell"),
+            },
+            condition: row.condition.as_str(),
+            summary: row.summary,
+            seen: row.seen,
+            remedy: row.condition.remedy(),
+            opened_at: visit.moment(row.opened_at),
+        }
+    }
+}
+
+/// The state of replication. None where none is configured.
+pub(super) struct ReplicationState {
+    pub(super) badge: Badge,
+    pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) last_confirmed_at: Option<Moment>,
+    pub(super) base_at: Option<Moment>,
+    pub(super) error: Option<String>,
+}
+
+impl ReplicationState {
+    /// The state at the moment of the visit.
+    pub(super) fn of(visit: &Visit<'_>) -> Option<Self> {
+        let status = visit.api.engine.replication.get()?.status(visit.now);
+        Some(Self {
+            badge: badge(&status),
+            facts: vec![
+                ("Role", status.role.as_str().to_owned()),
+                ("Mode", format!("{}, failover {}", status.mode, status.failover)),
+                ("Lag", lasted(std::time::Duration::try_from_secs_f64(status.lag_seconds).unwrap_or_default())),
+                ("Not in the bucket yet", octets(status.backlog_bytes)),
+                ("Slot, epoch", format!("{}, {}", status.slot, status.epoch)),
+            ],
+            last_confirmed_at: status.last_confirmed_at.map(|at| visit.moment(at)),
+            base_at: status.base.map(|base| visit.moment(base.taken_at)),
+            error: status.error,
+        })
+    }
+}
+
+const fn badge(status: &ReplicaStatus) -> Badge {
+    match (status.role, status.state) {
+        (Role::Deposed, _) => Badge::new("Deposed", "bad", "cross"),
+        (_, State::Ok) => Badge::new("OK", "good", "check"),
+        (_, State::Waiting) => Badge::new("Waiting", "calm", "clock"),
+        (_, State::Lagging) => Badge::new("Lagging", "wait", "warn"),
+        (_, State::Unreachable) => Badge::new("Unreachable", "bad", "cross"),
+        (_, State::Forbidden) => Badge::new("Forbidden", "bad", "lock"),
+        (_, State::Degraded) => Badge::new("Degraded", "bad", "warn"),
+        (_, State::Resync) => Badge::new("Resync", "bad", "again"),
+        (_, State::DiskFull) => Badge::new("Disk full", "bad", "warn"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_of_replication_has_its_badge_and_a_deposed_machine_its_own() {
+        let of = |role, state| badge(&ReplicaStatus { role, state, ..ReplicaStatus::off() });
+        let words: std::collections::BTreeSet<_> =
+            State::ALL.iter().map(|state| of(Role::Active, *state).to_string()).collect();
+        assert_eq!(words.len(), State::ALL.len());
+        assert_eq!(of(Role::Active, State::Ok).tone(), "good");
+        assert_eq!(of(Role::Deposed, State::Ok).tone(), "bad");
+    }
+}

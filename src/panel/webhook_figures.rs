@@ -1,0 +1,115 @@
+//! Figures of one webhook: how many of its newest attempts succeeded, how long they took, and its failures by result.
+
+use std::time::Duration;
+
+use super::attempts::AttemptLine;
+use super::chart::percent;
+use super::door::Visit;
+use super::moment::Moment;
+use super::parts::grouped;
+use crate::base::id::{DeliveryId, EndpointId};
+use crate::engine::listing::PageRequest;
+use crate::store::error::StoreError;
+use crate::store::row::delivery::AttemptRow;
+
+/// Period of the figures.
+const LATELY: Duration = Duration::from_secs(24 * 3600);
+/// Newest deliveries that are looked at: some milliseconds.
+const LOOKED_AT: usize = 100;
+
+/// The figures as facts. None without an attempt.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn figures(visit: &Visit<'_>, id: EndpointId) -> Result<Vec<(&'static str, String)>, StoreError> {
+    let (engine, account) = (&visit.api.engine, visit.account_id());
+    let page = PageRequest { before: None, limit: LOOKED_AT };
+    let mut attempts = Vec::new();
+    for record in engine.deliveries(account, id, None, page)?.map(|page| page.rows).unwrap_or_default() {
+        if record.row.state.attempts > 0
+            && let Some((_, found)) = engine.delivery(account, record.id)?
+        {
+            attempts.extend(found.into_iter().map(|(_, row)| row).filter(|row| row.at + LATELY > visit.now));
+        }
+    }
+    Ok(of(&attempts))
+}
+
+fn of(attempts: &[AttemptRow]) -> Vec<(&'static str, String)> {
+    let (count, taken) = (attempts.len(), attempts.iter().filter(|row| row.error.is_none()).count());
+    if count == 0 {
+        return Vec::new();
+    }
+    let share = u32::try_from(taken * 1_000_000 / count).unwrap_or_default();
+    let mut times: Vec<_> = attempts.iter().map(|row| row.duration_ms).collect();
+    times.sort_unstable();
+    let most = times[(count * 95).div_ceil(100) - 1];
+    let counts = format!("{} of {}", grouped(taken as u64), grouped(count as u64));
+    vec![
+        ("Success rate, 24 hours", format!("{} ({counts} attempts)", percent(share))),
+        ("95% within, 24 hours", format!("{most} ms")),
+    ]
+}
+
+/// The failures with one result.
+pub(super) struct FailureGroup {
+    /// The status that was answered, or the error's name.
+    pub(super) result: String,
+    /// Explanation.
+    pub(super) words: &'static str,
+    /// Number of failures.
+    pub(super) count: usize,
+    /// The newest of them.
+    pub(super) at: Moment,
+    /// Its delivery's page.
+    pub(super) path: String,
+}
+
+/// Groups failures, which come newest first, by their result; the result of the newest failure first.
+pub(super) fn grouped_failures(
+    visit: &Visit<'_>,
+    id: EndpointId,
+    failures: Vec<(DeliveryId, AttemptRow)>,
+) -> Vec<FailureGroup> {
+    let mut groups: Vec<FailureGroup> = Vec::new();
+    for (delivery, row) in failures {
+        let AttemptLine { at, result, words, .. } = AttemptLine::new(visit, row);
+        match groups.iter_mut().find(|group| group.result == result) {
+            Some(group) => group.count += 1,
+            None => {
+                let path = format!("/webhooks/{id}/deliveries/{delivery}");
+                groups.push(FailureGroup { result, words, count: 1, at, path });
+            }
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::AttemptId;
+    use crate::base::time::Timestamp;
+
+    fn attempt(duration_ms: u64, error: Option<&str>) -> AttemptRow {
+        AttemptRow {
+            id: AttemptId::default(),
+            at: Timestamp::ZERO,
+            status: None,
+            error: error.map(str::to_owned),
+            duration_ms,
+            peer: None,
+            response_body: None,
+        }
+    }
+
+    #[test]
+    fn figures_are_of_attempts_and_none_without_one() {
+        assert!(of(&[]).is_empty());
+        let mut attempts: Vec<_> = (1..=19).map(|millis| attempt(millis, None)).collect();
+        attempts.push(attempt(10_000, Some("timeout")));
+        let [(_, rate), (_, most)] = &of(&attempts)[..] else { panic!("two figures") };
+        assert_eq!((rate.as_str(), most.as_str()), ("95% (19 of 20 attempts)", "19 ms"));
+        assert_eq!(of(&attempts[19..])[0].1, "0% (0 of 1 attempts)");
+    }
+}

@@ -1,5 +1,5 @@
-// Takes the README's pictures of a message's page again: `node tests/browser/pictures.mjs`, with the same environment
-// as the tests. They are committed, so this runs only when the page has changed.
+// Takes the README's pictures again, of the overview and of a message: `node tests/browser/pictures.mjs`, with the same
+// environment as the tests. They are committed, so this runs only when a page has changed.
 
 import { fileURLToPath } from "node:url";
 
@@ -11,6 +11,7 @@ const FOLDER = fileURLToPath(new URL("../../docs/", import.meta.url));
 const instance = await startInstance();
 const chromium = await startChromium();
 await instance.ask("PATCH", "/v1/settings", { name: "Harbour Books", time_zone: "Europe/Vienna" });
+await week();
 const message = await instance.send({
   to: "deferred+ann@simulator.test",
   from_name: "Harbour Books",
@@ -18,17 +19,38 @@ const message = await instance.send({
   metadata: { order: "10482" },
 });
 for (const seconds of [0, 90, 180]) await instance.advance(seconds);
-for (const theme of ["light", "dark"]) {
-  const { context, page } = await visitor(chromium, instance, { theme, width: 1200, height: 960 });
-  await signIn(page, instance);
-  await page.goto(`/messages/${message}`);
-  await page.getByText("Live", { exact: true }).waitFor();
-  await page.evaluate(() => {
-    document.querySelector("#timeline").scrollIntoView();
-    window.scrollBy(0, -24);
-  });
-  await page.screenshot({ path: `${FOLDER}timeline-${theme}.png` });
-  await context.close();
-}
+await pictures();
 await chromium.close();
 await instance.close();
+
+/** A week of a shop's mail: a few hundred messages, some of which come back. */
+async function week() {
+  const subjects = ["Your order is on its way", "Your invoice", "Confirm your address", "Your sign-in code"];
+  let number = 0;
+  for (let hours = 0; hours < 7 * 24; hours += 6) {
+    const count = 12 + ((hours / 6) * 7) % 11;
+    for (let one = 0; one < count; one += 1) {
+      number += 1;
+      const name = number % 61 === 0 ? "bounced" : number % 37 === 0 ? "deferred" : "delivered";
+      await instance.send({ to: `${name}+${number}@simulator.test`, subject: subjects[number % subjects.length] });
+    }
+    await instance.advance(6 * 3600);
+  }
+}
+
+async function pictures() {
+  for (const theme of ["light", "dark"]) {
+    const { context, page } = await visitor(chromium, instance, { theme, width: 1200, height: 960 });
+    await signIn(page, instance);
+    await page.getByText("Live", { exact: true }).waitFor();
+    await page.screenshot({ path: `${FOLDER}overview-${theme}.png` });
+    await page.goto(`/messages/${message}`);
+    await page.getByText("Live", { exact: true }).waitFor();
+    await page.evaluate(() => {
+      document.querySelector("#timeline").scrollIntoView();
+      window.scrollBy(0, -24);
+    });
+    await page.screenshot({ path: `${FOLDER}timeline-${theme}.png` });
+    await context.close();
+  }
+}

@@ -74,12 +74,16 @@ fn uri(visit: &Visit<'_>, secret: &str) -> String {
     format!("otpauth://totp/{host}:{email}?secret={secret}&issuer={host}")
 }
 
-/// The dark modules as the path of an SVG.
+/// The dark modules as the path of an SVG, a rectangle for each run of them in a row.
 fn path_of(code: &QrCode) -> String {
-    let (width, mut path) = (code.width(), String::new());
-    for (place, color) in code.to_colors().into_iter().enumerate() {
-        if color == Color::Dark {
-            let _written = write!(path, "M{} {}h1v1h-1z", place % width + QUIET, place / width + QUIET);
+    let (width, colors, mut path) = (code.width(), code.to_colors(), String::new());
+    for (y, row) in colors.chunks(width).enumerate() {
+        let mut x = 0;
+        for run in row.chunk_by(|one, next| one == next) {
+            if run.first() == Some(&Color::Dark) {
+                let _written = write!(path, "M{} {}h{length}v1h-{length}z", x + QUIET, y + QUIET, length = run.len());
+            }
+            x += run.len();
         }
     }
     path
@@ -105,4 +109,21 @@ pub(in crate::panel) async fn set_up(visit: Visit<'_>) -> Result<Answer, Fault> 
 pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
     change_own_user(&visit, UserChange { totp: Some(None), ..UserChange::default() }).await?;
     Ok(html::redirect("/settings?done=totp-removed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_dark_modules_is_one_rectangle_and_none_is_lost() {
+        let code = QrCode::new("otpauth://totp/Postrider").unwrap();
+        let (path, colors) = (path_of(&code), code.to_colors());
+        // A finder pattern is 7 modules wide at both ends of the first row.
+        assert!(path.starts_with(&format!("M{QUIET} {QUIET}h7v1h-7z")), "{path}");
+        let lengths = path
+            .split('h')
+            .filter_map(|part| part.split_once("v1").and_then(|(length, _)| length.parse::<usize>().ok()));
+        assert_eq!(lengths.sum::<usize>(), colors.iter().filter(|color| **color == Color::Dark).count());
+    }
 }

@@ -3,9 +3,9 @@
 //! A second daemon leaves at once where the first lives. A lock without a living holder, left for a moment by a killed
 //! process, is waited for.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::exit::Exit;
 use super::trouble::Trouble;
+use crate::store::private_file;
 
 const FILE: &str = "postrider.pid";
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,9 +36,8 @@ impl DirectoryLock {
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unusable)?;
         let path = directory.join(FILE);
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).read(true).write(true).mode(0o600);
-        let mut file = options.open(&path).map_err(unusable)?;
+        let opened = private_file::options().create(true).truncate(false).read(true).open(&path);
+        let mut file = opened.map_err(unusable)?;
         acquire(&mut file, directory, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
         Ok(Self { _file: file, path })

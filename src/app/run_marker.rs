@@ -1,13 +1,13 @@
 //! A file in the data directory that exists while the service runs. A clean end removes it, so the next start learns
 //! that the last run was killed, crashed, or lost its power.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::base::time::Timestamp;
+use crate::store::private_file;
 
 /// Its name.
 const FILE: &str = "running";
@@ -52,10 +52,10 @@ impl RunMarker {
 
 /// Writes the marker, and syncs its name: a power failure may come at any time.
 fn write(path: &Path) -> std::io::Result<()> {
-    let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    let mut file = private_file::create(path)?;
     writeln!(file, "{}", std::process::id())?;
     file.sync_all()?;
-    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+    private_file::sync_name(path)
 }
 
 fn since(at: SystemTime) -> String {

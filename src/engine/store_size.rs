@@ -1,12 +1,11 @@
 //! The size of the store over the last days, in a file of the data directory: what the operator's page shows as growth.
 //! A sample is taken by the hour at most.
 
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use super::Engine;
 use crate::base::time::Timestamp;
+use crate::store::private_file;
 
 /// The file.
 const FILE: &str = "store-sizes";
@@ -62,12 +61,6 @@ impl Samples {
     }
 }
 
-/// Writes a file that its owner alone may read.
-fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(text.as_bytes())
-}
-
 impl Engine {
     /// Takes a sample of the store's size, unless there is a young one. Blocks on the file system.
     pub fn note_store_size(&self) {
@@ -76,9 +69,7 @@ impl Engine {
         if !samples.note(now, self.store.size_octets().total()) {
             return;
         }
-        let beside = path.with_extension("new");
-        let written = write_private(&beside, &samples.text()).and_then(|()| std::fs::rename(&beside, &path));
-        if let Err(error) = written {
+        if let Err(error) = private_file::replace(&path, samples.text().as_bytes()) {
             tracing::warn!(%error, "could not note the size of the store; its growth is measured without this hour");
         }
     }

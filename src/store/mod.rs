@@ -28,6 +28,7 @@ pub mod migrate;
 pub mod near;
 pub mod op;
 pub mod open;
+pub mod private_file;
 pub mod queue;
 pub mod read;
 pub mod replica;

@@ -5,9 +5,8 @@
 //! directory aside stands there, and [`super::Store::open`] refuses what stands around it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use redb::{Database, Durability, TableDefinition, WriteTransaction};
@@ -21,6 +20,7 @@ use super::limits::CACHE_BYTES;
 use super::master_key::{self, Raw};
 use super::migrate;
 use super::open::FILE;
+use super::private_file;
 use super::schema::{FORMAT, Table, meta};
 use super::standstill::Standing;
 use super::timer::{Timer, TimerKind};
@@ -218,7 +218,7 @@ impl Building {
         make_directory(&building.aside.join(CONTENT))?;
         let made = Database::builder().set_cache_size(CACHE_BYTES).create(&database).map_err(StoreError::from)?;
         building.database = Some(made);
-        fs::set_permissions(&database, Permissions::from_mode(0o600)).map_err(|error| unwritten(&database, error))?;
+        private_file::restrict(&database).map_err(|error| unwritten(&database, error))?;
         Ok(building)
     }
 

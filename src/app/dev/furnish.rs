@@ -1,9 +1,8 @@
 //! The first account of `dev`: its keys, domains, a user of the panel and webhooks (contract 8 and 12.2). A
 //! kept directory remembers it in `dev.json`, and each start adds what its options ask for.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,6 +32,7 @@ use crate::engine::users::UserChange;
 use crate::engine::{Caller, Engine};
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
+use crate::store::private_file;
 
 /// The file of a kept directory.
 pub(in crate::app) const FILE: &str = "dev.json";
@@ -283,11 +283,5 @@ fn given_ids(
 }
 
 fn keep(path: &Path, credentials: &Credentials) -> io::Result<()> {
-    let half_made = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(true).write(true).mode(0o600);
-    let mut file = options.open(&half_made)?;
-    file.write_all(&serde_json::to_vec(credentials)?)?;
-    file.sync_all()?;
-    fs::rename(half_made, path)
+    private_file::replace(path, &serde_json::to_vec(credentials)?)
 }

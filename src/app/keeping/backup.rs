@@ -4,9 +4,8 @@
 //! may write. Every checksum is looked at on the way. The file gets its name when all of it is on the disk: whatever
 //! breaks off leaves none that looks whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -20,6 +19,7 @@ use crate::base::time::{Timestamp, iso};
 use crate::net::admin_socket::Download;
 use crate::store::archive::{Fault, Part, Reader};
 use crate::store::backup::Extent;
+use crate::store::private_file;
 
 const PURPOSE: &str = "take the backup";
 
@@ -108,9 +108,7 @@ impl Unfinished {
         let mut name = file.file_name().unwrap_or_default().to_owned();
         name.push(format!(".unfinished-{}", std::process::id()));
         let path = file.with_file_name(name);
-        let mut options = OpenOptions::new();
-        let opened = options.create_new(true).write(true).mode(0o600).open(&path);
-        let opened = opened.map_err(|error| unwritable(file, &error))?;
+        let opened = private_file::create_new(&path).map_err(|error| unwritable(file, &error))?;
         Ok(Self { path, file: opened, is_finished: std::cell::Cell::new(false) })
     }
 
@@ -126,8 +124,7 @@ impl Unfinished {
             Err(error) => return Err(unwritable(file, &error.into())),
         }
         self.is_finished.set(true);
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| unwritable(file, &error))
+        private_file::sync_name(file).map_err(|error| unwritable(file, &error))
     }
 }
 

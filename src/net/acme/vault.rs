@@ -3,15 +3,16 @@
 //!
 //! The worker writes it; `doctor` reads it beside a running service.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::renewal::Setbacks;
+use crate::store::private_file;
 
 /// The folder's name.
 const FOLDER: &str = "acme";
@@ -120,13 +121,7 @@ impl Vault {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let path = self.0.join(name);
-        let half_made = path.with_extension("new");
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&half_made)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&half_made, &path)?;
-        File::open(&self.0)?.sync_all()
+        private_file::replace(&self.0.join(name), bytes)
     }
 }
 

@@ -4,9 +4,9 @@
 //! whole, so a crash leaves no half message; it is not synced, since this mail is for looking at.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,6 +21,7 @@ use crate::base::id::{self, AccountId, MessageId, Ulid};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::return_path;
 use crate::engine::ports::Clock;
+use crate::store::private_file;
 
 use super::filter::MailFilter;
 
@@ -97,7 +98,7 @@ impl Capture {
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some(WHOLE) => match read_first_line(&path) {
                     Ok((mail, _)) => {
-                        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+                        private_file::restrict(&path)?;
                         index.insert(mail);
                     }
                     Err(error) => tracing::warn!(path = %path.display(), %error, "not a captured message; skipping it"),
@@ -298,7 +299,7 @@ fn made_id(at: Timestamp, parts: [&[u8]; 3]) -> MessageId {
 fn write_file(path: &Path, mail: &CapturedMail, message: &[u8]) -> io::Result<()> {
     let mut head = serde_json::to_vec(mail)?;
     head.push(b'\n');
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = private_file::create(path)?;
     file.write_all(&head)?;
     file.write_all(message)
 }

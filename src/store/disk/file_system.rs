@@ -1,8 +1,8 @@
 //! The real disk: files of the operating system. Called by the store wherever no story gives it another disk.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,9 +10,8 @@ use redb::{Builder, Database, DatabaseError, StorageError};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::{Disk, DiskFile, Entry, Opening};
+use crate::store::private_file;
 
-/// Mode of new files: readable and writable by their owner alone.
-const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
 /// The files of this machine.
@@ -24,14 +23,14 @@ impl Disk for FileSystem {
         let mut options = OpenOptions::new();
         options.read(true);
         if opening != Opening::Existing {
-            options.write(true).create(true).truncate(opening == Opening::Fresh).mode(FILE_MODE);
+            options.write(true).create(true).truncate(opening == Opening::Fresh).mode(private_file::MODE);
         }
         Ok(Arc::new(options.open(path)?))
     }
 
     fn open_database(&self, path: &Path, builder: &Builder) -> Result<Database, DatabaseError> {
         let database = builder.create(path)?;
-        fs::set_permissions(path, Permissions::from_mode(FILE_MODE)).map_err(StorageError::from)?;
+        private_file::restrict(path).map_err(StorageError::from)?;
         Ok(database)
     }
 

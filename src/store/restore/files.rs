@@ -1,13 +1,14 @@
 //! Files of a data directory in the making.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use super::{CONTENT, RestoreError};
 use crate::store::content::segment;
 use crate::store::disk::FileSystem;
+use crate::store::private_file;
 
 pub(super) fn sync_below(directory: &Path) -> Result<(), RestoreError> {
     for entry in fs::read_dir(directory).map_err(|error| unwritten(directory, error))? {
@@ -29,9 +30,7 @@ pub(super) fn make_directory(path: &Path) -> Result<(), RestoreError> {
 }
 
 pub(super) fn create_new(path: &Path) -> Result<File, RestoreError> {
-    let mut options = OpenOptions::new();
-    options.create_new(true).write(true).mode(0o600);
-    options.open(path).map_err(|error| unwritten(path, error))
+    private_file::create_new(path).map_err(|error| unwritten(path, error))
 }
 
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RestoreError> {

@@ -1,6 +1,7 @@
 //! Stories of a backup and what is made of it: all that was committed before, nothing of what came after, and nothing
 //! at all where something is wrong.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use super::*;

@@ -1,0 +1,90 @@
+//! Files that their owner alone may read and write.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// Mode of a new file: readable and writable by its owner alone.
+pub(in crate::store) const MODE: u32 = 0o600;
+
+/// Options that open a file for writing, and give a new file [`MODE`].
+pub fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(MODE);
+    options
+}
+
+/// Creates an empty file, or empties the one at `path`, which keeps its mode.
+///
+/// # Errors
+/// Those of the file system.
+pub fn create(path: &Path) -> io::Result<File> {
+    options().create(true).truncate(true).open(path)
+}
+
+/// Creates an empty file at a path that is free.
+///
+/// # Errors
+/// `AlreadyExists`, and those of the file system.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    options().create_new(true).open(path)
+}
+
+/// Replaces the content of the file at `path` durably. A crash leaves the old content or the new one. Writes a file
+/// with the extension `new` beside it first.
+///
+/// # Errors
+/// Those of the file system; the old content stays.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let half_made = path.with_extension("new");
+    let mut file = create(&half_made)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&half_made, path)?;
+    sync_name(path)
+}
+
+/// Gives a file that something else made [`MODE`].
+///
+/// # Errors
+/// Those of the file system.
+pub fn restrict(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(MODE))
+}
+
+/// Syncs the directory entry of the file at `path`.
+///
+/// # Errors
+/// Those of the file system.
+pub fn sync_name(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_owner_may_read_and_write_a_new_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(directory.path().join(name)).unwrap().permissions().mode() & 0o777;
+        create(&directory.path().join("created")).unwrap();
+        create_new(&directory.path().join("new")).unwrap();
+        replace(&directory.path().join("replaced"), b"1").unwrap();
+        assert_eq!((mode("created"), mode("new"), mode("replaced")), (0o600, 0o600, 0o600));
+        let taken = create_new(&directory.path().join("created")).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn replacing_leaves_the_new_content_and_no_other_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        replace(&path, b"a longer first content").unwrap();
+        replace(&path, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

@@ -4,7 +4,6 @@
 //! stops from the outside in.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use super::alerts;
 use super::bounces::Bounces;
 use super::certificate::{Certificate, Kept};
 use super::config::Config;
+use super::dispatcher;
 use super::exit::Exit;
 use super::ground::Ground;
 use super::lock::DirectoryLock;
@@ -34,29 +34,22 @@ use super::submission::Submission;
 use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
+use super::web;
 use super::webhooks::Webhooks;
 use crate::engine::ports::Resolve;
-use crate::engine::pump::Pump;
 use crate::engine::receive::Receiver;
 use crate::engine::replica::{Active, Replication};
-use crate::engine::{Engine, InHouse, Tables};
-use crate::http::dev::{self, Dev};
+use crate::engine::{Engine, InHouse};
+use crate::http::dev::Dev;
 use crate::http::metrics::Process;
-use crate::http::pages;
-use crate::http::router::Router;
 use crate::http::service::HttpService;
 use crate::http::state::Api;
 use crate::http::status::StatusSources;
-use crate::http::{api, compat};
 use crate::net::dev::reporter::Reporter;
-use crate::net::dns::{HostAddresses, Resolver};
+use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
-use crate::net::http_listener::{HttpServer, TlsDoor};
-use crate::net::mta_sts::{self, HttpsPolicyHosts};
-use crate::net::post::{self, HttpPost};
-use crate::net::tls;
-use crate::net::transmit::Transmitter;
+use crate::net::http_listener::HttpServer;
 use crate::panel;
 use crate::store::error::StoreError;
 
@@ -143,15 +136,8 @@ impl Daemon {
         }
         let hooks_guard = Arc::clone(&webhooks.guard);
         oidc::attach(config, &engine, &webhooks)?;
-        let pump = pump(config, &engine, resolver, &guard, webhooks, in_house, tables)?;
-        let mut table = api::routes();
-        table.extend(panel::routes());
-        table.extend(pages::routes());
-        table.extend(compat::routes(config.compat.root));
-        if dev_routes.is_some() {
-            table.extend(dev::routes());
-        }
-        let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
+        let pump = dispatcher::dispatcher(config, &engine, resolver, &guard, webhooks, in_house, tables)?;
+        let router = web::router(config, dev_routes.is_some())?;
         let limits = settings::service_limits(config);
         let budgets = Arc::clone(&limits.budgets);
         let api = Arc::new(Api::new(Arc::clone(&engine), hooks_guard, config.limits.body_bytes, budgets, dev_routes));
@@ -161,7 +147,7 @@ impl Daemon {
         let mut http = HttpServer::new(Arc::new(service), settings::http_limits(config));
         let certificate = Certificate::of(config, names)?;
         let door = certificate.as_ref().map(|certificate| certificate.door(config));
-        let http_addresses = listen(&mut http, config, door, &sockets, store.directory()).await?;
+        let http_addresses = web::listen(&mut http, config, door, &sockets, store.directory()).await?;
         // Nobody asks for a link before this: what is served begins with the next line that waits.
         engine.settings.public_url.get_or_init(|| addresses::public_url(config, &http_addresses));
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
@@ -191,7 +177,7 @@ impl Daemon {
         opening::tell_of_standstill(&store)?;
         // Last, so that nothing is on the wire when something above is in the way.
         let certificate = certificate.map(Certificate::keep);
-        let pump = tokio::spawn(mail_after(mail_wait, pump, stopped));
+        let pump = tokio::spawn(dispatcher::run_after(mail_wait, pump, stopped));
         tokio::spawn(super::store_size::note(Arc::downgrade(&engine)));
         let config = config.clone();
         Ok(Self {
@@ -315,21 +301,6 @@ impl Daemon {
     }
 }
 
-/// Runs the pump, once the machine that held the log before can't mail any more.
-async fn mail_after(wait: Duration, pump: Pump, mut stopped: watch::Receiver<bool>) -> Result<(), StoreError> {
-    if !wait.is_zero() {
-        tracing::info!(
-            seconds = wait.as_secs_f64(),
-            "accepting mail; sending begins once the machine before is surely still"
-        );
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            _ = stopped.wait_for(|stopped| *stopped) => {}
-        }
-    }
-    pump.run(stopped).await
-}
-
 enum Reason {
     Deposed,
     Signal,
@@ -337,49 +308,6 @@ enum Reason {
     PumpEnded,
 }
 
-/// Listens for HTTP where the configuration says, and on the operator's socket.
-async fn listen(
-    http: &mut HttpServer<HttpService<Api>>,
-    config: &Config,
-    tls: Option<TlsDoor>,
-    sockets: &HandedOver,
-    directory: &Path,
-) -> Result<Vec<SocketAddr>, Trouble> {
-    let mut bound = Vec::new();
-    for address in &config.http.listen {
-        let socket = sockets.listen(*address).await;
-        bound.push(socket.and_then(|socket| http.listen_on(socket, tls.clone())).map_err(|error| {
-            let what = format!("cannot listen on {address}");
-            Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in http.listen.")
-        })?);
-    }
-    let socket = directory.join(SOCKET_NAME);
-    http.listen_unix(&socket).map_err(|error| broken(&socket.display().to_string(), &error))?;
-    Ok(bound)
-}
-
 pub(super) fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
-}
-
-fn pump(
-    config: &Config,
-    engine: &Arc<Engine>,
-    resolver: Arc<Resolver>,
-    guard: &Arc<Guard>,
-    webhooks: Webhooks,
-    in_house: Option<Arc<InHouse>>,
-    tables: Tables,
-) -> Result<Pump, Trouble> {
-    let delivery_roots = tls::trusted_roots(config.delivery.extra_roots.as_deref());
-    let delivery_roots = delivery_roots.map_err(|fault| broken("delivery.extra_roots", &fault))?;
-    let transmitter = Transmitter::new(delivery_roots.clone()).map_err(|error| broken("TLS for delivery", &error))?;
-    let roots =
-        tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
-    let names: Arc<dyn HostAddresses> = resolver;
-    let post = Arc::new(HttpPost::new(roots, webhooks.names, webhooks.guard, post::DEADLINE));
-    let port = config.delivery.mta_sts_port;
-    let policy_hosts = HttpsPolicyHosts::new(delivery_roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
-    let ways = ways::ways(config, in_house)?;
-    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), Arc::new(policy_hosts), post, ways, tables))
 }

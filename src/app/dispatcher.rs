@@ -1,0 +1,63 @@
+//! The dispatcher of the daemon: the engine's pump over the real network.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::config::Config;
+use super::daemon::broken;
+use super::trouble::Trouble;
+use super::ways;
+use super::webhooks::Webhooks;
+use crate::engine::pump::Pump;
+use crate::engine::{Engine, InHouse, Tables};
+use crate::net::dns::{HostAddresses, Resolver};
+use crate::net::guard::Guard;
+use crate::net::mta_sts::{self, HttpsPolicyHosts};
+use crate::net::post::{self, HttpPost};
+use crate::net::tls;
+use crate::net::transmit::Transmitter;
+use crate::store::error::StoreError;
+
+/// A dispatcher that delivers mail and webhooks as the configuration says.
+pub(super) fn dispatcher(
+    config: &Config,
+    engine: &Arc<Engine>,
+    resolver: Arc<Resolver>,
+    guard: &Arc<Guard>,
+    webhooks: Webhooks,
+    in_house: Option<Arc<InHouse>>,
+    tables: Tables,
+) -> Result<Pump, Trouble> {
+    let delivery_roots = tls::trusted_roots(config.delivery.extra_roots.as_deref());
+    let delivery_roots = delivery_roots.map_err(|fault| broken("delivery.extra_roots", &fault))?;
+    let transmitter = Transmitter::new(delivery_roots.clone()).map_err(|error| broken("TLS for delivery", &error))?;
+    let roots =
+        tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
+    let names: Arc<dyn HostAddresses> = resolver;
+    let post = Arc::new(HttpPost::new(roots, webhooks.names, webhooks.guard, post::DEADLINE));
+    let port = config.delivery.mta_sts_port;
+    let policy_hosts = HttpsPolicyHosts::new(delivery_roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
+    let ways = ways::ways(config, in_house)?;
+    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), Arc::new(policy_hosts), post, ways, tables))
+}
+
+/// Runs the dispatcher after `wait`, when the machine that held the log before can't send any more.
+pub(super) async fn run_after(
+    wait: Duration,
+    pump: Pump,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), StoreError> {
+    if !wait.is_zero() {
+        tracing::info!(
+            seconds = wait.as_secs_f64(),
+            "accepting mail; sending begins once the machine before is surely still"
+        );
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+    }
+    pump.run(stopped).await
+}

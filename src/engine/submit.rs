@@ -4,6 +4,7 @@
 //! seals it ([`workbench`]); then the accepting operation asks again, where the answer counts. Nothing is answered
 //! before its sync.
 
+pub mod list;
 pub mod together;
 pub(super) mod workbench;
 
@@ -196,7 +197,7 @@ impl Engine {
         Running::begin(self, account, key_hash).map(|running| KeyInUse { _running: running })
     }
 
-    /// Binds an idempotency key to the answer of a list whose messages were accepted one by one.
+    /// Binds an idempotency key to the answer of a list whose messages were accepted each by itself.
     ///
     /// # Errors
     /// The key was bound to something else meanwhile; the store failed.

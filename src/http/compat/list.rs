@@ -9,9 +9,11 @@ use sha2::{Digest as _, Sha256};
 use super::door::Door;
 use super::fault::Fault;
 use super::letter::Ready;
-use super::send;
+use super::names::Names;
+use super::send::{self, Parties};
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
+use crate::engine::submit::list::ListItem;
 use crate::engine::submit::{KeyInUse, SubmitError};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -20,6 +22,7 @@ use crate::http::handlers::messages;
 use crate::http::json::{self, named_hash};
 use crate::http::route::Call;
 use crate::http::state::Api;
+use crate::store::error::StoreError;
 use crate::store::op::accept::Accepted;
 use crate::store::op::admission::IdempotencyClaim;
 
@@ -121,27 +124,29 @@ pub(super) async fn each(
     read: impl Fn(Value) -> Result<Ready, Fault>,
 ) -> Vec<Result<Sent, Fault>> {
     let items = std::mem::take(&mut list.items);
-    let mut sent = Vec::with_capacity(items.len());
+    let (mut read_items, mut submitted) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
     for (place, item) in items.into_iter().enumerate() {
-        let claim = list.claim.as_ref().map(|whole| {
-            let key_hash = Sha256::new().chain_update(whole.key_hash).chain_update((place as u64).to_be_bytes());
-            IdempotencyClaim { key_hash: key_hash.finalize().into(), body_hash: named_hash(&list.address, &item) }
-        });
-        sent.push(one(api, call, claim, || read(item)).await);
+        let idempotency = list.claim.as_ref().map(|whole| claim_at(whole, place, &list.address, &item));
+        read_items.push(read(item).map(|Ready { submission, names, to_as_given }| {
+            let parties = Parties::of(&submission);
+            submitted.push(ListItem { submission, idempotency });
+            (parties, names, to_as_given)
+        }));
     }
-    sent
+    let mut outcomes = api.engine.submit_each(&call.caller, submitted).await.into_iter();
+    let outcome_of = |read_item: Result<(Parties, Names, String), Fault>| {
+        let (parties, names, to_as_given) = read_item?;
+        let outcome = outcomes.next().unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)));
+        let accepted = outcome.map_err(|error| parties.refused(api, &call.caller, error, &names))?;
+        Ok(Sent { accepted, to_as_given })
+    };
+    read_items.into_iter().map(outcome_of).collect()
 }
 
-async fn one(
-    api: &Api,
-    call: &Call<Caller>,
-    claim: Option<IdempotencyClaim>,
-    read: impl FnOnce() -> Result<Ready, Fault>,
-) -> Result<Sent, Fault> {
-    let ready = read()?;
-    let to_as_given = ready.to_as_given.clone();
-    let accepted = send::submit(api, &call.caller, ready, claim).await?;
-    Ok(Sent { accepted, to_as_given })
+/// The idempotency key of the message at `place` of the list with the key `whole`.
+fn claim_at(whole: &IdempotencyClaim, place: usize, address: &str, item: &Value) -> IdempotencyClaim {
+    let key_hash = Sha256::new().chain_update(whole.key_hash).chain_update((place as u64).to_be_bytes());
+    IdempotencyClaim { key_hash: key_hash.finalize().into(), body_hash: named_hash(address, item) }
 }
 
 /// Answers the list, and binds its key to the answer. A list of which nothing was sent, or of which something failed on

@@ -10,7 +10,8 @@ use super::fault::Fault;
 use super::letter::Ready;
 use super::names::Names;
 use crate::base::id::AccountId;
-use crate::domain::submission::SubmissionLimits;
+use crate::domain::address::Address;
+use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::submit::SubmitError;
@@ -63,12 +64,27 @@ pub(super) async fn submit(
     claim: Option<IdempotencyClaim>,
 ) -> Result<Accepted, Fault> {
     let Ready { submission, names, .. } = ready;
-    let (from, to) = (submission.from.clone(), submission.to.clone());
-    api.engine.submit(caller, submission, claim).await.map_err(|error| {
+    let parties = Parties::of(&submission);
+    api.engine.submit(caller, submission, claim).await.map_err(|error| parties.refused(api, caller, error, &names))
+}
+
+/// The sender and the recipient of a message, for the text of a refusal.
+pub(super) struct Parties {
+    from: Address,
+    to: Address,
+}
+
+impl Parties {
+    pub(super) fn of(submission: &Submission) -> Self {
+        Self { from: submission.from.clone(), to: submission.to.clone() }
+    }
+
+    /// The error of one message in the client's words.
+    pub(super) fn refused(&self, api: &Api, caller: &Caller, error: SubmitError, names: &Names) -> Fault {
         let is_suppressed = matches!(error, SubmitError::Refused(Refusal::RecipientSuppressed));
-        let fault = refused(messages::not_accepted(api, caller, error, &from, &to), &names);
-        fault.closed_by(is_suppressed.then(|| inactive(to.as_given())))
-    })
+        let fault = refused(messages::not_accepted(api, caller, error, &self.from, &self.to), names);
+        fault.closed_by(is_suppressed.then(|| inactive(self.to.as_given())))
+    }
 }
 
 /// The error with its fields under the client's names.

@@ -1,5 +1,5 @@
 //! Binding an idempotency key to an answer without accepting a message in the same transaction: the key of a list whose
-//! messages were accepted one by one.
+//! messages were accepted each by itself.
 
 use serde::{Deserialize, Serialize};
 

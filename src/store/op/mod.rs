@@ -12,6 +12,7 @@ use super::tables::Tables;
 
 pub mod accept;
 pub mod accept_all;
+pub mod accept_each;
 pub mod account;
 pub mod admission;
 pub mod alert;

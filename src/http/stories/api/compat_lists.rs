@@ -104,6 +104,37 @@ async fn postmark_answers_each_message_of_a_list_in_its_place() {
 }
 
 #[tokio::test]
+async fn the_messages_of_a_list_are_accepted_together() {
+    let mut world = World::new().await;
+    let mut list: Vec<_> = (0..20).map(|n| message(&format!("a{n}@example.org"))).collect();
+    list.insert(3, message("nobody"));
+    let operations = |world: &World| world.engine.store.meters().commit_operations.read().sum;
+    let before = operations(&world);
+    let sent = world.messages("", &list).await.json();
+    assert!(operations(&world) - before < 5, "each message was an operation of its own");
+    let to: Vec<_> = sent.as_array().unwrap().iter().map(|one| one["To"].as_str()).collect();
+    assert_eq!((to.len(), to[2], to[3], to[4]), (21, Some("a2@example.org"), None, Some("a3@example.org")));
+    let ids: Vec<_> = sent.as_array().unwrap().iter().filter_map(|one| one["MessageID"].as_str()).collect();
+    assert!(ids.is_sorted(), "identifiers do not rise: {ids:?}");
+    assert_eq!((ids.len(), world.count().await), (20, 20));
+}
+
+#[tokio::test]
+async fn a_long_list_is_answered_in_its_order() {
+    let mut world = World::with(QuotaLimits { per_hour: 240, per_day: 1_000 }, 2_000).await;
+    let list: Vec<_> = (0..250).map(|n| message(&format!("a{n}@example.org"))).collect();
+    let sent = world.messages("Idempotency-Key: long\r\n", &list).await.json();
+    for (place, one) in sent.as_array().unwrap().iter().enumerate() {
+        let number = if place < 240 { 0 } else { 405 };
+        assert_eq!(one["ErrorCode"], number, "{place}: {one}");
+        if number == 0 {
+            assert_eq!(one["To"], format!("a{place}@example.org"));
+        }
+    }
+    assert_eq!(sent.as_array().unwrap().len(), 250);
+}
+
+#[tokio::test]
 async fn a_list_has_its_limits() {
     let mut world = World::with(QuotaLimits::default(), 2_000).await;
     world.emails("", &[]).await.is_resend(422, "validation_error", "validation_failed");

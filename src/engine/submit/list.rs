@@ -1,0 +1,208 @@
+//! Several messages accepted in one transaction, each by itself: a list whose sender wants sent what can be sent.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::workbench::{Prepared, Ready};
+use super::{Running, SubmitError, TRIES};
+use crate::domain::submission::Submission;
+use crate::engine::{Caller, Engine};
+use crate::store::AppendedBodies;
+use crate::store::content::{Place, SealedBody};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::accept::{Accept, Accepted};
+use crate::store::op::accept_each::AcceptEach;
+use crate::store::op::admission::{IdempotencyClaim, Refusal};
+use crate::store::row::message::MessageRow;
+
+/// Maximum number of messages in one transaction: longer lists would hold up the writer.
+const TOGETHER_MAX: usize = 100;
+
+/// One message of a list.
+pub struct ListItem {
+    /// The message.
+    pub submission: Submission,
+    /// Its own idempotency key.
+    pub idempotency: Option<IdempotencyClaim>,
+}
+
+/// The acceptance of one message, or why it was refused.
+type Outcome = Result<Accepted, SubmitError>;
+
+/// The messages of one transaction, and their outcomes as far as they are known.
+struct Batch {
+    caller: Caller,
+    items: Arc<[ListItem]>,
+    outcomes: Vec<Option<Outcome>>,
+    /// Marks the keys as in progress.
+    running: Vec<Running>,
+}
+
+/// Messages that were composed and signed, by their places in the batch.
+type PreparedMessages = Vec<(usize, Result<Prepared, SubmitError>)>;
+
+impl Engine {
+    /// Accepts each message of a list by itself, in order, and returns their outcomes in that order. Goes on where the
+    /// caller does not wait for the answer.
+    pub async fn submit_each(self: &Arc<Self>, caller: &Caller, items: Vec<ListItem>) -> Vec<Outcome> {
+        let (engine, caller, count) = (Arc::clone(self), caller.clone(), items.len());
+        let task = tokio::spawn(async move {
+            let (mut items, mut outcomes) = (items.into_iter(), Vec::with_capacity(count));
+            loop {
+                let some: Arc<[ListItem]> = items.by_ref().take(TOGETHER_MAX).collect();
+                if some.is_empty() {
+                    return outcomes;
+                }
+                outcomes.extend(Batch::new(&caller, some).accept(&engine).await);
+            }
+        });
+        let panicked = |_| (0..count).map(|_| Err(SubmitError::Failed(StoreError::Panicked))).collect();
+        task.await.unwrap_or_else(panicked)
+    }
+}
+
+impl Batch {
+    fn new(caller: &Caller, items: Arc<[ListItem]>) -> Self {
+        let outcomes = items.iter().map(|_| None).collect();
+        Self { caller: caller.clone(), items, outcomes, running: Vec::new() }
+    }
+
+    async fn accept(mut self, engine: &Arc<Engine>) -> Vec<Outcome> {
+        self.begin(engine);
+        for _ in 0..TRIES {
+            self.try_rest(engine).await;
+            self.reconsider(engine).await;
+        }
+        self.note_quota(engine);
+        let changed = || Err(SubmitError::Refused(Refusal::DomainChanged));
+        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(changed)).collect()
+    }
+
+    /// Marks the keys as in progress. A message whose key is in use is not tried.
+    fn begin(&mut self, engine: &Arc<Engine>) {
+        for (item, outcome) in self.items.iter().zip(&mut self.outcomes) {
+            let Some(claim) = &item.idempotency else { continue };
+            match Running::begin(engine, self.caller.account, claim.key_hash) {
+                Ok(running) => self.running.push(running),
+                // It may be a repetition that runs beside this one, or the first request on its last step.
+                Err(in_progress) => {
+                    let before = engine.accepted_before(self.caller.account, claim);
+                    *outcome = Some(before.and_then(|found| found.ok_or(in_progress)));
+                }
+            }
+        }
+    }
+
+    /// Tries the messages without an outcome.
+    async fn try_rest(&mut self, engine: &Arc<Engine>) {
+        let rest: Vec<_> = (0..self.items.len()).filter(|place| self.outcomes[*place].is_none()).collect();
+        if rest.is_empty() {
+            return;
+        }
+        if let Err(error) = engine.check_room() {
+            return self.fail(&rest, &error);
+        }
+        let Some(prepared) = self.prepare(engine, rest.clone()).await else {
+            return self.fail(&rest, &StoreError::Panicked);
+        };
+        let (mut places, mut bodies, mut accepts) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, prepared) in prepared {
+            match prepared {
+                Ok(Prepared::Message(ready)) => {
+                    let Ready { body, accept } = *ready;
+                    places.push(place);
+                    bodies.push(body);
+                    accepts.push(accept);
+                }
+                Ok(Prepared::Replay(accepted)) => self.outcomes[place] = Some(Ok(accepted)),
+                Err(error) => self.outcomes[place] = Some(Err(error)),
+            }
+        }
+        if places.is_empty() {
+            return;
+        }
+        match commit(engine, bodies, accepts).await {
+            Ok(outcomes) => {
+                for (place, outcome) in places.into_iter().zip(outcomes) {
+                    self.outcomes[place] = Some(outcome.map_err(SubmitError::Refused));
+                }
+            }
+            Err(error) => self.fail(&places, &error),
+        }
+    }
+
+    /// Composes and signs messages on one thread, in their order.
+    async fn prepare(&self, engine: &Arc<Engine>, places: Vec<usize>) -> Option<PreparedMessages> {
+        let (sender, prepared) = oneshot::channel();
+        let (shared, caller, items) = (Arc::clone(engine), self.caller.clone(), Arc::clone(&self.items));
+        engine.signing.post(move || {
+            let prepare = |place: usize| {
+                let ListItem { submission, idempotency } = &items[place];
+                (place, shared.prepare(&caller, submission, *idempotency, None))
+            };
+            drop(sender.send(places.into_iter().map(prepare).collect()));
+        });
+        prepared.await.ok()
+    }
+
+    fn fail(&mut self, places: &[usize], error: &StoreError) {
+        for place in places {
+            self.outcomes[*place] = Some(Err(Stop::<Refusal>::Failed(error.clone()).into()));
+        }
+    }
+
+    /// Takes back the refusals that another try may change.
+    async fn reconsider(&mut self, engine: &Arc<Engine>) {
+        for (place, outcome) in self.outcomes.iter_mut().enumerate() {
+            let Some(Err(SubmitError::Refused(refusal))) = outcome else { continue };
+            let is_worth_a_try = match refusal {
+                Refusal::DomainChanged => true,
+                Refusal::DomainUnknown | Refusal::DomainUnverified => {
+                    let name = self.items[place].submission.from.domain();
+                    engine.adopt_domain(self.caller.account, name).await
+                }
+                Refusal::IdempotencyMismatch
+                | Refusal::StreamForbidden { .. }
+                | Refusal::UnsubscribeUrlMissing
+                | Refusal::RecipientSuppressed
+                | Refusal::QuotaExhausted(_)
+                | Refusal::StorageExhausted => false,
+            };
+            if is_worth_a_try {
+                *outcome = None;
+            }
+        }
+    }
+
+    /// Notes a refusal for want of quota for its alert.
+    fn note_quota(&self, engine: &Engine) {
+        let exhausted = self.outcomes.iter().find_map(|outcome| match outcome {
+            Some(Err(SubmitError::Refused(Refusal::QuotaExhausted(exhausted)))) => Some(exhausted),
+            Some(_) | None => None,
+        });
+        if let Some(exhausted) = exhausted {
+            engine.quota_refused(self.caller.account, exhausted);
+        }
+    }
+}
+
+/// Appends the bodies, and commits the messages.
+async fn commit(
+    engine: &Engine,
+    bodies: Vec<SealedBody>,
+    accepts: Vec<Accept>,
+) -> Result<Vec<Result<Accepted, Refusal>>, StoreError> {
+    let mut appended = AppendedBodies::default();
+    engine.store.append_bodies(&mut appended, bodies).await?;
+    let at = |(accept, place): (Accept, Place)| {
+        let message = MessageRow { place, ..accept.message };
+        Accept { message, ..accept }
+    };
+    let op = move |places: Vec<_>| AcceptEach { messages: accepts.into_iter().zip(places).map(at).collect() };
+    match engine.store.commit_appended(appended, op).await {
+        Ok(outcomes) => Ok(outcomes),
+        Err(Stop::Refused(never)) => match never {},
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}

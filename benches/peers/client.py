@@ -4,15 +4,17 @@ Each conversation is a generator that yields what it says and how to know that t
 or SMTP would cost the machine more than the servers' own; and how busy this process was is told with every row.
 """
 
+import base64
 import multiprocessing
 import re
 import selectors
 import socket
+import ssl
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 
-from letters import SENDER, Letters, recipient
+from letters import HOST, SENDER, Letters, recipient
 from support.wait import LOOPBACK
 
 _SILENCE_SECONDS = 60
@@ -35,21 +37,29 @@ class Sent:
 
     def take(self, answer: bytes, wanted: bytes):
         """Notes one answer, which accepts if it begins as wanted."""
-        if answer.startswith(wanted):
+        if self.check(answer, wanted):
             self.ended = time.monotonic()
-        else:
+
+    def check(self, answer: bytes, wanted: bytes) -> bool:
+        """Whether the answer begins as wanted. Notes it if not."""
+        if not answer.startswith(wanted):
             self.refused.append(answer)
+        return answer.startswith(wanted)
 
 
 @dataclass
 class Load:
-    """Messages `numbers` over `clients` connections to `port`. A `key` of the API makes it HTTP instead of SMTP."""
+    """Messages `numbers` over `clients` connections to `port`: by SMTP, or by HTTP with a `key` of the API and no TLS.
+
+    With `tls` the connections begin with a handshake, and the key logs in.
+    """
 
     letters: Letters
     port: int
     clients: int
     numbers: range
     key: str | None = None
+    tls: ssl.SSLContext | None = None
 
     def start(self) -> "Running":
         """Begins in a process of its own."""
@@ -58,10 +68,10 @@ class Load:
     def run(self) -> Sent:
         """Sends all of it as fast as the answers come."""
         waiting, sent = iter(self.numbers), Sent(began := time.monotonic(), began, 0)
-        talk = self._http if self.key else self._smtp
+        talk = self._http if self.key and not self.tls else self._smtp
         with selectors.DefaultSelector() as selector:
             for _ in range(min(self.clients, len(self.numbers))):
-                _Connection(selector, self.port, talk(waiting, sent), sent)
+                _Connection(selector, self._connect(), talk(waiting, sent), sent)
             while selector.get_map():
                 ready = selector.select(_SILENCE_SECONDS)
                 if not ready:
@@ -71,6 +81,12 @@ class Load:
                     key.data.hear()
         sent.busy = time.process_time() / (time.monotonic() - sent.began)
         return sent
+
+    def _connect(self) -> socket.socket:
+        connected = socket.create_connection((LOOPBACK, self.port), timeout=_SILENCE_SECONDS)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self.tls.wrap_socket(connected, server_hostname=HOST) if self.tls else connected
 
     def _http(self, waiting: Iterator[int], sent: Sent) -> Talk:
         head = (
@@ -86,6 +102,9 @@ class Load:
         """With PIPELINING (RFC 2920), which all of them offer: two round trips a message."""
         yield b"", _whole_smtp(1)
         yield b"EHLO bench.test\r\n", _whole_smtp(1)
+        if self.key:
+            login = base64.b64encode(f"\0postrider\0{self.key}".encode())
+            sent.check((yield b"AUTH PLAIN " + login + b"\r\n", _whole_smtp(1)), b"235")
         for number in waiting:
             envelope = f"MAIL FROM:<{SENDER}>\r\nRCPT TO:<{recipient(number)}>\r\nDATA\r\n"
             answer = yield envelope.encode(), _whole_smtp(3)
@@ -121,11 +140,9 @@ class Running:
 class _Connection:
     """One conversation with the server."""
 
-    def __init__(self, selector: selectors.BaseSelector, port: int, talk: Talk, sent: Sent):
+    def __init__(self, selector: selectors.BaseSelector, connected: socket.socket, talk: Talk, sent: Sent):
         self.selector, self.talk, self.sent, self.heard = selector, talk, sent, b""
-        self.socket = socket.create_connection((LOOPBACK, port), timeout=_SILENCE_SECONDS)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = connected
         selector.register(self.socket, selectors.EVENT_READ, self)
         self._say(None)
 
@@ -133,6 +150,9 @@ class _Connection:
         """Reads what has come, and goes on once the answer is whole."""
         try:
             read = self.socket.recv(1 << 16)
+            # A record of TLS that was read already does not wake the selector again.
+            while read and isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
+                read += self.socket.recv(1 << 16)
             self.heard += read
             if not read:
                 raise ConnectionError("closed by the server")

@@ -13,6 +13,8 @@ from email.policy import SMTP
 
 SENDING_DOMAIN = "sender.test"
 SENDER = f"orders@{SENDING_DOMAIN}"
+# The name of the systems, in their certificates too.
+HOST = f"mail.{SENDING_DOMAIN}"
 # The receiving domains that the recipients are spread over.
 SITES = [f"site{number}.test" for number in range(16)]
 # Different letters; they take turns.

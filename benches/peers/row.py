@@ -109,7 +109,7 @@ class _Measurement:
 
     def _load(self, numbers: range) -> Running:
         task = self.task
-        return Load(task.letters, self.system.port, task.world.clients, numbers, self.system.key).start()
+        return Load(task.letters, self.system.port, task.world.clients, numbers, self.system.key, self.system.tls).start()
 
     def _settled(self, running: Running, wanted: int) -> float:
         """Waits until the sink has taken `wanted` in all and the system has nothing left; when the last one came."""

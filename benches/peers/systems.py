@@ -1,4 +1,4 @@
-"""The four systems, each set up to sign and to hand everything to the sink, and otherwise as it ships.
+"""The systems, each set up to sign and to hand everything to the sink, and otherwise as it ships.
 
 What differs from the defaults is what 64 kept connections from one address need, and is said where it stands. A system
 is made new for each row, in a folder of its own on the disk that is measured.
@@ -6,12 +6,13 @@ is made new for each row, in a folder of its own on the disk that is measured.
 
 import json
 import re
+import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from keys import SELECTOR, SigningKey
-from letters import SENDING_DOMAIN, SITES
+from letters import HOST, SENDING_DOMAIN, SITES
 from support import exim, haraka, postfix
 from support.knot import Knot
 from support.pki import Authority
@@ -19,7 +20,6 @@ from support.roots import PEERS, binary, library_path, missing, private_root, pr
 from support.server import Serve
 from support.wait import LOOPBACK, free_port, spawn, stop, until
 
-_HOST = f"mail.{SENDING_DOMAIN}"
 _NO_LIMIT = 10**9
 
 
@@ -35,17 +35,35 @@ class World:
 
 
 class Postrider:
-    """Over its HTTP API. Of its domain only the RSA record is published: so it signs once, as the others do."""
+    """By SMTP submission. Of its domain only the RSA record is published: so it signs once, as the others do.
+
+    It takes no mail without TLS and a login, so every connection begins with both.
+    """
 
     def __init__(self, folder: Path, world: World):
-        limits = {
+        certificate = str(world.authority.issue(HOST))
+        sections = {
             "limits": {"requests_per_minute": _NO_LIMIT},
             "quota": {"per_hour": _NO_LIMIT, "per_day": _NO_LIMIT},
+            "submission": {
+                "tls_listen": [f"{LOOPBACK}:0"],
+                "certificate": certificate,
+                "key": certificate,
+                # Its defaults are 50 of each.
+                "connections_per_address": 2 * world.clients,
+                "connections_per_key": 2 * world.clients,
+            },
         }
-        self.serve = Serve(folder, world.knot, world.authority, world.sink_port, limits)
+        self.serve = Serve(folder, world.knot, world.authority, world.sink_port, sections)
         self.serve.begin()
         self.serve.domain(SENDING_DOMAIN, algorithms=("rsa-sha256",))
-        self.port, self.key = self.serve.api.port, self.serve.key
+        self.key = self.serve.key
+        self.port, self.tls = self._door(world)
+
+    def _door(self, world: World) -> tuple[int, ssl.SSLContext | None]:
+        addresses = json.loads((self.serve.data_dir / "addresses.json").read_text())
+        port = int(addresses["submissions"][0].rpartition(":")[2])
+        return port, ssl.create_default_context(cafile=str(world.authority.root))
 
     def is_idle(self) -> bool:
         """Whether every message's outcome is written."""
@@ -65,6 +83,17 @@ class Postrider:
         return f"Postrider {_said(binary(), '--version').split()[1]}"
 
 
+class PostriderByHttp(Postrider):
+    """Over its HTTP API in the clear: it makes the messages itself."""
+
+    def _door(self, world: World) -> tuple[int, ssl.SSLContext | None]:
+        return self.serve.api.port, None
+
+    def title(self) -> str:
+        """Its name and version, and the door."""
+        return f"{super().title()} by HTTP"
+
+
 _OPENDKIM = """\
 Mode s
 Domain {domain}
@@ -82,7 +111,7 @@ RequireSafeKeys no
 class Postfix:
     """With OpenDKIM as its milter on a Unix socket, and the sink as its relay host."""
 
-    key = None
+    key = tls = None
 
     def __init__(self, folder: Path, world: World):
         folder.mkdir(mode=0o711)
@@ -97,8 +126,8 @@ class Postfix:
             assert self.opendkim.poll() is None, Path(self.log.name).read_text()
             self.postfix = postfix.Postfix(
                 folder / "postfix",
-                world.authority.issue(_HOST),
-                host=_HOST,
+                world.authority.issue(HOST),
+                host=HOST,
                 settings={
                     "mynetworks": "127.0.0.0/8",
                     "smtpd_recipient_restrictions": "",
@@ -177,11 +206,11 @@ begin retry
 class Exim:
     """With its own signer. It starts a process and a connection for every message, as it always does."""
 
-    key = None
+    key = tls = None
 
     def __init__(self, folder: Path, world: World):
         conf = _EXIM.format(
-            host=_HOST,
+            host=HOST,
             port=(port := free_port()),
             connections=2 * world.clients,
             sink=world.sink_port,
@@ -225,7 +254,7 @@ enabled = false
 class Haraka:
     """With the dkim plugin, as one process."""
 
-    key = None
+    key = tls = None
 
     def __init__(self, folder: Path, world: World):
         files = {
@@ -235,7 +264,7 @@ class Haraka:
             f"dkim/{SENDING_DOMAIN}/selector": SELECTOR,
         }
         routes = {site: world.sink_port for site in SITES}
-        self.haraka = haraka.Haraka(folder, world.authority.issue(_HOST), routes, host=_HOST, files=files)
+        self.haraka = haraka.Haraka(folder, world.authority.issue(HOST), routes, host=HOST, files=files)
         self.port, self.queue = self.haraka.port, folder / "queue"
 
     def is_idle(self) -> bool:
@@ -256,7 +285,13 @@ class Haraka:
         return f"Haraka {json.loads(package.read_text())['version']} with dkim"
 
 
-SYSTEMS = {"postrider": Postrider, "postfix": Postfix, "exim": Exim, "haraka": Haraka}
+SYSTEMS = {
+    "postrider": Postrider,
+    "postfix": Postfix,
+    "exim": Exim,
+    "haraka": Haraka,
+    "postrider-http": PostriderByHttp,
+}
 
 
 def _said(*command: str, environment: dict[str, str] | None = None) -> str:

@@ -186,6 +186,38 @@ async fn the_overview_counts_its_period_and_shows_how_to_begin() {
 }
 
 #[tokio::test]
+async fn the_overview_counts_messages_and_not_attempts() {
+    let world = World::new().await;
+    let message = world.send(serde_json::json!({})).await;
+    for response in ["451 4.3.0 First", "451 4.3.0 Second"] {
+        let end = TransferEnd::Deferred { bounce: None, not_before: None };
+        world.settle(message, end, facts(451, response)).await;
+        world.advance(DAY / 24);
+    }
+    world.settle(message, TransferEnd::Delivered, facts(250, "250 2.0.0 Ok")).await;
+    let page = world.owner().await.get("/").await;
+    let figures = page.between("<ul class=\"figures\">", "</ul>");
+    for figure in ["Accepted</span><strong>1<", "Delivered</span><strong>1<", "Bounced</span><strong>0<"] {
+        assert!(figures.contains(figure), "{figure}: {figures}");
+    }
+    assert_eq!(figures.matches("of 1<").count(), 3, "{figures}");
+}
+
+#[tokio::test]
+async fn examples_name_the_public_url() {
+    let world = World::at("http://mail.panel.test/").await;
+    world.send(serde_json::json!({})).await;
+    let mut browser = world.owner().await;
+    for path in ["/keys", "/domains", "/suppressions", "/webhooks"] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.body);
+        let example = page.between("curl\"", "</pre>");
+        assert!(example.contains("http://mail.panel.test/v1/"), "{path}: {example}");
+        assert!(example.contains("$POSTRIDER_API_KEY"), "{path}: {example}");
+    }
+}
+
+#[tokio::test]
 async fn pages_have_their_headers_and_programs_their_json() {
     let world = World::new().await;
     let mut browser = world.owner().await;

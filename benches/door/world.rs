@@ -12,9 +12,11 @@ use postrider::domain::hostname::DomainName;
 use postrider::domain::token_key::TokenKeys;
 use postrider::engine::accounts::NewKey;
 use postrider::engine::alerts::AlertSettings;
+use postrider::engine::executor::Executor;
 use postrider::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
 use postrider::engine::settings::{Egress, Settings};
 use postrider::engine::{Caller, Engine};
+use postrider::mail::dkim_key;
 use postrider::net::clock::SystemClock;
 use postrider::net::entropy::OsEntropy;
 use postrider::smtp::tlsa::TlsaRecord;
@@ -93,6 +95,8 @@ fn settings() -> Settings {
         min_free_octets: 0,
         signing_threads: 1,
         lower_priority: || {},
+        executor: Executor::Threads,
+        generate_dkim_key: dkim_key::generate,
     }
 }
 

@@ -10,11 +10,13 @@ use super::exit::Exit;
 use super::trouble::Trouble;
 use crate::domain::token_key::TokenKeys;
 use crate::engine::alerts::{AlertSettings, AlertWebhook};
+use crate::engine::executor::Executor;
 use crate::engine::reverse_dns::DirectRelay;
 use crate::engine::settings::{BODY_KIB, Egress, Settings};
 use crate::http::body::BodyLimits;
 use crate::http::body_budget::{BodyBudgets, BudgetSizes};
 use crate::http::service::ServiceLimits;
+use crate::mail::dkim_key;
 use crate::net::guard::Guard;
 use crate::net::http_listener::HttpLimits;
 use crate::net::source;
@@ -50,6 +52,8 @@ pub(super) fn engine(config: &Config, store: &Store, mode: Mode) -> Result<Setti
         min_free_octets: config.limits.min_free_bytes,
         signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
         lower_priority: super::runtime::lower_priority,
+        executor: Executor::Threads,
+        generate_dkim_key: dkim_key::generate,
     })
 }
 

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use tokio::sync::oneshot;
 
+use super::executor::{Executor, HasThread};
 use crate::base::id::AccountId;
 use crate::machine::fair_queue::FairQueue;
 
@@ -23,6 +23,7 @@ type Counts = Arc<Mutex<HashMap<AccountId, usize>>>;
 pub(super) struct Beside {
     inbox: Arc<Inbox>,
     counts: Counts,
+    has_thread: HasThread,
 }
 
 /// The jobs that are queued.
@@ -51,18 +52,19 @@ pub enum NotDone {
 
 impl Beside {
     /// Starts the thread, which calls `lower_priority` first.
-    pub(super) fn new(name: &str, lower_priority: fn()) -> Self {
+    pub(super) fn new(executor: Executor, name: &str, lower_priority: fn()) -> Self {
         let inbox = Arc::new(Inbox::default());
         let served = Arc::clone(&inbox);
         let serve = move || {
             lower_priority();
             serve(&served);
         };
-        if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(serve) {
+        let has_thread = executor.spawn_worker(name.to_owned(), serve).unwrap_or_else(|error| {
             tracing::error!(%error, name, "could not start a thread; its work will be refused");
             inbox.state().is_closed = true;
-        }
-        Self { inbox, counts: Counts::default() }
+            HasThread::Yes
+        });
+        Self { inbox, counts: Counts::default(), has_thread }
     }
 
     /// Does `work` for an account on the thread and returns its result. A job whose caller went away before it began
@@ -83,7 +85,10 @@ impl Beside {
                 drop(sender.send(work()));
             }
         };
-        self.inbox.push(account, Box::new(work))?;
+        match self.has_thread {
+            HasThread::Yes => self.inbox.push(account, Box::new(work))?,
+            HasThread::No => do_work(work),
+        }
         result.await.map_err(|_| NotDone::Failed)
     }
 }
@@ -124,10 +129,14 @@ impl Drop for Beside {
 
 fn serve(inbox: &Inbox) {
     while let Some(work) = inbox.next() {
-        // A panic is that job's alone: its caller is told by what is dropped.
-        if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            tracing::error!("low-priority job panicked");
-        }
+        do_work(work);
+    }
+}
+
+fn do_work(work: impl FnOnce()) {
+    // A panic is that job's alone: its caller is told by what is dropped.
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!("low-priority job panicked");
     }
 }
 
@@ -175,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_account_leaves_room_in_the_queue_for_others() {
-        let beside = Arc::new(Beside::new("test", || {}));
+        let beside = Arc::new(Beside::new(Executor::Threads, "test", || {}));
         let (release, held) = channel::<()>();
         let held = Arc::new(Mutex::new(held));
         let mut jobs = tokio::task::JoinSet::new();
@@ -205,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_accounts_jobs_hold_up_another_account_by_one_of_them() {
-        let beside = Arc::new(Beside::new("test", || {}));
+        let beside = Arc::new(Beside::new(Executor::Threads, "test", || {}));
         let (done, order) = channel();
         let (release, held) = channel::<()>();
         let mut jobs = tokio::task::JoinSet::new();
@@ -230,7 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_whose_caller_went_away_is_left_out() {
-        let beside = Arc::new(Beside::new("test", || {}));
+        let beside = Arc::new(Beside::new(Executor::Threads, "test", || {}));
         let ((release, held), (done, was_done)) = (channel::<()>(), channel::<()>());
         let first = tokio::spawn({
             let beside = Arc::clone(&beside);
@@ -254,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn the_thread_lowers_its_priority_first_and_survives_a_panic() {
         static LOWERED: AtomicUsize = AtomicUsize::new(0);
-        let beside = Beside::new("test", || LOWERED.store(1, Ordering::SeqCst));
+        let beside = Beside::new(Executor::Threads, "test", || LOWERED.store(1, Ordering::SeqCst));
         let panicked: Result<(), _> = beside.run(account(1), || panic!("on the only thread")).await;
         assert_eq!(panicked, Err(NotDone::Failed));
         assert_eq!(beside.run(account(1), || LOWERED.load(Ordering::SeqCst)).await, Ok(1));

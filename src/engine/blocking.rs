@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::executor::Executor;
 use crate::base::id::AccountId;
 use crate::machine::fair_permits::FairPermits;
 use crate::store::error::StoreError;
@@ -20,7 +21,10 @@ pub const OPERATOR: AccountId = AccountId(crate::base::id::Ulid([0; 16]));
 type Permits = Mutex<FairPermits<oneshot::Sender<Permit>>>;
 
 /// The permits for blocking work.
-pub(super) struct Blocking(Arc<Permits>);
+pub(super) struct Blocking {
+    executor: Executor,
+    permits: Arc<Permits>,
+}
 
 /// The right to do blocking work, until it is dropped.
 struct Permit {
@@ -30,8 +34,8 @@ struct Permit {
 
 impl Blocking {
     /// Work in so many places at once.
-    pub(super) fn new(at_once: usize) -> Self {
-        Self(Arc::new(Mutex::new(FairPermits::new(at_once))))
+    pub(super) fn new(executor: Executor, at_once: usize) -> Self {
+        Self { executor, permits: Arc::new(Mutex::new(FairPermits::new(at_once))) }
     }
 
     /// Does `work` for an account on a thread that may block, once it is the account's turn.
@@ -44,15 +48,15 @@ impl Blocking {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StoreError> {
         let (sender, granted) = oneshot::channel();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).request(account, sender);
-        grant(&self.0);
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner).request(account, sender);
+        grant(&self.permits);
         let permit = granted.await.map_err(|_| StoreError::Panicked)?;
         // The work goes on to its end even if the caller goes away, so the permit belongs to the work.
         let work = move || {
             let _permit = permit;
             work()
         };
-        tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Panicked)
+        self.executor.run(work).await.map_err(|_| StoreError::Panicked)
     }
 }
 
@@ -105,7 +109,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn one_account_never_fills_the_pool_and_another_is_served_at_once() {
-        let (blocking, (began, has_begun)) = (Arc::new(Blocking::new(4)), channel());
+        let (blocking, (began, has_begun)) = (Arc::new(Blocking::new(Executor::Threads, 4)), channel());
         let mut releases = Vec::new();
         for _ in 0..500 {
             let (work, release) = held(&began, 1);
@@ -124,7 +128,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_caller_that_goes_away_keeps_its_permit_until_its_work_ends_and_its_place_in_line_no_longer() {
-        let (blocking, (began, has_begun)) = (Arc::new(Blocking::new(1)), channel());
+        let (blocking, (began, has_begun)) = (Arc::new(Blocking::new(Executor::Threads, 1)), channel());
         let run = |account, work| {
             let blocking = Arc::clone(&blocking);
             tokio::spawn(async move { blocking.run(account, work).await })
@@ -137,7 +141,7 @@ mod tests {
         let gone = run(account(1), gone);
         let (last, release_last) = held(&began, 3);
         let last = run(account(2), last);
-        while blocking.0.lock().unwrap().waiting() < 2 {
+        while blocking.permits.lock().unwrap().waiting() < 2 {
             tokio::task::yield_now().await;
         }
         gone.abort();
@@ -150,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_panics_gives_its_permit_back() {
-        let blocking = Blocking::new(1);
+        let blocking = Blocking::new(Executor::Threads, 1);
         let panicked: Result<(), _> = blocking.run(OPERATOR, || panic!("on a thread")).await;
         assert!(matches!(panicked, Err(StoreError::Panicked)));
         assert_eq!(blocking.run(OPERATOR, || 7).await.unwrap(), 7);

@@ -1,17 +1,12 @@
 //! Watches the service's clock: logs and records each doubt about the wall clock, and settles its end, so that
 //! deadlines move on.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use super::Engine;
 use crate::machine::service_clock::Effect;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::Never;
 use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt, SettleDoubt};
-
-/// Interval at which the clocks are read if nobody else reads the time.
-const EVERY: Duration = Duration::from_secs(1);
+use std::sync::Arc;
 
 impl Engine {
     /// Watches the clock for as long as it is polled.
@@ -20,7 +15,7 @@ impl Engine {
             if let Err(error) = self.settle_clock().await {
                 tracing::error!(%error, "could not record the state of the clock; deadlines are suspended");
             }
-            tokio::time::sleep(EVERY).await;
+            self.clock.next_comparison().await;
         }
     }
 

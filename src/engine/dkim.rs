@@ -72,9 +72,10 @@ impl Engine {
         state: DkimState,
     ) -> Result<Vec<DkimKeyRow>, Stop<DomainRefusal>> {
         let (store, entropy, now) = (Arc::clone(&self.store), Arc::clone(&self.entropy), self.clock.now());
+        let generate_key = self.settings.generate_dkim_key;
         let generate = move || {
             let keys = [DkimAlgorithm::RsaSha256, DkimAlgorithm::Ed25519Sha256].map(|algorithm| {
-                let key = dkim_key::generate(algorithm, &*entropy)?;
+                let key = generate_key(algorithm, &*entropy)?;
                 let selector = selector(id, algorithm, number);
                 let context = DkimKeyRow::context(id, &selector);
                 let private_key = store.master_key().seal(&context, key.pkcs8.expose(), &*entropy);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::beside::{Beside, NotDone};
 use super::events::EventFilter;
+use super::executor::Executor;
 use super::listing::Page;
 use super::messages::{MessageFilter, MessageRecord};
 use super::seats::{Seat, Seats};
@@ -37,8 +38,9 @@ pub(super) struct Exports {
 
 impl Exports {
     /// Starts the thread, which calls `lower_priority` first.
-    pub(super) fn new(lower_priority: fn()) -> Self {
-        Self { seats: Seats::new(AT_ONCE, OF_ACCOUNT_AT_ONCE), thread: Beside::new("exports", lower_priority) }
+    pub(super) fn new(executor: Executor, lower_priority: fn()) -> Self {
+        let thread = Beside::new(executor, "exports", lower_priority);
+        Self { seats: Seats::new(AT_ONCE, OF_ACCOUNT_AT_ONCE), thread }
     }
 }
 

@@ -23,6 +23,7 @@ mod domain_records;
 pub mod domains;
 pub mod endpoints;
 pub mod events;
+pub mod executor;
 pub mod exports;
 pub mod follow;
 mod hot_keys;
@@ -204,10 +205,11 @@ impl Engine {
         settings: Settings,
     ) -> Self {
         let meters = Arc::new(EngineMeters::default());
-        let signing = SigningPool::new(settings.signing_threads, Arc::clone(&meters));
-        let list_work = Beside::new("lists", settings.lower_priority);
-        let key_generation = Beside::new("keygen", settings.lower_priority);
-        let exports = Exports::new(settings.lower_priority);
+        let signing = SigningPool::new(settings.executor, settings.signing_threads, Arc::clone(&meters));
+        let list_work = Beside::new(settings.executor, "lists", settings.lower_priority);
+        let key_generation = Beside::new(settings.executor, "keygen", settings.lower_priority);
+        let exports = Exports::new(settings.executor, settings.lower_priority);
+        let executor = settings.executor;
         Self {
             store,
             clock,
@@ -230,9 +232,9 @@ impl Engine {
             key_generation,
             list_work,
             exports,
-            blocking: Blocking::new(blocking::WORK_AT_ONCE),
-            body_reads: Blocking::new(blocking::BODIES_AT_ONCE),
-            passwords: Passwords::default(),
+            blocking: Blocking::new(executor, blocking::WORK_AT_ONCE),
+            body_reads: Blocking::new(executor, blocking::BODIES_AT_ONCE),
+            passwords: Passwords::new(executor),
             throttles: Throttles::default(),
             hot_keys: HotKeys::default(),
             replays: Replays::default(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
 use tokio::sync::Semaphore;
 
+use super::executor::Executor;
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::Secret;
 use crate::domain::user::NewPassword;
@@ -21,6 +22,7 @@ const SALT_OCTETS: usize = 16;
 
 /// The hasher, with the parameters that OWASP recommends: argon2id, 19 MiB, two passes, one lane.
 pub(super) struct Passwords {
+    executor: Executor,
     places: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     known: Arc<Semaphore>,
@@ -42,18 +44,18 @@ pub(super) enum Line {
 #[error("too many passwords wait to be checked")]
 pub struct Crowded;
 
-impl Default for Passwords {
-    fn default() -> Self {
+impl Passwords {
+    /// A hasher whose hashes are computed by `executor`.
+    pub(super) fn new(executor: Executor) -> Self {
         Self {
+            executor,
             places: Arc::new(Semaphore::new(AT_ONCE)),
             strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
             known: Arc::new(Semaphore::new(KNOWN_MAX)),
             nobody: OnceLock::new(),
         }
     }
-}
 
-impl Passwords {
     /// Strangers in every place of their line, until the answer is dropped.
     #[cfg(test)]
     pub(super) fn crowd(&self) -> tokio::sync::SemaphorePermit<'_> {
@@ -109,7 +111,7 @@ impl Passwords {
             let _permits = (in_line, place);
             work()
         };
-        tokio::task::spawn_blocking(work).await.map_err(|_| Crowded)
+        self.executor.run(work).await.map_err(|_| Crowded)
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_hash_names_its_parameters_and_knows_its_password_alone() {
-        let (passwords, entropy) = (Passwords::default(), SeededEntropy::new(1));
+        let (passwords, entropy) = (Passwords::new(Executor::Threads), SeededEntropy::new(1));
         let password = NewPassword::generate(&entropy);
         let hash = passwords.hash(&password, &entropy).await.unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
@@ -140,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_crowd_of_strangers_keeps_out_nobody_who_is_known() {
-        let (passwords, entropy) = (Passwords::default(), SeededEntropy::new(1));
+        let (passwords, entropy) = (Passwords::new(Executor::Threads), SeededEntropy::new(1));
         let hash = passwords.hash(&NewPassword::generate(&entropy), &entropy).await.unwrap();
         let _crowd = passwords.crowd();
         let shown = Secret::new("wrong");
@@ -150,7 +152,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_request_holds_its_permits_until_its_hash_ends() {
-        let passwords = Arc::new(Passwords::default());
+        let passwords = Arc::new(Passwords::new(Executor::Threads));
         let (release, held) = std::sync::mpsc::channel::<()>();
         let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
         let request = tokio::spawn({

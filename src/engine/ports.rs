@@ -50,6 +50,11 @@ pub trait Clock: Send + Sync {
         Box::pin(tokio::time::sleep(wait))
     }
 
+    /// Resolves when the wall clock is to be compared again, though nobody reads the time.
+    fn next_comparison(&self) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(WALL_TIME_RESYNC))
+    }
+
     /// Starts to follow the wall clock, from what the store remembers.
     fn start(&self, _past: Past) {}
 

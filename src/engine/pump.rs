@@ -89,10 +89,11 @@ impl Pump {
                 continue;
             }
             tokio::select! {
+                biased;
+                _ = stop.changed() => {}
                 () = changed => {}
                 () = freed, if room == 0 => {}
                 () = self.engine.clock.sleep_until(due.next), if room > 0 => {}
-                _ = stop.changed() => {}
             }
         }
         self.transfers.close();

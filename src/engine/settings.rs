@@ -6,11 +6,15 @@ use std::time::Duration;
 
 use super::alerts::AlertSettings;
 use super::dmarc::report_address;
+use super::executor::Executor;
 use super::reverse_dns::DirectRelay;
+use crate::base::entropy::Entropy;
 use crate::domain::account::QuotaLimits;
 use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
+use crate::domain::sending_domain::DkimAlgorithm;
 use crate::domain::token_key::TokenKeys;
+use crate::mail::dkim_key::{GeneratedKey, GenerationFailed};
 
 /// Memory for the bodies of the messages that are being sent, in KiB: 256 MiB, however slow the servers are. Accounts
 /// that hold little may have an eighth more.
@@ -38,6 +42,9 @@ pub struct Egress {
     /// The names that the relays greet with, which lead to the addresses that the system chooses.
     pub names: Vec<String>,
 }
+
+/// Makes a DKIM key pair.
+pub type GenerateDkimKey = fn(DkimAlgorithm, &dyn Entropy) -> Result<GeneratedKey, GenerationFailed>;
 
 /// The engine's settings.
 #[derive(Clone, Debug)]
@@ -88,6 +95,10 @@ pub struct Settings {
     pub signing_threads: usize,
     /// Lowers the priority of the thread that calls it.
     pub lower_priority: fn(),
+    /// Where blocking work runs.
+    pub executor: Executor,
+    /// Generates DKIM keys.
+    pub generate_dkim_key: GenerateDkimKey,
 }
 
 impl Settings {
@@ -129,6 +140,8 @@ impl Settings {
             min_free_octets: 0,
             signing_threads: 1,
             lower_priority: || {},
+            executor: Executor::Threads,
+            generate_dkim_key: crate::mail::dkim_key::generate,
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Instant;
 
+use super::executor::{Executor, HasThread};
 use super::meters::EngineMeters;
 use crate::base::id::DomainId;
 use crate::base::secret::MasterKey;
@@ -24,31 +24,35 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// A fixed number of threads for work that burns the processor.
 pub(super) struct SigningPool {
-    work: SyncSender<Work>,
+    /// None where whoever brings work does it.
+    work: Option<SyncSender<Work>>,
     keys: Arc<KeyCache>,
     meters: Arc<EngineMeters>,
 }
 
 impl SigningPool {
     /// Starts the threads. They end when the pool is dropped.
-    pub(super) fn new(threads: usize, meters: Arc<EngineMeters>) -> Self {
+    pub(super) fn new(executor: Executor, threads: usize, meters: Arc<EngineMeters>) -> Self {
         let (work, inbox) = sync_channel::<Work>(QUEUE);
         let inbox = Arc::new(Mutex::new(inbox));
+        let mut has_threads = HasThread::Yes;
         for number in 0..threads.max(1) {
             let inbox = Arc::clone(&inbox);
-            let spawned = thread::Builder::new().name(format!("sign-{number}")).spawn(move || serve(&inbox));
-            if let Err(error) = spawned {
-                tracing::error!(%error, "could not start a signing thread");
+            match executor.spawn_worker(format!("sign-{number}"), move || serve(&inbox)) {
+                Ok(has_thread) => has_threads = has_thread,
+                Err(error) => tracing::error!(%error, "could not start a signing thread"),
             }
         }
+        let work = (has_threads == HasThread::Yes).then_some(work);
         Self { work, keys: Arc::default(), meters }
     }
 
     /// Does `work` on one of the threads. Where it panics, what it holds is dropped.
     pub(super) fn post(&self, work: impl FnOnce() + Send + 'static) {
+        let Some(queue) = &self.work else { return Self::do_here(work) };
         // A send blocks only while a thousand wait: then the whole process has more than it can do, and waiting is
         // right. The threads live as long as the pool.
-        drop(self.work.send(Box::new(work)));
+        drop(queue.send(Box::new(work)));
     }
 
     /// Has one of the threads make something meanwhile.
@@ -145,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_its_own_works_alone() {
-        let pool = SigningPool::new(1, Arc::default());
+        let pool = SigningPool::new(Executor::Threads, 1, Arc::default());
         SigningPool::do_here(|| panic!("here"));
         pool.post(|| panic!("on the only thread"));
         let (sender, done) = std::sync::mpsc::channel();

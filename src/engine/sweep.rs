@@ -147,14 +147,13 @@ fn told<T, R>(answer: Result<T, Stop<R>>) -> Result<(), String> {
 async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let sweeping = Arc::clone(engine);
     let bucket = timer.due;
-    let destroyed = tokio::task::spawn_blocking(move || {
+    let destroy = move || {
         let content = sweeping.store.content();
         let over = sweeping.store.buckets_over(bucket).map_err(|error| error.to_string())?;
         over.into_iter().try_for_each(|over| content.destroy(over)).map_err(|error| error.to_string())?;
         sweeping.on_content_destroyed.get().map_or(Ok(()), |also| also()).map_err(|error| error.to_string())
-    })
-    .await;
-    destroyed.map_err(|error| error.to_string())??;
+    };
+    engine.settings.executor.run(destroy).await.map_err(|error| error.to_string())??;
     told(engine.store.commit(ContentDestroyed { bucket }).await)
 }
 

@@ -132,6 +132,7 @@ impl VirtualClock {
                 return Ok(());
             }
             tokio::select! {
+                biased;
                 () = changed => {}
                 failure = store.health().failed() => return Err(failure),
             }

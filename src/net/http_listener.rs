@@ -181,6 +181,21 @@ impl<T: Serve> HttpServer<T> {
         Ok(())
     }
 
+    /// Serves one connection that came in by no socket, as a public listener does. The connection is closed when the
+    /// returned future is dropped.
+    #[cfg(test)]
+    pub(crate) fn serve_stream<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S, T>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+    {
+        let (shared, places) = (self.shared.clone(), Arc::clone(&self.public.places));
+        async move {
+            let Some(place) = places.take().await else { return };
+            let arrival = Arrival { peer: None, place: Arc::new(place) };
+            shared.serve_clear(stream, arrival, ListenerKind::Public).await;
+        }
+    }
+
     /// Stops accepting and waits for what is running, `grace` at most; then cuts it off. Answers whether all of it
     /// finished.
     pub async fn shutdown(mut self, grace: Duration) -> bool {

@@ -47,6 +47,8 @@ pub(crate) mod testing;
 pub mod timer;
 mod totals;
 mod tripwire;
+#[cfg(test)]
+pub(crate) mod turns;
 pub mod waiting;
 mod writer;
 

@@ -1,4 +1,5 @@
-//! The edge: only floor net reads clocks and opens sockets, and only app speaks to a terminal.
+//! The edge: only floor net reads clocks and opens sockets, and only app speaks to a terminal. Below the edge, threads
+//! start behind a port and no random number decides between two futures, so that a simulation repeats.
 
 use super::Finding;
 use super::floors::folder;
@@ -14,6 +15,10 @@ pub(crate) enum Touch {
     Socket,
     /// Something is printed.
     Terminal,
+    /// A thread is started.
+    Thread,
+    /// The first of several ready futures is chosen at random.
+    Race,
 }
 
 /// Files that may touch what their floor may not.
@@ -68,6 +73,13 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
     ("src/store/writer.rs", Touch::Clock, "times a commit for monitoring, in the machine's time: no row depends on it"),
     ("src/store/content/appender.rs", Touch::Clock, "times a sync for monitoring, in the machine's time"),
     ("src/engine/signing.rs", Touch::Clock, "times a signature for monitoring, in the machine's time"),
+    ("src/engine/executor.rs", Touch::Thread, "is the port: work runs on threads, or inline in a simulation"),
+    ("src/store/open.rs", Touch::Thread, "starts the store's workers: a simulation opens a store without them"),
+    ("src/engine/keeping.rs", Touch::Thread, "a backup fills a bounded channel while it is read, so it needs a thread"),
+    ("src/engine/replica/rebuild.rs", Touch::Thread, "replication is not part of the simulation of the whole service"),
+    ("src/engine/replica/shipper.rs", Touch::Thread, "replication is not part of the simulation of the whole service"),
+    ("src/engine/replica/shipper.rs", Touch::Race, "replication is not part of the simulation of the whole service"),
+    ("src/engine/replica/base.rs", Touch::Thread, "replication is not part of the simulation of the whole service"),
     ("src/http/body.rs", Touch::Clock, "holds a body to its rate, in the machine's time like every network deadline"),
     ("src/http/service.rs", Touch::Clock, "measures how long an answer took, for the access log"),
 ];
@@ -75,10 +87,12 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
 impl Touch {
     fn is_allowed_in(self, folder: Option<&str>) -> bool {
         match (self, folder) {
-            (Self::Clock | Self::Socket, Some(folder)) => folder == "net" || folder == "app",
+            (Self::Clock | Self::Socket | Self::Thread | Self::Race, Some(folder)) => {
+                folder == "net" || folder == "app"
+            }
             (Self::Terminal, Some(folder)) => folder == "app",
             // main.rs
-            (Self::Clock | Self::Socket | Self::Terminal, None) => true,
+            (Self::Clock | Self::Socket | Self::Terminal | Self::Thread | Self::Race, None) => true,
         }
     }
 
@@ -87,6 +101,8 @@ impl Touch {
             Self::Clock => "reads a clock: take `now` as an argument, or ask `engine::ports::Clock`",
             Self::Socket => "opens a socket: only net does; ask through a port of engine",
             Self::Terminal => "prints: log it with tracing, or return it to app",
+            Self::Thread => "starts a thread: use `engine::executor::Executor`, which a simulation runs inline",
+            Self::Race => "chooses at random: begin `select!` with `biased;`, so that a simulation repeats",
         }
     }
 }
@@ -122,6 +138,9 @@ fn touches(source: &SourceFile) -> Vec<(usize, Touch)> {
         if is_macro && source.word(at).is_some_and(|word| prints.contains(&word)) {
             found.push((pair[0].line, Touch::Terminal));
         }
+        if is_macro && source.word(at) == Some("select") && source.word(at + 3) != Some("biased") {
+            found.push((pair[0].line, Touch::Race));
+        }
     }
     found
 }
@@ -130,6 +149,11 @@ fn touch_of(path: &super::paths::SourcePath) -> Option<Touch> {
     const SOCKETS: [&str; 4] = ["TcpStream", "TcpListener", "UdpSocket", "*"];
     if path.ends_with(&["Instant", "now"]) || path.ends_with(&["SystemTime", "now"]) {
         return Some(Touch::Clock);
+    }
+    let starts =
+        [&["task", "spawn_blocking"][..], &["thread", "spawn"], &["thread", "Builder", "new"], &["thread", "scope"]];
+    if starts.iter().any(|start| path.ends_with(start)) {
+        return Some(Touch::Thread);
     }
     let is_std = path.begins_with(&["std", "net"]);
     let is_std_socket = path.segments.get(2).is_none_or(|name| SOCKETS.contains(&name.as_str()));
@@ -162,6 +186,21 @@ mod tests {
         assert_eq!(found("src/engine/x.rs", "use std::net;"), 1);
         assert_eq!(found("src/http/x.rs", "tokio::net::TcpListener::bind(a).await"), 1);
         assert_eq!(found("src/app/x.rs", "std::os::unix::net::UnixStream::connect(a)"), 0);
+    }
+
+    #[test]
+    fn threads_start_behind_their_port_alone() {
+        assert_eq!(found("src/engine/x.rs", "tokio::task::spawn_blocking(work); std::thread::spawn(work);"), 2);
+        assert_eq!(found("src/store/x.rs", "use std::thread; fn a() { thread::Builder::new() }"), 1);
+        assert_eq!(found("src/net/x.rs", "thread::spawn(work);"), 0);
+        assert_eq!(found("src/engine/x.rs", "#[cfg(test)] mod tests { fn a() { thread::spawn(work); } }"), 0);
+    }
+
+    #[test]
+    fn a_select_below_the_edge_is_biased() {
+        assert_eq!(found("src/engine/x.rs", "tokio::select! { () = a => {} () = b => {} }"), 1);
+        assert_eq!(found("src/engine/x.rs", "tokio::select! { biased; () = a => {} () = b => {} }"), 0);
+        assert_eq!(found("src/net/x.rs", "tokio::select! { () = a => {} }"), 0);
     }
 
     #[test]

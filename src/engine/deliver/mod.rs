@@ -265,6 +265,7 @@ impl Shared {
         // Last: once the store has failed, what is sent could not be recorded, and would be sent again.
         self.engine.store.health().check()?;
         let outcome = tokio::select! {
+            biased;
             outcome = self.post.post(request) => outcome,
             () = quiet.hushed(account) => return Ok(Some(DeliveryEnd::Abandoned)),
         };

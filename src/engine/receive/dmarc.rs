@@ -123,7 +123,7 @@ impl Receiver {
         let permit = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
         let now = self.engine.clock.now();
         let snapshot = self.engine.store.snapshot()?;
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = move || {
             // Reading goes on even when the connection has ended, so the permit belongs to it.
             let _permit = permit;
             let mut names = Names::new(snapshot);
@@ -132,8 +132,8 @@ impl Receiver {
             let is_known = reports.as_ref().is_ok_and(|reports| reports.iter().any(|report| !report.parts.is_empty()));
             let signatures = if is_known { dkim_verify::aligned_signatures(&message, now) } else { Vec::new() };
             names.failure.map_or(Ok(Reading { reports, domains: names.domains, from_domain, signatures }), Err)
-        });
-        reading.await.map_err(|_| StoreError::Panicked)?
+        };
+        self.engine.settings.executor.run(reading).await.map_err(|_| StoreError::Panicked)?
     }
 
     /// The domain whose signature proves that the From domain wrote the message: that domain itself, or one above it.

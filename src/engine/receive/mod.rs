@@ -105,7 +105,7 @@ impl Receiver {
     async fn read(&self, message: Vec<u8>) -> Result<(Report, Vec<UnverifiedSignature>), StoreError> {
         let turn = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
         let now = self.engine.clock.now();
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = move || {
             // Reading goes on even when the connection has ended, so the permit belongs to it.
             let _turn = turn;
             let report = report::read(&message);
@@ -114,8 +114,8 @@ impl Receiver {
                 Report::Delivery(_) | Report::AutoReply | Report::Unknown(_) => Vec::new(),
             };
             (report, signatures)
-        });
-        reading.await.map_err(|_| StoreError::Panicked)
+        };
+        self.engine.settings.executor.run(reading).await.map_err(|_| StoreError::Panicked)
     }
 
     async fn act(

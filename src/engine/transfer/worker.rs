@@ -82,8 +82,9 @@ async fn serve(shared: &Arc<Shared>, lane: &Arc<Lane>, duty: &mut Duty) {
             Next::Go(ticket) => carry(shared, lane, ticket).await,
             Next::Pace(wait) => {
                 tokio::select! {
-                    () = tokio::time::sleep(wait) => {}
+                    biased;
                     () = shared.closing() => {}
+                    () = tokio::time::sleep(wait) => {}
                 }
             }
             Next::Nothing => {
@@ -91,6 +92,7 @@ async fn serve(shared: &Arc<Shared>, lane: &Arc<Lane>, duty: &mut Duty) {
                     return;
                 }
                 tokio::select! {
+                    biased;
                     () = lane.wait(shared.now()) => {}
                     () = tokio::time::sleep(IDLE) => return,
                     () = shared.connections.wanted() => return,

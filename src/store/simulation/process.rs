@@ -1,7 +1,6 @@
 //! The process that has the simulated disk: a store without threads, whose workers take their turns as they are told.
 //! What a thread's timing would decide, the story decides, so that a seed repeats.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,12 +14,11 @@ use crate::store::Store;
 use crate::store::disk::simulated::SimulatedDisk;
 use crate::store::disk::simulated::chance::Chance;
 use crate::store::gather::Announcement;
-use crate::store::job::Job;
 use crate::store::limits::Limits;
-use crate::store::open::{OnJournalDamage, OpenError, StartOptions, Surroundings, Workers};
+use crate::store::open::{OnJournalDamage, OpenError, StartOptions, Surroundings};
+use crate::store::turns::{Turns, draw_limits};
 
-/// Where the store stands on the disk.
-pub(super) const DIRECTORY: &str = "/var/lib/postrider";
+pub(super) use crate::store::turns::DIRECTORY;
 
 /// The time of a run; its clones are the same clock.
 #[derive(Clone)]
@@ -61,9 +59,7 @@ pub(super) enum Company {
 /// A running process.
 pub(super) struct Process {
     pub(super) store: Arc<Store>,
-    workers: Workers,
-    /// Operations whose bodies are durable, on their way to the writer.
-    handed: VecDeque<Job>,
+    turns: Turns,
     /// With it, no body comes alone: each waits for the appender's turn.
     _company: Option<Announcement>,
 }
@@ -74,7 +70,7 @@ impl Process {
         let mut chance = Chance::new(seed ^ 0x0011_4175);
         disk.set_free([4 << 20, 64 << 20, 1 << 30][chance.index(3)]);
         let company = if chance.coin() { Company::Announced } else { Company::None };
-        Self::start_with(disk, clock, seed, limits(&mut chance), company)
+        Self::start_with(disk, clock, seed, draw_limits(&mut chance), company)
     }
 
     /// Opens the store with the randomness of `seed` and these limits.
@@ -105,66 +101,37 @@ impl Process {
         let (store, workers) =
             Store::open_on(Arc::new(disk.clone()), Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
         let company = (company == Company::Announced).then(|| store.announce());
-        Ok(Self { store: Arc::new(store), workers, handed: VecDeque::new(), _company: company })
+        Ok(Self { store: Arc::new(store), turns: Turns::new(workers), _company: company })
     }
 
     /// The appender's turn: it takes the bodies that wait.
     pub(super) fn append(&mut self) {
-        let waiting: Vec<_> = self.workers.appender_inbox.try_iter().collect();
-        if !waiting.is_empty() {
-            self.handed.extend(self.workers.appender.append(waiting));
-        }
+        self.turns.append();
     }
 
     /// The writer's turn: it takes `most` of the operations that wait.
     pub(super) fn write(&mut self, most: usize) {
-        self.workers.writer.rest_if_due();
-        self.handed.extend(self.workers.writer_inbox.try_iter());
-        let mut batch = self.handed.drain(..most.min(self.handed.len()));
-        if let Some(first) = batch.next() {
-            self.workers.writer.serve(vec![first], |_| batch.next());
-        }
+        self.turns.write(most);
     }
 
     /// The writer has nothing to do: it leaves nothing in the journal.
     pub(super) fn rest(&mut self) {
-        self.workers.writer.rest();
+        self.turns.rest();
     }
 
     /// Serves all that waits.
     pub(super) fn settle(&mut self) {
-        self.append();
-        self.write(usize::MAX);
+        self.turns.settle();
     }
 
     /// Whether the journal has records that count.
     pub(super) fn journal_is_dirty(&self) -> bool {
-        self.workers.writer.rest_at().is_some()
+        self.turns.rest_at().is_some()
     }
 
     /// Whether the process must end: nobody knows any more what is on its disk.
     pub(super) fn has_failed(&self) -> bool {
         self.store.health().failure().is_some()
-    }
-}
-
-/// Limits by chance: each is so small that it is reached, or as a running store has it.
-fn limits(chance: &mut Chance) -> Limits {
-    let usual = Limits::default();
-    let mut size = |small: [u64; 2], usual: u64| [small[0], small[1], usual][chance.index(3)];
-    let count = |size: u64| usize::try_from(size).unwrap();
-    Limits {
-        lone_rows_max: count(size([0, 8], usual.lone_rows_max as u64)),
-        carried_bytes_max: count(size([0, 200], usual.carried_bytes_max as u64)),
-        open_files_max: count(size([1, 2], usual.open_files_max as u64)),
-        body_cache_bytes_max: count(size([0, 500], usual.body_cache_bytes_max as u64)),
-        journal_bytes_max: size([0, 6_000], usual.journal_bytes_max),
-        journal_bytes_max_short: size([0, 2_000], usual.journal_bytes_max_short),
-        journal_age_max: Duration::from_secs(size([0, 3600], usual.journal_age_max.as_secs())),
-        cache_bytes: count(size([0, 64 << 10], usual.cache_bytes as u64)),
-        owed_segments_max: count(size([0, 1], usual.owed_segments_max as u64)),
-        reserve_bytes: 4096,
-        ..usual
     }
 }
 

@@ -2,16 +2,16 @@
 
 /// A sequence of random numbers (splitmix64).
 #[derive(Debug, Clone)]
-pub(in crate::store) struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
     /// The sequence of a seed.
-    pub(in crate::store) const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// The next number.
-    pub(in crate::store) const fn next(&mut self) -> u64 {
+    pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,17 +20,17 @@ impl Chance {
     }
 
     /// A number below `limit`, which is not 0.
-    pub(in crate::store) const fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) const fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
     /// An index of something of that length.
-    pub(in crate::store) fn index(&mut self, length: usize) -> usize {
+    pub(crate) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap()
     }
 
     /// One of two.
-    pub(in crate::store) const fn coin(&mut self) -> bool {
+    pub(crate) const fn coin(&mut self) -> bool {
         self.below(2) == 0
     }
 }

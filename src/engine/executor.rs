@@ -1,0 +1,76 @@
+//! Where blocking and processor-bound work runs: on threads in the service, on the caller's own thread in a simulation.
+//!
+//! This is the only file of the engine that starts threads for work. A simulation runs the whole service on one thread,
+//! so the order of all work follows from its seed.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+/// A way to run work that may block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Executor {
+    /// On threads beside those of the async runtime.
+    #[default]
+    Threads,
+    /// On the caller's thread, before the caller goes on.
+    Inline,
+}
+
+/// The work panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the work panicked")]
+pub struct WorkPanicked;
+
+impl Executor {
+    /// Runs `work` and returns its result. The work runs to its end even if the caller is cancelled.
+    ///
+    /// # Errors
+    /// [`WorkPanicked`].
+    pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, WorkPanicked> {
+        match self {
+            Self::Threads => tokio::task::spawn_blocking(work).await.map_err(|_| WorkPanicked),
+            Self::Inline => {
+                // Other tasks get their turn first, as they do while a thread starts to work.
+                tokio::task::yield_now().await;
+                catch_unwind(AssertUnwindSafe(work)).map_err(|_| WorkPanicked)
+            }
+        }
+    }
+
+    /// Starts a thread that serves a queue of work until the queue is closed. Returns whether there is such a thread:
+    /// inline, whoever queues work does it at once.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub(super) fn spawn_worker(self, name: String, serve: impl FnOnce() + Send + 'static) -> io::Result<HasThread> {
+        match self {
+            Self::Threads => thread::Builder::new().name(name).spawn(serve).map(|_| HasThread::Yes),
+            Self::Inline => Ok(HasThread::No),
+        }
+    }
+}
+
+/// Whether a queue of work has a thread that serves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HasThread {
+    /// A thread serves it.
+    Yes,
+    /// Work is done by whoever queues it.
+    No,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn inline_work_runs_on_the_callers_thread_and_its_panic_is_an_error() {
+        let here = thread::current().id();
+        assert_eq!(Executor::Inline.run(move || thread::current().id() == here).await, Ok(true));
+        assert_eq!(Executor::Threads.run(move || thread::current().id() == here).await, Ok(false));
+        for executor in [Executor::Inline, Executor::Threads] {
+            assert_eq!(executor.run(|| panic!("a defect")).await, Err::<(), _>(WorkPanicked));
+        }
+    }
+}

@@ -25,7 +25,7 @@ use super::oidc;
 use super::opening;
 use super::recent;
 use super::reload;
-use super::replication::Claim;
+use super::replication::{self, Claim};
 use super::resolver::resolver;
 use super::run_marker::RunMarker;
 use super::settings::{self, Mode};
@@ -103,7 +103,6 @@ impl Daemon {
         claim: Option<Claim>,
     ) -> Result<Self, Trouble> {
         let Ground { store, clock, entropy, lock } = ground;
-        let mail_wait = claim.as_ref().map_or(Duration::ZERO, |claim| claim.mail_wait);
         let meters = claim.as_ref().map(Claim::meters);
         let replica = match claim {
             Some(claim) => Some(claim.ship(&store).await?),
@@ -177,7 +176,8 @@ impl Daemon {
         opening::tell_of_standstill(&store)?;
         // Last, so that nothing is on the wire when something above is in the way.
         let certificate = certificate.map(Certificate::keep);
-        let pump = tokio::spawn(dispatcher::run_after(mail_wait, pump, stopped));
+        let shared = replica.as_ref().map(|replica| Arc::clone(replica.shared()));
+        let pump = tokio::spawn(dispatcher::run_when_permitted(shared, pump, stopped));
         tokio::spawn(super::store_size::note(Arc::downgrade(&engine)));
         let config = config.clone();
         Ok(Self {
@@ -269,6 +269,9 @@ impl Daemon {
         }
         api.shut_down();
         stop.send_replace(true);
+        if let Some(replica) = &replica {
+            replica.begin_stop();
+        }
         let wire = async {
             // A pump that has ended is not asked again.
             let pumped = async { if pump.is_finished() { None } else { Some(pump.await) } };
@@ -290,13 +293,11 @@ impl Daemon {
         if let Err(error) = std::fs::remove_file(engine.store.directory().join(SOCKET_NAME)) {
             tracing::warn!(%error, "could not remove {SOCKET_NAME}");
         }
-        let store = Arc::clone(&engine.store);
-        if tokio::task::spawn_blocking(move || store.close()).await.is_err() {
-            tracing::error!("could not close the store; the next start repairs it");
-        }
+        let left = || grace.saturating_sub(began.elapsed()).max(LAST_WORDS);
+        replication::close(&engine, left()).await;
         if let Some(replica) = replica {
             // Within the same grace: a supervisor would kill a process that takes longer.
-            replica.stop(grace.saturating_sub(began.elapsed()).max(LAST_WORDS)).await;
+            replica.stop(left()).await;
         }
     }
 }

@@ -15,11 +15,10 @@ use self::furnish::{Furnished, furnish};
 use super::cli::DevOptions;
 use super::daemon::{Daemon, DevParts};
 use super::exit::Exit;
-use super::ground::Ground;
 use super::lock::DirectoryLock;
 use super::opening::Start;
 use super::trouble::Trouble;
-use super::{logging, runtime};
+use super::{logging, replication, runtime};
 use crate::engine::Engine;
 use crate::engine::ports::Clock;
 use crate::engine::virtual_clock::VirtualClock;
@@ -30,6 +29,7 @@ use crate::net::dev::receiver::DevReceiver;
 use crate::net::dev::reporter::Reporter;
 use crate::net::dev::routes::Scope;
 use crate::net::handed_over::HandedOver;
+use crate::store::replica::claim::ClaimCause;
 
 /// Time for which stopping waits for mail that is being received.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(5);
@@ -42,11 +42,6 @@ pub fn run(options: &DevOptions) -> Result<Exit, Trouble> {
     logging::start(&options.config.log);
     for warning in options.config.warnings() {
         tracing::warn!("{warning}");
-    }
-    if options.config.replica.url.is_some() {
-        let (what, why) =
-            ("cannot run `postrider dev` with this configuration", "it does not replicate in this version");
-        return Err(Trouble::new(Exit::Usage, what, why, "Leave replica.url out of its configuration."));
     }
     let (directory, temporary) = match &options.data_dir {
         Some(directory) => (directory.clone(), false),
@@ -79,7 +74,8 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     };
     let capture = Capture::open(directory, Arc::clone(&clock)).map_err(|error| cannot("capture mail", &error))?;
     let capture = Arc::new(capture);
-    let ground = Ground::open(directory, lock, clock, Start::Dev)?;
+    let (ground, claim) =
+        replication::open(&options.config, directory, lock, clock, Start::Dev, ClaimCause::Start).await?;
     let reporter = Reporter::new(Arc::clone(ground.store.near())).map_err(|error| cannot("report on mail", &error))?;
     let reporter = Arc::new(reporter);
     let receiver = DevReceiver::start(Arc::clone(&capture), Arc::clone(&reporter)).await;
@@ -92,7 +88,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
         reporter,
     };
     let dev = Arc::clone(&parts.routes);
-    let mut daemon = Daemon::start(&options.config, ground, HandedOver::default(), Some(parts), None).await?;
+    let mut daemon = Daemon::start(&options.config, ground, HandedOver::default(), Some(parts), claim).await?;
     forget_with_content(&daemon.engine, Arc::clone(&dev.capture));
     if options.any_domain {
         daemon.engine.development.take_any_domain();

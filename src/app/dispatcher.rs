@@ -1,7 +1,6 @@
 //! The dispatcher of the daemon: the engine's pump over the real network.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -11,6 +10,7 @@ use super::trouble::Trouble;
 use super::ways;
 use super::webhooks::Webhooks;
 use crate::engine::pump::Pump;
+use crate::engine::replica::{Active, Shared};
 use crate::engine::{Engine, InHouse, Tables};
 use crate::net::dns::{HostAddresses, Resolver};
 use crate::net::guard::Guard;
@@ -43,19 +43,18 @@ pub(super) fn dispatcher(
     Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), Arc::new(policy_hosts), post, ways, tables))
 }
 
-/// Runs the dispatcher after `wait`, when the machine that held the log before can't send any more.
-pub(super) async fn run_after(
-    wait: Duration,
+/// Runs the pump, once the machine that held the log before can't mail any more.
+pub(super) async fn run_when_permitted(
+    replica: Option<Arc<Shared>>,
     pump: Pump,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), StoreError> {
-    if !wait.is_zero() {
-        tracing::info!(
-            seconds = wait.as_secs_f64(),
-            "accepting mail; sending begins once the machine before is surely still"
-        );
+    if let Some(shared) = replica {
+        if shared.waits_for_predecessor() {
+            tracing::info!("accepting mail; sending begins once the machine before is surely still");
+        }
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = Active::may_mail(shared) => {}
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
     }

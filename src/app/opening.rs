@@ -28,6 +28,14 @@ impl Start {
             Self::Dev => OnJournalDamage::Refuse,
         }
     }
+
+    /// The same kind of start on a store whose journal was found whole, or was mended.
+    pub(super) const fn on_whole_journal(self) -> Self {
+        match self {
+            Self::Service(_) => Self::Service(OnJournalDamage::Refuse),
+            Self::Dev => Self::Dev,
+        }
+    }
 }
 
 /// Why the store in `directory` does not open, and what to do about it.

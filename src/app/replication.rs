@@ -7,19 +7,26 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::exit::Exit;
+use super::ground::Ground;
+use super::lock::DirectoryLock;
+use super::opening::Start;
 use super::replica_bucket;
 use super::supervisor;
 use super::trouble::Trouble;
 use crate::base::time::Timestamp;
+use crate::domain::replication::{Failover, ReplicaMode, WhenUnreachable};
+use crate::engine::Engine;
 use crate::engine::bucket::meters::{BucketMeters, MeteredBucket};
 use crate::engine::bucket::probe::{self, Unfit};
 use crate::engine::keeping::BESIDE;
 use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
-use crate::engine::replica::{self, Active, BasePolicy, Joined, ReplicaError, ReplicaWorld};
+use crate::engine::replica::{self, Active, BasePolicy, Joined, ModeWords, Pace, ReplicaError, ReplicaWorld};
+use crate::machine::replica_lease::LeaseRules;
+use crate::net::clock::ContinuousClock;
 use crate::net::entropy::OsEntropy;
 use crate::net::s3::S3;
 use crate::store::Store;
-use crate::store::open::ReplicaStart;
+use crate::store::open::{OnJournalDamage, ReplicaStart, SyncRule};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::holder;
 
@@ -32,12 +39,11 @@ const WITH_BASE: &[&str] =
 /// A log that was claimed for the store that is about to be opened.
 pub struct Claim {
     joined: Joined,
-    interval: Duration,
+    pace: Pace,
     policy: BasePolicy,
     backlog_bytes: u64,
+    sync: Option<SyncRule>,
     meters: Arc<BucketMeters>,
-    /// Time during which the previous holder of the log may still send mail.
-    pub mail_wait: Duration,
 }
 
 /// Files beside the store that come along with a base.
@@ -59,11 +65,23 @@ pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) ->
         let what = format!("cannot write to {}", directory.display());
         Trouble::new(Exit::Failed, what, error.to_string(), "Check the disk and the directory's owner.")
     })?;
-    let (meters, time) = (Arc::new(BucketMeters::default()), Arc::clone(&clock));
+    // The bucket's clock and the lease are of the real world, whatever `dev` makes of the service's time.
+    let real: Arc<dyn Clock> = Arc::new(ContinuousClock);
+    let (meters, time) = (Arc::new(BucketMeters::default()), Arc::clone(&real));
     let metered = MeteredBucket::new(Arc::clone(&bucket), Arc::clone(&meters), move || time.monotonic());
     let (metered, encrypts) = (Arc::new(metered) as Arc<dyn Bucket>, config.replica.encrypt);
-    let replica = ReplicaWorld { bucket: metered, holder: name, clock, entropy, encrypts };
+    let replica =
+        ReplicaWorld { bucket: metered, holder: name, clock, real, entropy, encrypts, lease: lease_rules(config) };
     Ok(Some(World { replica, bucket, meters }))
+}
+
+/// The rules of the lease, by `config`.
+pub(super) fn lease_rules(config: &Config) -> LeaseRules {
+    LeaseRules {
+        lease: config.replica.lease,
+        stops: config.replica.when_unreachable() == WhenUnreachable::Stop,
+        is_automatic: config.replica.failover == Failover::Automatic,
+    }
 }
 
 /// The way to a replica, and to the settings of its bucket.
@@ -75,8 +93,35 @@ pub(super) struct World {
     pub(super) meters: Arc<BucketMeters>,
 }
 
+/// Opens the store in `directory`, which is locked. With `[replica]` it first catches up with the log, and claims it
+/// for `cause`.
+///
+/// # Errors
+/// What is in the way, for the operator.
+pub(super) async fn open(
+    config: &Config,
+    directory: &Path,
+    mut lock: DirectoryLock,
+    clock: Arc<dyn Clock>,
+    start: Start,
+    cause: ClaimCause,
+) -> Result<(Ground, Option<Claim>), Trouble> {
+    if config.replica.url.is_none() {
+        return Ok((Ground::open(directory, lock, clock, start)?, None));
+    }
+    if !Store::exists(directory) || start.on_journal_damage() == OnJournalDamage::Accept {
+        // The log is followed by a store that is there, and whose journal is whole.
+        lock = Ground::open(directory, lock, Arc::clone(&clock), start)?.close();
+    }
+    let claimed = claim(config, directory, Arc::clone(&clock), (cause, Duration::ZERO)).await?;
+    let claim = claimed.map(|claimed| claimed.ok_or_else(|| cannot_join(&ReplicaError::Moved))).transpose()?;
+    let ground = Ground::open_claimed(directory, lock, clock, start.on_whole_journal(), claim.as_ref())?;
+    Ok((ground, claim))
+}
+
 /// Has the store in `directory` catch up with the log of `config`, and claims it. Waits for a bucket that does not
-/// answer. None without `[replica]`.
+/// answer. None without `[replica]`, and an inner none where a failover found that the log moves. The lease of the
+/// holder before lasted at least `lease`, as far as is known.
 ///
 /// # Errors
 /// Why the log is not to be claimed, with the exit code of the contract.
@@ -84,36 +129,44 @@ pub(super) async fn claim(
     config: &Config,
     directory: &Path,
     clock: Arc<dyn Clock>,
-    cause: ClaimCause,
-) -> Result<Option<Claim>, Trouble> {
-    let Some(world) = world(config, directory, clock)? else { return Ok(None) };
+    (cause, lease): (ClaimCause, Duration),
+) -> Result<Option<Option<Claim>>, Trouble> {
+    let Some(mut world) = world(config, directory, clock)? else { return Ok(None) };
+    world.replica.lease.lease = world.replica.lease.lease.max(lease);
     let mut waiting = Waiting::default();
     admit(config, &world, &mut waiting).await?;
     let mut on_wait = |error: &BucketError, waited| waiting.report(error, waited);
     let joined = replica::join(&world.replica, directory, cause, &mut on_wait).await;
-    let joined = joined.map_err(|error| cannot_join(&error))?;
+    let joined = match joined {
+        Err(ReplicaError::Moved) => return Ok(Some(None)),
+        joined => joined.map_err(|error| cannot_join(&error))?,
+    };
     tracing::info!(
         epoch = joined.claim.epoch,
         slot = joined.claim.slot,
         holder = %world.replica.holder,
         "claimed the log of the replica"
     );
-    let lease = config.replica.lease;
-    let mail_wait = if joined.must_wait() { lease.mul_f64(1.05) + Duration::from_millis(500) } else { Duration::ZERO };
     let policy = BasePolicy {
         age: config.replica.base_age,
         log_bytes: config.replica.base_log_bytes,
         retention: config.replica.retention,
         beside: WITH_BASE,
     };
-    let (interval, backlog_bytes) = (config.replica.interval, config.replica.backlog_bytes);
-    Ok(Some(Claim { joined, interval, policy, backlog_bytes, meters: world.meters, mail_wait }))
+    let replica = &config.replica;
+    let stops = replica.when_unreachable() == WhenUnreachable::Stop;
+    let sync = (replica.mode == ReplicaMode::Sync).then_some(SyncRule { timeout: replica.timeout, stops });
+    let words = ModeWords { mode: replica.mode.as_str(), failover: replica.failover.as_str() };
+    // Where each batch waits for its slot, one slot follows the other.
+    let interval = if sync.is_some() { Duration::ZERO } else { replica.interval };
+    let (pace, backlog_bytes) = (Pace { interval, words }, replica.backlog_bytes);
+    Ok(Some(Some(Claim { joined, pace, policy, backlog_bytes, sync, meters: world.meters })))
 }
 
 impl Claim {
     /// Position in the log at which the store is opened.
     pub(super) const fn start(&self) -> ReplicaStart {
-        ReplicaStart { confirmed: self.joined.claim, backlog_bytes_max: self.backlog_bytes }
+        ReplicaStart { confirmed: self.joined.claim, backlog_bytes_max: self.backlog_bytes, sync: self.sync }
     }
 
     /// Starts to ship what `store` commits.
@@ -121,8 +174,8 @@ impl Claim {
     /// # Errors
     /// A migrated store whose base could not be made.
     pub(super) async fn ship(self, store: &Arc<Store>) -> Result<Active, Trouble> {
-        let Self { joined, interval, policy, .. } = self;
-        Active::start(joined, store, interval, policy).await.map_err(|error| cannot_join(&error))
+        let Self { joined, pace, policy, .. } = self;
+        Active::start(joined, store, pace, policy).await.map_err(|error| cannot_join(&error))
     }
 
     /// The meters of requests to the bucket.
@@ -159,7 +212,7 @@ async fn admit(config: &Config, world: &World, waiting: &mut Waiting) -> Result<
     let World { replica, bucket, .. } = world;
     let mut waited = Duration::ZERO;
     loop {
-        let now = || replica.clock.now();
+        let now = || replica.real.now();
         let asked =
             probe::admit(&**bucket, &replica.holder, &*replica.entropy, now, config.replica.allow_versioned).await;
         match asked {
@@ -207,6 +260,7 @@ pub(super) fn cannot_join(error: &ReplicaError) -> Trouble {
         ReplicaError::Bucket(_) => {
             (Exit::Failed, "Check [replica] and the bucket; `postrider doctor` shows each check.")
         }
+        ReplicaError::Moved => (Exit::Conflict, "The active machine lives; run `postrider standby` to follow it."),
         ReplicaError::Claimed { .. } => {
             (Exit::Conflict, "That machine serves now. Run `postrider standby` here to follow it.")
         }
@@ -235,6 +289,22 @@ pub(super) fn cannot_join(error: &ReplicaError) -> Trouble {
         }
     };
     Trouble::new(exit, WHAT, error.to_string(), remedy)
+}
+
+/// Closes the store. Its writer may wait for the bucket of the replica, for `grace` at most.
+pub(super) async fn close(engine: &Arc<Engine>, grace: Duration) {
+    let store = Arc::clone(&engine.store);
+    let mut closing = tokio::task::spawn_blocking(move || store.close());
+    let closed = match tokio::time::timeout(grace, &mut closing).await {
+        Ok(closed) => closed,
+        Err(_) => {
+            engine.store.outbox().into_iter().for_each(|outbox| outbox.end_waits());
+            closing.await
+        }
+    };
+    if closed.is_err() {
+        tracing::error!("could not close the store; the next start repairs it");
+    }
 }
 
 /// When the machine that claims at `at` begins to mail.

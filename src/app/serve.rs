@@ -11,12 +11,12 @@ use super::exit::Exit;
 use super::ground::Ground;
 use super::lock::DirectoryLock;
 use super::opening::Start;
+use super::replication::Claim;
 use super::trouble::Trouble;
 use super::{dev, logging, replication, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::net::clock::service_clock;
 use crate::net::handed_over::HandedOver;
-use crate::store::Store;
 use crate::store::open::OnJournalDamage;
 use crate::store::replica::claim::ClaimCause;
 
@@ -44,7 +44,7 @@ pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -
 ///
 /// # Errors
 /// What is in the way, for the operator.
-pub(super) async fn serve(
+async fn serve(
     config: &Config,
     lock: DirectoryLock,
     sockets: HandedOver,
@@ -52,17 +52,23 @@ pub(super) async fn serve(
     on_damage: OnJournalDamage,
     cause: ClaimCause,
 ) -> Result<Exit, Trouble> {
-    let (directory, start) = (&config.data_dir, Start::Service(on_damage));
     let clock: Arc<dyn Clock> = Arc::new(service_clock());
-    let mut lock = lock;
-    if config.replica.url.is_some() && (!Store::exists(directory) || on_damage == OnJournalDamage::Accept) {
-        // The log is followed by a store that is there, and whose journal is whole.
-        let ground = Ground::open(directory, lock, Arc::clone(&clock), start)?;
-        lock = ground.close();
-    }
-    let on_damage = if config.replica.url.is_some() { OnJournalDamage::Refuse } else { on_damage };
-    let claim = replication::claim(config, directory, Arc::clone(&clock), cause).await?;
-    let ground = Ground::open_claimed(directory, lock, clock, Start::Service(on_damage), claim.as_ref())?;
+    let start = Start::Service(on_damage);
+    let (ground, claim) = replication::open(config, &config.data_dir, lock, clock, start, cause).await?;
+    serve_opened(config, ground, sockets, ready_fd, claim).await
+}
+
+/// Serves on a store that is open, and whose log was claimed where it has one.
+///
+/// # Errors
+/// What is in the way, for the operator.
+pub(super) async fn serve_opened(
+    config: &Config,
+    ground: Ground,
+    sockets: HandedOver,
+    ready_fd: Option<i32>,
+    claim: Option<Claim>,
+) -> Result<Exit, Trouble> {
     let daemon = Daemon::start(config, ground, sockets, None, claim).await?;
     let public_url = daemon.engine.settings.public_url.get().map_or("", String::as_str);
     tracing::info!(listen = ?daemon.http_addresses, public_url, "serving");

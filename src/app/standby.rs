@@ -1,5 +1,6 @@
 //! `postrider standby`: follows the log of the active machine, and serves in its place once it is promoted.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,13 +9,16 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
+use self::sight::Sight;
 use super::addresses::{self, Addresses};
 use super::admin_client::SOCKET_NAME;
 use super::config::Config;
 use super::exit::Exit;
+use super::ground::Ground;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
-use super::replication::{self, World, cannot_join, mailing_from, with_base};
+use super::opening::Start;
+use super::replication::{self, World, cannot_join, with_base};
 use super::serve;
 use super::settings;
 use super::signals::{Asked, Signals};
@@ -23,19 +27,23 @@ use super::{logging, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State};
 use crate::http::metrics::{Process, StandbyMetricsService};
-use crate::http::standby::{Promotion, PromotionRefusal, PromotionRequest, StandbyService};
+use crate::http::standby::StandbyService;
 use crate::net::clock::service_clock;
 use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::HttpServer;
 use crate::store::master_key::{self, Raw};
 use crate::store::open::OnJournalDamage;
-use crate::store::replica::Kind;
 use crate::store::replica::claim::ClaimCause;
+
+mod promotion;
+mod sight;
 
 /// Interval between two looks at the end of the log.
 const POLL: Duration = Duration::from_secs(1);
 /// The longest wait after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(10);
+/// Lag from which a standby lags.
+const LAG: Duration = Duration::from_secs(5);
 const WHAT: &str = "cannot stand by";
 
 /// The options of a standby.
@@ -68,25 +76,40 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, Trouble> {
         let Some(world) = replication::world(config, &config.data_dir, Arc::clone(&clock))? else {
             return Ok(Exit::Usage);
         };
-        let following = Following { config, options, key, world: &world, clock: &clock };
-        match following.run().await? {
-            Ended::Stopped => Ok(Exit::Done),
-            Ended::Promoted { without_bucket } => {
-                let mut config = config.clone();
-                if without_bucket {
+        let (directory, start) = (&config.data_dir, Start::Service(OnJournalDamage::Refuse));
+        let following = Following { config, options, key, world: &world, clock: &clock, is_ready: Cell::new(false) };
+        let mut config = config.clone();
+        let claim = loop {
+            let (cause, lease) = match following.run().await? {
+                Ended::Stopped => return Ok(Exit::Done),
+                Ended::Promoted { without_bucket: true } => {
                     config.replica.url = None;
+                    break None;
                 }
-                let sockets = HandedOver::default();
-                serve::serve(&config, lock, sockets, None, OnJournalDamage::Refuse, ClaimCause::Promotion).await
+                Ended::Promoted { without_bucket: false } => (ClaimCause::Promotion, Duration::ZERO),
+                Ended::Abandoned { lease } => (ClaimCause::Failover, lease),
+            };
+            match replication::claim(&config, directory, Arc::clone(&clock), (cause, lease)).await? {
+                Some(None) => tracing::info!("the log moved before it was claimed; following it again"),
+                Some(Some(claim)) => break Some(claim),
+                None => return Ok(Exit::Usage),
             }
-        }
+        };
+        let ground = Ground::open_claimed(directory, lock, Arc::clone(&clock), start, claim.as_ref())?;
+        serve::serve_opened(&config, ground, HandedOver::default(), None, claim).await
     })
 }
 
 /// Why a standby ended to follow.
 enum Ended {
     Stopped,
-    Promoted { without_bucket: bool },
+    Promoted {
+        without_bucket: bool,
+    },
+    /// The log stood still for two leases of its holder, which lasted so long.
+    Abandoned {
+        lease: Duration,
+    },
 }
 
 /// A standby's loop.
@@ -96,31 +119,30 @@ struct Following<'a> {
     key: Raw,
     world: &'a World,
     clock: &'a Arc<dyn Clock>,
-}
-
-/// A standby's knowledge of the log.
-struct Sight {
-    /// When the last slot came that was not there when the end was first reached.
-    moved_at: Option<Instant>,
-    is_at_end: bool,
-    looked_at: Option<crate::base::time::Timestamp>,
+    /// Whether readiness was reported.
+    is_ready: Cell<bool>,
 }
 
 impl Following<'_> {
     async fn run(&self) -> Result<Ended, Trouble> {
         let mut signals = Signals::listen().map_err(|error| failed(&error.to_string()))?;
-        let (status, shown) =
-            watch::channel(ReplicaStatus { role: Role::Standby, state: State::Waiting, ..ReplicaStatus::off() });
+        let (mode, failover) = (self.config.replica.mode.as_str(), self.config.replica.failover.as_str());
+        let (role, state) = (Role::Standby, State::Waiting);
+        let (status, shown) = watch::channel(ReplicaStatus { role, state, mode, failover, ..ReplicaStatus::off() });
         let (promotions, mut asked) = mpsc::channel(1);
         let mut http =
             HttpServer::new(Arc::new(StandbyService::new(shown, promotions)), settings::http_limits(self.config));
         let metrics = Metrics::listen(self.config, self.metrics(status.subscribe())).await?;
         self.listen(&mut http, metrics.address).await?;
-        let mut sight = Sight { moved_at: None, is_at_end: false, looked_at: None };
+        let mut sight = Sight::new();
         let mut standby = None;
         let mut retry = POLL;
         let ended = loop {
+            let asked_at = self.world.replica.real.monotonic();
             let turn = self.turn(&mut standby, &mut sight, &status).await;
+            if let Some(lease) = self.abandoned(&turn, asked_at, &mut sight, standby.as_ref()) {
+                break Ok(Ended::Abandoned { lease });
+            }
             let wait = match turn {
                 Ok(Turn::Applied) => Duration::ZERO,
                 Ok(Turn::End) => {
@@ -128,7 +150,7 @@ impl Following<'_> {
                     POLL
                 }
                 Ok(Turn::OwnLog) => break Ok(Ended::Promoted { without_bucket: false }),
-                Err(error) => match self.survive(error, &status) {
+                Err(error) => match self.survive(error, &sight, &status) {
                     Ok(()) => {
                         retry = (retry * 2).min(RETRY_MAX);
                         retry
@@ -186,8 +208,13 @@ impl Following<'_> {
             return Ok(Turn::Applied);
         }
         let own = open.head().is_some_and(|head| head.holder == self.world.replica.holder);
-        sight.looked_at = Some(self.clock.now());
-        self.show(&open, status);
+        if let Ok(moved) = &applied {
+            sight.looked_at = Some(self.clock.now());
+            self.show(&open, *moved, status);
+            if !moved {
+                self.show_bases(&open, sight, status).await?;
+            }
+        }
         *standby = Some(open);
         match applied? {
             true => {
@@ -201,6 +228,8 @@ impl Following<'_> {
             false => {
                 if !std::mem::replace(&mut sight.is_at_end, true) {
                     tracing::info!("the standby has everything that the log has");
+                }
+                if !self.is_ready.replace(true) {
                     serve::tell_ready(self.options.ready_fd).map_err(|trouble| ReplicaError::Io {
                         what: "reporting readiness".to_owned(),
                         error: std::io::Error::other(trouble.to_string()),
@@ -211,12 +240,14 @@ impl Following<'_> {
         }
     }
 
-    fn show(&self, standby: &Standby, status: &watch::Sender<ReplicaStatus>) {
+    fn show(&self, standby: &Standby, has_more: bool, status: &watch::Sender<ReplicaStatus>) {
         let position = standby.position();
         let holder = standby.head().map(|head| head.holder.to_string());
         let now = self.clock.now();
+        let lag = if has_more { now.since(standby.committed_at()) } else { Duration::ZERO };
         status.send_modify(|status| {
-            status.state = State::Ok;
+            status.state = if lag < LAG { State::Ok } else { State::Lagging };
+            status.lag_seconds = lag.as_secs_f64();
             status.error = None;
             status.store = Some(position.store.to_string());
             status.epoch = position.epoch;
@@ -230,7 +261,12 @@ impl Following<'_> {
     }
 
     /// Goes on after a failure that another try may not have.
-    fn survive(&self, error: ReplicaError, status: &watch::Sender<ReplicaStatus>) -> Result<(), Trouble> {
+    fn survive(
+        &self,
+        error: ReplicaError,
+        sight: &Sight,
+        status: &watch::Sender<ReplicaStatus>,
+    ) -> Result<(), Trouble> {
         use crate::engine::ports::BucketErrorKind::{Forbidden, Refused};
         let state = match &error {
             ReplicaError::Bucket(error) if matches!(error.kind, Forbidden | Refused) => {
@@ -247,70 +283,11 @@ impl Following<'_> {
         }
         status.send_modify(|status| {
             status.state = state;
+            let lag = sight.looked_at.map_or(Duration::ZERO, |at| self.clock.now().since(at));
+            status.lag_seconds = lag.as_secs_f64();
             status.error = Some(error.to_string());
         });
         Ok(())
-    }
-
-    /// Claims the log, where nothing speaks against it. Returns how the standby ends then.
-    async fn promote(
-        &self,
-        (wanted, answer): Promotion,
-        standby: &mut Option<Standby>,
-        sight: &Sight,
-    ) -> Option<Ended> {
-        match self.prepare(wanted, standby, sight) {
-            Ok(promoted) => {
-                drop(answer.send(Ok(promoted)));
-                Some(Ended::Promoted { without_bucket: wanted.without_bucket })
-            }
-            Err(refusal) => {
-                drop(answer.send(Err(refusal)));
-                None
-            }
-        }
-    }
-
-    fn prepare(
-        &self,
-        wanted: PromotionRequest,
-        standby: &mut Option<Standby>,
-        sight: &Sight,
-    ) -> Result<serde_json::Value, PromotionRefusal> {
-        let refuse = |status, code, message: &str| PromotionRefusal { status, code, message: message.to_owned() };
-        let Some(open) = standby.as_mut().filter(|_| sight.is_at_end || wanted.without_bucket) else {
-            return Err(refuse(503, "not_ready", "The standby has not come to the end of the log yet."));
-        };
-        let was_released = open.head().is_some_and(|head| head.kind == Kind::Release);
-        if !wanted.force && !wanted.without_bucket && !was_released {
-            let lease = self.config.replica.lease;
-            if sight.moved_at.is_some_and(|moved| moved.elapsed() <= lease) {
-                let message = "The log moved within a lease: the active machine lives. Stop it first, or use --force.";
-                return Err(refuse(409, "active_lives", message));
-            }
-            let message = "An active machine that is idle can't be seen. Stop it first, then use --force.";
-            return Err(refuse(409, "active_unseen", message));
-        }
-        let failed = |error: ReplicaError| refuse(500, "internal", &error.to_string());
-        if wanted.hold {
-            open.hold_queue().map_err(failed)?;
-        }
-        open.checkpoint().map_err(failed)?;
-        let (queued, due) = open.queued().map_err(failed)?;
-        let position = open.position();
-        let now = self.clock.now();
-        let wait = match was_released || wanted.without_bucket {
-            true => Duration::ZERO,
-            false => self.config.replica.lease.mul_f64(1.05) + Duration::from_millis(500),
-        };
-        Ok(serde_json::json!({
-            "epoch": position.epoch + 1,
-            "slot": position.slot + 1,
-            "accepting_at": now.to_string(),
-            "mailing_from": mailing_from(now, wait).to_string(),
-            "queued": queued,
-            "due": due,
-        }))
     }
 
     fn metrics(&self, status: watch::Receiver<ReplicaStatus>) -> StandbyMetricsService {

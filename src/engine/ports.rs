@@ -243,6 +243,10 @@ pub trait Body: Send {
     fn size(&self) -> usize;
     /// Reads them all, within two minutes. None where they can't be had: the session is closed then.
     fn read(&mut self) -> BoxFuture<'_, Option<Bytes>>;
+    /// Whether the block with the final dot may be written. Where not, the connection is closed without the dot.
+    fn may_end(&mut self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(true))
+    }
 }
 
 /// Bytes that are in memory.

@@ -113,7 +113,16 @@ impl Engine {
             site.into_iter().chain([record.row.to.domain().to_string()]).collect::<Vec<_>>()
         };
         let held = holds.hold(record, due);
-        let wait = held.or_else(|| if holds.pauses.is_empty() { None } else { holds.pause(&sites()) });
+        let unconfirmed = || {
+            self.waits_for_replica().then(|| Wait {
+                reason: WaitReason::Unconfirmed,
+                since: due,
+                until: None,
+                detail: "The bucket of the replica has not confirmed that this machine may send.".to_owned(),
+            })
+        };
+        let wait = held.or_else(unconfirmed);
+        let wait = wait.or_else(|| if holds.pauses.is_empty() { None } else { holds.pause(&sites()) });
         let wait = wait.or_else(|| view.as_ref().map(|view| view.wait(record, due)));
         let wait = wait.unwrap_or_else(|| Wait {
             reason: WaitReason::Busy,

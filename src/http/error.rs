@@ -16,6 +16,8 @@ use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
 use crate::store::error::StoreError;
 
+mod sentence;
+
 /// Why a key does not open the API. The code is the same; the sentence helps whoever set it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unauthenticated {
@@ -86,6 +88,10 @@ pub enum ApiError {
     Overloaded,
     /// 503 `shutting_down`.
     ShuttingDown,
+    /// 503 `replica_unavailable`: nothing was changed.
+    ReplicaUnavailable,
+    /// 503 `replica_unavailable`: the change is on this machine's disk alone.
+    ReplicaInDoubt,
 }
 
 impl From<Violations> for ApiError {
@@ -107,6 +113,8 @@ impl From<StoreError> for ApiError {
             | StoreError::Content(_)
             | StoreError::Closed => Self::StorageFailed,
             StoreError::Row { .. } | StoreError::Damaged { .. } | StoreError::Panicked => Self::Internal,
+            StoreError::Unconfirmed => Self::ReplicaUnavailable,
+            StoreError::InDoubt => Self::ReplicaInDoubt,
         }
     }
 }
@@ -158,9 +166,12 @@ impl ApiError {
                 StatusCode::TOO_MANY_REQUESTS
             }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::StorageFull | Self::StorageFailed | Self::Overloaded | Self::ShuttingDown => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::StorageFull
+            | Self::StorageFailed
+            | Self::Overloaded
+            | Self::ShuttingDown
+            | Self::ReplicaUnavailable
+            | Self::ReplicaInDoubt => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -195,6 +206,7 @@ impl ApiError {
             Self::StorageFailed => "storage_failed",
             Self::Overloaded => "overloaded",
             Self::ShuttingDown => "shutting_down",
+            Self::ReplicaUnavailable | Self::ReplicaInDoubt => "replica_unavailable",
         }
     }
 
@@ -238,7 +250,7 @@ impl ApiError {
             Self::PayloadTooLarge(bytes) => format!("The request's body may have at most {bytes} bytes.").into(),
             Self::UnsupportedMediaType(sentence) => sentence.as_str().into(),
             Self::InvalidJson(sentence) => sentence.as_str().into(),
-            Self::Invalid(violations) => validation_message(violations).into(),
+            Self::Invalid(violations) => sentence::of_violations(violations).into(),
             Self::DomainUnknown(domain) => {
                 format!("The sending domain {domain} is not one of this account's; add it and publish its records.")
                     .into()
@@ -261,6 +273,14 @@ impl ApiError {
             Self::StorageFailed => "The service can't write to its disk; try again later.".into(),
             Self::Overloaded => "The service has too much to do at this moment; try again shortly.".into(),
             Self::ShuttingDown => "The service is restarting; try again shortly.".into(),
+            Self::ReplicaUnavailable => {
+                "The service can't reach the bucket of its replica, and nothing was changed; try again shortly.".into()
+            }
+            Self::ReplicaInDoubt => {
+                "It is in doubt whether this request took effect: the bucket of the replica has not confirmed it yet. \
+                 Repeat it with the same Idempotency-Key."
+                    .into()
+            }
         }
     }
 
@@ -297,7 +317,9 @@ impl ApiError {
             | Self::StorageFull
             | Self::StorageFailed
             | Self::Overloaded
-            | Self::ShuttingDown => None,
+            | Self::ShuttingDown
+            | Self::ReplicaUnavailable
+            | Self::ReplicaInDoubt => None,
         }
     }
 
@@ -307,7 +329,7 @@ impl ApiError {
             Self::RateLimited(seconds) | Self::QuotaExceeded(_, seconds) => Some((*seconds).max(1)),
             Self::StorageQuotaExceeded => Some(3600),
             Self::IdempotencyInProgress | Self::Overloaded => Some(1),
-            Self::ShuttingDown => Some(5),
+            Self::ShuttingDown | Self::ReplicaUnavailable | Self::ReplicaInDoubt => Some(5),
             Self::StorageFailed => Some(10),
             Self::StorageFull => Some(60),
             Self::Unauthenticated(_)
@@ -368,21 +390,6 @@ impl ApiError {
         }
         answer
     }
-}
-
-fn validation_message(violations: &Violations) -> String {
-    let fields: Vec<&str> = violations.by_field().keys().take(3).map(String::as_str).collect();
-    let count = violations.by_field().len();
-    let mut message = match count {
-        0 => "The request is not valid.".to_owned(),
-        1..=3 => format!("The request is not valid: see errors for {}.", fields.join(", ")),
-        _ => format!("The request is not valid: see errors for {} and {} more.", fields.join(", "), count - 3),
-    };
-    for hint in violations.hints() {
-        message.push(' ');
-        message.push_str(hint);
-    }
-    message
 }
 
 #[cfg(test)]

@@ -61,6 +61,14 @@ pub trait Gate: Send + Sync + 'static {
     /// [`ApiError::AccountSuspended`], or the store's failure.
     fn check_suspension(&self, caller: &Self::Caller) -> Result<(), ApiError>;
 
+    /// Refuses a change while another machine may own the log of the replica. May wait for the bucket's word.
+    ///
+    /// # Errors
+    /// [`ApiError::ReplicaUnavailable`].
+    fn check_replica(&self) -> impl Future<Output = Result<(), ApiError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// Counts one request of the caller's.
     fn admit(&self, caller: &Self::Caller) -> Admission;
 }

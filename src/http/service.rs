@@ -41,6 +41,8 @@ use crate::net::http_listener::{Connection, ListenerKind, Serve};
 pub const ACCOUNT_HEADER: HeaderName = HeaderName::from_static("x-postrider-account");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// The route that makes a base of the replica, which changes nothing of the store.
+const MAKES_BASE: &str = "replica.base";
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The numbers of a service.
@@ -173,7 +175,18 @@ impl<S: Gate> HttpService<S> {
         };
         let mut call = journey.call((), params);
         call.body = self.body(route, holder, journey, &call.headers).await?;
+        if !matches!(route.access, Access::Loopback(_)) {
+            self.check_replica(route).await?;
+        }
         handler(&self.state, call).await
+    }
+
+    /// Refuses a change where the replica's log may be another machine's.
+    async fn check_replica(&self, route: &Route<S>) -> Result<(), ApiError> {
+        if matches!(route.method, Method::GET | Method::HEAD) || route.name == MAKES_BASE {
+            return Ok(());
+        }
+        self.state.check_replica().await
     }
 
     /// The page's own check before its body is read, so that nobody sends one in vain or at others' cost.
@@ -193,6 +206,7 @@ impl<S: Gate> HttpService<S> {
             };
             call.body = self.body(route, holder, journey, &call.headers).await?;
         }
+        self.check_replica(route).await?;
         handler(&self.state, call).await
     }
 
@@ -227,6 +241,7 @@ impl<S: Gate> HttpService<S> {
         }
         let mut call = journey.call(caller, params);
         call.body = self.body(route, holder, journey, &call.headers).await?;
+        self.check_replica(route).await?;
         handler(&self.state, call).await
     }
 

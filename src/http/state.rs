@@ -119,6 +119,9 @@ impl Api {
         if store.health().failure().is_some() {
             return Err(ApiError::StorageFailed);
         }
+        if self.engine.replication.get().is_some_and(|replication| !replication.is_ready()) {
+            return Err(ApiError::ReplicaUnavailable);
+        }
         if store.free_octets()? < self.engine.settings.min_free_octets {
             return Err(ApiError::StorageFull);
         }
@@ -191,6 +194,13 @@ impl Gate for Api {
         match self.engine.suspension_of(caller)? {
             Some(suspension) => Err(ApiError::AccountSuspended(suspension.reason.as_str().to_owned())),
             None => Ok(()),
+        }
+    }
+
+    async fn check_replica(&self) -> Result<(), ApiError> {
+        match self.engine.may_accept().await {
+            true => Ok(()),
+            false => Err(ApiError::ReplicaUnavailable),
         }
     }
 

@@ -83,17 +83,22 @@ impl Handler {
         }
     }
 
-    async fn take(&self, message: ReceivedMessage) -> Answer {
+    async fn take(&self, message: ReceivedMessage) -> Decision {
+        if !self.0.engine().may_accept().await {
+            return Decision::Answer(Answer::replica_unavailable());
+        }
         let mailboxes: Result<Vec<_>, _> = message.recipients.iter().map(|path| self.mailbox(path)).collect();
         let mailboxes = match mailboxes {
             Ok(mailboxes) => mailboxes,
-            Err(answer) => return answer,
+            Err(answer) => return Decision::Answer(answer),
         };
-        match self.0.receive(&mailboxes, message.bytes).await {
+        Decision::Answer(match self.0.receive(&mailboxes, message.bytes).await {
             Ok(_) => Answer::new(250, "2.0.0", "Taken"),
             Err(ReceiveError::HeaderTooLarge) => Answer::new(552, "5.3.4", "The header section is larger than 64 KiB"),
+            // What is committed is never refused.
+            Err(ReceiveError::Failed(StoreError::InDoubt)) => return Decision::CloseWithoutAnswer,
             Err(ReceiveError::Failed(error)) => failed(&error),
-        }
+        })
     }
 }
 
@@ -110,12 +115,17 @@ fn failed(error: &StoreError) -> Answer {
 
 impl MailHandler for Handler {
     fn on_recipient<'a>(&'a mut self, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
-        let answer = self.mailbox(&question.recipient).err();
-        Box::pin(std::future::ready(answer.unwrap_or_else(|| Answer::new(250, "2.1.5", "OK"))))
+        Box::pin(async move {
+            if !self.0.engine().may_accept().await {
+                return Answer::replica_unavailable();
+            }
+            let answer = self.mailbox(&question.recipient).err();
+            answer.unwrap_or_else(|| Answer::new(250, "2.1.5", "OK"))
+        })
     }
 
     fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision> {
-        Box::pin(async { Decision::Answer(self.take(message).await) })
+        Box::pin(self.take(message))
     }
 }
 

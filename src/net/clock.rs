@@ -23,9 +23,7 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 pub fn service_clock() -> ServiceClock {
     let asked = Mutex::new(None);
     ServiceClock::new(Box::new(move || {
-        let elapsed = clock_gettime(CONTINUOUS);
-        let seconds = u64::try_from(elapsed.tv_sec).unwrap_or_default();
-        let elapsed = Duration::new(seconds, u32::try_from(elapsed.tv_nsec).unwrap_or_default());
+        let elapsed = continuous();
         let mut asked = asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let is_synchronised = match *asked {
             Some((at, answer)) if elapsed.saturating_sub(at) < ASKED_EVERY => answer,
@@ -56,6 +54,27 @@ pub fn is_synchronised() -> bool {
 /// The wall clock. One set before 1970 reads as the epoch.
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+fn continuous() -> Duration {
+    let elapsed = clock_gettime(CONTINUOUS);
+    let seconds = u64::try_from(elapsed.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(elapsed.tv_nsec).unwrap_or_default())
+}
+
+/// The system's wall clock as it is, and the clock that can't be set and counts the time of a suspended machine. For
+/// leases.
+#[derive(Debug, Clone, Copy)]
+pub struct ContinuousClock;
+
+impl Clock for ContinuousClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn monotonic(&self) -> Duration {
+        continuous()
+    }
 }
 
 /// The system's wall clock, and its monotonic one counted from when this was made. For commands; the service follows

@@ -131,7 +131,7 @@ impl SmtpSession {
                 Some(message) => self.driver.client.give_body(message, self.driver.now()),
                 None => self.driver.client.body_missing(),
             }
-            self.drive().await;
+            self.hand_over(body).await;
         }
         self.driver.client.take_outcome().unwrap_or_else(|| Outcome {
             phase: Phase::Rset,
@@ -140,6 +140,20 @@ impl SmtpSession {
             tls: None,
             transcript: Transcript::default(),
         })
+    }
+
+    /// Writes the message block by block, and asks `body` before the final dot.
+    async fn hand_over(&mut self, body: &mut dyn Body) {
+        while self.driver.client.want() == Want::Write {
+            if self.driver.client.is_at_dot() && !body.may_end().await {
+                return self.driver.client.body_missing();
+            }
+            match &mut self.wire {
+                Wire::Clear(socket) => self.driver.write(socket).await,
+                Wire::Secured(stream) => self.driver.write(&mut **stream).await,
+            }
+        }
+        self.drive().await;
     }
 
     async fn leave(mut self: Box<Self>) {

@@ -63,9 +63,12 @@ pub(super) fn words(error: &ApiError) -> Words {
         ApiError::MethodNotAllowed(_) => ("Not this way", "This page does not support that method.".into()),
         ApiError::ContentGone => ("Content deleted", error.message().into_owned().into()),
         ApiError::Internal => ("Internal error", "Try again. If it stays, quote the request ID below.".into()),
-        ApiError::StorageFull | ApiError::StorageFailed | ApiError::Overloaded | ApiError::ShuttingDown => {
-            ("Not available now", error.message().into_owned().into())
-        }
+        ApiError::StorageFull
+        | ApiError::StorageFailed
+        | ApiError::Overloaded
+        | ApiError::ShuttingDown
+        | ApiError::ReplicaUnavailable
+        | ApiError::ReplicaInDoubt => ("Not available now", error.message().into_owned().into()),
         ApiError::Conflict(_) => ("Not possible now", error.message().into_owned().into()),
         ApiError::AccountSuspended(_) => ("The account is suspended", error.message().into_owned().into()),
         ApiError::Unauthenticated(_)

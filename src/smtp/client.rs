@@ -154,7 +154,13 @@ impl Client {
         }
     }
 
-    /// The bytes of the message can't be had: the session ends without a dot, so that the server drops the message.
+    /// Whether the output that waits to be written ends with the message's final dot.
+    pub fn is_at_dot(&self) -> bool {
+        matches!(&self.state, State::Transaction(transaction) if transaction.is_at_dot())
+    }
+
+    /// The bytes of the message can't be had, or must not be handed over: the session ends without a dot, so that the
+    /// server drops the message.
     pub fn body_missing(&mut self) {
         self.end(Ending::Closed("the message could not be read".to_owned()));
     }

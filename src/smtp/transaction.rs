@@ -153,6 +153,11 @@ impl Transaction {
         self.bytes_out += u64::try_from(out.len()).unwrap_or(u64::MAX);
     }
 
+    /// Whether the output is the message's last block.
+    pub(super) fn is_at_dot(&self) -> bool {
+        self.awaits == Awaits::Body && self.message.is_done()
+    }
+
     /// Whether the server is ready for the message's bytes.
     pub(super) const fn wants_content(&self) -> bool {
         matches!(self.awaits, Awaits::Content)

@@ -45,6 +45,13 @@ pub enum StoreError {
     /// The store is shutting down or has failed before.
     #[error("the store is closed")]
     Closed,
+    /// Earlier changes wait for the bucket of the replica. Nothing was changed.
+    #[error("the bucket has not confirmed earlier changes")]
+    Unconfirmed,
+    /// The change is on this machine's disk, and the bucket of the replica has not confirmed it in time. It counts once
+    /// the bucket does.
+    #[error("the bucket has not confirmed the change yet")]
+    InDoubt,
 }
 
 impl StoreError {
@@ -58,7 +65,9 @@ impl StoreError {
             | Self::Content(_)
             | Self::Full
             | Self::Panicked
-            | Self::Closed => false,
+            | Self::Closed
+            | Self::Unconfirmed
+            | Self::InDoubt => false,
         }
     }
 

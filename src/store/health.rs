@@ -114,10 +114,25 @@ impl Turns {
         Turn(self)
     }
 
+    /// Says that the thread is idle, until the pause is dropped: it waits for something that is not the disk.
+    pub(super) fn pause(&self) -> Pause<'_> {
+        self.ended.fetch_add(1, Ordering::AcqRel);
+        Pause(self)
+    }
+
     fn advances(&self, seen: &mut u64) -> bool {
         let ended = self.ended.load(Ordering::Acquire);
         let before = std::mem::replace(seen, ended);
         ended != before || self.begun.load(Ordering::Acquire) == ended
+    }
+}
+
+/// An interruption of a piece of work.
+pub(super) struct Pause<'a>(&'a Turns);
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.begun.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -143,6 +158,13 @@ mod tests {
         assert!(health.is_writing(&mut seen), "it finished something since");
         assert!(!health.is_writing(&mut seen));
         drop(next);
+        assert!(health.is_writing(&mut seen));
+        let waiting = health.writer.begin();
+        let pause = health.writer.pause();
+        assert!(health.is_writing(&mut seen) && health.is_writing(&mut seen), "it waits for something else");
+        drop(pause);
+        assert!(!health.is_writing(&mut seen), "its work goes on, and hangs");
+        drop(waiting);
         assert!(health.is_writing(&mut seen));
         let hanging = health.appender.begin();
         assert!(!health.is_writing(&mut seen));

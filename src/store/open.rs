@@ -33,7 +33,7 @@ use crate::base::entropy::Entropy;
 use crate::base::time::Timestamp;
 use crate::machine::service_clock::ServiceTime;
 
-pub use options::{ReplicaStart, StartOptions, StartWork};
+pub use options::{ReplicaStart, StartOptions, StartWork, SyncRule};
 use preparing::{Prepared, prepare};
 pub(super) use preparing::{last_id, sequence};
 pub use replaying::OnJournalDamage;
@@ -262,6 +262,7 @@ impl Store {
             lone_rows_max: limits.lone_rows_max,
             sequence,
             outbox: outbox.clone(),
+            deferred: Vec::new(),
         };
         let appender = Appender::new(
             Arc::clone(&content),

@@ -41,6 +41,9 @@ const BATCH_MAX: usize = 512;
 /// Time for which operations that nobody waits for are batched.
 const PATIENCE: Duration = Duration::from_millis(5);
 
+/// The time between two looks at callers that come while a batch waits for the bucket.
+const REFUSE_EVERY: Duration = Duration::from_millis(50);
+
 fn patience(batch: &[Job]) -> Duration {
     if batch.iter().all(|job| job.urgency == Urgency::Patient) { PATIENCE } else { Duration::ZERO }
 }
@@ -70,6 +73,8 @@ pub(super) struct Writer {
     pub(super) sequence: Sequence,
     /// Where records go on to the bucket; none without replication.
     pub(super) outbox: Option<Arc<Outbox>>,
+    /// Operations that came while a batch waited for the bucket, and that nobody waits for.
+    pub(super) deferred: Vec<Job>,
 }
 
 /// Way in which a batch was made durable.
@@ -100,6 +105,13 @@ impl Writer {
         loop {
             health.pass(Point::Idle);
             self.rest_if_due();
+            if !self.deferred.is_empty() {
+                let _turn = health.writer.begin();
+                let company = Gathering::new(inbox, BATCH_MAX, patience);
+                let deferred = std::mem::take(&mut self.deferred);
+                self.serve(deferred, |batch| company.next(batch));
+                continue;
+            }
             let next = match self.rest_at() {
                 Some(due) => inbox.recv_timeout(due.saturating_sub((self.monotonic)())),
                 None => inbox.recv().map_err(RecvTimeoutError::from),
@@ -162,11 +174,11 @@ impl Writer {
     }
 
     /// Leaves in `jobs` those that are not answered yet.
-    fn commit(&mut self, jobs: &mut Vec<Job>, company: impl FnMut(&[Job]) -> Next) -> Result<Effects, StoreError> {
+    fn commit(&mut self, jobs: &mut Vec<Job>, mut company: impl FnMut(&[Job]) -> Next) -> Result<Effects, StoreError> {
         self.health.pass(Point::Commit);
         let committed = Snapshot::new(self.database.begin_read()?, Arc::clone(&self.meters.damage));
         let mut batch = Batch::new(committed);
-        let mut effects = self.apply_all(&mut batch, jobs, company)?;
+        let mut effects = self.apply_all(&mut batch, jobs, &mut company)?;
         let Batch { committed, mut changes, bodies, waiting, changed_keys } = batch;
         // It would keep a checkpoint from giving pages back.
         drop(committed);
@@ -181,7 +193,7 @@ impl Writer {
             changes.put(Table::Meta, meta::WAITING.to_vec(), Some(waiting.encode().to_vec()));
         }
         let began = Instant::now();
-        let durable = self.keep(sequence, &changes, &bodies, &effects)?;
+        let durable = self.keep(sequence, &changes, &bodies, &effects, (jobs, &mut company))?;
         self.sequence = sequence;
         self.waiting = waiting;
         self.meters.committed(jobs.len(), began.elapsed(), &effects.noted, waiting);
@@ -199,7 +211,7 @@ impl Writer {
         &mut self,
         batch: &mut Batch,
         jobs: &mut Vec<Job>,
-        mut company: impl FnMut(&[Job]) -> Next,
+        company: &mut impl FnMut(&[Job]) -> Next,
     ) -> Result<Effects, StoreError> {
         let mut effects = Effects::default();
         let mut applied = 0;
@@ -223,13 +235,14 @@ impl Writer {
         sequence
     }
 
-    /// Makes a batch durable, and passes its record on.
+    /// Makes a batch durable, and passes its record on. A store that is synchronous waits until the bucket has it.
     fn keep(
         &mut self,
         sequence: Sequence,
         changes: &Changes,
         bodies: &[Carried],
         effects: &Effects,
+        (jobs, company): (&mut Vec<Job>, &mut impl FnMut(&[Job]) -> Next),
     ) -> Result<Durable, StoreError> {
         let free = self.reserve.before_commit();
         self.journal.owe(bodies);
@@ -239,11 +252,19 @@ impl Writer {
             if let Some(outbox) = &self.outbox {
                 outbox.add(sequence, record.payload());
             }
+            self.land(sequence, jobs, company);
             return Ok(Durable::Recorded);
         }
         if let Some(outbox) = &self.outbox {
             outbox.stage(sequence, record.payload());
+            if outbox.sync().is_some() {
+                // The checkpoint shows the rows, so the bucket must have them before. A crash in between is made good
+                // by the log.
+                outbox.store();
+                outbox.release_staged();
+            }
         }
+        self.land(sequence, jobs, company);
         let transaction = self.database.begin_write()?;
         changes.write_to(&transaction)?;
         self.check_in(transaction)?;
@@ -254,6 +275,30 @@ impl Writer {
             self.journal.clear()?;
         }
         Ok(Durable::CheckedIn)
+    }
+
+    /// Waits for the bucket, where the store is synchronous. Callers that wait for longer than the rule says are told
+    /// that their change is in doubt; it is shown to nobody before the bucket has it. Callers behind them are refused.
+    fn land(&mut self, sequence: Sequence, jobs: &mut Vec<Job>, company: &mut impl FnMut(&[Job]) -> Next) {
+        let Some((outbox, rule)) = self.outbox.as_ref().and_then(|outbox| Some((Arc::clone(outbox), outbox.sync()?)))
+        else {
+            return;
+        };
+        let health = Arc::clone(&self.health);
+        let _pause = health.writer.pause();
+        if outbox.has_landed(sequence.number, Some(rule.timeout)) {
+            return;
+        }
+        let awaited = |job: &mut Job| job.urgency == Urgency::Awaited;
+        jobs.extract_if(.., awaited).for_each(|job| job.release(Err(StoreError::InDoubt)));
+        while !outbox.has_ended() && !outbox.has_landed(sequence.number, Some(REFUSE_EVERY)) {
+            while let Some(job) = company(&[]) {
+                match job.urgency {
+                    Urgency::Awaited => job.release(Err(StoreError::Unconfirmed)),
+                    Urgency::Patient => self.deferred.push(job),
+                }
+            }
+        }
     }
 
     /// Writes what is durable into the database, where it is seen. Where that is little and one caller waits, that one

@@ -13,6 +13,7 @@ import pytest
 
 from support.bucket import Bucket
 from support.roots import binary
+from support.server import Dev
 from support.wait import spawn, stop, until
 
 MAIL = {"from": "hello@sender.test", "to": "ada@recipient.test", "subject": "s", "text": "t" * 2000}
@@ -349,3 +350,30 @@ def test_a_missing_slot_is_noticed_and_a_new_base_made(active, bucket):
 
     until("a new base is made", noticed, seconds=90, every=1)
     assert re.search(r"ERROR|error", server.logged())
+
+
+def replica_section(bucket, **more):
+    """`[replica]` as TOML."""
+    values = bucket.section | {"interval_ms": 50} | more
+    return "[replica]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+
+
+def test_dev_honours_the_table_whatever_its_clock_says(dev, bucket, workdir):
+    config = replica_section(bucket)
+    server = dev("--virtual-clock", config=config)
+    data = server.folder / "data"
+    server.data_dir = data
+    server.advance(30 * 86_400)
+    sent = server.api.accept({"from": "hello@example.test", "to": "ada@example.test", "subject": "s", "text": "t"})
+    found = confirmed(server)
+    assert (found["role"], found["state"]) == ("active", "ok")
+    assert server.close() == 0
+    slots = bucket.names("log/")
+    assert b" release " in bucket.read(slots[-1]).split(b"\n")[0]
+    again = Dev(server.folder, ("--virtual-clock",), config)
+    again.data_dir = data
+    try:
+        assert again.api.get(f"/v1/messages/{sent['id']}")["id"] == sent["id"]
+        assert confirmed(again)["epoch"] == found["epoch"] + 1
+    finally:
+        again.close()

@@ -136,15 +136,6 @@ impl Replica {
                             the bucket would mail beside its successor";
             section.unusable("failover", sentence);
         }
-        for (key, is_asked) in [
-            ("mode", self.mode == ReplicaMode::Sync),
-            ("when_unreachable", self.when_unreachable == Some(WhenUnreachable::Stop)),
-            ("failover", self.failover == Failover::Automatic),
-        ] {
-            if is_asked {
-                section.unusable(key, "this version does not support this value; remove the key");
-            }
-        }
     }
 
     /// Whether anything is replicated.

@@ -9,7 +9,7 @@ use super::restore::{Restored, master_key, require_empty, unwritable};
 use crate::app::config::Config;
 use crate::app::exit::Exit;
 use crate::app::lock::DirectoryLock;
-use crate::app::replication::{cannot_join, with_base};
+use crate::app::replication::{cannot_join, lease_rules, with_base};
 use crate::app::trouble::Trouble;
 use crate::app::{init, replica_bucket, runtime};
 use crate::base::secret::MasterKey;
@@ -17,7 +17,7 @@ use crate::base::time::Timestamp;
 use crate::domain::replication::BucketUrl;
 use crate::engine::ports::Clock;
 use crate::engine::replica::{FollowStep, Rebuild, ReplicaError, ReplicaWorld, base_before, build};
-use crate::net::clock::SystemClock;
+use crate::net::clock::{ContinuousClock, SystemClock};
 use crate::net::entropy::OsEntropy;
 use crate::store::master_key::{Raw, place};
 use crate::store::restore::Lineage;
@@ -90,7 +90,16 @@ async fn restore(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let holder = "restore".parse().map_err(|_| Trouble::new(Exit::Failed, WHAT, "", ""))?;
     let bucket = replica_bucket::open(config, url)?;
-    let world = ReplicaWorld { bucket, holder, clock, entropy: Arc::new(OsEntropy), encrypts: true };
+    let real: Arc<dyn Clock> = Arc::new(ContinuousClock);
+    let world = ReplicaWorld {
+        bucket,
+        holder,
+        clock,
+        real,
+        entropy: Arc::new(OsEntropy),
+        encrypts: true,
+        lease: lease_rules(config),
+    };
     let master = Arc::new(MasterKey::new(&key));
     let identity = world.identity(&master).await.map_err(|error| failed(&error))?;
     let identity = identity.ok_or_else(|| failed(&ReplicaError::NoBase))?;

@@ -245,6 +245,9 @@ impl Shared {
             Some(Effect::Settle) | None => return Ok(Some(DeliveryEnd::Abandoned)),
         };
         let Some(_permit) = self.permits.take(account, standing).await else { return Ok(None) };
+        if !self.engine.wait_to_send().await {
+            return Ok(None);
+        }
         let delivery = DeliveryId(job.timer.id);
         // An account that is erased owes nothing any more.
         let quiet = &self.engine.quiet;

@@ -72,6 +72,11 @@ pub struct Receiver {
 }
 
 impl Receiver {
+    /// The engine that reports change.
+    pub const fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// A receiver that judges what reports say by `rules`, as live answers are.
     pub fn new(engine: Arc<Engine>, rules: Arc<Rules>) -> Self {
         Self { engine, rules, reading: Arc::new(Semaphore::new(READING_MAX)) }

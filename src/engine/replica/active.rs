@@ -11,7 +11,7 @@ use super::base::{BaseMaker, BasePolicy};
 use super::error::ReplicaError;
 use super::join::Joined;
 use super::keys;
-use super::shared::Shared;
+use super::shared::{ModeWords, Shared};
 use super::shipper::{Shipper, ShipperEnd};
 use super::status::ReplicaStatus;
 use crate::base::time::Timestamp;
@@ -24,6 +24,16 @@ pub struct Active {
     shipper: JoinHandle<ShipperEnd>,
     bases: JoinHandle<()>,
     sweeper: JoinHandle<()>,
+    watch: JoinHandle<()>,
+}
+
+/// The pace at which slots are made, and the words of the status.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// The time between two slots at least; zero where each batch waits for its slot.
+    pub interval: Duration,
+    /// The configured mode and failover.
+    pub words: ModeWords,
 }
 
 impl Active {
@@ -35,22 +45,24 @@ impl Active {
     pub async fn start(
         joined: Joined,
         store: &Arc<Store>,
-        interval: Duration,
+        pace: Pace,
         policy: BasePolicy,
     ) -> Result<Self, ReplicaError> {
+        let lease = Arc::new(joined.begin_lease());
         let Joined { objects, claim, was_migrated, .. } = joined;
         let outbox = store.outbox().map(Arc::clone).ok_or(ReplicaError::NoBase)?;
-        let shared = Arc::new(Shared::new(outbox, claim, objects.holder.to_string()));
+        let shared = Arc::new(Shared::new(outbox, claim, lease, pace.words, objects.holder.to_string()));
         let (drain, draining) = watch::channel(false);
-        let shipper = Shipper::new(objects.clone(), Arc::clone(store), Arc::clone(&shared), interval);
+        let shipper = Shipper::new(objects.clone(), Arc::clone(store), Arc::clone(&shared), pace.interval);
         let shipper = tokio::spawn(shipper.run(draining));
         let mut maker = BaseMaker::new(objects.clone(), Arc::clone(store), Arc::clone(&shared), policy);
         if was_migrated {
             maker.make().await?;
         }
         let bases = tokio::spawn(maker.run());
+        let watch = tokio::spawn(Arc::clone(&shared.lease).watch(Arc::clone(&shared.outbox)));
         let sweeper = tokio::spawn(keys::sweep(objects, Arc::clone(store), Arc::clone(&shared)));
-        Ok(Self { shared, drain, shipper, bases, sweeper })
+        Ok(Self { shared, drain, shipper, bases, sweeper, watch })
     }
 
     /// The shared state, for status and commands.
@@ -63,15 +75,36 @@ impl Active {
         self.shared.status(now)
     }
 
+    /// Ends the waits of all that has not begun to send. Called when the service begins to stop.
+    pub fn begin_stop(&self) {
+        self.shared.lease.end_waits();
+    }
+
+    /// Waits until mail may be sent: the lease of the holder before is over, and the bucket has everything that was
+    /// committed before a crash. In synchronous mode nothing is mailed before that.
+    pub async fn may_mail(shared: Arc<Shared>) {
+        let committed = shared.outbox.last();
+        let mut slots = shared.slots();
+        if let Some(rule) = shared.outbox.sync() {
+            let landed = slots.wait_for(|_| shared.position().sequence >= committed);
+            if rule.stops {
+                drop(landed.await);
+            } else if timeout(rule.timeout, landed).await.is_err() {
+                tracing::error!("the bucket has not confirmed the changes before this start; going on without it");
+            }
+        }
+        shared.lease.wait_to_send().await;
+    }
+
     /// Sends what is left and releases the log, within `grace`. Called once the store is closed. Returns whether the
     /// log was released; what could not be sent stays in the backlog.
     pub async fn stop(self, grace: Duration) -> bool {
-        let Self { shared, drain, mut shipper, bases, sweeper } = self;
+        let Self { shared, drain, mut shipper, bases, sweeper, watch } = self;
         drain.send_replace(true);
         let ended = timeout(grace, &mut shipper).await;
         let is_released = matches!(ended, Ok(Ok(ShipperEnd::Released)));
         // Each holds the store, whose lock the next opening waits for. An aborted task has no result to look at.
-        for task in [bases, sweeper] {
+        for task in [bases, sweeper, watch] {
             task.abort();
             drop(task.await);
         }

@@ -14,7 +14,12 @@ pub(super) struct Backoff(u32);
 impl Backoff {
     /// The wait before the next try: half of the step at least.
     pub(super) fn next(&mut self, entropy: &dyn Entropy) -> Duration {
-        let step = FIRST.saturating_mul(1 << self.0.min(10)).min(LONGEST);
+        self.next_within(LONGEST, entropy)
+    }
+
+    /// The wait before the next try, which is never longer than `longest`.
+    pub(super) fn next_within(&mut self, longest: Duration, entropy: &dyn Entropy) -> Duration {
+        let step = FIRST.saturating_mul(1 << self.0.min(10)).min(LONGEST).min(longest);
         self.0 = self.0.saturating_add(1);
         let [random] = entropy::bytes::<1>(entropy);
         step / 2 + step / 2 * u32::from(random) / 255

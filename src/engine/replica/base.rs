@@ -110,7 +110,7 @@ impl BaseMaker {
         }
         if let Some(manifest) = &self.newest {
             let first = self.collector.oldest(&bases).await?;
-            self.shared.set_base(status_of(manifest), first);
+            self.shared.set_base(BaseStatus::of(manifest), first);
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ impl BaseMaker {
         let made = self.make_watched(dropped.unwrap_or(0)).await;
         self.shared.stop_watching();
         let manifest = made?;
-        let status = status_of(&manifest);
+        let status = BaseStatus::of(&manifest);
         tracing::info!(slot = manifest.slot, rows = manifest.rows, bytes = status.bytes, "base finished");
         self.newest = Some(manifest);
         self.shared.restart_log_count();
@@ -367,11 +367,6 @@ impl BaseMaker {
         self.shared.base_wanted.notify_one();
         Ok(())
     }
-}
-
-fn status_of(manifest: &Manifest) -> BaseStatus {
-    let bytes = manifest.parts.iter().map(|part| part.bytes).sum();
-    BaseStatus { slot: manifest.slot, taken_at: manifest.taken_at, bytes }
 }
 
 fn panicked(error: tokio::task::JoinError) -> ReplicaError {

@@ -1,5 +1,7 @@
 //! Claiming the log: whoever creates the next slot owns what follows.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::error::ReplicaError;
@@ -15,6 +17,8 @@ use crate::store::schema::FORMAT;
 pub struct PendingClaim {
     bytes: Bytes,
     position: Position,
+    /// When its first try began, on the clock of the lease.
+    pub asked_at: Duration,
 }
 
 /// Result of a try to claim.
@@ -30,14 +34,20 @@ pub enum Claimed {
 
 impl PendingClaim {
     /// The claim of the slot after `cursor`, of a store whose log has everything up to `sequence`.
-    pub fn new(objects: &ReplicaObjects, cursor: &Cursor, sequence: u64, cause: ClaimCause) -> Self {
+    pub fn new(
+        objects: &ReplicaObjects,
+        cursor: &Cursor,
+        sequence: u64,
+        (cause, lease): (ClaimCause, Duration),
+    ) -> Self {
         let (slot, epoch) = (cursor.slot + 1, cursor.epoch + 1);
         let head = objects.head(Kind::Claim, slot, epoch);
         let link = Link { head, row_format: FORMAT, previous: cursor.digest };
-        let claim = Claim { program: env!("CARGO_PKG_VERSION").to_owned(), cause, lease_millis: 0, sequence };
+        let lease_millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let claim = Claim { program: env!("CARGO_PKG_VERSION").to_owned(), cause, lease_millis, sequence };
         let bytes: Bytes = link.seal(&SlotBody::Claim(claim), &objects.sealer, &*objects.entropy).into();
         let position = Position { store: objects.sealer.store(), epoch, slot, hash: slot::digest(&bytes), sequence };
-        Self { bytes, position }
+        Self { bytes, position, asked_at: objects.real.monotonic() }
     }
 
     /// Tries once to create the slot.

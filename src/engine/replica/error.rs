@@ -35,6 +35,9 @@ pub enum ReplicaError {
         /// The machine that claimed the log.
         holder: String,
     },
+    /// The log moved while a standby claimed it: its holder lives.
+    #[error("the log moved while it was claimed; its holder lives")]
+    Moved,
     /// The bucket holds another store.
     #[error("the bucket holds the replica of another store")]
     OtherStore,

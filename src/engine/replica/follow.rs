@@ -1,5 +1,7 @@
 //! Following the log: slot after slot is read from the bucket and applied to a store that no operation runs in.
 
+use std::time::Duration;
+
 use super::error::ReplicaError;
 use super::objects::{ReplicaObjects, Slot};
 use crate::base::digest::Digest;
@@ -50,6 +52,8 @@ pub struct LogFollower {
     assembler: Assembler,
     /// The sequence of the last batch that the log has up to the cursor.
     logged: u64,
+    /// The longest lease of the claims that were read.
+    lease: Duration,
     /// No batch after this time is applied.
     pub until: Option<Timestamp>,
 }
@@ -65,12 +69,17 @@ impl LogFollower {
     pub fn at(follower: Follower, cursor: Cursor) -> Self {
         let position = follower.position().filter(|position| position.slot == cursor.slot);
         let logged = position.map_or(0, |position| position.sequence);
-        Self { follower, cursor, assembler: Assembler::default(), logged, until: None }
+        Self { follower, cursor, assembler: Assembler::default(), logged, lease: Duration::ZERO, until: None }
     }
 
     /// The sequence of the last batch that the log has up to the cursor.
     pub const fn logged(&self) -> u64 {
         self.logged
+    }
+
+    /// The longest lease of the claims that were read.
+    pub(super) const fn lease(&self) -> Duration {
+        self.lease
     }
 
     /// The position that the store has reached in the log of `store`.
@@ -103,6 +112,7 @@ impl LogFollower {
             SlotBody::Claim(claim) => {
                 // Pieces of a batch that the holder before did not finish.
                 self.assembler = Assembler::default();
+                self.lease = self.lease.max(Duration::from_millis(claim.lease_millis));
                 let is_own = slot.link.head.holder == objects.holder;
                 if claim.sequence < self.follower.sequence().number && !is_own {
                     return Err(self.broken("it was claimed without batches that this directory has"));

@@ -10,11 +10,13 @@ use super::backoff::Backoff;
 use super::claim::{Claimed, PendingClaim};
 use super::error::ReplicaError;
 use super::follow::{Cursor, FollowStep, LogFollower};
+use super::lease::Lease;
 use super::objects::ReplicaObjects;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
 use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
+use crate::machine::replica_lease::{LeaseRules, Predecessor};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::identity::Identity;
 use crate::store::replica::name::ObjectName;
@@ -28,12 +30,16 @@ pub struct ReplicaWorld {
     pub bucket: Arc<dyn Bucket>,
     /// The name of the data directory in the log.
     pub holder: Holder,
-    /// Time.
+    /// The service's time, for stamps and content deadlines.
     pub clock: Arc<dyn Clock>,
+    /// The machine's own time, for the lease: wall clock and continuous clock as they are.
+    pub real: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
     /// Whether objects are sealed.
     pub encrypts: bool,
+    /// The rules of the lease.
+    pub lease: LeaseRules,
 }
 
 /// A log that was claimed.
@@ -46,13 +52,27 @@ pub struct Joined {
     pub previous: Option<Head>,
     /// Whether the log before the claim has rows of an earlier format.
     pub was_migrated: bool,
+    /// The rules of the lease, as long as the longest that is known of any machine.
+    pub(super) lease: LeaseRules,
+    /// When the claim was asked for, on the machine's own clock.
+    pub(super) asked_at: Duration,
+    real: Arc<dyn Clock>,
 }
 
 impl Joined {
-    /// Whether the holder before may still mail: it was another directory, and did not release the log.
-    pub fn must_wait(&self) -> bool {
-        let is_other = |head: &Head| head.kind != Kind::Release && head.holder != self.objects.holder;
-        self.previous.as_ref().is_some_and(is_other)
+    /// The holder of the log before.
+    pub(super) fn predecessor(&self) -> Predecessor {
+        match &self.previous {
+            None => Predecessor::Released,
+            Some(head) if head.kind == Kind::Release => Predecessor::Released,
+            Some(head) if head.holder == self.objects.holder => Predecessor::Own,
+            Some(_) => Predecessor::Other,
+        }
+    }
+
+    /// The lease that the claim began.
+    pub(super) fn begin_lease(&self) -> Lease {
+        Lease::new(self.lease, Arc::clone(&self.real), self.asked_at, self.predecessor())
     }
 }
 
@@ -67,6 +87,7 @@ impl ReplicaWorld {
             sealer: Sealer::new(master, store, self.encrypts),
             holder: self.holder.clone(),
             clock: Arc::clone(&self.clock),
+            real: Arc::clone(&self.real),
             entropy: Arc::clone(&self.entropy),
         }
     }
@@ -157,7 +178,9 @@ pub async fn join<'a>(
     let mut joining = loop {
         let begun = Joining::identify(world, directory, &follower).await;
         if let Some((objects, cursor)) = patience.take(begun, &*entropy).await? {
-            break Joining { objects, log: LogFollower::at(follower, cursor), is_fork: is_fork(directory), cause };
+            let log = LogFollower::at(follower, cursor);
+            let (is_fork, lease, real) = (is_fork(directory), world.lease, Arc::clone(&world.real));
+            break Joining { objects, log, is_fork, cause, lease, real };
         }
     };
     let joined = loop {
@@ -178,6 +201,8 @@ struct Joining {
     log: LogFollower,
     is_fork: bool,
     cause: ClaimCause,
+    lease: LeaseRules,
+    real: Arc<dyn Clock>,
 }
 
 impl Joining {
@@ -241,14 +266,22 @@ impl Joining {
             }
             () => Ok(()),
         };
-        if self.log.step(&self.objects, accepts).await? != FollowStep::End {
+        let step = self.log.step(&self.objects, accepts).await;
+        // The log goes on, so its holder lives: a standby that claims by itself follows again.
+        let is_moved = matches!(step, Ok(FollowStep::Applied(_)) | Err(ReplicaError::Claimed { .. }));
+        if is_moved && self.cause == ClaimCause::Failover {
+            return Err(ReplicaError::Moved);
+        }
+        if step? != FollowStep::End {
             return Ok(None);
         }
         if self.log.lacks_slot(&self.objects).await? {
             let why = "slots that this directory lacks were collected".to_owned();
             return Err(ReplicaError::Broken { slot: self.log.cursor.slot, why });
         }
-        let claim = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), self.cause);
+        let began = (self.cause, if self.lease.stops { self.lease.lease } else { Duration::ZERO });
+        let claim = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), began);
+        let asked_at = claim.asked_at;
         let mut backoff = Backoff::default();
         let claimed = loop {
             match claim.attempt(&self.objects).await {
@@ -260,6 +293,7 @@ impl Joining {
             }
         };
         match claimed {
+            Claimed::Moved if self.cause == ClaimCause::Failover => Err(ReplicaError::Moved),
             Claimed::Moved => Ok(None),
             Claimed::History => {
                 let why = "the log begins again after the slot that was free".to_owned();
@@ -268,7 +302,16 @@ impl Joining {
             Claimed::Yes(claim) => {
                 let previous = self.previous().await?;
                 let was_migrated = self.log.follower.format()? != FORMAT;
-                Ok(Some(Joined { objects: self.objects.clone(), claim, previous, was_migrated }))
+                let lease = self.lease.lease.max(self.log.lease());
+                Ok(Some(Joined {
+                    objects: self.objects.clone(),
+                    claim,
+                    previous,
+                    was_migrated,
+                    lease: LeaseRules { lease, ..self.lease },
+                    asked_at,
+                    real: Arc::clone(&self.real),
+                }))
             }
         }
     }

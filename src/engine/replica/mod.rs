@@ -14,7 +14,9 @@ mod error;
 mod follow;
 mod join;
 mod keys;
+mod lease;
 mod objects;
+mod permits;
 mod rebuild;
 mod replication;
 mod shared;
@@ -25,15 +27,16 @@ mod swap;
 #[cfg(test)]
 mod tests;
 
-pub use active::Active;
+pub use active::{Active, Pace};
 pub use base::BasePolicy;
 pub use claim::{Claimed, PendingClaim};
 pub use error::ReplicaError;
 pub use follow::{Cursor, FollowStep, LogFollower};
 pub use join::{Joined, OnWait, Patience, ReplicaWorld, join};
+pub use lease::Lease;
 pub use objects::{ReplicaObjects, Slot};
 pub use rebuild::{Rebuild, base_before, build};
 pub use replication::Replication;
-pub use shared::Shared;
+pub use shared::{ModeWords, Shared};
 pub use standby::Standby;
 pub use status::{BaseStatus, ReplicaStatus, Role, State};

@@ -44,8 +44,10 @@ pub struct ReplicaObjects {
     pub sealer: Sealer,
     /// This data directory.
     pub holder: Holder,
-    /// Time.
+    /// The service's time.
     pub clock: Arc<dyn Clock>,
+    /// The machine's own time.
+    pub real: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
 }

@@ -36,6 +36,32 @@ impl Replication {
         self.shared.resyncs()
     }
 
+    /// Whether a change may be accepted now.
+    pub(super) async fn may_accept(&self) -> bool {
+        // A batch that waits for the bucket holds up all others, so nothing more is taken.
+        !self.shared.outbox.is_in_doubt() && self.shared.lease.may_accept().await
+    }
+
+    /// Whether something may be sent now.
+    pub(super) async fn may_send(&self) -> bool {
+        self.shared.lease.may_send().await
+    }
+
+    /// Waits until something may be sent; false once nothing will be.
+    pub(super) async fn wait_to_send(&self) -> bool {
+        self.shared.lease.wait_to_send().await
+    }
+
+    /// Whether something may be sent, as far as is known.
+    pub(super) fn is_sending(&self) -> bool {
+        self.shared.lease.is_sending()
+    }
+
+    /// Whether the service may take work.
+    pub fn is_ready(&self) -> bool {
+        !self.shared.outbox.is_in_doubt() && self.shared.lease.is_ready()
+    }
+
     /// Has a base made now, and waits until it is finished and what it replaces is collected.
     pub async fn make_base(&self) {
         // The sender is part of the shared state, so it lives.

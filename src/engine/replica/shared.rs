@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
+use super::lease::Lease;
 use super::status::{BaseStatus, ReplicaStatus, Role, State};
 use crate::base::digest::Digest;
 use crate::base::time::Timestamp;
@@ -15,6 +16,15 @@ use crate::store::replica::{Outbox, Position};
 
 /// Age of an unconfirmed batch from which replication lags.
 const LAG: Duration = Duration::from_secs(5);
+
+/// The configured mode and failover, as the status shows them.
+#[derive(Debug, Clone, Copy)]
+pub struct ModeWords {
+    /// `async` or `sync`.
+    pub mode: &'static str,
+    /// `manual` or `automatic`.
+    pub failover: &'static str,
+}
 
 /// A slot of this process's epoch that the bucket has.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +56,9 @@ pub struct Shared {
     pub outbox: Arc<Outbox>,
     /// The slot that this process claimed.
     pub claim: Position,
+    /// The lease that confirmations of slots extend.
+    pub(super) lease: Arc<Lease>,
+    words: ModeWords,
     holder: String,
     inner: Mutex<Inner>,
     /// Segments whose key objects this process knows to be in the bucket.
@@ -60,13 +73,21 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(outbox: Arc<Outbox>, claim: Position, holder: String) -> Self {
+    pub(super) fn new(
+        outbox: Arc<Outbox>,
+        claim: Position,
+        lease: Arc<Lease>,
+        words: ModeWords,
+        holder: String,
+    ) -> Self {
         let (confirmed, deposed, bases) =
             (watch::Sender::new(claim.slot), watch::Sender::new(false), watch::Sender::new(0));
         let (beat, base_wanted) = (Notify::new(), Notify::new());
         Self {
             outbox,
             claim,
+            lease,
+            words,
             holder,
             inner: Mutex::default(),
             keys: Mutex::default(),
@@ -97,6 +118,13 @@ impl Shared {
         self.confirmed.send_replace(position.slot);
     }
 
+    /// The bucket answered that the log ends where this process believes.
+    pub(super) fn reached(&self, now: Timestamp) {
+        let mut inner = self.inner();
+        inner.failure = None;
+        inner.last_confirmed_at = Some(now);
+    }
+
     /// A request failed. It is tried again.
     pub(super) fn failed(&self, error: &BucketError) {
         let mut inner = self.inner();
@@ -109,12 +137,20 @@ impl Shared {
     /// Another machine claimed the log.
     pub(super) fn depose(&self, holder: String) {
         self.inner().deposed_by = Some(holder);
+        self.lease.usurped();
+        // Nobody confirms what waits in the writer: its callers hear that it is in doubt.
+        self.outbox.end_waits();
         self.deposed.send_replace(true);
     }
 
     /// The machine that claimed the log from this one.
     pub fn deposed_by(&self) -> Option<String> {
         self.inner().deposed_by.clone()
+    }
+
+    /// Whether the holder before may still mail.
+    pub fn waits_for_predecessor(&self) -> bool {
+        self.lease.is_waiting()
     }
 
     /// Resolves once another machine has claimed the log.
@@ -200,10 +236,11 @@ impl Shared {
         let position = self.position();
         let unconfirmed = self.outbox.unconfirmed();
         let lag = unconfirmed.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
-        let has_gap = self.outbox.has_gap();
+        let (has_gap, lease_left) = (self.outbox.has_gap(), self.lease.left());
         let inner = self.inner();
         let state = match &inner.failure {
             _ if has_gap => State::Resync,
+            _ if self.outbox.is_degraded() => State::Degraded,
             Some((BucketErrorKind::Forbidden, _)) => State::Forbidden,
             Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None if lag < LAG => State::Ok,
             Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None => State::Lagging,
@@ -222,6 +259,9 @@ impl Shared {
             lag_seconds: lag.as_secs_f64(),
             backlog_bytes: unconfirmed.bytes,
             last_confirmed_at: inner.last_confirmed_at,
+            mode: self.words.mode,
+            failover: self.words.failover,
+            lease_left_ms: lease_left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             base: inner.base,
             restorable_from: inner.restorable_from,
             error: inner.failure.as_ref().map(|(_, error)| error.clone()),

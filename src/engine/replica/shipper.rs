@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::backoff::Backoff;
 use super::error::ReplicaError;
@@ -74,9 +74,13 @@ impl Shipper {
         let mut earliest = Instant::now();
         loop {
             let is_draining = *drain.borrow_and_update();
-            if !is_draining {
+            if !is_draining && Instant::now() < earliest {
                 tokio::select! {
                     () = sleep_until(earliest) => {}
+                    () = self.shared.lease.confirmation_due() => match self.look().await {
+                        Written::Own => continue,
+                        Written::Other => return self.deposed().await,
+                    },
                     changed = drain.changed() => if changed.is_err() { return ShipperEnd::Failed } else { continue },
                 }
             }
@@ -93,6 +97,9 @@ impl Shipper {
                 tokio::select! {
                     () = self.shared.outbox.added() => {}
                     () = self.shared.beat.notified() => {}
+                    () = self.shared.lease.confirmation_due() => if self.confirm_idle().await == Written::Other {
+                        return self.deposed().await;
+                    },
                     changed = drain.changed() => if changed.is_err() { return ShipperEnd::Failed },
                 }
                 continue;
@@ -106,6 +113,33 @@ impl Shipper {
                 return ShipperEnd::Released;
             }
         }
+    }
+
+    /// Has the lease confirmed while there is nothing to send. A standby that may claim the log sees that it moves.
+    async fn confirm_idle(&self) -> Written {
+        if self.shared.lease.rules.is_automatic {
+            self.shared.ask_for_beat();
+            return Written::Own;
+        }
+        self.look().await
+    }
+
+    /// Asks whether the log ends with the last slot of this process, which confirms the lease.
+    async fn look(&self) -> Written {
+        let name = ObjectName::Slot(self.shared.position().slot + 1).to_string();
+        let asked_at = self.shared.lease.ask();
+        let asked = timeout(self.shared.lease.rules.lease, self.objects.bucket.read_range(&name, 0, 1)).await;
+        match asked {
+            Ok(Ok(Some(_))) => return Written::Other,
+            Ok(Ok(None)) => {
+                self.shared.reached(self.objects.clock.now());
+                self.shared.lease.confirmed(asked_at);
+            }
+            Ok(Err(error)) => self.shared.failed(&error),
+            // An answer that comes later than a lease confirms nothing.
+            Err(_) => {}
+        }
+        Written::Own
     }
 
     /// The next slot, where there is something to send.
@@ -144,6 +178,10 @@ impl Shipper {
         });
         // Sealing can't fail; a runtime that ends takes the process with it.
         let Ok((bytes, hash)) = sealed.await else { return std::future::pending().await };
+        let lease = &self.shared.lease;
+        let longest = if lease.rules.stops { lease.rules.lease / 2 } else { Duration::MAX };
+        // A slot that is found to be there may have been created by the first try, so it counts from before that.
+        let asked_at = lease.ask();
         let mut backoff = Backoff::default();
         loop {
             match self.objects.create_fixed(&ObjectName::Slot(number), &bytes).await {
@@ -151,8 +189,9 @@ impl Shipper {
                 Ok(Written::Other) => return Written::Other,
                 Err(error) => self.shared.failed(&error),
             }
-            sleep(backoff.next(&*self.objects.entropy)).await;
+            sleep(backoff.next_within(longest, &*self.objects.entropy)).await;
         }
+        lease.confirmed(asked_at);
         self.progress = progress;
         let position = Position { slot: number, hash, sequence, ..before };
         self.shared.confirm(position, bytes.len() as u64, self.objects.clock.now());

@@ -11,8 +11,10 @@ use super::follow::{FollowStep, LogFollower};
 use super::join::ReplicaWorld;
 use super::objects::ReplicaObjects;
 use super::rebuild::{self, Rebuild};
+use super::status::BaseStatus;
 use super::swap;
 use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
 use crate::store::Store;
 use crate::store::master_key::Raw;
 use crate::store::replica::{Follower, Head, Position};
@@ -129,6 +131,33 @@ impl Standby {
     /// The first line of that slot, where this process read it.
     pub const fn head(&self) -> Option<&Head> {
         self.log.cursor.head.as_ref()
+    }
+
+    /// The longest lease of the claims that this process read.
+    pub const fn lease(&self) -> Duration {
+        self.log.lease()
+    }
+
+    /// The time of the last batch that was applied.
+    pub fn committed_at(&self) -> Timestamp {
+        self.log.follower.sequence().committed_at
+    }
+
+    /// The newest base in the bucket, and the earliest time that can be restored.
+    ///
+    /// # Errors
+    /// The bucket; a manifest that does not open.
+    pub async fn bases(&self) -> Result<(Option<BaseStatus>, Option<Timestamp>), ReplicaError> {
+        let slots = self.objects.bases().await?;
+        let newest = match slots.last() {
+            Some(slot) => self.objects.manifest(*slot).await?,
+            None => None,
+        };
+        let oldest = match slots.first() {
+            Some(slot) if slots.len() > 1 => self.objects.manifest(*slot).await?.map(|oldest| oldest.taken_at),
+            Some(_) | None => newest.as_ref().map(|newest| newest.taken_at),
+        };
+        Ok((newest.as_ref().map(BaseStatus::of), oldest))
     }
 
     /// Puts the queue on hold until the operator releases it.

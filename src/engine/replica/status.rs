@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::base::time::{Timestamp, iso};
+use crate::store::replica::manifest::Manifest;
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $word:ident = $text:literal,)* }) => {
@@ -73,6 +74,14 @@ pub struct BaseStatus {
     pub taken_at: Timestamp,
     /// Bytes of its parts.
     pub bytes: u64,
+}
+
+impl BaseStatus {
+    /// The base of a manifest.
+    pub(super) fn of(manifest: &Manifest) -> Self {
+        let bytes = manifest.parts.iter().map(|part| part.bytes).sum();
+        Self { slot: manifest.slot, taken_at: manifest.taken_at, bytes }
+    }
 }
 
 /// The status.

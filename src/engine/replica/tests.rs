@@ -12,10 +12,11 @@ use crate::base::time::Timestamp;
 use crate::domain::account::{Account, QuotaLimits};
 use crate::engine::memory_bucket::{BucketFault, MemoryBucket, MemoryStore};
 use crate::engine::ports::{BucketOperation, Clock};
+use crate::machine::replica_lease::{LeaseRules, Predecessor};
 use crate::store::Store;
 use crate::store::master_key::{self, Raw};
 use crate::store::op::account::CreateAccount;
-use crate::store::open::{ReplicaStart, StartOptions, Surroundings};
+use crate::store::open::{ReplicaStart, StartOptions, Surroundings, SyncRule};
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::replica::Follower;
 use crate::store::replica::claim::ClaimCause;
@@ -23,6 +24,8 @@ use crate::store::restore::Lineage;
 use crate::store::schema::Table;
 use crate::store::snapshot::Snapshot;
 use crate::store::testing::START;
+
+const LEASE: Duration = Duration::from_secs(5);
 
 struct TestClock(AtomicU64);
 
@@ -42,6 +45,7 @@ struct Machine {
     bucket: MemoryBucket,
     world: ReplicaWorld,
     clock: Arc<TestClock>,
+    sync: Option<SyncRule>,
 }
 
 /// A machine that serves.
@@ -58,10 +62,12 @@ impl Machine {
             bucket: Arc::new(bucket.clone()),
             holder: name.parse().unwrap(),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            real: Arc::clone(&clock) as Arc<dyn Clock>,
             entropy: Arc::new(SeededEntropy::new(seed)),
             encrypts: true,
+            lease: LeaseRules { lease: LEASE, stops: false, is_automatic: false },
         };
-        Self { directory: tempfile::tempdir().unwrap(), bucket, world, clock }
+        Self { directory: tempfile::tempdir().unwrap(), bucket, world, clock, sync: None }
     }
 
     fn path(&self) -> &Path {
@@ -89,11 +95,13 @@ impl Machine {
     }
 
     async fn go_on(&self, joined: Joined) -> Serving {
-        let replica = ReplicaStart { confirmed: joined.claim, backlog_bytes_max: 1 << 30 };
+        let replica = ReplicaStart { confirmed: joined.claim, backlog_bytes_max: 1 << 30, sync: self.sync };
         let store = self.open(Some(replica));
         let policy =
             BasePolicy { age: Duration::from_secs(86_400), log_bytes: 1 << 30, retention: Duration::ZERO, beside: &[] };
-        let active = Active::start(joined, &store, Duration::from_millis(1), policy).await.unwrap();
+        let words = ModeWords { mode: "async", failover: "manual" };
+        let pace = Pace { interval: Duration::from_millis(1), words };
+        let active = Active::start(joined, &store, pace, policy).await.unwrap();
         Serving { store, active }
     }
 
@@ -176,7 +184,7 @@ async fn a_standby_has_what_the_active_committed_and_is_promoted_over_it() {
     drop(following);
     assert_eq!(accounts_in(&second), 6);
     let joined = second.join(ClaimCause::Promotion).await.unwrap();
-    assert!(joined.must_wait(), "the first machine did not release the log");
+    assert_eq!(joined.predecessor(), Predecessor::Other, "the first machine did not release the log");
     let promoted = second.go_on(joined).await;
     serving.add_account().await;
     serving.active.shared().deposed().await;
@@ -201,7 +209,7 @@ async fn a_released_log_is_taken_over_at_once_and_a_restart_goes_on_with_it() {
     serving.base().await;
     assert!(serving.stop().await);
     let joined = machine.join(ClaimCause::Start).await.unwrap();
-    assert!(!joined.must_wait());
+    assert_eq!(joined.predecessor(), Predecessor::Released);
     let serving = machine.go_on(joined).await;
     assert!(!serving.store.outbox().unwrap().has_gap());
     serving.add_account().await;

@@ -77,6 +77,9 @@ impl Submitting {
     /// Accepts the message for every recipient, or for none. Returns the identifiers in the order of the recipients.
     pub(super) async fn accept(self, message: Vec<u8>) -> Result<Vec<String>, Failure> {
         check_suspension(&self.engine, &self.caller)?;
+        if !self.engine.may_accept().await {
+            return Err(Answer::replica_unavailable().into());
+        }
         let shared = Arc::new(self.read(message).await?);
         let (claims, marks) = self.claims(&shared)?;
         self.engine.check_room()?;
@@ -191,7 +194,8 @@ impl Submitting {
                 error @ (StoreError::Database(_)
                 | StoreError::Corrupted(_)
                 | StoreError::Content(_)
-                | StoreError::Unsynced(_)),
+                | StoreError::Unsynced(_)
+                | StoreError::InDoubt),
             ))) => {
                 tracing::error!(%error, "the commit of an SMTP submission failed; closing without an answer");
                 Err(Failure::InDoubt)

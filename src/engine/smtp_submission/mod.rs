@@ -228,6 +228,7 @@ impl SmtpSession {
 fn failed(error: &StoreError) -> Answer {
     match error {
         StoreError::Full => Answer::new(452, "4.3.1", "The service's disk is nearly full; try again later"),
+        StoreError::Unconfirmed => Answer::replica_unavailable(),
         StoreError::Database(_)
         | StoreError::Corrupted(_)
         | StoreError::Row { .. }
@@ -235,6 +236,7 @@ fn failed(error: &StoreError) -> Answer {
         | StoreError::Content(_)
         | StoreError::Unsynced(_)
         | StoreError::Panicked
+        | StoreError::InDoubt
         | StoreError::Closed => {
             tracing::error!(%error, "an SMTP submission failed");
             Answer::new(451, "4.3.0", "The service failed; try again later")

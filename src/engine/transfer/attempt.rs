@@ -78,6 +78,12 @@ impl Attempt {
 
 /// Tries to hand the message of `row` to the site of `lane`.
 pub(super) async fn attempt(shared: &Arc<Shared>, lane: &Lane, unsettled: &mut Unsettled, row: &MessageRow) -> Attempt {
+    match shared.unless_stopping(shared.engine.wait_to_send()).await {
+        Ok(true) => {}
+        // Its timer fires again where the log goes on.
+        Ok(false) => return Attempt::not_begun(NotBegun::Stopping),
+        Err(why) => return Attempt::not_begun(why),
+    }
     let began = Instant::now();
     let held = match shared.unless_stopping(Held::new(shared, &lane.site, row)).await {
         Ok(held) => held,

@@ -24,6 +24,8 @@ pub(super) enum NotBegun {
     Gone,
     /// The bodies of other messages took all memory.
     NoMemory,
+    /// The bucket of the replica has not confirmed that this machine may send.
+    Unconfirmed,
 }
 
 impl Shared {
@@ -47,6 +49,8 @@ impl Shared {
         let lease = self.unless_stopping(self.leases.take_soon(ticket.id())).await?.ok_or(NotBegun::Leased)?;
         match self.look(&ticket, Some(site)) {
             Ok(Ready::Send(_)) if self.is_stopping() => Err(NotBegun::Stopping),
+            // A connection was awaited since the attempt began.
+            Ok(Ready::Send(_)) if !self.engine.may_send().await => Err(NotBegun::Unconfirmed),
             Ok(Ready::Send(_)) => {
                 unsettled.lease = Some(lease);
                 Ok(())

@@ -85,4 +85,14 @@ impl Body for StoredBody<'_> {
     fn read(&mut self) -> BoxFuture<'_, Option<Bytes>> {
         Box::pin(async move { self.load().await.map_err(|failure| self.failure = Some(failure)).ok() })
     }
+
+    fn may_end(&mut self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            let may_end = self.shared.engine.may_send().await;
+            if !may_end {
+                self.failure = Some(NotBegun::Unconfirmed);
+            }
+            may_end
+        })
+    }
 }

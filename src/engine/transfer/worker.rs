@@ -144,7 +144,7 @@ fn not_begun(shared: &Arc<Shared>, lane: &Lane, unsettled: Unsettled, why: NotBe
     match why {
         // Its timer fires again after the restart.
         NotBegun::Stopping => {}
-        NotBegun::Leased | NotBegun::NoMemory | NotBegun::Rows(Ready::Send(_)) => {
+        NotBegun::Leased | NotBegun::NoMemory | NotBegun::Unconfirmed | NotBegun::Rows(Ready::Send(_)) => {
             drop(unsettled);
             shared.near().give_back(ticket.timer);
         }

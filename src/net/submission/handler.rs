@@ -152,8 +152,13 @@ impl MailHandler for Handler {
     }
 
     fn on_recipient<'a>(&'a mut self, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
-        let Some(session) = &mut self.session else { return Box::pin(ready(broken())) };
-        Box::pin(ready(session.recipient(question.recipient.as_str())))
+        Box::pin(async move {
+            let Some(session) = &mut self.session else { return broken() };
+            if !self.submission.engine.may_accept().await {
+                return Answer::replica_unavailable();
+            }
+            session.recipient(question.recipient.as_str())
+        })
     }
 
     fn reserve(&mut self, bytes: usize) -> bool {

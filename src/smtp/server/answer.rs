@@ -23,6 +23,12 @@ impl Answer {
         Self { code, enhanced: Some(enhanced), lines: vec![text.into()] }
     }
 
+    /// The answer to mail that can't be accepted now, because the bucket of the replica does not answer or another
+    /// machine owns its log. Nothing was committed.
+    pub fn replica_unavailable() -> Self {
+        Self::new(451, "4.3.2", "The service can't reach the bucket of its replica; try again later")
+    }
+
     /// An answer without one: the greeting, the answer to EHLO or HELO, and 354 carry none (RFC 2034 4).
     pub(super) fn plain(code: u16, text: impl Into<String>) -> Self {
         Self { code, enhanced: None, lines: vec![text.into()] }

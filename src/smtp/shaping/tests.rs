@@ -127,10 +127,7 @@ fn what_is_wrong_is_told_with_its_line() {
             "[[rule]]\nid = \"a\"\ncode = [\"421\"]\npause_minutes = 1\nfor_minutes = 1",
             "line 2: a: for_minutes belongs",
         ),
-        (
-            "[[rule]]\nid = \"a\"\nprovider = \"b\"\ncode = [\"421\"]\npause_minutes = 1",
-            "line 2: a: unknown provider",
-        ),
+        ("[[rule]]\nid = \"a\"\nprovider = \"b\"\ncode = [\"421\"]\npause_minutes = 1", "line 2: a: unknown provider"),
         (
             "[[rule]]\nid = \"a\"\ncode = [\"421\"]\npause_minutes = 1\nexamples = [\"450 no\"]",
             "line 2: a: one of its examples does not meet it",

@@ -27,6 +27,18 @@ pub struct ReplicaStart {
     pub confirmed: Position,
     /// Bytes of unconfirmed records that are kept on disk.
     pub backlog_bytes_max: u64,
+    /// Set where a batch counts only once the bucket has it.
+    pub sync: Option<SyncRule>,
+}
+
+/// The rule of synchronous replication: every batch waits for the bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SyncRule {
+    /// The longest wait of an answer.
+    pub timeout: Duration,
+    /// Whether a batch without the bucket's confirmation stays in doubt. Otherwise the store goes on without the
+    /// bucket.
+    pub stops: bool,
 }
 
 /// The choices of a start.

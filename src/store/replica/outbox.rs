@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -15,6 +15,9 @@ use super::position::{Position, Sequence};
 use super::record;
 use crate::base::time::Timestamp;
 use crate::store::disk::Disk;
+use crate::store::open::{ReplicaStart, SyncRule};
+
+mod landing;
 
 /// Bytes of records in memory, above which stored records are dropped from it.
 const MEMORY_BYTES: usize = 64 << 20;
@@ -63,6 +66,12 @@ struct State {
     /// The sequence after which the log goes on behind a gap, until the bucket has that.
     resumed: Option<u64>,
     last: u64,
+    /// Set while the store goes on without the bucket, until the bucket has everything.
+    is_degraded: bool,
+    /// Set while a batch waits for the bucket for longer than an answer does.
+    is_in_doubt: bool,
+    /// Set once nobody confirms anything any more.
+    has_ended: bool,
 }
 
 /// The outbox of one open store.
@@ -72,6 +81,9 @@ pub struct Outbox {
     backlog_bytes_max: u64,
     /// Notified when a record is added.
     added: Notify,
+    sync: Option<SyncRule>,
+    /// Notified when the bucket has more, or the wait for it ends.
+    landed: Condvar,
 }
 
 impl Outbox {
@@ -85,8 +97,9 @@ impl Outbox {
         directory: &Path,
         last: Sequence,
         confirmed: Option<Position>,
-        backlog_bytes_max: u64,
+        start: &ReplicaStart,
     ) -> io::Result<Self> {
+        let ReplicaStart { backlog_bytes_max, sync, .. } = *start;
         let (backlog, found) = Backlog::open(disk, directory, last.number)?;
         let from = confirmed.map_or(0, |position| position.sequence);
         let is_unrecorded = confirmed.is_some();
@@ -102,8 +115,14 @@ impl Outbox {
             state.waiting.push_back(Waiting { sequence, bytes, payload: None, stored: Some(found.stored) });
         }
         state.has_gap |= next != last.number + 1;
-        let outbox =
-            Self { state: Mutex::new(state), backlog: Mutex::new(backlog), backlog_bytes_max, added: Notify::new() };
+        let outbox = Self {
+            state: Mutex::new(state),
+            backlog: Mutex::new(backlog),
+            backlog_bytes_max,
+            added: Notify::new(),
+            sync,
+            landed: Condvar::new(),
+        };
         if outbox.has_gap() {
             outbox.drop_all();
         }
@@ -269,7 +288,9 @@ impl Outbox {
         state.confirmed = Some(position);
         state.is_unrecorded = true;
         state.resumed = state.resumed.filter(|resumed| *resumed > position.sequence);
+        state.is_degraded &= position.sequence < state.last;
         drop(state);
+        self.landed.notify_all();
         self.backlog().confirmed(position.sequence);
     }
 

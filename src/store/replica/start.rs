@@ -23,7 +23,7 @@ pub(in crate::store) fn open_outbox(
 ) -> Result<Arc<Outbox>, StoreError> {
     let first = start.confirmed.epoch.saturating_mul(SEGMENTS_PER_EPOCH);
     content.begin_segments_at(u32::try_from(first).unwrap_or(0));
-    let opened = Outbox::open(Arc::clone(disk), directory, last, Some(start.confirmed), start.backlog_bytes_max);
+    let opened = Outbox::open(Arc::clone(disk), directory, last, Some(start.confirmed), start);
     opened
         .map(Arc::new)
         .map_err(|error| StoreError::Database(format!("could not open the replication backlog: {error}")))

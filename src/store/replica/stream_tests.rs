@@ -25,7 +25,7 @@ fn replicated(backlog_bytes_max: u64) -> TestStore {
     let mut test = TestStore::new();
     accept(&test);
     test.close();
-    test.replica = Some(ReplicaStart { confirmed: at(1, 0), backlog_bytes_max });
+    test.replica = Some(ReplicaStart { confirmed: at(1, 0), backlog_bytes_max, sync: None });
     test.open().unwrap();
     let last = outbox(&test).resume();
     outbox(&test).confirm(at(1, last));
@@ -71,7 +71,7 @@ fn unconfirmed_records_survive_checkpoints_and_restarts_in_order() {
     let last = outbox(&test).last();
     let expected: Vec<u64> = (first..=last).collect();
     assert_eq!(waiting(&test), expected);
-    test.replica = Some(ReplicaStart { confirmed: at(1, first - 1), backlog_bytes_max: BACKLOG_BYTES });
+    test.replica = Some(ReplicaStart { confirmed: at(1, first - 1), backlog_bytes_max: BACKLOG_BYTES, sync: None });
     test.reopen();
     assert!(!outbox(&test).has_gap());
     assert_eq!(waiting(&test), expected);
@@ -103,7 +103,7 @@ fn a_store_that_ran_without_replication_has_a_gap() {
     let mut test = replicated(BACKLOG_BYTES);
     accept(&test);
     let last = outbox(&test).last();
-    let replica = ReplicaStart { confirmed: at(2, last), backlog_bytes_max: BACKLOG_BYTES };
+    let replica = ReplicaStart { confirmed: at(2, last), backlog_bytes_max: BACKLOG_BYTES, sync: None };
     test.replica = None;
     test.reopen();
     accept(&test);
@@ -169,7 +169,7 @@ fn a_follower_of_the_records_has_every_row_and_body() {
         assert_eq!(&copy.store().body(row.place, *message, copy.now()).unwrap(), body);
     }
     copy.close();
-    copy.replica = Some(ReplicaStart { confirmed: at(4, last), backlog_bytes_max: BACKLOG_BYTES });
+    copy.replica = Some(ReplicaStart { confirmed: at(4, last), backlog_bytes_max: BACKLOG_BYTES, sync: None });
     copy.open().unwrap();
     assert!(!outbox(&copy).has_gap());
 }

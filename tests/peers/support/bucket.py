@@ -5,6 +5,7 @@ import http.server
 import re
 import sys
 import threading
+import time
 import urllib.request
 from pathlib import Path
 
@@ -71,13 +72,14 @@ class Bucket:
 
 
 class _Proxy(http.server.ThreadingHTTPServer):
-    """Passes requests on. `mode` is "honest", "ignores conditions", "forbidden", "slow down", "lost" or "away"."""
+    """Passes requests on. `mode` is "honest", "ignores conditions", "forbidden", "slow down", "lost" or "away". Each
+    request takes `delay` seconds longer."""
 
     daemon_threads = True
 
     def __init__(self, port: int):
         super().__init__((LOOPBACK, 0), _Handler)
-        self.port, self.mode, self.requests = port, "honest", []
+        self.port, self.mode, self.requests, self.delay = port, "honest", [], 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
@@ -85,6 +87,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def _serve(self):
+        time.sleep(self.server.delay)
         mode = self.server.mode
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.server.requests.append((self.command, self.path))

@@ -1,0 +1,76 @@
+//! The knowledge of a standby about the log and the bases in the bucket.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{Following, Turn};
+use crate::app::replication;
+use crate::base::time::Timestamp;
+use crate::engine::replica::{ReplicaError, ReplicaStatus, Standby};
+use crate::machine::replica_lease::{LeaseInput, LeaseRules, LeaseState};
+
+/// The time between two looks at the bases.
+const BASES: Duration = Duration::from_secs(60);
+
+/// Knowledge of a standby about the log.
+pub(super) struct Sight {
+    /// When the last slot came that was not there when the end was first reached.
+    pub(super) moved_at: Option<Instant>,
+    pub(super) is_at_end: bool,
+    pub(super) looked_at: Option<Timestamp>,
+    /// Whether the log stands still for so long that nobody holds it.
+    lease: LeaseState,
+    /// When the bases were looked at, and the last slot then.
+    bases: Option<(Instant, u64)>,
+}
+
+impl Sight {
+    /// Nothing is known.
+    pub(super) const fn new() -> Self {
+        let lease = LeaseState::Following { still_since: None };
+        Self { moved_at: None, is_at_end: false, looked_at: None, lease, bases: None }
+    }
+}
+
+impl Following<'_> {
+    /// The lease of the log's holder, where the log stood still for two of them while the bucket answered.
+    pub(super) fn abandoned(
+        &self,
+        turn: &Result<Turn, ReplicaError>,
+        asked_at: Duration,
+        sight: &mut Sight,
+        standby: Option<&Standby>,
+    ) -> Option<Duration> {
+        let own = replication::lease_rules(self.config);
+        let lease = standby.map_or(own.lease, |standby| own.lease.max(standby.lease()));
+        let input = match turn {
+            Ok(Turn::End) => LeaseInput::Still(asked_at),
+            Ok(Turn::Applied | Turn::OwnLog) => LeaseInput::Moved,
+            Err(_) => LeaseInput::Unanswered,
+        };
+        sight.lease = sight.lease.step(input, asked_at, &LeaseRules { lease, ..own });
+        (sight.lease == LeaseState::Claiming).then(|| {
+            tracing::warn!(lease_seconds = lease.as_secs(), "the log stood still for two leases; claiming it");
+            lease
+        })
+    }
+
+    /// Shows the bases in the bucket, once a minute where the log moved.
+    pub(super) async fn show_bases(
+        &self,
+        standby: &Standby,
+        sight: &mut Sight,
+        status: &watch::Sender<ReplicaStatus>,
+    ) -> Result<(), ReplicaError> {
+        let slot = standby.position().slot;
+        if sight.bases.is_some_and(|(at, seen)| seen == slot || at.elapsed() < BASES) {
+            return Ok(());
+        }
+        sight.bases = Some((Instant::now(), slot));
+        let (base, restorable_from) = standby.bases().await?;
+        status.send_modify(|status| (status.base, status.restorable_from) = (base, restorable_from));
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! The lease of an active over this machine's clocks: everything that accepts or sends asks it first.
+//!
+//! The rules are [`crate::machine::replica_lease`]'s. A look at the clocks precedes every decision, so a process that
+//! was frozen, or whose wall clock was set, finds its lease over before it can use it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+use crate::engine::ports::Clock;
+use crate::machine::replica_lease::{Confirmations, LeaseInput, LeaseRules, LeaseState, Permit, Predecessor};
+use crate::store::replica::Outbox;
+
+/// Difference between wall clock and continuous clock from one look to the next that puts both in doubt.
+const CLOCKS_APART: u64 = 1000;
+/// The wait before a confirmation that something waits for is asked for again.
+const RETRY: Duration = Duration::from_millis(100);
+/// The longest time between two looks at the clocks.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The lease of one active.
+pub struct Lease {
+    /// The settings.
+    pub(super) rules: LeaseRules,
+    real: Arc<dyn Clock>,
+    inner: Mutex<Inner>,
+    /// Counts changes of the state, and confirmations.
+    changes: watch::Sender<u64>,
+    /// Notified when a confirmation is wanted at once.
+    wanted: Notify,
+}
+
+struct Inner {
+    state: LeaseState,
+    /// When a confirmation was last asked for.
+    asked_at: Duration,
+    /// The last look at the clocks: the continuous one, and the wall clock in milliseconds.
+    looked_at: Duration,
+    wall: u64,
+    /// Set once nothing begins to send any more.
+    has_ended: bool,
+}
+
+impl Lease {
+    /// The lease of a log that was claimed by a request sent at `asked_at`.
+    pub(super) fn new(rules: LeaseRules, real: Arc<dyn Clock>, asked_at: Duration, predecessor: Predecessor) -> Self {
+        let (now, wall) = (real.monotonic(), real.now().as_millis());
+        let state = LeaseState::Claiming.step(LeaseInput::Claimed { asked_at, predecessor }, now, &rules);
+        let inner = Inner { state, asked_at, looked_at: now, wall, has_ended: false };
+        Self { rules, real, inner: Mutex::new(inner), changes: watch::Sender::new(0), wanted: Notify::new() }
+    }
+
+    /// Whether a change may be accepted. Asks for a confirmation first where the lease ran out while idle.
+    pub(super) async fn may_accept(&self) -> bool {
+        self.permit(LeaseState::may_accept).await
+    }
+
+    /// Whether a final dot or a webhook request may be sent. Asks for a confirmation first where the lease ran out.
+    pub(super) async fn may_send(&self) -> bool {
+        self.permit(LeaseState::may_send).await
+    }
+
+    async fn permit(&self, asked: fn(&LeaseState, Duration, &LeaseRules) -> Permit) -> bool {
+        loop {
+            let mut changes = self.changes.subscribe();
+            let (state, now) = self.step(LeaseInput::Wanted);
+            match asked(&state, now, &self.rules) {
+                Permit::Granted => return true,
+                Permit::Refused => return false,
+                Permit::AfterConfirmation => self.wanted.notify_one(),
+            }
+            tokio::select! {
+                biased;
+                _ = changes.changed() => {}
+                () = sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Waits until something may be sent. False once nothing will be: another machine owns the log, or this one stops.
+    pub(super) async fn wait_to_send(&self) -> bool {
+        loop {
+            let mut changes = self.changes.subscribe();
+            let has_ended = {
+                let inner = self.inner();
+                inner.has_ended || inner.state == LeaseState::Deposed
+            };
+            if has_ended {
+                return false;
+            }
+            if self.may_send().await {
+                return true;
+            }
+            tokio::select! {
+                biased;
+                _ = changes.changed() => {}
+                () = sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
+    /// Ends the waits of whatever has not begun to send.
+    pub(super) fn end_waits(&self) {
+        self.inner().has_ended = true;
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Whether the service is ready.
+    pub(super) fn is_ready(&self) -> bool {
+        self.step(LeaseInput::Passed).0.is_ready()
+    }
+
+    /// Whether the wait for the lease of the holder before is not over.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.inner().state, LeaseState::Waiting { .. })
+    }
+
+    /// Whether something may be sent now, as far as is known.
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.inner().state, LeaseState::Active(_))
+    }
+
+    /// Time left of the lease; none where it has no end.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let (state, now) = self.step(LeaseInput::Passed);
+        state.lease_left(now, &self.rules)
+    }
+
+    /// Time until the next confirmation is to be asked for; none as long as there is no need.
+    pub(super) fn next_ask(&self) -> Option<Duration> {
+        let inner = self.inner();
+        let now = self.real.monotonic();
+        let confirmations = match inner.state {
+            LeaseState::Waiting { confirmations, .. } | LeaseState::Active(confirmations) => confirmations,
+            _ => Confirmations::default(),
+        };
+        let has_work = confirmations.wanted_since.is_some();
+        let at = if has_work && inner.state.may_send(now, &self.rules) == Permit::AfterConfirmation {
+            Some(inner.asked_at + RETRY)
+        } else if self.rules.stops {
+            inner.state.next_confirmation(inner.asked_at, has_work, &self.rules)
+        } else {
+            // The right lasts until another machine claims the log, which the next slot shows.
+            None
+        };
+        at.map(|at| at.saturating_sub(now))
+    }
+
+    /// Resolves when a confirmation is to be asked for.
+    pub(super) async fn confirmation_due(&self) {
+        loop {
+            match self.next_ask() {
+                Some(Duration::ZERO) => return,
+                Some(wait) => tokio::select! {
+                    biased;
+                    () = sleep(wait) => {}
+                    () = self.wanted.notified() => {}
+                },
+                None => self.wanted.notified().await,
+            }
+        }
+    }
+
+    /// A confirmation is about to be asked for. Returns the moment from which it counts.
+    pub(super) fn ask(&self) -> Duration {
+        let now = self.real.monotonic();
+        self.inner().asked_at = now;
+        now
+    }
+
+    /// An own slot was created, or there is no next one; the request was sent at `asked_at`.
+    pub(super) fn confirmed(&self, asked_at: Duration) {
+        self.step(LeaseInput::Confirmed(asked_at));
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Another machine owns the log.
+    pub(super) fn usurped(&self) {
+        self.step(LeaseInput::Usurped);
+    }
+
+    /// Looks at the clocks, and whether the lease covers the work there is, for as long as it is polled.
+    pub(super) async fn watch(self: Arc<Self>, outbox: Arc<Outbox>) {
+        let every = LOOK.min(self.rules.lease / 20);
+        loop {
+            let has_work = self.rules.stops && outbox.has_unconfirmed();
+            self.step(if has_work { LeaseInput::Wanted } else { LeaseInput::Passed });
+            if has_work {
+                self.wanted.notify_one();
+            }
+            sleep(every).await;
+        }
+    }
+
+    /// Steps after a look at the clocks. Returns the state and the time.
+    fn step(&self, input: LeaseInput) -> (LeaseState, Duration) {
+        let mut inner = self.inner();
+        let (now, wall) = (self.real.monotonic(), self.real.now().as_millis());
+        let passed = now.saturating_sub(inner.looked_at);
+        let before = inner.state;
+        let expected = inner.wall.saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
+        let was_frozen = passed > self.rules.lease / 2;
+        if was_frozen || wall.abs_diff(expected) > CLOCKS_APART {
+            tracing::warn!(?passed, "the clocks jumped or the process stood still; its lease must be confirmed again");
+            inner.state = inner.state.step(LeaseInput::Doubted, now, &self.rules);
+        }
+        (inner.looked_at, inner.wall) = (now, wall);
+        inner.state = inner.state.step(input, now, &self.rules);
+        let after = inner.state;
+        drop(inner);
+        if std::mem::discriminant(&before) != std::mem::discriminant(&after) {
+            self.report(&after);
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+        (after, now)
+    }
+
+    fn report(&self, state: &LeaseState) {
+        match state {
+            LeaseState::Active(_) => tracing::info!("the lease is confirmed; accepting and sending"),
+            LeaseState::Unconfirmed => tracing::error!(
+                lease_seconds = self.rules.lease.as_secs(),
+                "the bucket has not confirmed the lease; accepting and sending stop until it does"
+            ),
+            LeaseState::Following { .. } | LeaseState::Claiming | LeaseState::Waiting { .. } | LeaseState::Deposed => {}
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

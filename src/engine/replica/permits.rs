@@ -1,0 +1,35 @@
+//! Permits by the lease of the replica, for everything that accepts or sends. Without replication everything may.
+
+use crate::engine::Engine;
+
+impl Engine {
+    /// Whether a change may be accepted now. May wait for the bucket's word, for at most a lease.
+    pub async fn may_accept(&self) -> bool {
+        match self.replication.get() {
+            Some(replication) => replication.may_accept().await,
+            None => true,
+        }
+    }
+
+    /// Whether a final dot or a webhook request may be sent now. May wait for the bucket's word, for at most a lease.
+    pub async fn may_send(&self) -> bool {
+        match self.replication.get() {
+            Some(replication) => replication.may_send().await,
+            None => true,
+        }
+    }
+
+    /// Waits until something may be sent. False once nothing will be, because another machine owns the log or this one
+    /// stops.
+    pub async fn wait_to_send(&self) -> bool {
+        match self.replication.get() {
+            Some(replication) => replication.wait_to_send().await,
+            None => true,
+        }
+    }
+
+    /// Whether mail waits for the bucket's confirmation.
+    pub fn waits_for_replica(&self) -> bool {
+        self.replication.get().is_some_and(|replication| !replication.is_sending())
+    }
+}

@@ -1,0 +1,72 @@
+//! The wait of a synchronous store for the bucket: a batch counts once the bucket has it.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::{Outbox, State};
+use crate::store::open::SyncRule;
+
+impl Outbox {
+    /// The rule by which batches wait for the bucket; none where they do not.
+    pub const fn sync(&self) -> Option<SyncRule> {
+        self.sync
+    }
+
+    /// Waits until the bucket has the batch `sequence`, for `limit` where there is one. Returns whether the batch
+    /// counts: the bucket has it, or the store goes on without the bucket.
+    pub(in crate::store) fn has_landed(&self, sequence: u64, limit: Option<Duration>) -> bool {
+        let has_landed = |state: &State| {
+            state.is_degraded || state.confirmed.is_some_and(|confirmed| confirmed.sequence >= sequence)
+        };
+        let is_pending = |state: &mut State| !state.has_ended && !has_landed(state);
+        let state = self.state();
+        let mut state = match limit {
+            Some(limit) => {
+                let waited = self.landed.wait_timeout_while(state, limit, is_pending);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => self.landed.wait_while(state, is_pending).unwrap_or_else(PoisonError::into_inner),
+        };
+        if has_landed(&state) {
+            state.is_in_doubt = false;
+            return true;
+        }
+        if state.has_ended {
+            return false;
+        }
+        if self.sync.is_some_and(|rule| rule.stops) {
+            state.is_in_doubt = true;
+            return false;
+        }
+        tracing::error!("the bucket has not confirmed a change in time; going on without it");
+        state.is_degraded = true;
+        true
+    }
+
+    /// Ends all waits for the bucket, now and later: the process stops, or another machine owns the log.
+    pub fn end_waits(&self) {
+        self.state().has_ended = true;
+        self.landed.notify_all();
+    }
+
+    /// Whether nobody confirms anything any more.
+    pub(in crate::store) fn has_ended(&self) -> bool {
+        self.state().has_ended
+    }
+
+    /// Whether the store goes on without the bucket, though its batches are to wait for it.
+    pub fn is_degraded(&self) -> bool {
+        self.state().is_degraded
+    }
+
+    /// Whether a batch waits for the bucket for longer than an answer does.
+    pub fn is_in_doubt(&self) -> bool {
+        self.state().is_in_doubt
+    }
+
+    /// Whether the bucket lacks a batch.
+    pub fn has_unconfirmed(&self) -> bool {
+        let state = self.state();
+        state.confirmed.map_or(0, |confirmed| confirmed.sequence) < state.last
+    }
+}

@@ -1,0 +1,160 @@
+"""The lease of a replicated service: stopping without the bucket, synchronous answers, and automatic failover."""
+
+import concurrent.futures
+import json
+import signal
+import time
+
+import pytest
+
+from support.wait import until
+from test_replica import MAIL, Standby, _ended, based, confirmed, master_key, other_config, run, status
+from test_replica import active, bucket  # noqa: F401, fixtures
+
+STOP = {"when_unreachable": "stop", "lease_seconds": 2, "timeout_seconds": 1}
+
+
+def answered(server, **more):
+    """The status and the code of one send."""
+    answer = server.api.request("POST", "/v1/messages", MAIL, **more)
+    return answer.status, answer.json().get("code")
+
+
+def ready(server):
+    return server.api.request("GET", "/readyz").status
+
+
+def puts(bucket):
+    return [path for method, path in bucket.proxy.requests if method == "PUT" and "/log/" in path]
+
+
+def test_without_the_bucket_nothing_is_accepted_after_a_lease_and_it_goes_on_by_itself(active, bucket):
+    server = active(**STOP)
+    server.api.accept(MAIL)
+    found = confirmed(server)
+    assert 0 <= found["lease_left_ms"] <= 2000
+    bucket.proxy.mode = "away"
+    until("sends are refused", lambda: answered(server) == (503, "replica_unavailable"), seconds=20, every=0.3)
+    answer = server.api.request("POST", "/v1/messages", MAIL)
+    assert int(answer.headers["Retry-After"]) >= 1
+    assert ready(server) == 503 and server.api.request("GET", "/healthz").status == 200
+    assert server.api.request("GET", "/v1/messages").status == 200, "it still shows what it has"
+    bucket.proxy.mode = "honest"
+    until("sends are accepted", lambda: answered(server)[0] == 202, seconds=20, every=0.3)
+    assert ready(server) == 200
+    confirmed(server)
+
+
+def test_an_idle_machine_makes_no_requests_stays_ready_and_asks_first(active, bucket):
+    server = active(**STOP)
+    confirmed(server)
+    based(server)
+    time.sleep(3)
+    bucket.proxy.requests.clear()
+    time.sleep(4)
+    assert bucket.proxy.requests == []
+    assert ready(server) == 200
+    assert answered(server)[0] == 202
+    assert any(method == "GET" and "/log/" in path for method, path in bucket.proxy.requests), "it asked first"
+    bucket.proxy.mode = "away"
+    time.sleep(3)
+    began = time.monotonic()
+    assert answered(server) == (503, "replica_unavailable")
+    assert time.monotonic() - began < 6
+
+
+def test_a_frozen_machine_does_not_go_on_once_another_took_over(active, bucket, workdir):
+    server = active(**STOP)
+    server.api.accept(MAIL)
+    confirmed(server)
+    based(server)
+    standby = Standby(other_config(server, workdir, "standby"), master_key(server), workdir)
+    try:
+        server.child.send_signal(signal.SIGSTOP)
+        code, out, err = run("promote", "--data-dir", standby.data_dir, "--force", "--json")
+        assert code == 0, out + err
+        until("the standby serves", lambda: standby.get("/readyz")[0] == 200, seconds=30)
+        server.child.send_signal(signal.SIGCONT)
+        assert answered_or_gone(server) != 202
+        until("the machine ends", lambda: _ended(server), seconds=30)
+        assert server.child.wait() == 6
+        assert "claimed the log" in server.logged() and json.loads(run(
+            "replica", "status", "--data-dir", standby.data_dir, "--json"
+        )[1])["holder"] in server.logged()
+    finally:
+        standby.close()
+
+
+def answered_or_gone(server):
+    try:
+        return answered(server)[0]
+    except OSError:
+        return None
+
+
+def test_a_synchronous_answer_costs_one_put_that_all_share(active, bucket):
+    server = active(mode="sync", timeout_seconds=10)
+    server.api.accept(MAIL)
+    found = confirmed(server)
+    assert found["mode"] == "sync" and found["confirmed_sequence"] == found["sequence"]
+    based(server)
+    bucket.proxy.delay = 0.3
+    bucket.proxy.requests.clear()
+    began = time.monotonic()
+    server.api.accept(MAIL)
+    assert time.monotonic() - began >= 0.3
+    with concurrent.futures.ThreadPoolExecutor(30) as pool:
+        ids = list(pool.map(lambda _: server.api.accept(MAIL)["id"], range(30)))
+    assert len(set(ids)) == 30
+    found = status(server)
+    assert found["confirmed_sequence"] > 0
+    assert len(puts(bucket)) <= 15, puts(bucket)
+
+
+def test_synchronous_with_serve_waits_once_and_is_degraded_then(active, bucket):
+    server = active(mode="sync", when_unreachable="serve", timeout_seconds=1)
+    server.api.accept(MAIL)
+    confirmed(server)
+    bucket.proxy.mode = "away"
+    began = time.monotonic()
+    server.api.accept(MAIL)
+    assert time.monotonic() - began >= 1
+    began = time.monotonic()
+    server.api.accept(MAIL)
+    assert time.monotonic() - began < 0.9
+    assert status(server)["state"] == "degraded"
+    bucket.proxy.mode = "honest"
+    assert confirmed(server)["state"] == "ok"
+
+
+def test_a_kill_loses_nothing_that_was_answered_synchronously(active, bucket, workdir):
+    server = active(mode="sync")
+    based(server)
+    ids = [server.api.accept(MAIL)["id"] for _ in range(10)]
+    server.kill()
+    standby = Standby(other_config(server, workdir, "standby"), master_key(server), workdir)
+    try:
+        code, out, err = run("promote", "--data-dir", standby.data_dir, "--force", "--json")
+        assert code == 0, out + err
+        until("the standby serves", lambda: standby.get("/readyz")[0] == 200, seconds=30)
+        server.data_dir = type(server.data_dir)(standby.data_dir)
+        server.api.host, server.api.port = standby.url().removeprefix("http://").split(":")
+        assert {server.api.message(one)["id"] for one in ids} == set(ids)
+    finally:
+        standby.close()
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_stop_without_the_bucket_keeps_what_is_unsent(mode, active, bucket):
+    server = active(mode=mode, when_unreachable="stop", lease_seconds=60, timeout_seconds=1)
+    server.api.accept(MAIL)
+    found = confirmed(server)
+    bucket.proxy.mode = "away"
+    code = answered(server)[0]
+    assert code == (202 if mode == "async" else 503)
+    server.child.send_signal(signal.SIGTERM)
+    server.child.wait(40)
+    bucket.proxy.mode = "honest"
+    server.start()
+    assert confirmed(server)["sequence"] > found["sequence"]
+    assert len(server.api.get("/v1/messages")["data"]) == 2

@@ -36,6 +36,8 @@ mod runtime;
 pub mod serve;
 mod settings;
 mod signals;
+#[cfg(test)]
+mod simulation;
 pub mod standby;
 mod store_size;
 mod submission;

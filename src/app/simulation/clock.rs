@@ -1,0 +1,154 @@
+//! The clocks of a run: elapsed time is tokio's paused time, counted on over restarts; wall time is elapsed time and
+//! what it was set by. Time passes only while every task waits.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::base::time::Timestamp;
+use crate::engine::ports::{BoxFuture, Clock};
+use crate::engine::service_clock::ServiceClock;
+use crate::machine::service_clock::{Doubt, Effect, Past, Sample, ServiceTime};
+
+/// Wall time at the start of every run: 2023-11-14T22:13:20Z.
+const START: Duration = Duration::from_secs(1_700_000_000);
+/// Maximum time between two comparisons of the clocks.
+const COMPARE: Duration = Duration::from_secs(300);
+/// Maximum wait for a moment far ahead.
+const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The machine's clocks; clones are the same clocks.
+#[derive(Clone)]
+pub(super) struct MachineClocks(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    set: Notify,
+}
+
+struct State {
+    /// Elapsed time at the start of the present process.
+    before: Duration,
+    started: Option<Instant>,
+    /// Milliseconds by which the wall clock was set.
+    set_by: i64,
+}
+
+impl MachineClocks {
+    pub(super) fn new() -> Self {
+        let state = State { before: Duration::ZERO, started: None, set_by: 0 };
+        Self(Arc::new(Inner { state: Mutex::new(state), set: Notify::new() }))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A process starts on the runtime of the caller.
+    pub(super) fn start(&self) {
+        self.state().started = Some(Instant::now());
+    }
+
+    /// The process ends; its runtime must still be there.
+    pub(super) fn stop(&self) {
+        let elapsed = self.elapsed();
+        let mut state = self.state();
+        state.before = elapsed;
+        state.started = None;
+    }
+
+    /// The machine is without a process for so long.
+    pub(super) fn pass(&self, pause: Duration) {
+        self.state().before += pause;
+    }
+
+    /// Time since the start of the run.
+    pub(super) fn elapsed(&self) -> Duration {
+        let state = self.state();
+        state.before + state.started.map_or(Duration::ZERO, |started| started.elapsed())
+    }
+
+    /// Sets the wall clock by so many milliseconds.
+    pub(super) fn set_by(&self, milliseconds: i64) {
+        self.state().set_by += milliseconds;
+        self.0.set.notify_waiters();
+    }
+
+    fn sample(&self) -> Sample {
+        let elapsed = self.elapsed();
+        let set_by = self.state().set_by;
+        let wall = START + elapsed;
+        let by = Duration::from_millis(set_by.unsigned_abs());
+        let wall = if set_by < 0 { wall.saturating_sub(by) } else { wall + by };
+        Sample { wall, elapsed, is_synchronised: true }
+    }
+}
+
+/// The service's clock over the machine's.
+pub(super) struct SimulatedClock {
+    machine: MachineClocks,
+    service: ServiceClock,
+}
+
+impl SimulatedClock {
+    pub(super) fn new(machine: &MachineClocks) -> Self {
+        let read = machine.clone();
+        Self { machine: machine.clone(), service: ServiceClock::new(Box::new(move || read.sample())) }
+    }
+
+    async fn wait(&self, at_most: Duration) {
+        tokio::select! {
+            biased;
+            () = self.machine.0.set.notified() => {}
+            () = tokio::time::sleep(at_most) => {}
+        }
+    }
+}
+
+impl Clock for SimulatedClock {
+    fn now(&self) -> Timestamp {
+        self.service.now()
+    }
+
+    fn time(&self) -> ServiceTime {
+        self.service.time()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.service.monotonic()
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
+        Box::pin(self.wait(at.since(self.now()).min(FAR)))
+    }
+
+    fn next_comparison(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.wait(COMPARE))
+    }
+
+    fn start(&self, past: Past) {
+        self.service.start(past);
+    }
+
+    fn accept(&self) -> bool {
+        self.service.accept()
+    }
+
+    fn doubt(&self) -> Option<Doubt> {
+        self.service.doubt()
+    }
+
+    fn changes(&self) -> Vec<Effect> {
+        self.service.changes()
+    }
+
+    fn recorded(&self) {
+        self.service.recorded();
+    }
+
+    fn settle(&self) {
+        self.service.settle();
+    }
+}

@@ -1,0 +1,274 @@
+//! The invariants: what must hold after every start, and when everything has ended. Each finding begins with the name
+//! of its invariant. `docs/internals/simulation.md` lists them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::plan::Action;
+use super::world::{End, Progress, Tenant, World};
+use crate::base::id::MessageId;
+use crate::engine::Engine;
+use crate::engine::deliveries::DeliveryRecord;
+use crate::engine::listing::PageRequest;
+use crate::engine::messages::{MessageFilter, MessageRecord};
+use crate::machine::delivery;
+use crate::machine::transfer::Status;
+
+/// More than any run has.
+const ALL: usize = 100_000;
+
+/// The messages of a tenant.
+fn messages(world: &World, engine: &Engine, tenant: &Tenant) -> Vec<MessageRecord> {
+    match engine.messages_from(tenant.account, &MessageFilter::default(), MessageId::default(), ALL) {
+        Ok(page) => page.rows,
+        Err(error) => {
+            world.find(format!("durable accept: messages can't be read: {error}"));
+            Vec::new()
+        }
+    }
+}
+
+fn deliveries(world: &World, engine: &Engine, tenant: &Tenant) -> Vec<DeliveryRecord> {
+    let page = PageRequest { before: None, limit: ALL };
+    match engine.deliveries(tenant.account, tenant.endpoint, None, page) {
+        Ok(page) => page.map(|page| page.rows).unwrap_or_default(),
+        Err(error) => {
+            world.find(format!("events: deliveries can't be read: {error}"));
+            Vec::new()
+        }
+    }
+}
+
+/// Judges what a start found.
+pub(super) fn after_start(world: &World, engine: &Engine) {
+    if engine.store.health().failure().is_some() {
+        return;
+    }
+    durable_accept(world, engine);
+    no_ghosts(world, engine);
+}
+
+/// The first thing that has not ended yet.
+pub(super) fn unsettled(world: &World, engine: &Engine) -> Option<String> {
+    let tenants = world.state().tenants.clone();
+    for tenant in &tenants {
+        let waiting = |record: &MessageRecord| record.transfer.state.status().is_waiting();
+        if let Some(record) = messages(world, engine, tenant).into_iter().find(waiting) {
+            return Some(format!("message {} is {}", record.id, record.transfer.state.status()));
+        }
+        let is_open =
+            |record: &DeliveryRecord| matches!(record.status(), delivery::Status::Pending | delivery::Status::Held);
+        if let Some(record) = deliveries(world, engine, tenant).into_iter().find(is_open) {
+            return Some(format!("delivery {} is {}", record.id, record.status()));
+        }
+    }
+    None
+}
+
+/// Judges a run whose faults have ended.
+pub(super) fn at_the_end(world: &World, engine: &Engine) {
+    durable_accept(world, engine);
+    no_ghosts(world, engine);
+    let tenants = world.state().tenants.clone();
+    for (number, tenant) in tenants.iter().enumerate() {
+        let messages = messages(world, engine, tenant);
+        for record in &messages {
+            timeline(world, engine, tenant, record);
+            hand_off(world, record);
+        }
+        webhooks(world, engine, number, tenant);
+    }
+    nothing_unrecorded(world, engine, &tenants);
+    suppression(world);
+    cancellation(world);
+}
+
+/// Every message that a client was told of is there, as it was submitted.
+fn durable_accept(world: &World, engine: &Engine) {
+    let (tenants, submissions) = (world.state().tenants.clone(), world.state().submissions.clone());
+    for submission in &submissions {
+        let Progress::Accepted(ids) = &submission.progress else { continue };
+        if ids.len() != submission.recipients.len() {
+            world.find(format!("durable accept: {} has {} messages", submission.subject, ids.len()));
+        }
+        for (id, recipient) in ids.iter().zip(&submission.recipients) {
+            match engine.message(tenants[submission.tenant].account, *id) {
+                Ok(Some(record)) => {
+                    let is_same = record.row.to.as_given() == recipient.as_str()
+                        && record.row.subject.as_deref() == Some(submission.subject.as_str());
+                    if !is_same {
+                        world.find(format!("durable accept: {id} is another message than {}", submission.subject));
+                    }
+                }
+                Ok(None) => world.find(format!("durable accept: {id} of {} is lost", submission.subject)),
+                Err(error) => world.find(format!("durable accept: {id} can't be read: {error}")),
+            }
+        }
+    }
+}
+
+/// Every message was submitted, and no more often than its client tried; with a key, once.
+fn no_ghosts(world: &World, engine: &Engine) {
+    let (tenants, submissions) = (world.state().tenants.clone(), world.state().submissions.clone());
+    let mut counts: BTreeMap<(usize, String, String), usize> = BTreeMap::new();
+    for (number, tenant) in tenants.iter().enumerate() {
+        for record in messages(world, engine, tenant) {
+            let subject = record.row.subject.clone().unwrap_or_default();
+            *counts.entry((number, subject, record.row.to.as_given().to_owned())).or_default() += 1;
+        }
+    }
+    for ((tenant, subject, recipient), count) in counts {
+        let submitted = submissions.iter().find(|submission| {
+            submission.tenant == tenant && submission.subject == subject && submission.recipients.contains(&recipient)
+        });
+        let most = submitted.map_or(0, |submission| match submission.idempotency_key {
+            Some(_) if !keys_may_expire(world) => submission.tries.min(1),
+            Some(_) | None => submission.tries,
+        });
+        if count > most {
+            world.find(format!("idempotency: {subject} for {recipient} is there {count} times, and may be {most}"));
+        }
+        if submitted
+            .is_some_and(|submission| matches!(submission.progress, Progress::Refused(_)) && submission.tries == 1)
+        {
+            world.find(format!("no ghost: {subject} was refused, and is there"));
+        }
+    }
+}
+
+/// Whether the clock is set forward by more than a key is kept.
+fn keys_may_expire(world: &World) -> bool {
+    let by = |action: &Action| if let Action::SetClock(by) = action { (*by).max(0) } else { 0 };
+    world.plan.actions.iter().map(|(_, action)| by(action)).sum::<i64>() >= 24 * 3_600_000
+}
+
+/// A message has one event of its acceptance, and one ending.
+fn timeline(world: &World, engine: &Engine, tenant: &Tenant, record: &MessageRecord) {
+    let events = match engine.timeline(tenant.account, record.id) {
+        Ok(events) => events,
+        Err(error) => return world.find(format!("one ending: the timeline of {} can't be read: {error}", record.id)),
+    };
+    let kinds: Vec<String> = events
+        .iter()
+        .filter_map(|event| serde_json::from_slice::<Value>(event).ok()?["type"].as_str().map(str::to_owned))
+        .collect();
+    let ends = ["delivered", "bounced", "failed", "suppressed", "canceled"];
+    let endings: Vec<&String> = kinds.iter().filter(|kind| ends.contains(&kind.as_str())).collect();
+    let status = record.transfer.state.status();
+    if endings.len() != 1 || endings[0] != status.as_str() || kinds.iter().filter(|kind| *kind == "queued").count() != 1
+    {
+        world.find(format!("one ending: {} is {status}, with the events {kinds:?}", record.id));
+    }
+}
+
+/// A server takes a message a second time only where it did not answer the first time, or where the process ended
+/// before it had recorded the answer.
+fn hand_off(world: &World, record: &MessageRecord) {
+    let message_id = record.row.message_id_header(record.id);
+    let state = world.state();
+    let taken: Vec<_> = state.taken.iter().filter(|taken| taken.message_id == message_id).cloned().collect();
+    let lives = state.lives.clone();
+    drop(state);
+    for pair in taken.windows(2) {
+        let ended = lives.get(usize::try_from(pair[0].life).unwrap());
+        let is_after_end = pair[0].life < pair[1].life && !matches!(ended, Some(End::Stopped));
+        if pair[0].is_answered && !is_after_end {
+            world.find(format!("hand-off: {} was taken again after its 250", record.id));
+        }
+    }
+    let status = record.transfer.state.status();
+    if status == Status::Delivered && !taken.iter().any(|taken| taken.is_answered) {
+        world.find(format!("hand-off: {} is delivered, and no server said so", record.id));
+    }
+    let is_certain = |taken: &&super::world::Taken| {
+        taken.is_answered && matches!(lives.get(usize::try_from(taken.life).unwrap()), Some(End::Stopped) | None)
+    };
+    if status != Status::Delivered && taken.iter().any(|taken| is_certain(&taken)) {
+        world.find(format!("hand-off: a server took {}, and it is {status}", record.id));
+    }
+}
+
+/// Every event reaches the endpoint, or its delivery has failed after seven attempts; and no receiver sees an event
+/// that is not there, or other bytes than are there.
+fn webhooks(world: &World, engine: &Engine, number: usize, tenant: &Tenant) {
+    let mut events: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for record in messages(world, engine, tenant) {
+        for event in engine.timeline(tenant.account, record.id).unwrap_or_default() {
+            let id = serde_json::from_slice::<Value>(&event).unwrap()["id"].as_str().unwrap_or_default().to_owned();
+            events.insert(id, event);
+        }
+    }
+    let posted: Vec<_> = world.state().posted.iter().filter(|posted| posted.tenant == number).cloned().collect();
+    let mut acknowledged = BTreeSet::new();
+    for posted in posted {
+        match events.get(&posted.event) {
+            None => world.find(format!("events: a receiver saw {}, which is not there", posted.event)),
+            Some(bytes) if *bytes != posted.body => {
+                world.find(format!("events: a receiver saw other bytes of {}", posted.event));
+            }
+            Some(_) => {}
+        }
+        if posted.is_acknowledged {
+            acknowledged.insert(posted.event);
+        }
+    }
+    let mut owed = BTreeSet::new();
+    for record in deliveries(world, engine, tenant) {
+        let event = record.row.event.to_string();
+        let is_acknowledged = acknowledged.contains(&event);
+        match record.status() {
+            delivery::Status::Delivered if !is_acknowledged => {
+                world.find(format!("events: {event} counts as delivered, and nobody acknowledged it"));
+            }
+            delivery::Status::Failed if record.row.state.attempts < delivery::ATTEMPTS_MAX => {
+                world.find(format!("events: {event} failed after {} attempts", record.row.state.attempts));
+            }
+            _ => {}
+        }
+        owed.insert(event);
+    }
+    for event in events.keys().filter(|event| !owed.contains(*event)) {
+        world.find(format!("events: {event} is owed to nobody"));
+    }
+}
+
+/// Every message that a server saw is there.
+fn nothing_unrecorded(world: &World, engine: &Engine, tenants: &[Tenant]) {
+    let known: BTreeSet<String> = tenants
+        .iter()
+        .flat_map(|tenant| messages(world, engine, tenant))
+        .map(|record| record.row.message_id_header(record.id))
+        .collect();
+    let taken = world.state().taken.clone();
+    for taken in taken.iter().filter(|taken| !known.contains(&taken.message_id)) {
+        world.find(format!("nothing unrecorded: {} of {} is not there", taken.message_id, taken.subject));
+    }
+}
+
+/// No message to an address is begun once its tenant knows it to be suppressed.
+fn suppression(world: &World) {
+    let state = world.state();
+    let late: Vec<String> = state
+        .offered
+        .iter()
+        .filter(|offered| state.suppressed.get(&offered.recipient).is_some_and(|at| offered.mail_at > *at))
+        .map(|offered| format!("suppression: {} was mailed after it was suppressed", offered.recipient))
+        .collect();
+    drop(state);
+    late.into_iter().for_each(|finding| world.find(finding));
+}
+
+/// No message is begun once its tenant knows it to be canceled.
+fn cancellation(world: &World) {
+    let (submissions, taken) = (world.state().submissions.clone(), world.state().taken.clone());
+    for submission in &submissions {
+        for (message, at) in &submission.canceled {
+            let prefix = format!("<{message}@");
+            let is_it = |message_id: &str| message_id.starts_with(&prefix);
+            if taken.iter().any(|taken| is_it(&taken.message_id) && taken.mail_at > *at) {
+                world.find(format!("cancellation: {message} was sent after it was canceled"));
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The life of one process, from opening its store to its end: by order, by kill, by power cut, by failure.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+
+use super::plan::{Action, Fault};
+use super::service::{self, Dispatcher, Service, Workers};
+use super::world::{End, Progress, Tenant, World};
+use super::{clients, invariants, receivers};
+use crate::domain::api_key::Scopes;
+use crate::domain::stream::Stream;
+use crate::domain::webhook_url::WebhookUrl;
+use crate::engine::Caller;
+use crate::engine::accounts::NewKey;
+use crate::engine::endpoints::{EndpointChange, NewEndpoint};
+use crate::store::open::OpenError;
+
+/// Time that a stopping service gives to what is in flight.
+const GRACE: Duration = Duration::from_secs(30);
+/// Time in which callers hear that the store has failed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Elapsed time after the last fault within which everything must have ended: the longest pause between two attempts
+/// of a webhook, the longest lifetime of a message, and a doubt about the clock.
+const LIVENESS: Duration = Duration::from_secs(60 * 3600);
+/// Starts that a disk with faults may prevent.
+const STARTS_MAX: u32 = 20;
+
+/// Runs one process, and returns how it ended; none where it could not start.
+pub(super) fn live(world: &Arc<World>) -> Option<End> {
+    let workers: Workers = Arc::new(Mutex::new(None));
+    let (has_work, is_off) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let runtime = {
+        let (world, workers) = (Arc::clone(world), Arc::clone(&workers));
+        let (has_work, is_off) = (Arc::clone(&has_work), Arc::clone(&is_off));
+        Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .on_thread_park(move || {
+                let mut workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
+                if workers.as_mut().is_some_and(|turns| turns.has_work()) {
+                    has_work.notify_one();
+                }
+                if world.machine.is_off() {
+                    is_off.notify_one();
+                }
+            })
+            .build()
+            .expect("a runtime of one thread")
+    };
+    let end = runtime.block_on(async {
+        world.clocks.start();
+        let opened = service::open(world, &workers);
+        let (store, clock) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                not_started(world, &error);
+                world.clocks.stop();
+                return None;
+            }
+        };
+        let (service, dispatcher) = Service::start(world, store, clock);
+        let ending = async {
+            tokio::select! {
+                biased;
+                () = is_off.notified() => End::Off,
+                _ = service.engine.store.health().failed() => failed(world).await,
+                end = run(world, &service) => end,
+            }
+        };
+        let end = tokio::select! {
+            biased;
+            end = ending => end,
+            () = service::serve_workers(world, &workers, &has_work) => unreachable!("workers serve for ever"),
+        };
+        let end = finish(world, &service, dispatcher, &workers, &has_work, end).await;
+        world.clocks.stop();
+        Some(end)
+    });
+    // What runs ends with its runtime; what it still writes reaches no disk where the process was killed.
+    drop(runtime);
+    *workers.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    if !matches!(end, Some(End::Stopped)) {
+        world.machine.restart();
+    }
+    end
+}
+
+/// A start may fail where the disk does.
+fn not_started(world: &World, error: &OpenError) {
+    world.note(format!("could not start: {error}"));
+    let state = world.state();
+    let is_hostile = state.is_hostile || state.lives.is_empty();
+    let failed_before = state.lives.iter().rev().take_while(|end| **end == End::Failed).count();
+    drop(state);
+    if !is_hostile || u32::try_from(failed_before).unwrap() > STARTS_MAX {
+        world.find(format!("liveness: the service does not start: {error}"));
+    }
+}
+
+/// Ends the process in the way of `end`.
+async fn finish(
+    world: &Arc<World>,
+    service: &Arc<Service>,
+    dispatcher: Dispatcher,
+    workers: &Workers,
+    has_work: &Notify,
+    end: End,
+) -> End {
+    match end {
+        End::Stopped => {
+            let stopping = dispatcher.stop(GRACE);
+            let has_finished = tokio::select! {
+                biased;
+                has_finished = stopping => has_finished,
+                () = service::serve_workers(world, workers, has_work) => unreachable!("workers serve for ever"),
+            };
+            service.engine.store.close();
+            if let Some(turns) = &mut *workers.lock().unwrap_or_else(PoisonError::into_inner) {
+                turns.settle();
+                turns.rest();
+            }
+            // What was aborted may have been sent, and is sent again.
+            if has_finished { End::Stopped } else { End::Killed }
+        }
+        // Nothing of it is written any more.
+        End::Killed | End::Off | End::Failed | End::Finished => {
+            world.machine.restart();
+            end
+        }
+    }
+}
+
+/// The store has failed: callers hear it, then the process ends.
+async fn failed(world: &World) -> End {
+    if world.machine.is_off() {
+        return End::Off;
+    }
+    let may_fail = [Fault::Disk, Fault::Full, Fault::Kill, Fault::Power];
+    if !may_fail.iter().any(|fault| world.plan.faults.contains(fault)) {
+        world.find("liveness: the store failed on a disk without faults".to_owned());
+    }
+    tokio::time::sleep(LAST_WORDS).await;
+    End::Failed
+}
+
+/// Does what is planned for this process, until that ends it or the run is over.
+async fn run(world: &Arc<World>, service: &Arc<Service>) -> End {
+    if world.state().tenants.is_empty() {
+        set_up(world, service).await;
+        world.state().is_hostile = true;
+    }
+    invariants::after_start(world, &service.engine);
+    clients::start(world, service);
+    loop {
+        let next = world.state().actions_done;
+        let Some((at, action)) = world.plan.actions.get(next).copied() else { break };
+        tokio::time::sleep(at.saturating_sub(world.clocks.elapsed())).await;
+        world.state().actions_done += 1;
+        world.note(format!("{action:?}"));
+        match action {
+            Action::Suppress(number) => {
+                tokio::spawn(clients::suppress(Arc::clone(world), Arc::clone(service), number));
+            }
+            Action::Cancel(number) => {
+                tokio::spawn(clients::cancel(Arc::clone(world), Arc::clone(service), number));
+            }
+            Action::SetClock(by) => world.clocks.set_by(by),
+            Action::Disk(fault, after) => world.machine.plan(after, fault),
+            Action::Stop => return End::Stopped,
+            Action::Kill => return End::Killed,
+            Action::EndFaults => {
+                world.machine.forgive();
+                world.state().is_hostile = false;
+            }
+        }
+    }
+    enable_endpoints(world, service).await;
+    settle(world, service).await;
+    invariants::at_the_end(world, &service.engine);
+    End::Finished
+}
+
+/// Makes the tenants.
+async fn set_up(world: &Arc<World>, service: &Arc<Service>) {
+    let engine = &service.engine;
+    for number in 0..world.plan.tenants {
+        let name = format!("Tenant {number}").parse().unwrap();
+        let account = engine.create_account(name, None, engine.settings.quota).await.unwrap().id;
+        let new = NewKey { name: "key".to_owned(), stream: None, scopes: Scopes::ALL, expires_at: None };
+        let (_, secret) = engine.create_key(&Caller { account, key: None }, new).await.unwrap();
+        let domain = format!("t{number}.example").parse().unwrap();
+        engine.create_verified_domain(account, domain, Stream::Transactional).await.unwrap();
+        let url = WebhookUrl::parse(&receivers::url(number), |_| true).unwrap();
+        let new = NewEndpoint { url, events: None, description: None };
+        let (endpoint, _, _) = engine.create_endpoint(account, new).await.unwrap();
+        let tenant = Tenant { account, key: secret.expose().to_owned(), endpoint };
+        world.state().tenants.push(tenant);
+    }
+}
+
+/// Tenants enable what failures disabled.
+async fn enable_endpoints(world: &Arc<World>, service: &Arc<Service>) {
+    let tenants = world.state().tenants.clone();
+    for tenant in tenants {
+        let change = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
+        if let Err(error) = service.engine.update_endpoint(tenant.account, tenant.endpoint, change).await {
+            world.find(format!("liveness: an endpoint can't be enabled: {error:?}"));
+        }
+    }
+}
+
+/// Waits until nothing is under way any more.
+async fn settle(world: &Arc<World>, service: &Arc<Service>) {
+    let deadline = world.clocks.elapsed() + LIVENESS;
+    let mut pause = Duration::from_secs(10);
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 3).min(Duration::from_secs(3 * 3600));
+        let is_done = |progress: &Progress| !matches!(progress, Progress::Waiting(_) | Progress::InFlight);
+        let are_done = world.state().submissions.iter().all(|submission| is_done(&submission.progress));
+        let unsettled = invariants::unsettled(world, &service.engine);
+        if are_done && unsettled.is_none() {
+            world.note("all is settled");
+            return;
+        }
+        if world.clocks.elapsed() >= deadline {
+            let why = unsettled.unwrap_or_else(|| "a submission has no answer".to_owned());
+            world
+                .find(format!("liveness: not settled {} hours after the last fault: {why}", LIVENESS.as_secs() / 3600));
+            return;
+        }
+    }
+}

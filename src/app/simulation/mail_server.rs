@@ -1,0 +1,153 @@
+//! A mail server as a model: reads the bytes of a client line by line, and answers, refuses, falls silent or closes by
+//! chance. It records what it was offered and what it took.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::plan::Fault;
+use super::world::{Offered, Taken, World};
+
+/// Chances of a thousand that a command meets a fault.
+const FAULTS: u64 = 60;
+
+/// One connection of a mail server.
+pub(super) struct MailServer {
+    world: Arc<World>,
+    name: String,
+    has_pipelining: bool,
+    /// Bytes that are not taken yet.
+    input: Vec<u8>,
+    /// Bytes on their way to the client.
+    pub(super) output: Vec<u8>,
+    /// Whether the connection is closed behind the output.
+    pub(super) is_closed: bool,
+    /// Whether the server answers nothing any more.
+    is_silent: bool,
+    is_in_data: bool,
+    mail_at: Duration,
+    recipient: Option<String>,
+}
+
+impl MailServer {
+    /// A server that greets.
+    pub(super) fn new(world: &Arc<World>, name: &str) -> Self {
+        let mut server = Self {
+            world: Arc::clone(world),
+            name: name.to_owned(),
+            has_pipelining: world.below(3) != 0,
+            input: Vec::new(),
+            output: Vec::new(),
+            is_closed: false,
+            is_silent: false,
+            is_in_data: false,
+            mail_at: Duration::ZERO,
+            recipient: None,
+        };
+        server.answer(&format!("220 {name} ESMTP"));
+        server
+    }
+
+    /// Takes bytes of the client.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        while !self.is_closed && !self.is_silent {
+            if self.is_in_data {
+                let Some(end) = find(&self.input, b"\r\n.\r\n") else { return };
+                let message: Vec<u8> = self.input.drain(..end + 5).collect();
+                self.is_in_data = false;
+                self.take(&message);
+            } else {
+                let Some(end) = find(&self.input, b"\r\n") else { return };
+                let line: Vec<u8> = self.input.drain(..end + 2).collect();
+                self.command(&String::from_utf8_lossy(&line[..end]));
+            }
+        }
+    }
+
+    fn command(&mut self, line: &str) {
+        let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
+        match verb.as_str() {
+            "EHLO" if self.has_pipelining => {
+                self.answer(&format!("250-{}\r\n250-PIPELINING\r\n250 8BITMIME", self.name))
+            }
+            "EHLO" => self.answer(&format!("250-{}\r\n250 8BITMIME", self.name)),
+            "MAIL" => {
+                self.mail_at = self.world.clocks.elapsed();
+                self.recipient = None;
+                self.answer("250 2.1.0 ok");
+            }
+            "RCPT" => self.receive_recipient(line),
+            "DATA" if self.recipient.is_some() => {
+                self.answer("354 go on");
+                self.is_in_data = self.output.ends_with(b"354 go on\r\n");
+            }
+            "DATA" => self.answer("503 5.5.1 no recipient"),
+            "RSET" => self.answer("250 2.0.0 ok"),
+            "QUIT" => {
+                self.say("221 2.0.0 bye");
+                self.is_closed = true;
+            }
+            _ => self.say("500 5.5.2 unknown command"),
+        }
+    }
+
+    fn receive_recipient(&mut self, line: &str) {
+        let recipient = line.split(['<', '>']).nth(1).unwrap_or_default().to_ascii_lowercase();
+        let offered = Offered { recipient: recipient.clone(), mail_at: self.mail_at };
+        self.world.state().offered.push(offered);
+        let before = self.output.len();
+        self.answer("250 2.1.5 ok");
+        if self.output[before..].starts_with(b"250") {
+            self.recipient = Some(recipient);
+        }
+    }
+
+    /// Answers the final dot. A server that closes or falls silent may have taken the message before.
+    fn take(&mut self, message: &[u8]) {
+        let Some(recipient) = self.recipient.take() else { return self.say("503 5.5.1 no recipient") };
+        let before = self.output.len();
+        self.answer("250 2.0.0 taken");
+        let is_answered = self.output[before..].starts_with(b"250");
+        let is_refused = self.output.len() > before && !is_answered;
+        if is_refused || (!is_answered && self.world.below(2) == 0) {
+            return;
+        }
+        let text = String::from_utf8_lossy(message);
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        let (subject, message_id) = (field("Subject:"), field("Message-ID:"));
+        self.world.note(format!("{} takes {subject} for {recipient}, answered: {is_answered}", self.name));
+        let (mail_at, life) = (self.mail_at, self.world.life());
+        let taken = Taken { message_id, subject, mail_at, life, is_answered };
+        self.world.state().taken.push(taken);
+    }
+
+    /// Says `text`, unless a fault strikes.
+    fn answer(&mut self, text: &str) {
+        let world = Arc::clone(&self.world);
+        if world.strikes(Fault::Silence, FAULTS / 3) {
+            self.is_silent = true;
+        } else if world.strikes(Fault::Close, FAULTS) {
+            self.is_closed = true;
+        } else if world.strikes(Fault::Transient, FAULTS) {
+            let reply = world.pick(&["451 4.3.0 not now", "450 4.2.1 busy", "421 4.7.0 too many", "452 4.2.2 full"]);
+            self.is_closed = reply.starts_with("421");
+            self.say(reply);
+        } else if world.strikes(Fault::Permanent, FAULTS) {
+            self.say(world.pick(&["550 5.1.1 no such user", "554 5.7.1 refused", "552 5.2.2 full"]));
+        } else {
+            self.say(text);
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.output.extend_from_slice(text.as_bytes());
+        self.output.extend_from_slice(b"\r\n");
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}

@@ -1,0 +1,186 @@
+//! The whole service under one seed: the real code from the API's bytes to the disk's blocks, on one thread, with
+//! clients, tenants, name servers, mail servers, webhook receivers, disk, power and clock that fail. A run has a phase
+//! with faults and a phase without, and is judged by invariants. `docs/internals/simulation.md` explains it.
+//!
+//! `POSTRIDER_SIMULATION=N` runs seed N and prints its log; `POSTRIDER_SIMULATIONS=N` runs so many seeds, from
+//! `POSTRIDER_SIMULATIONS_FROM` on. A seed that found something is kept in `tests/seeds/service.txt`.
+
+mod clients;
+mod clock;
+mod http_client;
+mod invariants;
+mod life;
+mod mail_server;
+mod names;
+mod plan;
+mod receivers;
+mod service;
+mod smtp_client;
+mod transmit;
+mod world;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plan::{Fault, Plan};
+use world::{End, World};
+
+/// Seeds that found something once.
+const KEPT: &str = include_str!("../../../tests/seeds/service.txt");
+/// Runs of the everyday test, in each of its two halves.
+const RUNS: u64 = 100;
+/// Processes of one run at most.
+const LIVES_MAX: usize = 200;
+
+/// Result of a run.
+struct Run {
+    seed: u64,
+    faults: BTreeSet<Fault>,
+    findings: Vec<String>,
+    log: Vec<String>,
+    digest: u64,
+    lives: usize,
+    taken: usize,
+    posted: usize,
+}
+
+/// Runs `seed` without some classes of faults.
+fn run(seed: u64, without: &BTreeSet<Fault>) -> Run {
+    let world = Arc::new(World::new(Plan::new(seed, without)));
+    world.note(format!("{:?}", world.plan));
+    loop {
+        let end = life::live(&world);
+        world.note(format!("process ended: {end:?}"));
+        world.state().lives.push(end.unwrap_or(End::Failed));
+        let lives = world.state().lives.len();
+        if lives > LIVES_MAX {
+            world.find("liveness: the service fails again and again".to_owned());
+        }
+        let has_found = !world.state().findings.is_empty();
+        if end == Some(End::Finished) || has_found {
+            break;
+        }
+        let pause = world.millis(1_000, 60_000);
+        world.clocks.pass(pause);
+    }
+    let digest = world.digest();
+    let state = world.state();
+    Run {
+        seed,
+        faults: world.plan.faults.clone(),
+        findings: state.findings.clone(),
+        log: state.log.clone(),
+        digest,
+        lives: state.lives.len(),
+        taken: state.taken.len(),
+        posted: state.posted.len(),
+    }
+}
+
+/// Switches off one class of faults after the other, as long as the run still finds something.
+fn shrunk(found: Run) -> Run {
+    let (mut least, mut without) = (found, BTreeSet::new());
+    for fault in Fault::ALL {
+        if !least.faults.contains(&fault) {
+            continue;
+        }
+        without.insert(fault);
+        let tried = run(least.seed, &without);
+        if tried.findings.is_empty() {
+            without.remove(&fault);
+        } else {
+            least = tried;
+        }
+    }
+    least
+}
+
+fn variable<T: FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Totals of many runs.
+#[derive(Debug, Default)]
+struct Totals {
+    runs: u64,
+    lives: usize,
+    taken: usize,
+    posted: usize,
+}
+
+/// Runs these seeds, and stops at the first that finds something.
+fn run_all(seeds: impl Iterator<Item = u64>) -> Totals {
+    let mut totals = Totals::default();
+    for seed in seeds {
+        let run = run(seed, &BTreeSet::new());
+        if !run.findings.is_empty() {
+            fail(shrunk(run));
+        }
+        totals.runs += 1;
+        totals.lives += run.lives;
+        totals.taken += run.taken;
+        totals.posted += run.posted;
+    }
+    totals
+}
+
+fn fail(run: Run) -> ! {
+    let mut text = run.log.join("\n");
+    let _ = write!(
+        text,
+        "\nSeed {} found {:#?}\nwith the faults {:?}.\nReplay it: POSTRIDER_SIMULATION={} cargo test --lib \
+         simulation::one_run\nKeep it: add {} to tests/seeds/service.txt",
+        run.seed, run.findings, run.faults, run.seed, run.seed
+    );
+    panic!("{text}");
+}
+
+/// One half of the everyday runs: two tests, so that they run side by side.
+fn run_half(first: u64) {
+    let count = variable("POSTRIDER_SIMULATIONS").unwrap_or(2 * RUNS);
+    let from = variable("POSTRIDER_SIMULATIONS_FROM").unwrap_or(0);
+    let began = std::time::Instant::now();
+    let totals = run_all((from + first..from + count).step_by(2));
+    let spent: Duration = began.elapsed();
+    println!("{totals:?} in {spent:?}");
+    assert!(totals.lives > 0 && totals.taken > 0 && totals.posted > 0, "there is work: {totals:?}");
+}
+
+#[test]
+fn the_service_keeps_its_promises_whatever_fails_even_seeds() {
+    run_half(0);
+}
+
+#[test]
+fn the_service_keeps_its_promises_whatever_fails_odd_seeds() {
+    run_half(1);
+}
+
+#[test]
+fn seeds_that_found_something_find_nothing_any_more() {
+    let kept = KEPT.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+    run_all(kept.map(|seed| seed.parse().expect("a seed is a number")));
+}
+
+#[test]
+fn one_run() {
+    let Some(seed) = variable("POSTRIDER_SIMULATION") else { return };
+    let run = run(seed, &BTreeSet::new());
+    println!("{}", run.log.join("\n"));
+    if !run.findings.is_empty() {
+        fail(shrunk(run));
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_each_time() {
+    for seed in 0..8 {
+        let (first, second) = (run(seed, &BTreeSet::new()), run(seed, &BTreeSet::new()));
+        let differs = first.log.iter().zip(&second.log).find(|(first, second)| first != second);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(first.digest, second.digest, "seed {seed}");
+    }
+}

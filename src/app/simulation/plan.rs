@@ -1,0 +1,173 @@
+//! The plan of a run, drawn from its seed: sizes, the classes of faults that are on, and when what happens.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::store::turns::{Chance, DiskFault};
+
+/// A class of faults. Each seed draws which classes are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fault {
+    /// Look-ups fail, hang or deny that a domain exists.
+    Names,
+    /// Mail servers refuse connections.
+    Connect,
+    /// Mail servers answer 4xx and 421.
+    Transient,
+    /// Mail servers answer 5xx.
+    Permanent,
+    /// Mail servers stop answering.
+    Silence,
+    /// Mail servers close the connection, before and after they took a message.
+    Close,
+    /// Webhook receivers refuse, hang and close.
+    Webhooks,
+    /// Clients stop waiting for an answer.
+    Clients,
+    /// Tenants cancel messages and suppress addresses.
+    Tenants,
+    /// The wall clock is set.
+    Clock,
+    /// The service is stopped and started.
+    Stop,
+    /// The process is killed.
+    Kill,
+    /// The machine loses power.
+    Power,
+    /// Operations of the disk fail.
+    Disk,
+    /// The disk is full for a while.
+    Full,
+}
+
+impl Fault {
+    pub(super) const ALL: [Self; 15] = [
+        Self::Names,
+        Self::Connect,
+        Self::Transient,
+        Self::Permanent,
+        Self::Silence,
+        Self::Close,
+        Self::Webhooks,
+        Self::Clients,
+        Self::Tenants,
+        Self::Clock,
+        Self::Stop,
+        Self::Kill,
+        Self::Power,
+        Self::Disk,
+        Self::Full,
+    ];
+}
+
+/// Something that happens to the service at a moment of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// A tenant suppresses a recipient of this submission.
+    Suppress(usize),
+    /// A tenant cancels the messages of this submission.
+    Cancel(usize),
+    /// The wall clock is set by so many milliseconds.
+    SetClock(i64),
+    /// The disk has this fault after so many operations.
+    Disk(DiskFault, u64),
+    /// The service is stopped in order.
+    Stop,
+    /// The process is killed.
+    Kill,
+    /// Faults end: what is disabled is enabled again.
+    EndFaults,
+}
+
+/// The plan of a run.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) faults: BTreeSet<Fault>,
+    pub(super) tenants: usize,
+    pub(super) sites: usize,
+    pub(super) submissions: usize,
+    /// Connections to mail servers at once.
+    pub(super) connections: usize,
+    pub(super) queue_lifetime: Duration,
+    /// Elapsed time within which submissions begin.
+    pub(super) window: Duration,
+    /// Elapsed time at which faults end.
+    pub(super) faults_end: Duration,
+    /// Actions by elapsed time.
+    pub(super) actions: Vec<(Duration, Action)>,
+}
+
+impl Plan {
+    /// The plan of `seed`, in which the classes of faults `without` are off.
+    pub(super) fn new(seed: u64, without: &BTreeSet<Fault>) -> Self {
+        let mut chance = Chance::new(seed ^ 0x51b0_7a11);
+        let drawn: Vec<Fault> = Fault::ALL.into_iter().filter(|_| chance.coin()).collect();
+        let faults: BTreeSet<Fault> = drawn.into_iter().filter(|fault| !without.contains(fault)).collect();
+        // A heavy tail: most runs are short.
+        let submissions = [2, 3, 5, 8, 12, 30][chance.index(6)];
+        let window = Duration::from_secs([1, 30, 600, 7200][chance.index(4)]);
+        let mut plan = Self {
+            seed,
+            tenants: 1 + chance.index(3),
+            sites: 1 + chance.index(5),
+            submissions,
+            connections: [8, 16, 64][chance.index(3)],
+            queue_lifetime: Duration::from_secs([2, 12, 48][chance.index(3)] * 3600),
+            window,
+            faults_end: window + Duration::from_secs([60, 1800, 3 * 3600][chance.index(3)]),
+            actions: Vec::new(),
+            faults,
+        };
+        plan.draw_actions(&mut chance);
+        plan
+    }
+
+    fn draw_actions(&mut self, chance: &mut Chance) {
+        let mut actions = Vec::new();
+        for fault in Fault::ALL {
+            let count = [1, 2, 4][chance.index(3)];
+            for _ in 0..count {
+                let span = u64::try_from(self.faults_end.as_millis()).unwrap();
+                // Half of them while clients submit.
+                let span = if chance.coin() { span } else { span.min(self.window.as_secs() * 1000 + 2000) };
+                let at = Duration::from_millis(chance.below(span));
+                let action = self.draw_action(fault, chance);
+                if let (true, Some(action)) = (self.faults.contains(&fault), action) {
+                    actions.push((at, action));
+                }
+            }
+        }
+        actions.push((self.faults_end, Action::EndFaults));
+        // Stable: equal moments keep the order of drawing.
+        actions.sort_by_key(|(at, _)| *at);
+        self.actions = actions;
+    }
+
+    fn draw_action(&self, fault: Fault, chance: &mut Chance) -> Option<Action> {
+        let operations = [5, 40, 400][chance.index(3)];
+        let after = chance.below(operations);
+        let which = chance.index(self.submissions);
+        let pick = chance.index(6);
+        match fault {
+            Fault::Tenants if pick < 3 => Some(Action::Suppress(which)),
+            Fault::Tenants => Some(Action::Cancel(which)),
+            Fault::Clock => Some(Action::SetClock([-4_000_000, -60_000, -5, 900, 1_800_000, 90_000_000][pick])),
+            Fault::Stop => Some(Action::Stop),
+            Fault::Kill if pick < 3 => Some(Action::Kill),
+            Fault::Kill => Some(Action::Disk(DiskFault::Kill, after)),
+            Fault::Power if pick < 3 => Some(Action::Disk(DiskFault::PowerCut, after)),
+            Fault::Power => Some(Action::Disk(DiskFault::PowerCutOfAll, after)),
+            Fault::Disk => Some(Action::Disk(DiskFault::Error, after)),
+            Fault::Full => Some(Action::Disk(DiskFault::Full(1 + chance.below(60)), after)),
+            Fault::Names
+            | Fault::Connect
+            | Fault::Transient
+            | Fault::Permanent
+            | Fault::Silence
+            | Fault::Close
+            | Fault::Webhooks
+            | Fault::Clients => None,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! One process of the service: the real store on the simulated disk, the real engine, dispatcher, API and submission,
+//! wired as the daemon wires them, over the peers of the simulation.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::clock::SimulatedClock;
+use super::names::SimulatedNames;
+use super::receivers::SimulatedPost;
+use super::transmit::SimulatedTransmit;
+use super::world::World;
+use crate::base::entropy::{Entropy, SeededEntropy};
+use crate::base::secret::Secret;
+use crate::domain::sending_domain::DkimAlgorithm;
+use crate::domain::stream::Stream;
+use crate::engine::executor::Executor;
+use crate::engine::ports::Clock;
+use crate::engine::pump::Pump;
+use crate::engine::relay::{Relay, RelayWay};
+use crate::engine::settings::Settings;
+use crate::engine::{Engine, Tables, Ways};
+use crate::http::router::Router;
+use crate::http::service::{HttpService, ServiceLimits};
+use crate::http::state::Api;
+use crate::http::{api, compat, pages};
+use crate::mail::dkim_key::{self, GeneratedKey, GenerationFailed};
+use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::net::submission::{Submission, SubmissionLimits};
+use crate::smtp::rules::Rules;
+use crate::smtp::shaping::Shaping;
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::open::{OpenError, StartOptions, Surroundings};
+use crate::store::turns::{Chance, Turns, draw_limits};
+
+/// The RSA key of every domain: making one takes longer than a run.
+const RSA_KEY: &[u8] = include_bytes!("dkim.pk8");
+
+/// A running service.
+pub(super) struct Service {
+    pub(super) engine: Arc<Engine>,
+    pub(super) http: HttpServer<HttpService<Api>>,
+    pub(super) submission: Arc<Submission>,
+}
+
+/// The dispatcher of a running service.
+pub(super) struct Dispatcher {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<Result<(), StoreError>>,
+}
+
+/// The store's workers, shared with the hook that sees whether they have work.
+pub(super) type Workers = Arc<Mutex<Option<Turns>>>;
+
+/// Opens the store on the machine's disk, and returns it with its clock. Its workers go to `workers`.
+///
+/// # Errors
+/// Those of opening it.
+pub(super) fn open(world: &World, workers: &Workers) -> Result<(Store, Arc<SimulatedClock>), OpenError> {
+    let clock = Arc::new(SimulatedClock::new(&world.clocks));
+    let (time, monotonic) = (Arc::clone(&clock), Arc::clone(&clock));
+    let life_seed = world.plan.seed.wrapping_mul(1_000) + u64::from(world.life());
+    let entropy = Arc::new(SeededEntropy::new(life_seed));
+    let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy };
+    let options = StartOptions {
+        monotonic: Arc::new(move || monotonic.monotonic()),
+        limits: draw_limits(&mut Chance::new(life_seed)),
+        ..StartOptions::default()
+    };
+    let (store, turns) = world.machine.open(surroundings, options)?;
+    *workers.lock().unwrap_or_else(PoisonError::into_inner) = Some(turns);
+    clock.start(store.clock_past()?);
+    Ok((store, clock))
+}
+
+impl Service {
+    /// Starts the service over an open store.
+    pub(super) fn start(world: &Arc<World>, store: Store, clock: Arc<SimulatedClock>) -> (Arc<Self>, Dispatcher) {
+        let entropy = Arc::clone(store.entropy());
+        let names = Arc::new(SimulatedNames(Arc::clone(world)));
+        let clock: Arc<dyn Clock> = clock;
+        let engine = Arc::new(Engine::new(
+            Arc::new(store),
+            Arc::clone(&clock),
+            Arc::clone(&entropy),
+            Arc::clone(&names) as _,
+            settings(world),
+        ));
+        let transmit = Arc::new(SimulatedTransmit(Arc::clone(world)));
+        let post = Arc::new(SimulatedPost(Arc::clone(world)));
+        let tables =
+            Tables { rules: Arc::new(Rules::built_in().clone()), shaping: Arc::new(Shaping::built_in().clone()) };
+        let ways = Ways { relays: vec![direct()], port: 25, in_house: None };
+        let pump = Pump::new(Arc::clone(&engine), transmit, names, post, ways, tables);
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(pump.run(stopped));
+        let http = serve(&engine, &clock, &entropy);
+        let submission = Submission::new(Arc::clone(&engine), "mail.example.com", SubmissionLimits::default());
+        (Arc::new(Self { engine, http, submission }), Dispatcher { stop, task })
+    }
+}
+
+impl Dispatcher {
+    /// Stops the dispatcher, and returns whether all that was in flight has ended within `grace`.
+    pub(super) async fn stop(self, grace: Duration) -> bool {
+        self.stop.send_replace(true);
+        tokio::time::timeout(grace, self.task).await.is_ok()
+    }
+}
+
+fn serve(engine: &Arc<Engine>, clock: &Arc<dyn Clock>, entropy: &Arc<dyn Entropy>) -> HttpServer<HttpService<Api>> {
+    let limits = ServiceLimits::default();
+    let budgets = Arc::clone(&limits.budgets);
+    let api = Arc::new(Api::new(Arc::clone(engine), Arc::default(), 26_214_400, budgets, None));
+    let mut table = api::routes();
+    table.extend(pages::routes());
+    table.extend(compat::routes(true));
+    let router = Router::new(table).expect("the table of routes has no conflict");
+    let service = HttpService::new(api, router, Arc::clone(clock), Arc::clone(entropy), limits);
+    HttpServer::new(Arc::new(service), HttpLimits::default())
+}
+
+fn settings(world: &World) -> Settings {
+    Settings {
+        executor: Executor::Inline,
+        generate_dkim_key: dkim_key_of_seed,
+        max_connections: world.plan.connections,
+        queue_lifetime: world.plan.queue_lifetime,
+        ..Settings::of_a_story()
+    }
+}
+
+fn direct() -> Relay {
+    Relay {
+        name: "direct".into(),
+        ehlo: "mail.example.com".into(),
+        way: RelayWay::Mx,
+        sources: Vec::new(),
+        streams: Stream::ALL.to_vec(),
+        warm_up: None,
+    }
+}
+
+fn dkim_key_of_seed(algorithm: DkimAlgorithm, entropy: &dyn Entropy) -> Result<GeneratedKey, GenerationFailed> {
+    match algorithm {
+        DkimAlgorithm::RsaSha256 => {
+            Ok(GeneratedKey { pkcs8: Secret::new(RSA_KEY), record: "v=DKIM1; k=rsa; p=MIIB".to_owned() })
+        }
+        DkimAlgorithm::Ed25519Sha256 => dkim_key::generate(algorithm, entropy),
+    }
+}
+
+/// Serves the store's workers in turns, as long as it is polled. `has_work` is notified when they have something to do.
+pub(super) async fn serve_workers(world: &World, workers: &Workers, has_work: &Notify) {
+    let with = |turn: &mut dyn FnMut(&mut Turns)| {
+        if let Some(turns) = &mut *workers.lock().unwrap_or_else(PoisonError::into_inner) {
+            turn(turns);
+        }
+    };
+    loop {
+        let mut rest_at = None;
+        with(&mut |turns| rest_at = turns.rest_in());
+        tokio::select! {
+            biased;
+            () = has_work.notified() => {}
+            () = async { tokio::time::sleep(rest_at.unwrap_or_default()).await }, if rest_at.is_some() => {
+                with(&mut |turns| turns.write(0));
+                continue;
+            }
+        }
+        // Disks take their time, and a thread wakes when it will.
+        let pause = world.millis(0, 12);
+        if pause > Duration::from_millis(2) {
+            tokio::time::sleep(pause - Duration::from_millis(2)).await;
+        }
+        let most = if world.below(4) == 0 { 1 } else { usize::MAX };
+        with(&mut |turns| turns.append());
+        with(&mut |turns| turns.write(most));
+    }
+}

@@ -1,0 +1,115 @@
+//! One submission by SMTP, without a socket: a client that waits for each answer, the real server machine, and the
+//! real handler behind it.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::engine::smtp_submission::Decision;
+use crate::net::smtp_listener::{ListenerTls, MailHandler, MailService as _};
+use crate::net::submission::{Submission, SubmissionService};
+use crate::smtp::server::{Answer, ServerAction, ServerSession};
+
+/// Submits a message for `recipients`, and returns the last answer: its code, 0 where the connection was closed, and
+/// its text.
+pub(super) async fn submit(
+    submission: &Arc<Submission>,
+    key: &str,
+    from: &str,
+    recipients: &[String],
+    message: &str,
+) -> Option<(u16, String)> {
+    let service = SubmissionService { submission: Arc::clone(submission), dev: None };
+    let peer = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7)), 40_000);
+    let mut handler = service.connected(peer);
+    let config = submission.listener_config(ListenerTls::Off);
+    let mut session = ServerSession::inside_tls(config.session);
+    handler.on_tls("TLSv1.3");
+    let mut dialogue = Dialogue::new(key, from, recipients, message);
+    loop {
+        match session.next_action() {
+            ServerAction::Write(bytes) => dialogue.hear(&bytes),
+            ServerAction::Read(_) => match dialogue.next() {
+                Some(line) => session.receive(line.as_bytes()),
+                None => return dialogue.end(),
+            },
+            ServerAction::Close => return dialogue.end(),
+            ServerAction::StartTls => unreachable!("the session began inside TLS"),
+            action => answer(&mut session, &mut *handler, action).await,
+        }
+    }
+}
+
+/// Answers a question of the session.
+async fn answer(session: &mut ServerSession, handler: &mut dyn MailHandler, action: ServerAction) {
+    match action {
+        ServerAction::AskLogin(question) => session.answer_login(&handler.on_login(question).await),
+        ServerAction::AskSender(question) => session.answer_sender(&handler.on_sender(question).await),
+        ServerAction::AskRecipient(question) => session.answer_recipient(&handler.on_recipient(&question).await),
+        ServerAction::AskData(size) => {
+            let refusal = (!handler.reserve(size)).then(|| Answer::new(451, "4.3.2", "no memory"));
+            session.answer_data(refusal.as_ref());
+        }
+        ServerAction::TakeMessage(message) => {
+            match handler.on_message(message).await {
+                Decision::Answer(answer) => session.answer_message(&answer),
+                Decision::CloseWithoutAnswer => session.abandon(),
+            }
+            handler.release();
+        }
+        ServerAction::Write(_) | ServerAction::Read(_) | ServerAction::StartTls | ServerAction::Close => {
+            unreachable!("it is no question")
+        }
+    }
+}
+
+/// The client's side.
+struct Dialogue {
+    lines: VecDeque<String>,
+    heard: String,
+    /// The code of the last whole answer, and its text.
+    last: (u16, String),
+    /// Whether the message was sent.
+    is_sent: bool,
+}
+
+impl Dialogue {
+    fn new(key: &str, from: &str, recipients: &[String], message: &str) -> Self {
+        let login = STANDARD.encode(format!("\0postrider\0{key}"));
+        let mut lines = VecDeque::from(["EHLO client.test".to_owned(), format!("AUTH PLAIN {login}")]);
+        lines.push_back(format!("MAIL FROM:<{from}>"));
+        lines.extend(recipients.iter().map(|recipient| format!("RCPT TO:<{recipient}>")));
+        lines.push_back("DATA".to_owned());
+        lines.push_back(format!("{message}."));
+        Self { lines, heard: String::new(), last: (0, String::new()), is_sent: false }
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        self.heard.push_str(&String::from_utf8_lossy(bytes));
+        let last_line = self.heard.lines().last().unwrap_or_default();
+        if self.heard.ends_with("\r\n") && last_line.as_bytes().get(3) != Some(&b'-') {
+            let code = last_line.get(..3).and_then(|code| code.parse().ok()).unwrap_or(0);
+            self.last = (code, std::mem::take(&mut self.heard));
+        }
+    }
+
+    /// The next line to say; none at the end, or where the last answer was a refusal.
+    fn next(&mut self) -> Option<String> {
+        if self.last.0 >= 400 {
+            return None;
+        }
+        let line = self.lines.pop_front()?;
+        self.is_sent = self.lines.is_empty();
+        self.last = (0, String::new());
+        Some(format!("{line}\r\n"))
+    }
+
+    fn end(self) -> Option<(u16, String)> {
+        // A session that ended before its message sent nothing.
+        let code = if self.is_sent || self.last.0 >= 400 { self.last.0 } else { 450 };
+        Some((code, self.last.1))
+    }
+}

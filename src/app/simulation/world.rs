@@ -113,7 +113,7 @@ pub(super) struct State {
     pub(super) posted: Vec<Posted>,
     /// When a recipient was known to be suppressed.
     pub(super) suppressed: BTreeMap<String, Duration>,
-    /// How each process ended.
+    /// Ends of the processes, in order.
     pub(super) lives: Vec<End>,
     /// Actions that were done.
     pub(super) actions_done: usize,

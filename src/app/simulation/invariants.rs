@@ -51,7 +51,7 @@ pub(super) fn after_start(world: &World, engine: &Engine) {
 
 /// The first thing that has not ended yet.
 pub(super) fn unsettled(world: &World, engine: &Engine) -> Option<String> {
-    let tenants = world.state().tenants.clone();
+    let tenants = world.tenants();
     for tenant in &tenants {
         let waiting = |record: &MessageRecord| record.transfer.state.status().is_waiting();
         if let Some(record) = messages(world, engine, tenant).into_iter().find(waiting) {
@@ -70,7 +70,7 @@ pub(super) fn unsettled(world: &World, engine: &Engine) -> Option<String> {
 pub(super) fn at_the_end(world: &World, engine: &Engine) {
     durable_accept(world, engine);
     no_ghosts(world, engine);
-    let tenants = world.state().tenants.clone();
+    let tenants = world.tenants();
     for (number, tenant) in tenants.iter().enumerate() {
         let messages = messages(world, engine, tenant);
         for record in &messages {
@@ -86,7 +86,7 @@ pub(super) fn at_the_end(world: &World, engine: &Engine) {
 
 /// Every message that a client was told of is there, as it was submitted.
 fn durable_accept(world: &World, engine: &Engine) {
-    let (tenants, submissions) = (world.state().tenants.clone(), world.state().submissions.clone());
+    let (tenants, submissions) = (world.tenants(), world.submissions());
     for submission in &submissions {
         let Progress::Accepted(ids) = &submission.progress else { continue };
         if ids.len() != submission.recipients.len() {
@@ -110,7 +110,7 @@ fn durable_accept(world: &World, engine: &Engine) {
 
 /// Every message was submitted, and no more often than its client tried; with a key, once.
 fn no_ghosts(world: &World, engine: &Engine) {
-    let (tenants, submissions) = (world.state().tenants.clone(), world.state().submissions.clone());
+    let (tenants, submissions) = (world.tenants(), world.submissions());
     let mut counts: BTreeMap<(usize, String, String), usize> = BTreeMap::new();
     for (number, tenant) in tenants.iter().enumerate() {
         for record in messages(world, engine, tenant) {
@@ -261,7 +261,8 @@ fn suppression(world: &World) {
 
 /// No message is begun once its tenant knows it to be canceled.
 fn cancellation(world: &World) {
-    let (submissions, taken) = (world.state().submissions.clone(), world.state().taken.clone());
+    let submissions = world.submissions();
+    let taken = world.state().taken.clone();
     for submission in &submissions {
         for (message, at) in &submission.canceled {
             let prefix = format!("<{message}@");

@@ -2,7 +2,7 @@
 //! clients, tenants, name servers, mail servers, webhook receivers, disk, power and clock that fail. A run has a phase
 //! with faults and a phase without, and is judged by invariants. `docs/internals/simulation.md` explains it.
 //!
-//! `tests/simulation` runs these tests; `cargo test` leaves them out until their first findings are judged.
+//! `tests/simulation` runs these tests; `cargo test` leaves them out until a seed repeats byte for byte.
 //! `POSTRIDER_SIMULATION=N` runs seed N and prints its log; `POSTRIDER_SIMULATIONS=N` runs so many seeds, from
 //! `POSTRIDER_SIMULATIONS_FROM` on. A seed that found something is kept in `tests/seeds/service.txt`.
 

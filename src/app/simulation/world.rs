@@ -156,6 +156,16 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The tenants. Never hold two guards of [`World::state`] in one statement.
+    pub(super) fn tenants(&self) -> Vec<Tenant> {
+        self.state().tenants.clone()
+    }
+
+    /// The submissions.
+    pub(super) fn submissions(&self) -> Vec<Submission> {
+        self.state().submissions.clone()
+    }
+
     /// A random number below `limit`.
     pub(super) fn below(&self, limit: u64) -> u64 {
         self.state().chance.below(limit)

@@ -17,6 +17,7 @@ use super::bounces::Bounces;
 use super::certificate::{Certificate, Kept};
 use super::config::Config;
 use super::dispatcher;
+use super::doctor::in_service::InService;
 use super::exit::Exit;
 use super::ground::Ground;
 use super::lock::DirectoryLock;
@@ -36,11 +37,13 @@ use super::trouble::Trouble;
 use super::ways;
 use super::web;
 use super::webhooks::Webhooks;
+use crate::base::time::Timestamp;
 use crate::engine::ports::Resolve;
 use crate::engine::receive::Receiver;
 use crate::engine::replica::{Active, Replication};
 use crate::engine::{Engine, InHouse};
 use crate::http::dev::Dev;
+use crate::http::meters::RequestMeters;
 use crate::http::metrics::Process;
 use crate::http::service::HttpService;
 use crate::http::state::Api;
@@ -50,6 +53,7 @@ use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::HttpServer;
+use crate::net::tls_settings::Presented;
 use crate::panel;
 use crate::store::error::StoreError;
 
@@ -102,22 +106,16 @@ impl Daemon {
         dev: Option<DevParts>,
         claim: Option<Claim>,
     ) -> Result<Self, Trouble> {
-        let Ground { store, clock, entropy, lock } = ground;
+        let Ground { store, clock, entropy, .. } = &ground;
         let meters = claim.as_ref().map(Claim::meters);
         let replica = match claim {
-            Some(claim) => Some(claim.ship(&store).await?),
+            Some(claim) => Some(claim.ship(store).await?),
             None => None,
         };
         let signals = Signals::listen().map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
-        let resolver = resolver(config, &guard, &clock, &entropy, dev.is_some())?;
-        let engine = Arc::new(Engine::new(
-            Arc::clone(&store),
-            Arc::clone(&clock),
-            Arc::clone(&entropy),
-            Arc::clone(&resolver) as Arc<dyn Resolve>,
-            settings::engine(config, &store, if dev.is_some() { Mode::Dev } else { Mode::Serve })?,
-        ));
+        let resolver = resolver(config, &guard, clock, entropy, dev.is_some())?;
+        let engine = engine(config, &ground, Arc::clone(&resolver) as _, dev.is_some())?;
         if let Some(replica) = &replica {
             let replication = Replication::new(Arc::clone(replica.shared()), meters);
             engine.replication.get_or_init(|| Arc::new(replication));
@@ -140,7 +138,7 @@ impl Daemon {
         let limits = settings::service_limits(config);
         let budgets = Arc::clone(&limits.budgets);
         let api = Arc::new(Api::new(Arc::clone(&engine), hooks_guard, config.limits.body_bytes, budgets, dev_routes));
-        let service = HttpService::new(Arc::clone(&api), router, Arc::clone(&clock), entropy, limits);
+        let service = HttpService::new(Arc::clone(&api), router, Arc::clone(clock), Arc::clone(entropy), limits);
         let service = service.with_error_page(panel::error_page);
         let requests = Arc::clone(service.meters());
         let mut http = HttpServer::new(Arc::new(service), settings::http_limits(config));
@@ -155,14 +153,8 @@ impl Daemon {
         let submission = Submission::start(config, &engine, mail, &sockets).await?;
         let process = Process { started_at: clock.now(), version: env!("CARGO_PKG_VERSION") };
         let presented = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented));
-        let sources = StatusSources {
-            started_at: process.started_at,
-            certificate: presented.clone(),
-            last_errors: recent::latest,
-            requests: Arc::clone(&requests),
-            doctor: Arc::new(super::doctor::in_service::InService::new(config, store.directory(), Arc::clone(&clock))),
-        };
-        api.status.get_or_init(|| sources);
+        let status = status(config, &ground, process.started_at, presented.clone(), &requests);
+        api.status.get_or_init(|| status);
         engine.alerts.sources.get_or_init(|| alerts::sources(config, &guard, presented.clone()));
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         let bound = Addresses {
@@ -173,7 +165,7 @@ impl Daemon {
             submissions: &submission.tls_addresses,
         };
         addresses::write(store.directory(), &bound).map_err(|error| broken(addresses::FILE, &error))?;
-        opening::tell_of_standstill(&store)?;
+        opening::tell_of_standstill(store)?;
         // Last, so that nothing is on the wire when something above is in the way.
         let certificate = certificate.map(Certificate::keep);
         let shared = replica.as_ref().map(|replica| Arc::clone(replica.shared()));
@@ -195,7 +187,7 @@ impl Daemon {
             config,
             signals,
             run_marker,
-            _lock: lock,
+            _lock: ground.lock,
         })
     }
 
@@ -307,6 +299,32 @@ enum Reason {
     Signal,
     StoreFailed,
     PumpEnded,
+}
+
+/// The engine over `ground`.
+fn engine(config: &Config, ground: &Ground, resolver: Arc<dyn Resolve>, is_dev: bool) -> Result<Arc<Engine>, Trouble> {
+    let Ground { store, clock, entropy, .. } = ground;
+    let settings = settings::engine(config, store, if is_dev { Mode::Dev } else { Mode::Serve })?;
+    let engine = Engine::new(Arc::clone(store), Arc::clone(clock), Arc::clone(entropy), resolver, settings);
+    Ok(Arc::new(engine))
+}
+
+/// Sources of the service's status.
+fn status(
+    config: &Config,
+    ground: &Ground,
+    started_at: Timestamp,
+    certificate: Option<Arc<Presented>>,
+    requests: &Arc<RequestMeters>,
+) -> StatusSources {
+    let doctor = InService::new(config, ground.store.directory(), Arc::clone(&ground.clock));
+    StatusSources {
+        started_at,
+        certificate,
+        last_errors: recent::latest,
+        requests: Arc::clone(requests),
+        doctor: Arc::new(doctor),
+    }
 }
 
 pub(super) fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {

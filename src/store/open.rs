@@ -1,41 +1,38 @@
 //! Opening a data directory: its lock, its format, its threads.
 
+mod assembling;
 pub(super) mod database;
 mod options;
 mod preparing;
+mod recovering;
 pub(super) mod replaying;
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::bells::Bells;
-use super::clock_doubts;
 use super::content::{self, Append, Appender, Content};
 use super::damage::guarded;
 use super::disk::{Disk, FileSystem};
 use super::error::StoreError;
-use super::gather::Announced;
 use super::health::Health;
 use super::job::Job;
 use super::journal::{self, Damage, Journal};
-use super::key_changes::KeyChanges;
-use super::meters::StoreMeters;
-use super::near::NearTimers;
 use super::replica;
-use super::reserve::Reserve;
-use super::schema::{self, FORMAT};
+use super::schema::FORMAT;
 use super::writer::Writer;
-use super::{Doors, Store, master_key, migrate, reserve, restore};
+use super::{Doors, Store, master_key, reserve};
 use crate::base::entropy::Entropy;
 use crate::base::time::Timestamp;
 use crate::machine::service_clock::ServiceTime;
 
+use assembling::{Parts, assemble};
 pub use options::{ReplicaStart, StartOptions, StartWork, SyncRule};
-use preparing::{Prepared, prepare};
+use preparing::prepare;
 pub(super) use preparing::{last_id, sequence};
+use recovering::{Recovered, recover};
 pub use replaying::OnJournalDamage;
 
 /// The database's file in the data directory.
@@ -189,111 +186,35 @@ impl Store {
         patience: Duration,
         options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
-        let Surroundings { now, entropy } = surroundings;
-        let StartOptions { on_journal_damage, monotonic, progress, limits, replica } = options;
-        database::make_directory(&*disk, directory)?;
-        if restore::is_under_way(&*disk, directory) {
-            return Err(OpenError::HalfRestored);
-        }
-        reserve::make_room(&*disk, directory, &limits);
-        let mut database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience, &progress)?;
-        migrate::refuse_newer(&database, FORMAT)?;
-        schema::refuse_renamed(&database)?;
-        let mut reserve = Reserve::open(&*disk, directory, limits.clone(), {
-            let (disk, directory) = (Arc::clone(&disk), directory.to_owned());
-            move || disk.free_octets(&directory).ok()
-        });
-        // Recovery after a crash may need disk space that others have taken since.
-        reserve.before_commit();
-        let replayed_at = clock_doubts::time_of_start(&database, now().now);
-        replaying::replay(&database, &disk, directory, on_journal_damage, replayed_at, &*entropy)?;
-        journal::name_epoch_of_format_1(&database, &*disk, directory)?;
-        let migrating = |migration| progress(StartWork::Migrating(migration));
-        let environment = migrate::Environment { disk: &*disk, directory, now: now().now, progress: &migrating };
-        if migrate::migrate(&database, &environment, FORMAT, migrate::STEPS)? {
-            drop(database);
-            database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience, &progress)?;
-        }
-        let database = Arc::new(database);
-        let Prepared { last, last_message, sequence, master, restored, waiting, epoch } =
-            prepare(&database, &*disk, directory, &*entropy, &*progress)?;
-        let master = Arc::new(master);
+        let Recovered { database, reserve, started_at } = recover(&disk, directory, &surroundings, patience, &options)?;
+        let StartOptions { monotonic, progress, limits, replica, .. } = options;
+        let entropy = Arc::clone(&surroundings.entropy);
+        let prepared = prepare(&database, &*disk, directory, &*entropy, &*progress)?;
         let health = Arc::new(Health::default());
-        let content = Content::open(
-            Arc::clone(&disk),
-            directory,
-            Arc::clone(&master),
-            Arc::clone(&health),
-            Arc::clone(&entropy),
-            &limits,
-        )?;
-        report_missing_keys(&content, replayed_at)?;
-        let outbox =
-            replica.map(|start| replica::open_outbox(&disk, directory, sequence, &content, &start)).transpose()?;
+        let master = Arc::clone(&prepared.master);
+        let content = Content::open(Arc::clone(&disk), directory, master, Arc::clone(&health), entropy, &limits)?;
+        report_missing_keys(&content, started_at)?;
+        let open_outbox = |start| replica::open_outbox(&disk, directory, prepared.sequence, &content, &start);
+        let outbox = replica.map(open_outbox).transpose()?;
         let content = Arc::new(content);
-        let journal = Journal::open(&*disk, directory, epoch, limits.clone())?;
+        let journal = Journal::open(&*disk, directory, prepared.epoch, limits.clone())?;
         // The names of the database, the journal, the key and the content are as durable as what is promised on them.
         disk.sync_directory(directory)
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
-        let near = Arc::new(NearTimers::new(restored));
-        let bells = Arc::new(Bells::default());
-        let showing = Arc::default();
-        let meters = Arc::new(StoreMeters::default());
-        let key_changes = Arc::new(KeyChanges::default());
-
-        let announced = Announced::default();
-        let (to_writer, writer_inbox) = sync_channel(QUEUE);
-        let (to_appender, appender_inbox) = sync_channel(QUEUE);
-        let writer = Writer {
-            database: Arc::clone(&database),
-            near: Arc::clone(&near),
-            bells: Arc::clone(&bells),
-            showing: Arc::clone(&showing),
-            health: Arc::clone(&health),
-            meters: Arc::clone(&meters),
-            key_changes: Arc::clone(&key_changes),
-            time: Box::new(move || now()),
-            monotonic,
-            entropy: Arc::clone(&entropy),
-            last_id: last,
-            waiting,
-            journal,
-            reserve,
-            lone_rows_max: limits.lone_rows_max,
-            sequence,
-            outbox: outbox.clone(),
-            deferred: Vec::new(),
-        };
-        let appender = Appender::new(
-            Arc::clone(&content),
-            Arc::clone(&health),
-            Arc::clone(&meters),
-            announced.clone(),
-            limits.carried_bytes_max,
-        );
-        let appender = Arc::new(appender);
-        meters.wait(waiting);
-        let store = Self {
+        Ok(assemble(Parts {
             disk,
-            directory: directory.to_owned(),
+            directory,
+            surroundings,
+            monotonic,
+            limits,
             database,
-            content,
-            near,
-            bells,
-            showing,
+            reserve,
+            prepared,
             health,
-            meters,
-            key_changes,
-            master,
-            entropy,
+            content,
+            journal,
             outbox,
-            announced,
-            appender: Arc::clone(&appender),
-            last_message: Mutex::new(last_message),
-            doors: Mutex::new(Some(Doors { writer: to_writer, appender: to_appender })),
-            threads: Mutex::default(),
-        };
-        Ok((store, Workers { writer, writer_inbox, appender, appender_inbox }))
+        }))
     }
 
     /// Gives each worker its thread.

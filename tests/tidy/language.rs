@@ -1,8 +1,14 @@
-//! Plain language that a test can check: no doc comment begins with a question word, and no retired word comes
-//! back. CONTRIBUTING.md has the rules that need a reader's judgement.
+//! Plain language that a test can check: no doc comment begins with a question word, no retired word comes back, and no
+//! function is longer than a screen or two. CONTRIBUTING.md has the rules that need a reader's judgement.
 
 use super::Finding;
+use super::lexer::Kind;
 use super::source::SourceFile;
+
+/// Lines of a function at most, from `fn` to its closing brace.
+const FUNCTION_LINES_MAX: usize = 70;
+/// Functions that are tables, one row after the other: the routes, and the partners of each table's rows.
+const TABLES: [&str; 2] = ["routes", "partners"];
 
 /// Beginnings that turn a doc comment into a riddle: it has no noun as its subject.
 const QUESTION_WORDS: [&str; 8] = ["What", "Whatever", "Who", "Whoever", "Whose", "How", "However", "That which"];
@@ -10,8 +16,15 @@ const QUESTION_WORDS: [&str; 8] = ["What", "Whatever", "Who", "Whoever", "Whose"
 /// Retired words, each with the plain one.
 const RETIRED: [(&str, &str); 1] = [("anew", "again")];
 
-/// Returns the doc comments of a Rust file that begin with a question word.
-pub(crate) fn question_words(source: &SourceFile) -> Vec<Finding> {
+/// Returns the places of a Rust file that break a rule.
+pub(crate) fn faults_of_language(source: &SourceFile) -> Vec<Finding> {
+    let mut findings = question_words(source);
+    findings.extend(long_functions(source));
+    findings
+}
+
+/// Returns the doc comments that begin with a question word.
+fn question_words(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut is_inside = false;
     for (line, text) in (1..).zip(&source.lines) {
@@ -32,6 +45,47 @@ pub(crate) fn question_words(source: &SourceFile) -> Vec<Finding> {
     findings
 }
 
+/// Returns the functions that are too long to read.
+fn long_functions(source: &SourceFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (at, token) in source.tokens.iter().enumerate() {
+        let is_function = token.kind == Kind::Word("fn".to_owned()) && !source.is_test_at(at);
+        let name = source.word(at + 1).filter(|_| is_function);
+        let Some(name) = name.filter(|name| !TABLES.contains(name)) else { continue };
+        let Some(last) = body_end(source, at) else { continue };
+        let lines = source.tokens[last].line - token.line + 1;
+        if lines > FUNCTION_LINES_MAX {
+            findings.push(Finding::new(
+                &source.name,
+                token.line,
+                format!("split `{name}`: it has {lines} lines, and {FUNCTION_LINES_MAX} are a screen or two"),
+            ));
+        }
+    }
+    findings
+}
+
+/// Returns the place of the brace that closes the body of the function at `at`, or none if it has no body.
+fn body_end(source: &SourceFile, at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (place, token) in source.tokens.iter().enumerate().skip(at) {
+        match token.kind {
+            // A declaration in a trait, unless the semicolon is that of an array's type.
+            Kind::Mark(';') if depth == 0 && !is_in_brackets(source, at, place) => return None,
+            Kind::Mark('{') => depth += 1,
+            Kind::Mark('}') if depth == 1 => return Some(place),
+            Kind::Mark('}') => depth -= 1,
+            Kind::Word(_) | Kind::Text(_) | Kind::PathSeparator | Kind::Mark(_) => {}
+        }
+    }
+    None
+}
+
+fn is_in_brackets(source: &SourceFile, from: usize, to: usize) -> bool {
+    let count = |mark| source.tokens[from..to].iter().filter(|token| token.kind == Kind::Mark(mark)).count();
+    count('[') > count(']')
+}
+
 /// Returns the lines of a text that have a retired word.
 pub(crate) fn retired_words(file: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -50,7 +104,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<usize> {
-        question_words(&SourceFile::new("src/a.rs", text)).iter().map(|finding| finding.line).collect()
+        faults_of_language(&SourceFile::new("src/a.rs", text)).iter().map(|finding| finding.line).collect()
     }
 
     #[test]
@@ -58,6 +112,15 @@ mod tests {
         assert_eq!(found("//! The store.\n//! What it keeps.\n\n/// Whose it is.\nfn a() {}"), [4]);
         assert_eq!(found("/// Whatsoever.\n/// How so?\nfn a() {}\n//! However, no."), [4]);
         assert_eq!(found("// What a line comment asks is not judged."), [0; 0]);
+    }
+
+    #[test]
+    fn a_function_has_70_lines_at_most() {
+        let of = |lines: usize| format!("fn a() {{\n{}}}", "b();\n".repeat(lines - 2));
+        assert_eq!(found(&of(FUNCTION_LINES_MAX)), [0; 0]);
+        assert_eq!(found(&of(FUNCTION_LINES_MAX + 1)), [1]);
+        assert_eq!(found(&format!("trait A {{ fn a(b: [u8; 2]); }}\n{}", of(71))), [2]);
+        assert_eq!(found(&of(71).replace("a()", "a(b: [u8; 2]) -> [u8; 1]")), [1]);
     }
 
     #[test]

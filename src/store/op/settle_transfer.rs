@@ -139,18 +139,7 @@ impl Op for SettleTransfer {
                 None => Input::AttemptDeferred,
             },
         };
-        let is_unreadable = matches!(self.end, TransferEnd::Unreadable);
-        transfer.unreadable_since = is_unreadable.then(|| transfer.unreadable_since.unwrap_or(now));
-        if self.counts_as_attempt() {
-            transfer.attempts += 1;
-            // If a report ended the message, its facts go on to explain the status.
-            if transfer.state.status().is_waiting() {
-                transfer.last = AttemptFacts { attempt: Some(transfer.attempts), ..self.facts.clone() };
-            }
-        }
-        if self.provider.is_some() {
-            transfer.provider.clone_from(&self.provider);
-        }
+        self.count(&mut transfer, now);
         let next = transfer.state.step(input);
         if next.state.status() != transfer.state.status() {
             transfer.status_at = now;
@@ -171,6 +160,22 @@ impl Op for SettleTransfer {
 }
 
 impl SettleTransfer {
+    /// Notes the attempt in the transfer's facts.
+    fn count(&self, transfer: &mut TransferRow, now: Timestamp) {
+        let is_unreadable = matches!(self.end, TransferEnd::Unreadable);
+        transfer.unreadable_since = is_unreadable.then(|| transfer.unreadable_since.unwrap_or(now));
+        if self.counts_as_attempt() {
+            transfer.attempts += 1;
+            // If a report ended the message, its facts go on to explain the status.
+            if transfer.state.status().is_waiting() {
+                transfer.last = AttemptFacts { attempt: Some(transfer.attempts), ..self.facts.clone() };
+            }
+        }
+        if self.provider.is_some() {
+            transfer.provider.clone_from(&self.provider);
+        }
+    }
+
     fn timer(&self, due: Timestamp) -> Timer {
         Timer::new(due, TimerKind::Transfer, self.account, self.message.0)
     }

@@ -27,7 +27,7 @@ pub(super) struct Prepared {
     pub(super) last: Ulid,
     pub(super) last_message: Ulid,
     pub(super) sequence: Sequence,
-    pub(super) master: MasterKey,
+    pub(super) master: Arc<MasterKey>,
     pub(super) restored: Option<Restored>,
     pub(super) waiting: Waiting,
     pub(super) epoch: Epoch,
@@ -68,6 +68,7 @@ pub(super) fn prepare(
     let transaction = database.begin_write().map_err(StoreError::from)?;
     changes.write_to(&transaction)?;
     let epoch = journal::checkpoint_at_start(disk, directory, transaction, entropy)?;
+    let master = Arc::new(master);
     Ok(Prepared { last, last_message, sequence, master, restored, waiting, epoch })
 }
 

@@ -1,0 +1,100 @@
+//! The last part of opening a store: the store itself, its writer and its appender, around the state that they share.
+
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::preparing::Prepared;
+use super::{QUEUE, Surroundings, Workers};
+use crate::store::bells::Bells;
+use crate::store::content::{Appender, Content};
+use crate::store::damage::OpenDatabase;
+use crate::store::disk::Disk;
+use crate::store::gather::Announced;
+use crate::store::health::Health;
+use crate::store::journal::Journal;
+use crate::store::key_changes::KeyChanges;
+use crate::store::limits::Limits;
+use crate::store::meters::StoreMeters;
+use crate::store::near::NearTimers;
+use crate::store::replica::Outbox;
+use crate::store::reserve::Reserve;
+use crate::store::writer::Writer;
+use crate::store::{Doors, Store};
+
+/// The opened files of a store, and the state read from them.
+pub(super) struct Parts<'a> {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) directory: &'a Path,
+    pub(super) surroundings: Surroundings,
+    pub(super) monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
+    pub(super) limits: Limits,
+    pub(super) database: Arc<OpenDatabase>,
+    pub(super) reserve: Reserve,
+    pub(super) prepared: Prepared,
+    pub(super) health: Arc<Health>,
+    pub(super) content: Arc<Content>,
+    pub(super) journal: Journal,
+    pub(super) outbox: Option<Arc<Outbox>>,
+}
+
+/// Makes the store and its workers, which have no threads yet.
+pub(super) fn assemble(parts: Parts<'_>) -> (Store, Workers) {
+    let Parts { disk, directory, limits, database, health, content, outbox, .. } = parts;
+    let Surroundings { now, entropy } = parts.surroundings;
+    let Prepared { last, last_message, sequence, master, restored, waiting, .. } = parts.prepared;
+    let near = Arc::new(NearTimers::new(restored));
+    let bells = Arc::new(Bells::default());
+    let showing = Arc::default();
+    let meters = Arc::new(StoreMeters::default());
+    let key_changes = Arc::new(KeyChanges::default());
+    let announced = Announced::default();
+    let (to_writer, writer_inbox) = sync_channel(QUEUE);
+    let (to_appender, appender_inbox) = sync_channel(QUEUE);
+    let writer = Writer {
+        database: Arc::clone(&database),
+        near: Arc::clone(&near),
+        bells: Arc::clone(&bells),
+        showing: Arc::clone(&showing),
+        health: Arc::clone(&health),
+        meters: Arc::clone(&meters),
+        key_changes: Arc::clone(&key_changes),
+        time: Box::new(move || now()),
+        monotonic: parts.monotonic,
+        entropy: Arc::clone(&entropy),
+        last_id: last,
+        waiting,
+        journal: parts.journal,
+        reserve: parts.reserve,
+        lone_rows_max: limits.lone_rows_max,
+        sequence,
+        outbox: outbox.clone(),
+        deferred: Vec::new(),
+    };
+    let carried_max = limits.carried_bytes_max;
+    let (bodies, failures) = (Arc::clone(&content), Arc::clone(&health));
+    let appender = Arc::new(Appender::new(bodies, failures, Arc::clone(&meters), announced.clone(), carried_max));
+    meters.wait(waiting);
+    let store = Store {
+        disk,
+        directory: directory.to_owned(),
+        database,
+        content,
+        near,
+        bells,
+        showing,
+        health,
+        meters,
+        key_changes,
+        master,
+        entropy,
+        outbox,
+        announced,
+        appender: Arc::clone(&appender),
+        last_message: Mutex::new(last_message),
+        doors: Mutex::new(Some(Doors { writer: to_writer, appender: to_appender })),
+        threads: Mutex::default(),
+    };
+    (store, Workers { writer, writer_inbox, appender, appender_inbox })
+}

@@ -1,0 +1,61 @@
+//! The first part of opening a store: its database is opened, the journal replayed into it, and an older format
+//! migrated.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::replaying::replay;
+use super::{FILE, OpenError, StartOptions, StartWork, Surroundings, database};
+use crate::base::time::Timestamp;
+use crate::store::damage::OpenDatabase;
+use crate::store::disk::Disk;
+use crate::store::reserve::{self, Reserve};
+use crate::store::schema::{self, FORMAT};
+use crate::store::{clock_doubts, journal, migrate, restore};
+
+/// A database of the current format that has all of its journal.
+pub(super) struct Recovered {
+    pub(super) database: Arc<OpenDatabase>,
+    pub(super) reserve: Reserve,
+    /// Time of the start, which decides the expiry of content.
+    pub(super) started_at: Timestamp,
+}
+
+/// Opens the database of `directory`, replays the journal and migrates older formats. Waits up to `patience` for
+/// another process's lock.
+pub(super) fn recover(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    surroundings: &Surroundings,
+    patience: Duration,
+    options: &StartOptions,
+) -> Result<Recovered, OpenError> {
+    let StartOptions { progress, limits, .. } = options;
+    database::make_directory(&**disk, directory)?;
+    if restore::is_under_way(&**disk, directory) {
+        return Err(OpenError::HalfRestored);
+    }
+    reserve::make_room(&**disk, directory, limits);
+    let open = || database::open(&**disk, &directory.join(FILE), limits.cache_bytes, patience, progress);
+    let mut database = open()?;
+    migrate::refuse_newer(&database, FORMAT)?;
+    schema::refuse_renamed(&database)?;
+    let mut reserve = Reserve::open(&**disk, directory, limits.clone(), {
+        let (disk, directory) = (Arc::clone(disk), directory.to_owned());
+        move || disk.free_octets(&directory).ok()
+    });
+    // Recovery after a crash may need disk space that others have taken since.
+    reserve.before_commit();
+    let now = (surroundings.now)().now;
+    let started_at = clock_doubts::time_of_start(&database, now);
+    replay(&database, disk, directory, options.on_journal_damage, started_at, &*surroundings.entropy)?;
+    journal::name_epoch_of_format_1(&database, &**disk, directory)?;
+    let migrating = |migration| progress(StartWork::Migrating(migration));
+    let environment = migrate::Environment { disk: &**disk, directory, now, progress: &migrating };
+    if migrate::migrate(&database, &environment, FORMAT, migrate::STEPS)? {
+        drop(database);
+        database = open()?;
+    }
+    Ok(Recovered { database: Arc::new(database), reserve, started_at })
+}

@@ -143,7 +143,7 @@ pub(crate) async fn queued(options: &Options) -> Outcome<Value> {
     world.server.stop()?;
     let recipient = move |n: usize| format!("customer{n}@r{}.test", n % sites);
     fill(&world.server.data_dir(), &world.pattern, options.queued, Fate::Queued, recipient).await?;
-    let stored = stored_octets(&world.server.data_dir())?;
+    let stored = stored_bytes(&world.server.data_dir())?;
     let clean = world.started().await?;
     tokio::time::sleep(Duration::from_secs(options.watch_seconds)).await;
     let gauge = world.gauge()?;
@@ -165,10 +165,10 @@ pub(crate) async fn queued(options: &Options) -> Outcome<Value> {
 }
 
 /// Text that is as long when it is stored, near enough.
-fn incompressible(octets: usize) -> String {
+fn incompressible(bytes: usize) -> String {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut letters = "On its way.\n".to_owned();
-    while letters.len() < octets {
+    while letters.len() < bytes {
         // Knuth's MMIX: its high bits are as good as chance to a compressor.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         letters.push(char::from(b'0' + (state >> 58) as u8));
@@ -180,14 +180,14 @@ fn incompressible(octets: usize) -> String {
 }
 
 /// Returns the size of the files below a directory.
-fn stored_octets(directory: &Path) -> Outcome<u64> {
-    let mut octets = 0;
+fn stored_bytes(directory: &Path) -> Outcome<u64> {
+    let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let facts = entry.metadata()?;
-        octets += if facts.is_dir() { stored_octets(&entry.path())? } else { facts.len() };
+        bytes += if facts.is_dir() { stored_bytes(&entry.path())? } else { facts.len() };
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
 /// Memory and time that timers cost which are not due.

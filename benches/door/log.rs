@@ -15,8 +15,8 @@ pub(crate) const EVENTS_OF_MESSAGE: usize = 4;
 pub(crate) const MESSAGES_AT_ONCE: u64 = 2500;
 /// One message in so many is complained of: one event in 100,000.
 const COMPLAINED_EVERY: u64 = 25_000;
-/// Octets of an event.
-const EVENT_OCTETS: usize = 700;
+/// Bytes of an event.
+const EVENT_BYTES: usize = 700;
 
 /// Places in the log that was written.
 pub(crate) struct Log {
@@ -41,7 +41,7 @@ impl Op for Fill {
     type Refusal = Never;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, Stop<Never>> {
-        let bytes = format!("{{\"id\":\"{}\"}}", "x".repeat(EVENT_OCTETS)).into_bytes();
+        let bytes = format!("{{\"id\":\"{}\"}}", "x".repeat(EVENT_BYTES)).into_bytes();
         let mut last = (MessageId::default(), EventId::default());
         for number in self.from..self.from + MESSAGES_AT_ONCE {
             let message: MessageId = tables.next_id();

@@ -92,7 +92,7 @@ fn settings() -> Settings {
         quota: QuotaLimits::default(),
         max_connections: 8,
         body_kib: 256 * 1024,
-        min_free_octets: 0,
+        min_free_bytes: 0,
         signing_threads: 1,
         lower_priority: || {},
         executor: Executor::Threads,

@@ -29,9 +29,9 @@ pub(crate) struct Letters {
     encoded: Vec<String>,
     /// Each as a whole message but for its To field, with its dots stuffed and the end of the data.
     messages: Vec<String>,
-    /// Octets of text and html together, on average.
-    pub(crate) octets: usize,
-    /// Octets over octets after zstd, letter by letter.
+    /// Bytes of text and html together, on average.
+    pub(crate) bytes: usize,
+    /// Bytes over bytes after zstd, letter by letter.
     pub(crate) ratio: f64,
 }
 
@@ -39,17 +39,17 @@ impl Letters {
     /// Letters of `kilobytes` KB: a quarter is text, the rest html.
     pub(crate) fn new(kilobytes: usize) -> Outcome<Self> {
         let wanted = kilobytes * 1024;
-        let (mut encoded, mut messages, mut octets, mut compressed) = (Vec::new(), Vec::new(), 0, 0);
+        let (mut encoded, mut messages, mut bytes, mut compressed) = (Vec::new(), Vec::new(), 0, 0);
         for seed in 0..VARIETY {
             let mut chance = Chance(seed);
             let text = text(&mut chance, wanted / 4);
             let html = html(&mut chance, wanted - text.len().min(wanted));
-            octets += text.len() + html.len();
+            bytes += text.len() + html.len();
             compressed += zstd::bulk::compress(format!("{text}{html}").as_bytes(), ZSTD_LEVEL)?.len();
             messages.push(message(&text, &html));
             encoded.push(fields(&mut chance, &text, &html)?);
         }
-        Ok(Self { octets: octets / encoded.len(), ratio: octets as f64 / compressed as f64, encoded, messages })
+        Ok(Self { bytes: bytes / encoded.len(), ratio: bytes as f64 / compressed as f64, encoded, messages })
     }
 
     /// Writes submission `number` to `into` as it goes out behind DATA.
@@ -112,15 +112,15 @@ fn fields(chance: &mut Chance, text: &str, html: &str) -> Outcome<String> {
     Ok(encoded.trim_start_matches('{').to_owned())
 }
 
-fn text(chance: &mut Chance, octets: usize) -> String {
+fn text(chance: &mut Chance, bytes: usize) -> String {
     let mut out = format!("Dear {},\n\n", chance.name());
-    while out.len() < octets {
+    while out.len() < bytes {
         let _ = write!(out, "{}.\n{}  {}\n", chance.words(12), chance.reference(), chance.price());
     }
     out
 }
 
-fn html(chance: &mut Chance, octets: usize) -> String {
+fn html(chance: &mut Chance, bytes: usize) -> String {
     const END: &str = "</p></body></html>\n";
     let mut out = format!(
         "<!doctype html><html><body style=\"margin:0;background:#f6f6f6\"><p>Dear {}, {}.</p><table width=\"600\">\n",
@@ -129,13 +129,13 @@ fn html(chance: &mut Chance, octets: usize) -> String {
     );
     loop {
         let row = table_row(chance);
-        if out.len() + row.len() + END.len() > octets {
+        if out.len() + row.len() + END.len() > bytes {
             break;
         }
         out.push_str(&row);
     }
     out.push_str("</table><p>");
-    while out.len() + END.len() < octets {
+    while out.len() + END.len() < bytes {
         let _ = write!(out, "{} ", chance.words(1));
     }
     out.push_str(END);

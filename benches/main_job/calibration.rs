@@ -19,7 +19,7 @@ use crate::measure::Disk;
 const SIGN_BATCHES: usize = 5;
 const SIGNS_PER_BATCH: u32 = 100;
 const SYNCS: u32 = 200;
-const APPEND_OCTETS: usize = 4096;
+const APPEND_BYTES: usize = 4096;
 
 /// One taking of the units.
 #[derive(Clone, Copy)]
@@ -143,7 +143,7 @@ fn median(mut taken: Vec<Duration>) -> Duration {
 }
 
 fn append(file: &mut File, number: u32) -> Outcome<Duration> {
-    let page = [number as u8; APPEND_OCTETS];
+    let page = [number as u8; APPEND_BYTES];
     let start = Instant::now();
     file.write_all(&page)?;
     file.sync_data()?;

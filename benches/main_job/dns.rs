@@ -29,13 +29,13 @@ const TXT: u16 = 16;
 const IN: u16 = 1;
 const TTL_SECONDS: u32 = 3600;
 
-const HEADER_OCTETS: usize = 12;
+const HEADER_BYTES: usize = 12;
 /// Response, authoritative, recursion desired and available.
 const FLAGS: u16 = 0x8580;
 const SERVER_FAILURE: u16 = 2;
 const NAME_ERROR: u16 = 3;
 /// A pointer to the question's name (RFC 1035 4.1.4).
-const QUESTION_NAME: [u8; 2] = [0xc0, HEADER_OCTETS as u8];
+const QUESTION_NAME: [u8; 2] = [0xc0, HEADER_BYTES as u8];
 
 /// Records of a name.
 #[derive(Clone)]
@@ -148,7 +148,7 @@ fn question(query: &[u8]) -> Option<Question<'_>> {
         return None;
     }
     let mut labels = Vec::new();
-    let mut at = HEADER_OCTETS;
+    let mut at = HEADER_BYTES;
     loop {
         let length = usize::from(*query.get(at)?);
         at += 1;
@@ -159,7 +159,7 @@ fn question(query: &[u8]) -> Option<Question<'_>> {
         at += length;
     }
     let kind = u16::from_be_bytes(query.get(at..at + 2)?.try_into().ok()?);
-    Some(Question { name: labels.join("."), kind, bytes: query.get(HEADER_OCTETS..at + 4)? })
+    Some(Question { name: labels.join("."), kind, bytes: query.get(HEADER_BYTES..at + 4)? })
 }
 
 fn verdict(question: &Question<'_>, zone: &Zone) -> Verdict {
@@ -212,7 +212,7 @@ fn put_record(out: &mut Vec<u8>, data: &Data) {
         Data::Address(address) => (A, address.octets().to_vec()),
         Data::Alias(target) => (CNAME, encoded(target)),
         Data::Exchange(host) => (MX, [vec![0, 10], encoded(host)].concat()),
-        // A TXT record is a row of strings of at most 255 octets (RFC 1035 3.3.14).
+        // A TXT record is a row of strings of at most 255 bytes (RFC 1035 3.3.14).
         Data::Text(text) => {
             (TXT, text.as_bytes().chunks(255).flat_map(|part| [&[part.len() as u8], part].concat()).collect())
         }

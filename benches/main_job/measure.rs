@@ -13,7 +13,7 @@ use crate::Outcome;
 /// USER_HZ: 100 on every Linux but Alpha (proc(5)).
 const TICKS_PER_SECOND: f64 = 100.0;
 /// The unit of `/proc/diskstats`, whatever the device's own sector is.
-const SECTOR_OCTETS: u64 = 512;
+const SECTOR_BYTES: u64 = 512;
 
 /// Reads the counters of one server process.
 pub(crate) struct Gauge {
@@ -97,7 +97,7 @@ pub(crate) struct Disk {
 /// Activity of a device: since the machine started, or between two readings.
 #[derive(Clone, Copy)]
 pub(crate) struct DiskReading {
-    pub(crate) octets: u64,
+    pub(crate) bytes: u64,
     /// Cache flushes that the device completed; 0 for a device with a write-through cache.
     pub(crate) flushes: u64,
 }
@@ -126,13 +126,13 @@ impl Disk {
         if (number(0)?, number(1)?) != (u64::from(self.major), u64::from(self.minor)) {
             return None;
         }
-        Some(DiskReading { octets: number(9)? * SECTOR_OCTETS, flushes: number(18).unwrap_or(0) })
+        Some(DiskReading { bytes: number(9)? * SECTOR_BYTES, flushes: number(18).unwrap_or(0) })
     }
 }
 
 impl DiskReading {
     pub(crate) fn until(self, later: Self) -> Self {
-        Self { octets: later.octets - self.octets, flushes: later.flushes - self.flushes }
+        Self { bytes: later.bytes - self.bytes, flushes: later.flushes - self.flushes }
     }
 }
 

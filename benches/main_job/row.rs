@@ -65,7 +65,7 @@ impl Row {
     }
 
     pub(crate) fn device_kb(&self) -> Option<f64> {
-        self.usage.disk.map(|disk| self.per_message(disk.octets as f64) / 1024.0)
+        self.usage.disk.map(|disk| self.per_message(disk.bytes as f64) / 1024.0)
     }
 
     /// Flushes of the device for each message; none for a device that does not count them.

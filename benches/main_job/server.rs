@@ -24,7 +24,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(40);
 const ACCEPTED: u16 = 202;
 const CONFIG: &str = "postrider.toml";
 const LOG: &str = "server.log";
-const LOG_TAIL_OCTETS: usize = 2000;
+const LOG_TAIL_BYTES: usize = 2000;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A running server with an account that may send from [`SENDING_DOMAIN`].
@@ -101,7 +101,7 @@ impl Server {
     /// The end of the server's log, for a fault's message.
     pub(crate) fn log(&self) -> String {
         let log = std::fs::read(self.folder.path().join(LOG)).unwrap_or_default();
-        String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_OCTETS)..]).into_owned()
+        String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_BYTES)..]).into_owned()
     }
 
     /// Posts a message of `text` to `recipient` and gives its identifier.

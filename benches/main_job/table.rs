@@ -53,8 +53,7 @@ pub(crate) fn render(first: &Calibration, bodies: &[(usize, &Letters)], rows: &[
         first.flushes_per_sync
     );
     for (kilobytes, letters) in bodies {
-        let _ =
-            writeln!(out, "{kilobytes} KB: {} octets of text and html, zstd {:.1}:1", letters.octets, letters.ratio);
+        let _ = writeln!(out, "{kilobytes} KB: {} bytes of text and html, zstd {:.1}:1", letters.bytes, letters.ratio);
     }
     out.push('\n');
     let lines: Vec<[String; COLUMNS]> =

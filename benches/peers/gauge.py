@@ -26,7 +26,7 @@ class Reading:
 
     cpu: float  # seconds
     written: int  # write_bytes
-    device: float  # octets
+    device: float  # bytes
     flushes: float
 
     def until(self, later: "Reading") -> "Reading":
@@ -80,7 +80,7 @@ class Disk:
         self.numbers = [str(os.major(device)), str(os.minor(device))]
 
     def read(self) -> tuple[float, float]:
-        """Octets written to it since the machine started, and flushes of its cache; not numbers where none are told."""
+        """Bytes written to it since the machine started, and flushes of its cache; not numbers where none are told."""
         os.sync()  # What was written so far belongs to those who wrote it.
         for line in Path("/proc/diskstats").read_text().splitlines():
             fields = line.split()
@@ -91,13 +91,13 @@ class Disk:
 
 def reading(processes: Group, disk: Disk) -> Reading:
     """All counters now."""
-    octets, flushes = disk.read()
+    bytes, flushes = disk.read()
     written = sum(_number(pid, "io", "write_bytes:") for pid in processes.pids())
-    return Reading(processes.cpu(), written, octets, flushes)
+    return Reading(processes.cpu(), written, bytes, flushes)
 
 
 def memory(processes: Group) -> int:
-    """Octets of memory now: proportional set sizes, so that what processes share is counted once."""
+    """Bytes of memory now: proportional set sizes, so that what processes share is counted once."""
     return sum(_number(pid, "smaps_rollup", "Pss:") for pid in processes.pids()) * 1024
 
 

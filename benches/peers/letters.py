@@ -30,13 +30,13 @@ _CELL = 'style="padding:8px 12px;border-bottom:1px solid #e5e5e5;font:14px Arial
 
 
 class Letters:
-    """Letters whose text and html have `size` octets together: a quarter is text."""
+    """Letters whose text and html have `size` bytes together: a quarter is text."""
 
     def __init__(self, size: int):
         made = [_Letter(seed, size) for seed in range(_VARIETY)]
         self.json = [letter.json() for letter in made]
         self.mime = [letter.mime() for letter in made]
-        self.octets = sum(letter.octets for letter in made) / len(made)
+        self.bytes = sum(letter.bytes for letter in made) / len(made)
         self.ratio = _ratio(made)
 
     def as_json(self, number: int) -> bytes:
@@ -62,7 +62,7 @@ class _Letter:
         self.subject = f"Your order {self._reference()} is on its way"
         self.text = self._text(size // 4)
         self.html = self._html(size - len(self.text))
-        self.octets = len(self.text) + len(self.html)
+        self.bytes = len(self.text) + len(self.html)
 
     def json(self) -> bytes:
         """The request's members behind the recipient, and the closing brace."""
@@ -80,16 +80,16 @@ class _Letter:
         message.set_boundary("=_letter")
         return message.as_bytes().replace(b"\r\n.", b"\r\n..") + b".\r\n"
 
-    def _text(self, octets: int) -> str:
+    def _text(self, bytes: int) -> str:
         out = f"Dear {self._name()},\n\n"
-        while len(out) < octets:
+        while len(out) < bytes:
             out += f"{self._words(12)}.\n{self._reference()}  {self._price()}\n"
         return out
 
-    def _html(self, octets: int) -> str:
+    def _html(self, bytes: int) -> str:
         out = f'<!doctype html><html><body style="margin:0;background:#f6f6f6"><p>Dear {self._name()}.</p><table>\n'
         end = "</table><p>Thank you.</p></body></html>\n"
-        while len(out) + len(row := self._row()) + len(end) <= octets:
+        while len(out) + len(row := self._row()) + len(end) <= bytes:
             out += row
         return out + end
 
@@ -115,7 +115,7 @@ class _Letter:
 
 
 def _ratio(letters: list[_Letter]) -> float | None:
-    """Octets over octets after zstd at its default level, letter by letter; none where there is no zstd."""
+    """Bytes over bytes after zstd at its default level, letter by letter; none where there is no zstd."""
     program = shutil.which("zstd")
     if not program:
         return None
@@ -123,4 +123,4 @@ def _ratio(letters: list[_Letter]) -> float | None:
     for letter in letters:
         done = subprocess.run([program, "-3", "-c"], input=(letter.text + letter.html).encode(), capture_output=True)
         packed += len(done.stdout)
-    return sum(letter.octets for letter in letters) / packed
+    return sum(letter.bytes for letter in letters) / packed

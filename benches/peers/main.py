@@ -53,7 +53,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--messages", type=int, default=5000, help="of each row")
     parser.add_argument("--warm-up", type=int, default=2000, help="messages before (Haraka is compiled on the way)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--size", type=int, default=10240, help="octets of text and html together")
+    parser.add_argument("--size", type=int, default=10240, help="bytes of text and html together")
     parser.add_argument("--clients", type=int, default=64, help="kept connections")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="the first is compared to")
     parser.add_argument("--data-root", type=Path, default=_DATA_ROOT, help="on the disk that is to be measured")
@@ -101,7 +101,7 @@ def _head(options: argparse.Namespace, task: Task, rounds: list[list[Row]], ceil
         else f"others wrote up to {others:.0f} KB/s to the disk"
     )
     return [
-        f"{options.messages} messages of {letters.octets:.0f} octets (zstd {ratio}) from {options.clients} clients, "
+        f"{options.messages} messages of {letters.bytes:.0f} bytes (zstd {ratio}) from {options.clients} clients, "
         f"{options.rounds} rounds, median (least–most), on {_machine()}.",
         f"Straight into the sink the load brings {ceiling:.0f}/s, and it was at most "
         f"{max(row.client_busy for row in rows):.0%} busy; {disk}.",

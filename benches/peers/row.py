@@ -48,7 +48,7 @@ class Row:
     write_bytes: float = nan  # KB, of /proc/PID/io
     flushes: float = nan
     memory: float = nan  # MB at most
-    sink_octets: float = nan
+    sink_bytes: float = nan
     client_busy: float = nan  # share of the time
     others: float = nan  # KB a second that reached the disk just before, while the system was idle
     load: float = nan
@@ -101,7 +101,7 @@ class _Measurement:
             write_bytes=used.written / 1024 * each,
             flushes=used.flushes * each,
             memory=self.peak / 2**20,
-            sink_octets=arrived.octets / max(1, arrived.copies.total()),
+            sink_bytes=arrived.bytes / max(1, arrived.copies.total()),
             client_busy=sent.busy,
             others=others,
             load=load,
@@ -135,5 +135,5 @@ class _Measurement:
         """CPU of one signature in this minute, and what others wrote to the disk a second meanwhile, in KB."""
         written, began = self.disk.read()[0], time.monotonic()
         unit = self.task.world.key.signature_seconds()
-        octets = self.disk.read()[0] - written
-        return unit, octets / 1024 / (time.monotonic() - began)
+        bytes = self.disk.read()[0] - written
+        return unit, bytes / 1024 / (time.monotonic() - began)

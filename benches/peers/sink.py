@@ -79,7 +79,7 @@ class Arrived:
 
     def __init__(self):
         self.copies: Counter[int] = Counter()
-        self.octets = 0
+        self.bytes = 0
         self.contents: dict[int, bytes] = {}
 
     def add(self, dump: bytes):
@@ -87,7 +87,7 @@ class Arrived:
         found = _ENVELOPE.search(dump)
         number = int(found[1]) if found else -1
         self.copies[number] += 1
-        self.octets += len(dump)
+        self.bytes += len(dump)
         self.contents[number] = dump[dump.index(b"\nReceived:", found.end()) + 1 :] if found else dump
 
     def faults(self, sent: range, knot: Knot) -> list[str]:

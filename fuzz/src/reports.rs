@@ -2,8 +2,8 @@
 //! control characters, and it is deterministic. The fuzz target and the tests in `tests/it` call it.
 
 use postrider::mail::report::{
-    Action, DeliveryReport, FIELD_OCTETS_MAX, FeedbackReport, FeedbackType, HEADER_OCTETS_MAX, RECIPIENTS_MAX, Report,
-    Returned, TEXT_OCTETS_MAX, read,
+    Action, DeliveryReport, FIELD_BYTES_MAX, FeedbackReport, FeedbackType, HEADER_BYTES_MAX, RECIPIENTS_MAX, Report,
+    Returned, TEXT_BYTES_MAX, read,
 };
 
 /// Reads `message`, checks what holds of every report, and hands it on.
@@ -13,7 +13,7 @@ pub(crate) fn check(message: &[u8]) -> Report {
         Report::Delivery(delivery) => check_delivery(delivery),
         Report::Feedback(feedback) => check_feedback(feedback),
         Report::Unknown(Some(bounce)) => {
-            text(&bounce.text, TEXT_OCTETS_MAX);
+            text(&bounce.text, TEXT_BYTES_MAX);
             assert!(bounce.smtp_code.is_none_or(|code| (400..600).contains(&code)));
         }
         Report::AutoReply | Report::Unknown(None) => {}
@@ -35,9 +35,9 @@ fn check_delivery(report: &DeliveryReport) {
             field(text.as_deref());
         }
         if let Some(diagnostic) = &recipient.diagnostic {
-            text(&diagnostic.text, TEXT_OCTETS_MAX);
+            text(&diagnostic.text, TEXT_BYTES_MAX);
             assert!(!diagnostic.text.is_empty());
-            assert!(diagnostic.sentence().len() <= TEXT_OCTETS_MAX);
+            assert!(diagnostic.sentence().len() <= TEXT_BYTES_MAX);
             assert!(diagnostic.smtp_code.is_none_or(|code| (200..600).contains(&code)));
         }
         let status = recipient.status.map_or(2, |status| status.class);
@@ -56,7 +56,7 @@ fn check_feedback(report: &FeedbackReport) {
     }
     field(report.reporter.as_deref());
     if let Some(sender) = report.original_mail_from.as_deref() {
-        text(sender, FIELD_OCTETS_MAX);
+        text(sender, FIELD_BYTES_MAX);
     }
     assert!(report.original_rcpt_to.len() <= RECIPIENTS_MAX);
     for recipient in &report.original_rcpt_to {
@@ -67,22 +67,22 @@ fn check_feedback(report: &FeedbackReport) {
 }
 
 fn check_returned(returned: &Returned) {
-    assert!(returned.section().len() <= HEADER_OCTETS_MAX);
+    assert!(returned.section().len() <= HEADER_BYTES_MAX);
     for (name, value) in returned.fields() {
-        text(&name, FIELD_OCTETS_MAX);
-        text(&value, FIELD_OCTETS_MAX);
+        text(&name, FIELD_BYTES_MAX);
+        text(&value, FIELD_BYTES_MAX);
     }
 }
 
 /// A text that is there says something.
 fn field(found: Option<&str>) {
     if let Some(found) = found {
-        text(found, FIELD_OCTETS_MAX);
+        text(found, FIELD_BYTES_MAX);
         assert!(!found.is_empty());
     }
 }
 
-fn text(found: &str, octets_max: usize) {
-    assert!(found.len() <= octets_max, "{} octets", found.len());
+fn text(found: &str, bytes_max: usize) {
+    assert!(found.len() <= bytes_max, "{} bytes", found.len());
     assert!(!found.contains(|c: char| c.is_control() && c != '\n'), "{found:?}");
 }

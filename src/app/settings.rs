@@ -49,7 +49,7 @@ pub(super) fn engine(config: &Config, store: &Store, mode: Mode) -> Result<Setti
         quota: config.quota,
         max_connections: config.delivery.max_connections,
         body_kib: BODY_KIB,
-        min_free_octets: config.limits.min_free_bytes,
+        min_free_bytes: config.limits.min_free_bytes,
         signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
         lower_priority: super::runtime::lower_priority,
         executor: Executor::Threads,

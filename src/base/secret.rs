@@ -42,11 +42,11 @@ impl fmt::Debug for Secret {
 
 /// Output of [`MasterKey::seal`]: nonce, ciphertext and tag. Safe to store; useless without the master key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed(#[serde(with = "octets")] pub Vec<u8>);
+pub struct Sealed(#[serde(with = "whole")] pub Vec<u8>);
 
 /// Bytes written and read as a whole: serde takes a plain vector byte by byte, and DKIM keys are read for every
 /// message.
-mod octets {
+mod whole {
     use std::fmt;
 
     use serde::de::{Error, Visitor};
@@ -57,12 +57,12 @@ mod octets {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        from.deserialize_byte_buf(Octets)
+        from.deserialize_byte_buf(Whole)
     }
 
-    struct Octets;
+    struct Whole;
 
-    impl Visitor<'_> for Octets {
+    impl Visitor<'_> for Whole {
         type Value = Vec<u8>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

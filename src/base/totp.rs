@@ -7,8 +7,8 @@ use subtle::ConstantTimeEq as _;
 use super::secret::Secret;
 use super::time::Timestamp;
 
-/// Octets of a secret: the length of the hash (RFC 4226 4, R6).
-pub const SECRET_OCTETS: usize = 20;
+/// Bytes of a secret: the length of the hash (RFC 4226 4, R6).
+pub const SECRET_BYTES: usize = 20;
 const STEP_SECONDS: u64 = 30;
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
@@ -45,9 +45,9 @@ pub fn accepted_step(secret: &Secret, given: &str, now: Timestamp, last: u64) ->
 }
 
 /// The secret as people type it (RFC 4648 6, without padding).
-pub fn base32(octets: &[u8]) -> String {
-    let mut text = String::with_capacity(octets.len().div_ceil(5) * 8);
-    for chunk in octets.chunks(5) {
+pub fn base32(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
+    for chunk in bytes.chunks(5) {
         let mut bits = [0; 8];
         bits[3..3 + chunk.len()].copy_from_slice(chunk);
         let bits = u64::from_be_bytes(bits);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_code_is_taken_a_step_early_or_late_and_never_twice() {
-        let secret = Secret::new([7; SECRET_OCTETS]);
+        let secret = Secret::new([7; SECRET_BYTES]);
         let now = at(3_000_000);
         let present = step_of(now);
         for step in [present - 1, present, present + 1] {

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::hostname::{DomainName, InvalidDomainName};
-use super::limits::{ADDRESS_OCTETS, LOCAL_PART_OCTETS};
+use super::limits::{ADDRESS_BYTES, LOCAL_PART_BYTES};
 use super::text::{is_deceptive, unquoted};
 
 /// A checked address: as its owner wrote it, and in the form that the wire and all matching use.
@@ -30,10 +30,10 @@ pub enum InvalidAddress {
     /// A display name, angle brackets, or a list.
     #[error("must be one bare address, without a display name, angle brackets or further addresses")]
     NotBare,
-    /// Over 254 octets.
+    /// Over 254 bytes.
     #[error("must be at most 254 bytes long")]
     TooLong,
-    /// Over 64 octets before the `@`.
+    /// Over 64 bytes before the `@`.
     #[error("the part before the @ must be at most 64 bytes long")]
     LocalTooLong,
     /// The local part is neither a dot-string nor a quoted string.
@@ -86,19 +86,19 @@ impl Address {
 impl FromStr for Address {
     type Err = InvalidAddress;
     fn from_str(text: &str) -> Result<Self, InvalidAddress> {
-        if text.len() > ADDRESS_OCTETS {
+        if text.len() > ADDRESS_BYTES {
             return Err(InvalidAddress::TooLong);
         }
         if text.chars().any(|c| c.is_control() || is_deceptive(c)) {
             return Err(InvalidAddress::Control);
         }
         let (local, domain) = split(text)?;
-        if local.len() > LOCAL_PART_OCTETS {
+        if local.len() > LOCAL_PART_BYTES {
             return Err(InvalidAddress::LocalTooLong);
         }
         let domain: DomainName = domain.parse()?;
         // The A-label may be longer than what was given, and it is the wire that has the limit.
-        if local.len() + 1 + domain.as_str().len() > ADDRESS_OCTETS {
+        if local.len() + 1 + domain.as_str().len() > ADDRESS_BYTES {
             return Err(InvalidAddress::TooLong);
         }
         Ok(Self { as_given: text.to_owned(), local: local.to_owned(), domain })
@@ -132,7 +132,7 @@ fn split(text: &str) -> Result<(&str, &str), InvalidAddress> {
     if is_dot_string(local) { Ok((local, domain)) } else { Err(InvalidAddress::Local) }
 }
 
-/// Octets of a quoted string up to and with its closing quote; `inside` begins after the opening one.
+/// Bytes of a quoted string up to and with its closing quote; `inside` begins after the opening one.
 fn quoted_length(inside: &str) -> Option<usize> {
     let mut characters = inside.char_indices();
     while let Some((place, character)) = characters.next() {
@@ -207,7 +207,7 @@ mod tests {
         use InvalidAddress as Why;
         let long_local = format!("{}@example.com", "a".repeat(65));
         let long = format!("a@{}.example", "abcdefg.".repeat(40));
-        // 14 labels of 7 octets become 13 each: the address grows beyond 254 as A-label, the domain not beyond 253.
+        // 14 labels of 7 bytes become 13 each: the address grows beyond 254 as A-label, the domain not beyond 253.
         let grows = format!("{}@{}example.com", "a".repeat(60), "bücher.".repeat(14));
         for (given, why) in [
             ("", Why::NoAt),

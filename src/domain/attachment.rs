@@ -127,7 +127,7 @@ fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     (is_token(name) && (value.starts_with('"') || is_token(value))).then_some((name, value, rest))
 }
 
-/// Octets before the closing quote.
+/// Bytes before the closing quote.
 fn quoted_inside_length(inside: &str) -> Option<usize> {
     let mut escaped = false;
     inside.bytes().position(|c| {

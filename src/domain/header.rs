@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::limits::{HEADER_NAME_CHARACTERS, HEADER_VALUE_CHARACTERS, HEADERS_COUNT, HEADERS_OCTETS};
+use super::limits::{HEADER_NAME_CHARACTERS, HEADER_VALUE_CHARACTERS, HEADERS_BYTES, HEADERS_COUNT};
 use super::text::{has_control, is_longer};
 use super::violation::Violations;
 
@@ -133,7 +133,7 @@ impl CustomHeaders {
             violations.add("headers", format!("must have at most {HEADERS_COUNT} headers"));
         }
         let mut seen = HashSet::new();
-        let mut octets = 0;
+        let mut bytes = 0;
         let mut list = Vec::with_capacity(object.len().min(HEADERS_COUNT));
         for (name, value) in object {
             let field = format!("headers.{name}");
@@ -141,7 +141,7 @@ impl CustomHeaders {
                 violations.add(field, "must be a string");
                 continue;
             };
-            octets += name.len() + value.len();
+            bytes += name.len() + value.len();
             if !seen.insert(name.to_ascii_lowercase()) {
                 violations.add(field.as_str(), "is given twice; header names do not differ by case");
             }
@@ -149,7 +149,7 @@ impl CustomHeaders {
             let value = violations.check(&field, HeaderValue::parse(value));
             list.extend(name.zip(value));
         }
-        if octets > HEADERS_OCTETS {
+        if bytes > HEADERS_BYTES {
             violations.add("headers", "must be at most 16 KiB in all");
         }
         Self(list)

@@ -60,7 +60,7 @@ impl FromStr for DomainName {
         if text.ends_with('.') {
             return Err(InvalidDomainName::TrailingDot);
         }
-        // DnsLength::Verify holds labels to 63 octets and the name to 253 (RFC 1035 2.3.4), STD3 the characters to
+        // DnsLength::Verify holds labels to 63 bytes and the name to 253 (RFC 1035 2.3.4), STD3 the characters to
         // letters, digits and hyphens. `--` inside a label is left alone: such names are registered.
         let name = Uts46::new()
             .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Verify)

@@ -1,23 +1,23 @@
 //! Every limit on what a caller sends, with its unit in the name's last word and the source of the rule.
 
-/// Octets of a mailbox address (RFC 5321 4.5.3.1.3, less the angle brackets; contract 3).
-pub const ADDRESS_OCTETS: usize = 254;
-/// Octets of a local part (RFC 5321 4.5.3.1.1).
-pub const LOCAL_PART_OCTETS: usize = 64;
+/// Bytes of a mailbox address (RFC 5321 4.5.3.1.3, less the angle brackets; contract 3).
+pub const ADDRESS_BYTES: usize = 254;
+/// Bytes of a local part (RFC 5321 4.5.3.1.1).
+pub const LOCAL_PART_BYTES: usize = 64;
 /// Characters of `from_name` (contract 3).
 pub const FROM_NAME_CHARACTERS: usize = 255;
 /// Characters of `subject` (contract 3).
 pub const SUBJECT_CHARACTERS: usize = 998;
-/// Octets of `text`, and of `html` (contract 3): 5 MiB.
-pub const BODY_OCTETS: usize = 5 << 20;
+/// Bytes of `text`, and of `html` (contract 3): 5 MiB.
+pub const BODY_BYTES: usize = 5 << 20;
 /// Custom headers of one message (contract 3).
 pub const HEADERS_COUNT: usize = 50;
 /// Characters of a custom header's name (contract 3).
 pub const HEADER_NAME_CHARACTERS: usize = 76;
 /// Characters of a custom header's value (contract 3).
 pub const HEADER_VALUE_CHARACTERS: usize = 998;
-/// Octets of all custom headers' names and values together (contract 3): 16 KiB.
-pub const HEADERS_OCTETS: usize = 16 << 10;
+/// Bytes of all custom headers' names and values together (contract 3): 16 KiB.
+pub const HEADERS_BYTES: usize = 16 << 10;
 /// Characters of `unsubscribe_url` (contract 3).
 pub const UNSUBSCRIBE_URL_CHARACTERS: usize = 2048;
 /// Attachments of one message (contract 3).
@@ -52,12 +52,12 @@ pub const USERS_COUNT: usize = 50;
 /// Pending and held deliveries of one endpoint; only new events may exceed it.
 pub const OUTSTANDING_DELIVERIES_COUNT: u64 = 100_000;
 
-/// Octets of an assembled message (contract 3): 20 MiB.
-pub const MESSAGE_OCTETS: usize = 20 << 20;
-/// Octets of a line without its CRLF (RFC 5322 2.1.1).
-pub const LINE_OCTETS: usize = 998;
-/// Octets of the header section of `raw` (contract 3): 64 KiB.
-pub const RAW_HEADER_SECTION_OCTETS: usize = 64 << 10;
+/// Bytes of an assembled message (contract 3): 20 MiB.
+pub const MESSAGE_BYTES: usize = 20 << 20;
+/// Bytes of a line without its CRLF (RFC 5322 2.1.1).
+pub const LINE_BYTES: usize = 998;
+/// Bytes of the header section of `raw` (contract 3): 64 KiB.
+pub const RAW_HEADER_SECTION_BYTES: usize = 64 << 10;
 /// Nested multiparts in `raw` (contract 3).
 pub const MIME_DEPTH_COUNT: usize = 20;
 /// Trace headers after which a message is taken to go round in circles (RFC 5321 6.3 asks for a generous number).

@@ -1,7 +1,7 @@
 //! The return path of one message: `b+<token>@<bounce host>`, naming account and message, authenticated (contract 6).
 //!
 //! ```text
-//! b+ k mmmmmmmmmmmmmmmmmmmmmmmmmm aaaaaaaa cccccccccccccccccccccccc     61 of the 64 octets of RFC 5321 4.5.3.1.1
+//! b+ k mmmmmmmmmmmmmmmmmmmmmmmmmm aaaaaaaa cccccccccccccccccccccccc     61 of the 64 bytes of RFC 5321 4.5.3.1.1
 //!    |  message, 26 characters     |        MAC, 120 bits
 //!    key number                    account's hint, 40 bits
 //! ```

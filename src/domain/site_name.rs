@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Octets of a name: a site of many mail servers is named by all of them.
-const OCTETS_MAX: usize = 2_000;
+/// Bytes of a name: a site of many mail servers is named by all of them.
+const BYTES_MAX: usize = 2_000;
 
 /// The name of a site, in visible ASCII.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl FromStr for SiteName {
     type Err = InvalidSiteName;
 
     fn from_str(text: &str) -> Result<Self, InvalidSiteName> {
-        let fits = !text.is_empty() && text.len() <= OCTETS_MAX && text.bytes().all(|octet| octet.is_ascii_graphic());
+        let fits = !text.is_empty() && text.len() <= BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
         if fits { Ok(Self(text.to_owned())) } else { Err(InvalidSiteName) }
     }
 }
@@ -49,7 +49,7 @@ mod tests {
         for name in ["google", "mx1.host.example,mx2.host.example", "127.0.0.1:2525"] {
             assert_eq!(name.parse::<SiteName>().unwrap().as_str(), name);
         }
-        for name in ["", "a b", "a\n", "bücher.example", &"x".repeat(OCTETS_MAX + 1)] {
+        for name in ["", "a b", "a\n", "bücher.example", &"x".repeat(BYTES_MAX + 1)] {
             assert_eq!(name.parse::<SiteName>(), Err(InvalidSiteName), "{name:?}");
         }
     }

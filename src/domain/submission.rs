@@ -17,7 +17,7 @@ use super::fields::Fields;
 use super::foreign_fields::{ONE_RECIPIENT, USE_FROM_NAME, instead_of};
 use super::header::{CustomHeaders, HeaderValue, Unsubscribe};
 use super::limits::{
-    ATTACHMENTS_COUNT, BODY_OCTETS, EXPIRES_AHEAD_SECONDS, FROM_NAME_CHARACTERS, METADATA_COUNT,
+    ATTACHMENTS_COUNT, BODY_BYTES, EXPIRES_AHEAD_SECONDS, FROM_NAME_CHARACTERS, METADATA_COUNT,
     METADATA_KEY_CHARACTERS, METADATA_VALUE_CHARACTERS, SUBJECT_CHARACTERS,
 };
 use super::text::{has_control, is_longer};
@@ -84,7 +84,7 @@ pub struct SubmissionLimits {
 
 impl Content {
     /// Returns the size of the content in bytes, without the headers of parts.
-    pub fn octets(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Raw(message) => message.len(),
             Self::Composed(Parts { text, html, attachments, .. }) => {
@@ -235,7 +235,7 @@ fn line(fields: &mut Fields<'_>, name: &'static str, limit: usize) -> Option<Str
 /// A body; an empty one is none (contract 3).
 fn body(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
     let text = fields.text(name)?;
-    if text.len() > BODY_OCTETS {
+    if text.len() > BODY_BYTES {
         fields.fault(name, "must be at most 5 MiB long");
     }
     if text.as_bytes().contains(&0) {

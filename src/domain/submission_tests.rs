@@ -79,8 +79,8 @@ fn a_body_is_required_and_an_empty_one_is_none() {
     assert_eq!(faults(json!({"text": "", "html": ""})), ["text"]);
     assert!(with(json!({"text": "", "html": "x"})).is_ok());
     assert_eq!(faults(json!({"text": "a\u{0}b"})), ["text"]);
-    assert_eq!(faults(json!({"html": "a".repeat(BODY_OCTETS + 1)})), ["html"]);
-    assert!(with(json!({"html": "a".repeat(BODY_OCTETS)})).is_ok());
+    assert_eq!(faults(json!({"html": "a".repeat(BODY_BYTES + 1)})), ["html"]);
+    assert!(with(json!({"html": "a".repeat(BODY_BYTES)})).is_ok());
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::base::time::Timestamp;
 
 /// The fewest characters of a password.
 const PASSWORD_CHARACTERS_MIN: usize = 12;
-/// The most octets of a password: hashing has no use for more.
-const PASSWORD_OCTETS_MAX: usize = 256;
+/// The most bytes of a password: hashing has no use for more.
+const PASSWORD_BYTES_MAX: usize = 256;
 /// Characters of a generated password without its hyphens: 100 bits of chance.
 const GENERATED_CHARACTERS: usize = 20;
 /// No letter that is taken for another.
@@ -128,7 +128,7 @@ pub enum WeakPassword {
     /// Too few characters.
     #[error("must have at least 12 characters")]
     Short,
-    /// Too many octets.
+    /// Too many bytes.
     #[error("must have at most 256 bytes")]
     Long,
     /// One of the first things that somebody would try.
@@ -162,7 +162,7 @@ impl NewPassword {
             || (local.len() >= 4 && lower.replace(&local, "").len() < 6);
         if text.chars().count() < PASSWORD_CHARACTERS_MIN {
             Err(WeakPassword::Short)
-        } else if text.len() > PASSWORD_OCTETS_MAX {
+        } else if text.len() > PASSWORD_BYTES_MAX {
             Err(WeakPassword::Long)
         } else if is_guessable {
             Err(WeakPassword::Guessable)
@@ -179,7 +179,7 @@ impl NewPassword {
 
 /// Whether a text is worth hashing to see if it is somebody's password.
 pub const fn may_be_password(text: &str) -> bool {
-    !text.is_empty() && text.len() <= PASSWORD_OCTETS_MAX
+    !text.is_empty() && text.len() <= PASSWORD_BYTES_MAX
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl Engine {
 
     /// [`StoreError::Full`] while the disk has less free space than the operator wants kept.
     pub(super) fn check_room(&self) -> Result<(), StoreError> {
-        if self.store.free_octets()? < self.settings.min_free_octets { Err(StoreError::Full) } else { Ok(()) }
+        if self.store.free_bytes()? < self.settings.min_free_bytes { Err(StoreError::Full) } else { Ok(()) }
     }
 
     /// A page of the account's audit log.

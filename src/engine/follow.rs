@@ -31,8 +31,8 @@ pub const STREAMS_MAX: usize = 256;
 pub const STREAMS_OF_ACCOUNT_MAX: usize = 20;
 /// Events that are read at once at most,
 const PAGE_EVENTS: usize = 32;
-/// and the octets of their records after which a page ends: what one follower holds, and the largest event beside.
-const PAGE_OCTETS: usize = 64 * 1024;
+/// and the bytes of their records after which a page ends: what one follower holds, and the largest event beside.
+const PAGE_BYTES: usize = 64 * 1024;
 /// The least time between two looks at a log that grows: of a busy account a follower gets a page, not single events.
 const PACE: Duration = Duration::from_millis(20);
 /// After so long without an event a follower is told that there is none, in the machine's time: that keeps the
@@ -247,14 +247,14 @@ impl Follower {
         };
         let places = log.places(filter)?;
         let mut page = Page { events: Vec::new(), is_last: places.len() < PAGE_EVENTS };
-        let mut octets = 0;
+        let mut bytes = 0;
         for place in places {
-            if octets >= PAGE_OCTETS {
+            if bytes >= PAGE_BYTES {
                 page.is_last = false;
                 break;
             }
             let Some(record) = log.bytes(&place)? else { continue };
-            octets += record.len();
+            bytes += record.len();
             let Place { event: id, kind, .. } = place;
             page.events.push(Followed { id, kind, record });
         }

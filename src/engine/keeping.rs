@@ -18,7 +18,7 @@ use crate::store::error::StoreError;
 pub const BESIDE: &[&str] = &[virtual_clock::FILE];
 /// The file that holds the time of the last backup.
 const LAST_BACKUP: &str = "last-backup";
-/// Octets that are handed over at once.
+/// Bytes that are handed over at once.
 const CHUNK: usize = 256 * 1024;
 /// Chunks that wait to be taken, at most.
 const CHUNKS: usize = 4;
@@ -54,7 +54,7 @@ impl Engine {
             let taken = taken.and_then(|totals| Ok(out.flush().map(|()| totals)?));
             match taken {
                 Ok(totals) => {
-                    tracing::info!(rows = totals.rows, content = totals.content_octets, "backup finished");
+                    tracing::info!(rows = totals.rows, content = totals.content_bytes, "backup finished");
                     engine.note_backup(now);
                 }
                 Err(error) => {

@@ -17,8 +17,8 @@ const AT_ONCE: usize = 2;
 const STRANGERS_MAX: usize = 64;
 /// Those who may wait beside them, because their browser or their session is known.
 const KNOWN_MAX: usize = 16;
-/// Octets of a salt.
-const SALT_OCTETS: usize = 16;
+/// Bytes of a salt.
+const SALT_BYTES: usize = 16;
 
 /// The hasher, with the parameters that OWASP recommends: argon2id, 19 MiB, two passes, one lane.
 pub(super) struct Passwords {
@@ -67,7 +67,7 @@ impl Passwords {
     /// # Errors
     /// [`Crowded`].
     pub(super) async fn hash(&self, password: &NewPassword, entropy: &dyn Entropy) -> Result<String, Crowded> {
-        let (password, salt) = (password.clone(), entropy::bytes::<SALT_OCTETS>(entropy));
+        let (password, salt) = (password.clone(), entropy::bytes::<SALT_BYTES>(entropy));
         self.run(Line::Known, move || hashed(password.expose().as_bytes(), &salt)).await
     }
 
@@ -91,7 +91,7 @@ impl Passwords {
         if let Some(hash) = self.nobody.get() {
             return Ok(hash.clone());
         }
-        let made = self.run(line, || hashed(b"nobody's password", &[0; SALT_OCTETS])).await?;
+        let made = self.run(line, || hashed(b"nobody's password", &[0; SALT_BYTES])).await?;
         Ok(self.nobody.get_or_init(|| made).clone())
     }
 

@@ -89,8 +89,8 @@ pub struct Settings {
     pub max_connections: usize,
     /// Memory for the bodies of the messages that are being sent, in KiB.
     pub body_kib: u32,
-    /// Below this many free octets no message is accepted, and no change that takes room but the operator's.
-    pub min_free_octets: u64,
+    /// Below this many free bytes no message is accepted, and no change that takes room but the operator's.
+    pub min_free_bytes: u64,
     /// Threads that compose and sign.
     pub signing_threads: usize,
     /// Lowers the priority of the thread that calls it.
@@ -137,7 +137,7 @@ impl Settings {
             quota: QuotaLimits::default(),
             max_connections: 8,
             body_kib: BODY_KIB,
-            min_free_octets: 0,
+            min_free_bytes: 0,
             signing_threads: 1,
             lower_priority: || {},
             executor: Executor::Threads,

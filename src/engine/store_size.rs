@@ -66,7 +66,7 @@ impl Engine {
     pub fn note_store_size(&self) {
         let (path, now) = (self.store.directory().join(FILE), self.clock.now());
         let mut samples = Samples::read(&std::fs::read_to_string(&path).unwrap_or_default());
-        if !samples.note(now, self.store.size_octets().total()) {
+        if !samples.note(now, self.store.size_bytes().total()) {
             return;
         }
         if let Err(error) = private_file::replace(&path, samples.text().as_bytes()) {
@@ -77,7 +77,7 @@ impl Engine {
     /// The growth of the store in seven days, or since the first sample. Blocks on the file system.
     pub fn store_growth(&self) -> Option<Growth> {
         let text = std::fs::read_to_string(self.store.directory().join(FILE)).ok()?;
-        Samples::read(&text).growth(self.clock.now(), self.store.size_octets().total())
+        Samples::read(&text).growth(self.clock.now(), self.store.size_bytes().total())
     }
 }
 

@@ -38,7 +38,7 @@ use workbench::{Prepared, Ready, Workbench};
 pub(super) const TRIES: usize = 3;
 /// Maximum size, in bytes, of a lone message that the async worker composes and signs itself. Such a message takes
 /// about as long as its signature.
-const ALONE_OCTETS_MAX: usize = 64 * 1024;
+const ALONE_BYTES_MAX: usize = 64 * 1024;
 
 /// Why there is no 202.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Engine {
         let announcement = self.store.announce();
         // Waking a thread would make a small message that is alone wait for nothing. It holds up one worker of all, for
         // as long as a signature takes.
-        let is_done_here = waiting.is_alone() && submission.content.octets() <= ALONE_OCTETS_MAX;
+        let is_done_here = waiting.is_alone() && submission.content.bytes() <= ALONE_BYTES_MAX;
         let (engine, caller, submission) = (Arc::clone(self), caller.clone(), Arc::clone(submission));
         let work = move || {
             let helpers = is_done_here.then_some(&engine.signing);

@@ -97,7 +97,7 @@ impl Api {
         account: AccountId,
         record: &MessageRecord,
     ) -> Result<Option<Vec<u8>>, ApiError> {
-        let bytes = usize::try_from(record.row.size_octets).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(record.row.size_bytes).unwrap_or(usize::MAX);
         let charge = Charge::of_answer(&self.budgets, Holder::Account(account), bytes, Excess::Refuse)?;
         let read = move |signed| {
             // The read goes on where its request has ended.
@@ -122,7 +122,7 @@ impl Api {
         if self.engine.replication.get().is_some_and(|replication| !replication.is_ready()) {
             return Err(ApiError::ReplicaUnavailable);
         }
-        if store.free_octets()? < self.engine.settings.min_free_octets {
+        if store.free_bytes()? < self.engine.settings.min_free_bytes {
             return Err(ApiError::StorageFull);
         }
         Ok(())

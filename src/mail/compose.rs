@@ -1,7 +1,7 @@
 //! A submission made into the message that is signed and sent (contract 3).
 //!
 //! Deterministic: the same submission with the same facts gives the same bytes, boundaries included. Whatever comes
-//! out has CRLF line ends only and no line over 998 octets, so nothing in it can be taken for the end of the data.
+//! out has CRLF line ends only and no line over 998 bytes, so nothing in it can be taken for the end of the data.
 
 use lettre::message::{MultiPart, MultiPartBuilder};
 
@@ -13,7 +13,7 @@ use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::attachment::Attachment;
-use crate::domain::limits::MESSAGE_OCTETS;
+use crate::domain::limits::MESSAGE_BYTES;
 use crate::domain::submission::{Content, Parts, Submission};
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
@@ -39,7 +39,7 @@ pub struct Composed {
     pub bytes: Vec<u8>,
     /// The subject, decoded; none where there is no Subject header.
     pub subject: Option<String>,
-    /// Whether there are octets above 127 (BODY=8BITMIME).
+    /// Whether there are bytes above 127 (BODY=8BITMIME).
     pub eight_bit: bool,
     /// Whether an address or a header field needs SMTPUTF8 (RFC 6531).
     pub smtputf8: bool,
@@ -73,7 +73,7 @@ fn compose_parts(parts: &Parts, submission: &Submission, facts: &ComposeFacts<'_
     write_header(&mut bytes, parts, submission, facts);
     let smtputf8 = !bytes.is_ascii();
     bytes.extend_from_slice(&body);
-    if bytes.len() > MESSAGE_OCTETS {
+    if bytes.len() > MESSAGE_BYTES {
         return Err(Violations::of(largest_field(parts), "makes the message larger than 20 MiB"));
     }
     let eight_bit = smtputf8;

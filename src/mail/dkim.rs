@@ -47,10 +47,10 @@ const SIGNED: [&str; 10] = [
 /// Maximum number of other List-* names that are signed. A message has half a dozen (RFC 2369), a hostile one
 /// thousands.
 const LIST_NAMES_COUNT: usize = 16;
-/// Octets of base64 on one line of `b=`.
-const SIGNATURE_LINE_OCTETS: usize = 72;
+/// Bytes of base64 on one line of `b=`.
+const SIGNATURE_LINE_BYTES: usize = 72;
 /// Column after which `h=` is folded.
-const FOLD_OCTETS: usize = 70;
+const FOLD_BYTES: usize = 70;
 
 /// One selector's private key, ready to sign.
 pub struct SigningKey {
@@ -172,7 +172,7 @@ fn sign_fields(
         relaxed::field(&mut data, b"dkim-signature", value.as_bytes());
         let signature = STANDARD.encode(key.sign(&data)?);
         out.extend_from_slice(unsigned.as_bytes());
-        for (place, piece) in signature.as_bytes().chunks(SIGNATURE_LINE_OCTETS).enumerate() {
+        for (place, piece) in signature.as_bytes().chunks(SIGNATURE_LINE_BYTES).enumerate() {
             if place > 0 {
                 out.extend_from_slice(b"\r\n ");
             }
@@ -250,7 +250,7 @@ fn unsigned_field(key: &SigningKey, names: &[String], body_hash: &str, at: Times
         if place > 0 {
             text.push(':');
         }
-        if place > 0 && column + name.len() > FOLD_OCTETS {
+        if place > 0 && column + name.len() > FOLD_BYTES {
             text.push_str("\r\n ");
             column = 1;
         }

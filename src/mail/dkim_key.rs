@@ -47,7 +47,7 @@ fn generate_ed25519(entropy: &dyn Entropy) -> Result<GeneratedKey, GenerationFai
     let seed = entropy::bytes::<32>(entropy);
     let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| GenerationFailed)?;
     let private = pair.to_pkcs8().map_err(|_| GenerationFailed)?;
-    // RFC 8463 4: the bare 32 octets, not the SubjectPublicKeyInfo around them.
+    // RFC 8463 4: the bare 32 bytes, not the SubjectPublicKeyInfo around them.
     Ok(GeneratedKey { pkcs8: Secret::new(private.as_ref()), record: record("ed25519", pair.public_key().as_ref()) })
 }
 

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::mailbox;
 use super::relaxed;
-use super::report::HEADER_OCTETS_MAX;
+use super::report::HEADER_BYTES_MAX;
 use super::report::transfer_encoding::with_crlf;
 use super::section::{self, Field};
 use crate::base::time::Timestamp;
@@ -70,7 +70,7 @@ pub fn aligned_signatures(message: &[u8], now: Timestamp) -> Vec<UnverifiedSigna
 
 /// The domain of the one mailbox in the one From field of `message`, whose line ends may be of any kind.
 pub fn author_domain(message: &[u8]) -> Option<DomainName> {
-    let head = with_crlf(&message[..message.len().min(HEADER_OCTETS_MAX)]);
+    let head = with_crlf(&message[..message.len().min(HEADER_BYTES_MAX)]);
     from_domain(&section::split(&head).0)
 }
 

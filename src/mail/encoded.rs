@@ -3,22 +3,22 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Octets of an encoded word's content: 75 in all (RFC 2047 2), less `=?UTF-8?Q?` and `?=`.
-const WORD_CONTENT_OCTETS: usize = 63;
-/// Octets of text that base64 makes [`WORD_CONTENT_OCTETS`] or less of.
-const WORD_BASE64_OCTETS: usize = 45;
+/// Bytes of an encoded word's content: 75 in all (RFC 2047 2), less `=?UTF-8?Q?` and `?=`.
+const WORD_CONTENT_BYTES: usize = 63;
+/// Bytes of text that base64 makes [`WORD_CONTENT_BYTES`] or less of.
+const WORD_BASE64_BYTES: usize = 45;
 /// The column up to which the first word is shortened to fit its line; the names that words follow are shorter.
 const COLUMN_MAX: usize = 16;
-/// Octets of one section of a parameter, so that its line stays below 78.
-const SECTION_OCTETS: usize = 50;
+/// Bytes of one section of a parameter, so that its line stays below 78.
+const SECTION_BYTES: usize = 50;
 
-/// Appends `text` as encoded words, one to a line, so that no line has more than 76 octets (RFC 2047 2).
+/// Appends `text` as encoded words, one to a line, so that no line has more than 76 bytes (RFC 2047 2).
 pub(super) fn words(out: &mut Vec<u8>, text: &str) {
     let column = out.iter().rev().take_while(|c| **c != b'\n').count().min(COLUMN_MAX);
-    let q_octets: usize = text.bytes().map(|c| if is_q_safe(c) { 1 } else { 3 }).sum();
-    if q_octets <= text.len().div_ceil(3) * 4 {
+    let q_bytes: usize = text.bytes().map(|c| if is_q_safe(c) { 1 } else { 3 }).sum();
+    if q_bytes <= text.len().div_ceil(3) * 4 {
         let cost = |c: char| if is_q_safe_char(c) { 1 } else { 3 * c.len_utf8() };
-        each_chunk(text, [WORD_CONTENT_OCTETS + 1 - column, WORD_CONTENT_OCTETS], cost, |place, chunk| {
+        each_chunk(text, [WORD_CONTENT_BYTES + 1 - column, WORD_CONTENT_BYTES], cost, |place, chunk| {
             begin(out, place, b"=?UTF-8?Q?");
             for c in chunk.bytes() {
                 match c {
@@ -30,7 +30,7 @@ pub(super) fn words(out: &mut Vec<u8>, text: &str) {
             out.extend_from_slice(b"?=");
         });
     } else {
-        each_chunk(text, [WORD_BASE64_OCTETS - column, WORD_BASE64_OCTETS], char::len_utf8, |place, chunk| {
+        each_chunk(text, [WORD_BASE64_BYTES - column, WORD_BASE64_BYTES], char::len_utf8, |place, chunk| {
             begin(out, place, b"=?UTF-8?B?");
             out.extend_from_slice(STANDARD.encode(chunk).as_bytes());
             out.extend_from_slice(b"?=");
@@ -82,8 +82,8 @@ pub(super) fn parameter(name: &str, value: &str) -> String {
         return String::from_utf8(out).unwrap_or_default();
     }
     let cost = |c: char| if is_attribute_char(c) { 1 } else { 3 * c.len_utf8() };
-    let sectioned = value.chars().map(cost).sum::<usize>() > SECTION_OCTETS;
-    each_chunk(value, [SECTION_OCTETS; 2], cost, |place, chunk| {
+    let sectioned = value.chars().map(cost).sum::<usize>() > SECTION_BYTES;
+    each_chunk(value, [SECTION_BYTES; 2], cost, |place, chunk| {
         let section = if sectioned { format!("*{place}") } else { String::new() };
         let charset = if place == 0 { "UTF-8''" } else { "" };
         out.extend_from_slice(format!(";\r\n {name}{section}*={charset}").as_bytes());

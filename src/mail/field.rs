@@ -6,10 +6,10 @@
 use super::encoded;
 use super::mailbox;
 
-/// Octets after which a line is folded where it can be (RFC 5322 2.1.1 recommends 78 at most).
-const FOLD_OCTETS: usize = 76;
-/// Octets without a place to fold that are still written plainly, so that name and word stay below 998.
-const WORD_OCTETS_MAX: usize = 900;
+/// Bytes after which a line is folded where it can be (RFC 5322 2.1.1 recommends 78 at most).
+const FOLD_BYTES: usize = 76;
+/// Bytes without a place to fold that are still written plainly, so that name and word stay below 998.
+const WORD_BYTES_MAX: usize = 900;
 
 /// Meaning of `=?` in a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) fn unstructured(out: &mut Vec<u8>, name: &str, value: &str, meaning: 
         out.push(b' ');
         folded(out, name.len() + 2, value);
     } else {
-        // An encoded word may have 75 octets and its line 76 (RFC 2047 2), so it begins a line of its own
+        // An encoded word may have 75 bytes and its line 76 (RFC 2047 2), so it begins a line of its own
         // unless the name is short.
         out.extend_from_slice(if name.len() > "Subject".len() { b"\r\n " } else { b" " });
         encoded::words(out, value);
@@ -74,7 +74,7 @@ pub(super) fn custom(out: &mut Vec<u8>, name: &str, value: &str) {
 pub(super) fn bracketed_url(out: &mut Vec<u8>, name: &str, url: &str) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": <");
-    for (place, piece) in url.as_bytes().chunks(WORD_OCTETS_MAX).enumerate() {
+    for (place, piece) in url.as_bytes().chunks(WORD_BYTES_MAX).enumerate() {
         if place > 0 {
             out.extend_from_slice(b"\r\n ");
         }
@@ -94,7 +94,7 @@ fn name_and_address(out: &mut Vec<u8>, display: Option<&str>, address: &str) {
         encoded::words(out, display);
     }
     let line = out.iter().rev().take_while(|c| **c != b'\n').count();
-    out.extend_from_slice(if line + address.len() > FOLD_OCTETS { b"\r\n <" } else { b" <" });
+    out.extend_from_slice(if line + address.len() > FOLD_BYTES { b"\r\n <" } else { b" <" });
     out.extend_from_slice(address.as_bytes());
     out.push(b'>');
 }
@@ -103,13 +103,13 @@ fn is_plain(value: &str, meaning: Meaning) -> bool {
     let printable = value.bytes().all(|c| c == b' ' || c.is_ascii_graphic());
     let framed = value.starts_with(' ') || value.ends_with(' ');
     let misread = meaning == Meaning::Literal && value.contains("=?");
-    printable && !framed && !misread && words(value).all(|word| word.len() <= WORD_OCTETS_MAX)
+    printable && !framed && !misread && words(value).all(|word| word.len() <= WORD_BYTES_MAX)
 }
 
 fn folded(out: &mut Vec<u8>, mut column: usize, value: &str) {
     for (place, word) in words(value).enumerate() {
         if place > 0 {
-            let folds = column + 1 + word.len() > FOLD_OCTETS;
+            let folds = column + 1 + word.len() > FOLD_BYTES;
             out.extend_from_slice(if folds { b"\r\n " } else { b" " });
             column = if folds { 1 } else { column + 1 };
         }

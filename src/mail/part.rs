@@ -9,7 +9,7 @@ use memchr::{memchr_iter, memchr2};
 
 use super::encoded;
 use crate::domain::attachment::Attachment;
-use crate::domain::limits::LINE_OCTETS;
+use crate::domain::limits::LINE_BYTES;
 
 /// A part or a tree of them.
 pub(super) enum Node {
@@ -103,7 +103,7 @@ fn encoded_text(text: &str) -> Body {
     if escaped == 0 && has_short_lines(&text) {
         return Body::dangerous_pre_encoded(text, ContentTransferEncoding::SevenBit);
     }
-    // Quoted-printable takes two octets more for each, base64 a third more for all.
+    // Quoted-printable takes two bytes more for each, base64 a third more for all.
     let encoding = if escaped * 6 <= text.len() {
         ContentTransferEncoding::QuotedPrintable
     } else {
@@ -128,8 +128,8 @@ fn with_crlf(text: &str) -> Vec<u8> {
     out
 }
 
-/// Whether no line has more than 998 octets.
+/// Whether no line has more than 998 bytes.
 fn has_short_lines(text: &[u8]) -> bool {
     let ends = memchr_iter(b'\n', text).chain([text.len()]);
-    ends.scan(0, |start, end| Some(end - std::mem::replace(start, end + 1))).all(|length| length <= LINE_OCTETS)
+    ends.scan(0, |start, end| Some(end - std::mem::replace(start, end + 1))).all(|length| length <= LINE_BYTES)
 }

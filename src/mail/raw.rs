@@ -16,7 +16,7 @@ use super::section::{self, Field, line_length};
 use super::structure;
 use crate::domain::address::Address;
 use crate::domain::header::FEEDBACK_NAMES;
-use crate::domain::limits::{LINE_OCTETS, MESSAGE_OCTETS, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_OCTETS};
+use crate::domain::limits::{LINE_BYTES, MESSAGE_BYTES, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_BYTES};
 use crate::domain::submission::Submission;
 use crate::domain::violation::Violations;
 
@@ -43,7 +43,7 @@ pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>
     }
     let (fields, body) = section::split(&message);
     let bytes = rewritten(&fields, body, submission, facts);
-    if bytes.len() > MESSAGE_OCTETS {
+    if bytes.len() > MESSAGE_BYTES {
         faults.insert("makes the message larger than 20 MiB");
     }
     for sentence in faults {
@@ -76,7 +76,7 @@ pub fn faults(message: &[u8], from: Option<&Address>) -> Violations {
 fn examine(message: &[u8], from: Option<&Address>) -> (Vec<u8>, Faults, Violations) {
     let (mut faults, mut violations) = (Faults::new(), Violations::new());
     let message = with_crlf(message, &mut faults);
-    if section::header_length(&message) > RAW_HEADER_SECTION_OCTETS {
+    if section::header_length(&message) > RAW_HEADER_SECTION_BYTES {
         violations.add("raw", "the header section must be at most 64 KiB");
         return (message, Faults::new(), violations);
     }
@@ -134,7 +134,7 @@ fn check_line(line: &[u8], faults: &mut Faults) {
     if memchr(0, line).is_some() {
         faults.insert("must not have NUL characters");
     }
-    if line.len() > LINE_OCTETS {
+    if line.len() > LINE_BYTES {
         faults.insert("must not have lines of more than 998 bytes");
     }
 }
@@ -202,7 +202,7 @@ pub(super) fn keep_original_id(out: &mut Vec<u8>, field: &Field<'_>) {
     out.extend_from_slice(ORIGINAL_ID.as_bytes());
     out.push(b':');
     let first = line_length(value);
-    if ORIGINAL_ID.len() + 1 + first > LINE_OCTETS && !value[..first].trim_ascii().is_empty() {
+    if ORIGINAL_ID.len() + 1 + first > LINE_BYTES && !value[..first].trim_ascii().is_empty() {
         out.extend_from_slice(b"\r\n ");
         out.extend_from_slice(value.trim_ascii_start());
     } else {

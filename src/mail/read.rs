@@ -45,7 +45,7 @@ pub struct AttachedFile {
     pub filename: Option<String>,
     /// Its media type with parameters, as the message has it.
     pub content_type: String,
-    /// Its octets, decoded.
+    /// Its bytes, decoded.
     pub size: usize,
 }
 
@@ -107,8 +107,8 @@ fn attached(message: &[u8], part: &MessagePart<'_>) -> AttachedFile {
     let kind = part.headers.iter().find(|header| header.name.as_str().eq_ignore_ascii_case("Content-Type"));
     let content_type = kind.map(|header| unfolded(slice(header.offset_start, header.offset_end)));
     let size = match part.encoding {
-        // Of text the parser keeps its own UTF-8 form, so its octets are counted where they are written.
-        Encoding::Base64 => base64_octets(slice(part.offset_body, part.offset_end)),
+        // Of text the parser keeps its own UTF-8 form, so its bytes are counted where they are written.
+        Encoding::Base64 => base64_bytes(slice(part.offset_body, part.offset_end)),
         Encoding::None | Encoding::QuotedPrintable => part.len(),
     };
     AttachedFile {
@@ -118,7 +118,7 @@ fn attached(message: &[u8], part: &MessagePart<'_>) -> AttachedFile {
     }
 }
 
-fn base64_octets(text: &[u8]) -> usize {
+fn base64_bytes(text: &[u8]) -> usize {
     text.iter().filter(|c| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/')).count() * 3 / 4
 }
 

@@ -75,18 +75,18 @@ struct Hash {
 }
 
 impl Hash {
-    const BUFFER_OCTETS: usize = 4096;
+    const BUFFER_BYTES: usize = 4096;
 
     fn new() -> Self {
-        Self { context: Context::new(&SHA256), buffer: Vec::with_capacity(Self::BUFFER_OCTETS) }
+        Self { context: Context::new(&SHA256), buffer: Vec::with_capacity(Self::BUFFER_BYTES) }
     }
 
     fn update(&mut self, piece: &[u8]) {
-        if self.buffer.len() + piece.len() > Self::BUFFER_OCTETS {
+        if self.buffer.len() + piece.len() > Self::BUFFER_BYTES {
             self.context.update(&self.buffer);
             self.buffer.clear();
         }
-        if piece.len() > Self::BUFFER_OCTETS {
+        if piece.len() > Self::BUFFER_BYTES {
             self.context.update(piece);
         } else {
             self.buffer.extend_from_slice(piece);

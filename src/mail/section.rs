@@ -49,7 +49,7 @@ pub(super) fn split(message: &[u8]) -> (Vec<Field<'_>>, &[u8]) {
     (fields, &[])
 }
 
-/// Octets of the header section with its empty line, found without reading its fields.
+/// Bytes of the header section with its empty line, found without reading its fields.
 pub(super) fn header_length(message: &[u8]) -> usize {
     let mut length = 0;
     while length < message.len() {
@@ -62,7 +62,7 @@ pub(super) fn header_length(message: &[u8]) -> usize {
     length
 }
 
-/// Octets of the first line, its line end included.
+/// Bytes of the first line, its line end included.
 pub(super) fn line_length(text: &[u8]) -> usize {
     memchr(b'\n', text).map_or(text.len(), |place| place + 1)
 }

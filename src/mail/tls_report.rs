@@ -14,8 +14,8 @@ use crate::domain::hostname::DomainName;
 
 /// The media type of the JSON (RFC 8460 6.4).
 pub const MEDIA_TYPE: &str = "application/tlsrpt+json";
-/// Octets of base64 on a line.
-const LINE_OCTETS: usize = 76;
+/// Bytes of base64 on a line.
+const LINE_BYTES: usize = 76;
 
 /// A report.
 #[derive(Debug, Clone, Serialize)]
@@ -139,7 +139,7 @@ impl TlsReport {
              Content-Disposition: attachment;\r\n filename=\"{submitter}!{domain}!{start}!{end}.json\"\r\n\r\n"
         );
         out.extend_from_slice(file.as_bytes());
-        for line in STANDARD.encode(self.json()).as_bytes().chunks(LINE_OCTETS) {
+        for line in STANDARD.encode(self.json()).as_bytes().chunks(LINE_BYTES) {
             out.extend_from_slice(line);
             out.extend_from_slice(b"\r\n");
         }
@@ -249,7 +249,7 @@ mod tests {
         let long = [["x".repeat(63).as_str(); 3].join("."), "y".repeat(57)].join(".");
         let bytes = message(&long, &long);
         assert!(
-            bytes.split(|octet| *octet == b'\n').all(|line| line.len() <= 998),
+            bytes.split(|byte| *byte == b'\n').all(|line| line.len() <= 998),
             "{}",
             String::from_utf8_lossy(&bytes)
         );

@@ -17,7 +17,7 @@ use crate::engine::smtp_submission::Decision;
 use crate::smtp::server::{Answer, Door, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
 use crate::store::error::StoreError;
 
-/// Octets of a message: a report with what it returns is some KiB.
+/// Bytes of a message: a report with what it returns is some KiB.
 const SIZE_MAX: usize = 1024 * 1024;
 /// Recipients of a message: a report has one.
 const RECIPIENTS_MAX: usize = 10;

@@ -36,7 +36,7 @@ pub struct CertificateFiles {
 struct Print {
     device: u64,
     inode: u64,
-    octets: u64,
+    bytes: u64,
     modified: (i64, i64),
 }
 
@@ -117,7 +117,7 @@ fn until(certificate: &Path) -> Option<Timestamp> {
 fn print(path: impl AsRef<Path>) -> Option<Print> {
     let found = fs::metadata(path).ok()?;
     let modified = (found.mtime(), found.mtime_nsec());
-    Some(Print { device: found.dev(), inode: found.ino(), octets: found.len(), modified })
+    Some(Print { device: found.dev(), inode: found.ino(), bytes: found.len(), modified })
 }
 
 #[cfg(test)]

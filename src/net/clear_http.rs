@@ -20,7 +20,7 @@ use super::http_listener::{Connection, Serve};
 const CHALLENGES: &str = "/.well-known/acme-challenge/";
 /// Paths that programs ask, which follow no redirect (contract 1).
 const API: &str = "/v1/";
-/// The first octet of a TLS handshake: the record's type (RFC 8446 5.1).
+/// The first byte of a TLS handshake: the record's type (RFC 8446 5.1).
 const HANDSHAKE: u8 = 22;
 
 /// The service of what comes in clear.
@@ -83,7 +83,7 @@ fn whole(status: StatusCode, media_type: &'static str, text: String) -> Response
     response
 }
 
-/// Whether a connection begins as TLS does. Takes nothing off it; waits for its first octet.
+/// Whether a connection begins as TLS does. Takes nothing off it; waits for its first byte.
 pub(super) async fn is_tls(stream: &TcpStream) -> bool {
     let mut first = [0];
     // One that ends before it says anything is the handshake's to see.

@@ -1,6 +1,6 @@
 //! The hosts of MTA-STS policies over HTTPS (RFC 8461 3.3): implements the port [`PolicyHosts`].
 //!
-//! One GET: no redirect, no proxy, no second try, a minute in all, 64 KiB of `text/plain` and not an octet more, and no
+//! One GET: no redirect, no proxy, no second try, a minute in all, 64 KiB of `text/plain` and not a byte more, and no
 //! more before its head than a webhook's receiver may send. Recipients' domains are chosen by customers, so the
 //! connection goes only where the guard permits.
 
@@ -29,8 +29,8 @@ use crate::smtp::tls_policy::TlsFault;
 
 /// Time limit of a whole fetch, name resolution included (RFC 8461 3.3).
 pub const DEADLINE: Duration = Duration::from_secs(60);
-/// Octets of a policy (RFC 8461 3.3 proposes as much).
-const OCTETS_MAX: usize = 64 * 1024;
+/// Bytes of a policy (RFC 8461 3.3 proposes as much).
+const BYTES_MAX: usize = 64 * 1024;
 /// The port of HTTPS, which `Host` leaves out.
 const HTTPS: u16 = 443;
 
@@ -105,7 +105,7 @@ async fn read(connection: &mut Connection, response: Response<Incoming>) -> Resu
     let (mut policy, mut body) = (Vec::new(), response.into_body());
     while let Some(part) = connection.part(&mut body).await {
         let part = part.map_err(|error| not_fetched(&error, PostError::Protocol))?;
-        if policy.len() + part.len() > OCTETS_MAX {
+        if policy.len() + part.len() > BYTES_MAX {
             return Err(failed("the policy is larger than 64 KiB"));
         }
         policy.extend_from_slice(&part);

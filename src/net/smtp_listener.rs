@@ -82,7 +82,7 @@ pub trait MailHandler: Send + 'static {
 pub struct Deadlines {
     /// For the next command (RFC 5321 4.5.3.2.7 asks for five minutes).
     pub command: Duration,
-    /// For the next octets of a message.
+    /// For the next bytes of a message.
     pub data: Duration,
     /// For the client to take what is written to it.
     pub write: Duration,

@@ -16,7 +16,7 @@ use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::transcript::Transcript;
 
 /// Read size: all answers of a pipelined exchange, with a margin.
-const READ_OCTETS: usize = 4 * 1024;
+const READ_BYTES: usize = 4 * 1024;
 /// Time for which the reason is read from a server that closed during a write.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -31,7 +31,7 @@ pub(super) struct Driver {
 impl Driver {
     /// Drives `client`, which was made with a time of zero just now.
     pub(super) fn new(client: Client) -> Self {
-        Self { client, epoch: Instant::now(), buffer: vec![0; READ_OCTETS].into_boxed_slice() }
+        Self { client, epoch: Instant::now(), buffer: vec![0; READ_BYTES].into_boxed_slice() }
     }
 
     /// The machine's time.
@@ -101,9 +101,9 @@ impl Wire {
 
     /// Whether the server has said something, or hung up, since the last answer. Asks without waiting.
     fn has_news(&self) -> bool {
-        let mut octet = [0];
+        let mut byte = [0];
         let mut context = Context::from_waker(Waker::noop());
-        self.socket().poll_peek(&mut context, &mut ReadBuf::new(&mut octet)).is_ready()
+        self.socket().poll_peek(&mut context, &mut ReadBuf::new(&mut byte)).is_ready()
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::base::secret::Secret;
-use crate::domain::limits::MESSAGE_OCTETS;
+use crate::domain::limits::MESSAGE_BYTES;
 use crate::engine::Engine;
 use crate::net::smtp_listener::{Deadlines, Gate, ListenerConfig, ListenerTls, MailHandler, MailService};
 use crate::smtp::server::{Door, LoginRule, ServerConfig, SubmissionRules};
@@ -23,7 +23,7 @@ use logins::FailedLogins;
 use memory::Memory;
 
 /// Bytes of all copies of one message together.
-const COPIES_OCTETS_MAX: usize = 200 << 20;
+const COPIES_BYTES_MAX: usize = 200 << 20;
 /// Faulty commands of a client that has logged in after which its session ends.
 const ERRORS_MAX: u32 = 20;
 /// Time for one message.
@@ -112,12 +112,12 @@ impl Submission {
             session: ServerConfig {
                 hostname: self.hostname.clone(),
                 greeting: format!("{} ESMTP Postrider", self.hostname),
-                size_max: MESSAGE_OCTETS,
+                size_max: MESSAGE_BYTES,
                 recipients_max: self.limits.recipients,
                 errors_max: ERRORS_MAX,
                 refusals_max: None,
                 starttls: false,
-                door: Door::Submission(SubmissionRules { login, total_max: COPIES_OCTETS_MAX }),
+                door: Door::Submission(SubmissionRules { login, total_max: COPIES_BYTES_MAX }),
             },
             gate: self.gate.clone(),
             greeting_pause: Duration::ZERO,

@@ -8,8 +8,8 @@ use crate::engine::settings::Settings;
 use crate::store::op::domain::dkim_name;
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
-/// Octets of one character-string of a TXT record (RFC 1035 3.3).
-const STRING_OCTETS: usize = 255;
+/// Bytes of one character-string of a TXT record (RFC 1035 3.3).
+const STRING_BYTES: usize = 255;
 
 /// A record.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(super) fn zone_file(lines: &[RecordLine]) -> String {
 
 /// A text as the quoted strings that a TXT record holds.
 fn strings(value: &str) -> String {
-    let pieces: Vec<_> = value.as_bytes().chunks(STRING_OCTETS).map(String::from_utf8_lossy).collect();
+    let pieces: Vec<_> = value.as_bytes().chunks(STRING_BYTES).map(String::from_utf8_lossy).collect();
     pieces.iter().map(|piece| format!("\"{}\"", piece.replace('"', "\\\""))).collect::<Vec<_>>().join(" ")
 }
 

@@ -66,7 +66,7 @@ fn of_service(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
         let sentence = format!("{sentence} Queued mail is on hold: some may have been sent already.");
         notices.push(Notice::new(sentence, "Run `postrider queue release` on the server to send it", None));
     }
-    if engine.store.free_octets()? < engine.settings.min_free_octets.saturating_mul(4) {
+    if engine.store.free_bytes()? < engine.settings.min_free_bytes.saturating_mul(4) {
         notices.push(Notice::new("Disk almost full: new mail will be rejected.", "Free up space", None));
     }
     Ok(notices)

@@ -9,8 +9,8 @@ use crate::domain::event::EventType;
 use crate::domain::violation::Violations;
 use crate::machine::transfer::Status;
 
-/// Octets of a text that a page shows.
-const EXCERPT_OCTETS: usize = 20_000;
+/// Bytes of a text that a page shows.
+const EXCERPT_BYTES: usize = 20_000;
 /// Characters of an answer that a line shows.
 const ANSWER_CHARACTERS: usize = 60;
 
@@ -185,13 +185,13 @@ pub(super) struct Excerpt {
 impl Excerpt {
     /// The beginning of `text`.
     pub(super) fn of(text: &str) -> Self {
-        let shown = &text[..text.floor_char_boundary(EXCERPT_OCTETS)];
+        let shown = &text[..text.floor_char_boundary(EXCERPT_BYTES)];
         Self { text: shown.to_owned(), is_cut: shown.len() < text.len() }
     }
 }
 
-/// Octets as people read them.
-pub(super) fn octets(count: u64) -> String {
+/// Bytes as people read them.
+pub(super) fn byte_size(count: u64) -> String {
     match count {
         0..1_024 => format!("{count} B"),
         1_024..1_048_576 => format!("{}.{} KiB", count / 1_024, count % 1_024 * 10 / 1_024),
@@ -237,6 +237,6 @@ mod tests {
     #[test]
     fn numbers_are_written_for_people() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0, 1_536, 5 << 20, 3 << 29].map(octets), ["0 B", "1.5 KiB", "5.0 MiB", "1.5 GiB"]);
+        assert_eq!([0, 1_536, 5 << 20, 3 << 29].map(byte_size), ["0 B", "1.5 KiB", "5.0 MiB", "1.5 GiB"]);
     }
 }

@@ -4,7 +4,7 @@
 use super::fault::Fault;
 use super::form::Form;
 use super::html::{self, Remote};
-use super::parts::{Excerpt, octets};
+use super::parts::{Excerpt, byte_size};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::mail::read::{AttachedFile, Parts};
@@ -60,7 +60,7 @@ fn wants_images(query: &Form) -> bool {
 /// A file in words: its name, type and size.
 fn file(file: &AttachedFile) -> String {
     let name = file.filename.as_deref().unwrap_or("no name");
-    format!("{name} ({}, {})", file.content_type, octets(file.size as u64))
+    format!("{name} ({}, {})", file.content_type, byte_size(file.size as u64))
 }
 
 /// Whether the HTML names something to be fetched from elsewhere. A guess, for a link: the policy does not guess.

@@ -8,8 +8,8 @@ use crate::http::route::Call;
 
 /// Parts of a form at most.
 const PARTS_MAX: usize = 20;
-/// Octets of a part's header at most.
-const HEADER_OCTETS_MAX: usize = 4_096;
+/// Bytes of a part's header at most.
+const HEADER_BYTES_MAX: usize = 4_096;
 
 /// The parts of one form, by name.
 pub(super) struct Upload(Vec<(String, Bytes)>);
@@ -21,18 +21,14 @@ impl Upload {
         Self(boundary.map_or_else(Vec::new, |boundary| parts(call.body(), boundary)))
     }
 
-    /// The octets of a part; none where it is not there or empty, as that of a file that was not chosen is.
-    pub(super) fn octets(&self, name: &str) -> Option<Bytes> {
-        self.0
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, octets)| octets.clone())
-            .filter(|octets| !octets.is_empty())
+    /// The bytes of a part; none where it is not there or empty, as that of a file that was not chosen is.
+    pub(super) fn bytes(&self, name: &str) -> Option<Bytes> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, bytes)| bytes.clone()).filter(|bytes| !bytes.is_empty())
     }
 
     /// The text of a part; empty where it is not there or no text.
     pub(super) fn text(&self, name: &str) -> String {
-        self.octets(name).and_then(|octets| String::from_utf8(octets.into()).ok()).unwrap_or_default()
+        self.bytes(name).and_then(|bytes| String::from_utf8(bytes.into()).ok()).unwrap_or_default()
     }
 }
 
@@ -59,7 +55,7 @@ fn parts(body: &Bytes, boundary: &str) -> Vec<(String, Bytes)> {
 /// The part whose header begins at `from` and whose content ends at `to`.
 fn part(body: &Bytes, from: usize, to: usize) -> Option<(String, Bytes)> {
     let part = body.get(from..to)?;
-    let head = &part[..part.len().min(HEADER_OCTETS_MAX)];
+    let head = &part[..part.len().min(HEADER_BYTES_MAX)];
     let end = find(head, b"\r\n\r\n")?;
     let name = name(std::str::from_utf8(&part[..end]).ok()?)?;
     Some((name.to_owned(), body.slice(from + end + 4..to)))
@@ -104,7 +100,7 @@ mod tests {
              email\r\na@b.test\r\n\r\n--b0\r\nContent-Disposition: form-data; name=\"list\"\r\n\r\n\r\n--b0--\r\n",
         );
         assert_eq!((form.text("act"), form.text("file")), ("check".to_owned(), "email\r\na@b.test\r\n".to_owned()));
-        assert_eq!((form.octets("list"), form.octets("none")), (None, None));
+        assert_eq!((form.bytes("list"), form.bytes("none")), (None, None));
     }
 
     #[test]

@@ -9,9 +9,9 @@ pub struct Capabilities {
     pub pipelining: bool,
     /// TLS may be started (RFC 3207).
     pub starttls: bool,
-    /// Octets above 127 in the body (RFC 6152).
+    /// Bytes above 127 in the body (RFC 6152).
     pub eight_bit_mime: bool,
-    /// Octets above 127 in addresses and headers (RFC 6531).
+    /// Bytes above 127 in addresses and headers (RFC 6531).
     pub smtputf8: bool,
     /// Whether SIZE may be said (RFC 1870).
     pub size: bool,

@@ -5,7 +5,7 @@ use std::io::BufRead as _;
 use bytes::Bytes;
 
 /// Bytes of a message in one block.
-const BLOCK_OCTETS: usize = 64 * 1024;
+const BLOCK_BYTES: usize = 64 * 1024;
 
 /// A message on its way out, block by block. The last block ends with the lone dot.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl DotStuffer {
         if self.is_done {
             return;
         }
-        let end = self.message.len().min(self.at + BLOCK_OCTETS);
+        let end = self.message.len().min(self.at + BLOCK_BYTES);
         let mut rest = &self.message[self.at..end];
         out.reserve(rest.len() + rest.len() / 64 + 5);
         while !rest.is_empty() {
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn no_block_border_hides_a_line_start() {
         for shift in 0..6 {
-            let mut message = vec![b'x'; BLOCK_OCTETS - shift];
+            let mut message = vec![b'x'; BLOCK_BYTES - shift];
             message.extend_from_slice(b"\r\n.\r\n.b\r\n");
             assert_eq!(unstuffed(&stuffed(&message)), (message, false));
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_AGE_MAX: Duration = Duration::from_secs(31_557_600);
 /// Server patterns of one policy. The largest domains have about ten.
 const PATTERNS_MAX: usize = 100;
-/// Octets of a name (RFC 1035 2.3.4).
+/// Bytes of a name (RFC 1035 2.3.4).
 const NAME_MAX: usize = 253;
 /// Characters of a policy's identifier (RFC 8461 3.1).
 const ID_MAX: usize = 32;

@@ -14,7 +14,7 @@ pub struct Envelope {
     pub mail_from: String,
     /// The recipient in its wire form, without angle brackets.
     pub rcpt_to: String,
-    /// Whether the message has octets above 127 (BODY=8BITMIME).
+    /// Whether the message has bytes above 127 (BODY=8BITMIME).
     pub eight_bit: bool,
     /// Whether an address or a header needs SMTPUTF8 (RFC 6531).
     pub smtputf8: bool,
@@ -60,7 +60,7 @@ pub enum Phase {
     Rcpt,
     /// DATA, until its 354.
     Data,
-    /// The message's octets.
+    /// The message's bytes.
     Body,
     /// The final dot, until its answer.
     Dot,
@@ -92,7 +92,7 @@ pub enum Ending {
     },
     /// The server's SIZE is less than the message: nothing was sent (5.3.4).
     TooLarge {
-        /// The SIZE it announced, in octets.
+        /// The SIZE it announced, in bytes.
         limit: u64,
     },
     /// The server lacks SMTPUTF8 and the message needs it: nothing was sent (5.6.7).

@@ -9,13 +9,13 @@ use std::borrow::Cow;
 pub use crate::domain::enhanced_code::EnhancedCode;
 
 /// The longest line read, without its end. RFC 5321 4.5.3.1.5 says 512; longer ones exist.
-pub const LINE_OCTETS_MAX: usize = 4 * 1024;
+pub const LINE_BYTES_MAX: usize = 4 * 1024;
 /// The largest reply read, line ends not counted.
-pub const REPLY_OCTETS_MAX: usize = 64 * 1024;
+pub const REPLY_BYTES_MAX: usize = 64 * 1024;
 /// The most lines of one reply.
 pub const LINES_MAX: usize = 100;
 /// The most that [`Reply::text`] returns (contract 4).
-pub const TEXT_OCTETS_MAX: usize = 4 * 1024;
+pub const TEXT_BYTES_MAX: usize = 4 * 1024;
 
 /// A whole reply: the code of its last line, and every byte as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Reply {
     pub fn text(&self) -> String {
         let joined = self.lines.join(&b'\n');
         let mut text = String::from_utf8_lossy(&joined).into_owned();
-        text.truncate(text.floor_char_boundary(TEXT_OCTETS_MAX));
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         text
     }
 
@@ -92,8 +92,8 @@ fn push_words(text: &str, words: &mut String) {
             words.push(' ');
         }
         words.extend(word.chars().flat_map(char::to_lowercase));
-        if words.len() >= TEXT_OCTETS_MAX {
-            words.truncate(words.floor_char_boundary(TEXT_OCTETS_MAX));
+        if words.len() >= TEXT_BYTES_MAX {
+            words.truncate(words.floor_char_boundary(TEXT_BYTES_MAX));
             return;
         }
     }
@@ -105,7 +105,7 @@ pub(super) fn said(line: &[u8]) -> &[u8] {
     text.strip_prefix(b" ").or_else(|| text.strip_prefix(b"-")).unwrap_or(text)
 }
 
-/// A line as text: in Latin-1, whose octets are Unicode's first code points, where it is no UTF-8.
+/// A line as text: in Latin-1, whose bytes are Unicode's first code points, where it is no UTF-8.
 fn decoded(line: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(line) {
         Ok(text) => Cow::Borrowed(text),
@@ -117,10 +117,10 @@ fn decoded(line: &[u8]) -> Cow<'_, str> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableReply {
     /// A line that goes on past its cap.
-    #[error("a line of the answer is longer than {LINE_OCTETS_MAX} bytes")]
+    #[error("a line of the answer is longer than {LINE_BYTES_MAX} bytes")]
     LineTooLong,
     /// A reply that goes on past its cap.
-    #[error("the answer is longer than {REPLY_OCTETS_MAX} bytes")]
+    #[error("the answer is longer than {REPLY_BYTES_MAX} bytes")]
     TooLong,
     /// Continuation lines without end.
     #[error("the answer has more than {LINES_MAX} lines")]
@@ -136,7 +136,7 @@ pub struct ReplyParser {
     lines: Vec<Vec<u8>>,
     /// The line that has begun and not yet ended.
     open: Vec<u8>,
-    octets: usize,
+    byte_count: usize,
 }
 
 impl ReplyParser {
@@ -169,11 +169,11 @@ impl ReplyParser {
 
     fn extend_line(&mut self, piece: &[u8]) -> Result<(), UnreadableReply> {
         // The CR of a line of just the permitted length counts for nothing.
-        if self.open.len() + piece.len() > LINE_OCTETS_MAX + 1 {
+        if self.open.len() + piece.len() > LINE_BYTES_MAX + 1 {
             return Err(UnreadableReply::LineTooLong);
         }
-        self.octets += piece.len();
-        if self.octets > REPLY_OCTETS_MAX {
+        self.byte_count += piece.len();
+        if self.byte_count > REPLY_BYTES_MAX {
             return Err(UnreadableReply::TooLong);
         }
         self.open.extend_from_slice(piece);
@@ -185,7 +185,7 @@ impl ReplyParser {
         while line.last() == Some(&b'\r') {
             line.pop();
         }
-        if line.len() > LINE_OCTETS_MAX {
+        if line.len() > LINE_BYTES_MAX {
             return Err(UnreadableReply::LineTooLong);
         }
         let code = code_of(&line).ok_or(UnreadableReply::NoCode)?;
@@ -203,7 +203,7 @@ impl ReplyParser {
         if !is_last {
             return Ok(None);
         }
-        self.octets = 0;
+        self.byte_count = 0;
         Ok(Some(Reply { code, lines: std::mem::take(&mut self.lines) }))
     }
 }

@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::category::Category;
 use super::pattern::{CodePattern, EnhancedPattern, HostPattern, TextPattern};
-use super::reply::{EnhancedCode, Reply, ReplyParser, TEXT_OCTETS_MAX};
+use super::reply::{EnhancedCode, Reply, ReplyParser, TEXT_BYTES_MAX};
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
 
 const BUILT_IN: &str = include_str!("../../data/bounces.toml");
@@ -243,7 +243,7 @@ impl Rules {
     /// Classifies a refusal. `suppressed` says whether the address is to be suppressed: only for hard failures of the
     /// address itself, and only where the refusal is final (contract 6).
     pub fn explain(&self, refusal: Refusal<'_>, source: BounceSource) -> Bounce {
-        let end = refusal.words.floor_char_boundary(TEXT_OCTETS_MAX);
+        let end = refusal.words.floor_char_boundary(TEXT_BYTES_MAX);
         let words = format!(" {} ", &refusal.words[..end]);
         let refusal = Refusal { words: &words, ..refusal };
         let status = refusal.enhanced.map(|code| code.to_string());

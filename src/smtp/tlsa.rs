@@ -103,7 +103,7 @@ impl Association {
             Matching::Sha256 => 1,
             Matching::Sha512 => 2,
         };
-        let data: String = self.data.iter().map(|octet| format!("{octet:02x}")).collect();
+        let data: String = self.data.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{usage} {selector} {matching} {data}")
     }
 
@@ -116,8 +116,8 @@ impl Association {
 mod tests {
     use super::*;
 
-    fn record(usage: u8, selector: u8, matching: u8, octets: usize) -> TlsaRecord {
-        TlsaRecord { usage, selector, matching, data: vec![7; octets] }
+    fn record(usage: u8, selector: u8, matching: u8, bytes: usize) -> TlsaRecord {
+        TlsaRecord { usage, selector, matching, data: vec![7; bytes] }
     }
 
     #[test]

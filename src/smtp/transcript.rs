@@ -4,10 +4,10 @@
 use super::outcome::Ending;
 use super::reply::Reply;
 
-/// The most that is kept, in octets.
-pub const OCTETS_MAX: usize = 2 * 1024;
+/// The most that is kept, in bytes.
+pub const BYTES_MAX: usize = 2 * 1024;
 /// The most that is kept of one line.
-const LINE_OCTETS_MAX: usize = 256;
+const LINE_BYTES_MAX: usize = 256;
 /// Placeholder for lines that were cut.
 const CUT: &str = "\u{2026}\n";
 
@@ -17,8 +17,8 @@ pub struct Transcript(String);
 
 impl Transcript {
     /// Something was said, in one or several lines.
-    pub fn said(&mut self, octets: &[u8]) {
-        let text = String::from_utf8_lossy(octets);
+    pub fn said(&mut self, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
         text.lines().for_each(|line| self.push("> ", line));
     }
 
@@ -66,7 +66,7 @@ impl Transcript {
     }
 
     fn push(&mut self, mark: &str, line: &str) {
-        let shown = &line[..line.floor_char_boundary(LINE_OCTETS_MAX)];
+        let shown = &line[..line.floor_char_boundary(LINE_BYTES_MAX)];
         self.0.push_str(mark);
         self.0.extend(shown.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }));
         self.0.push_str(if shown.len() < line.len() { CUT } else { "\n" });
@@ -75,7 +75,7 @@ impl Transcript {
 
     /// Drops the first lines of what is too long.
     fn cut(&mut self) {
-        let Some(over) = self.0.len().checked_sub(OCTETS_MAX).filter(|over| *over > 0) else { return };
+        let Some(over) = self.0.len().checked_sub(BYTES_MAX).filter(|over| *over > 0) else { return };
         let from = self.0.ceil_char_boundary(over + CUT.len());
         let end = self.0[from..].find('\n').map_or(self.0.len(), |end| from + end + 1);
         self.0.replace_range(..end, CUT);
@@ -117,14 +117,14 @@ mod tests {
         let mut transcript = Transcript::default();
         for number in 0..500 {
             transcript.said(format!("NOOP {number} é\r\n").as_bytes());
-            assert!(transcript.as_str().len() <= OCTETS_MAX);
+            assert!(transcript.as_str().len() <= BYTES_MAX);
         }
         transcript.heard(&reply(250, &"é".repeat(5_000)));
         let text = transcript.as_str();
-        assert!(text.len() <= OCTETS_MAX && text.starts_with(CUT) && text.contains("> NOOP 499 é\n"));
+        assert!(text.len() <= BYTES_MAX && text.starts_with(CUT) && text.contains("> NOOP 499 é\n"));
         assert!(text.ends_with("é\u{2026}\n"));
         let mut both = transcript.clone();
         both.append(&transcript);
-        assert!(both.as_str().len() <= OCTETS_MAX && both.as_str().ends_with("é\u{2026}\n"));
+        assert!(both.as_str().len() <= BYTES_MAX && both.as_str().ends_with("é\u{2026}\n"));
     }
 }

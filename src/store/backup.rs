@@ -28,7 +28,7 @@ use super::schema::{FORMAT, Table, meta};
 use super::snapshot::Snapshot;
 use crate::base::time::Timestamp;
 
-/// Octets of content that are read and passed on at once.
+/// Bytes of content that are read and passed on at once.
 const PIECE: u64 = 256 * 1024;
 /// Rows between two reports of progress.
 const PROGRESS_ROWS: u64 = 10_000;

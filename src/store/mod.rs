@@ -109,7 +109,7 @@ pub struct Store {
 
 /// Size of a store on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SizeOctets {
+pub struct SizeBytes {
     /// The database.
     pub database: u64,
     /// Message bodies and their keys.
@@ -118,7 +118,7 @@ pub struct SizeOctets {
     pub journal: u64,
 }
 
-impl SizeOctets {
+impl SizeBytes {
     /// All of it.
     pub const fn total(&self) -> u64 {
         self.database.saturating_add(self.content).saturating_add(self.journal)
@@ -151,25 +151,25 @@ impl Store {
         Ok(Snapshot::new(transaction, Arc::clone(&self.meters.damage)))
     }
 
-    /// Octets that are free on the device, for whoever refuses work before there are none.
+    /// Bytes that are free on the device, for whoever refuses work before there are none.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn free_octets(&self) -> Result<u64, StoreError> {
+    pub fn free_bytes(&self) -> Result<u64, StoreError> {
         self.disk
-            .free_octets(&self.directory)
+            .free_bytes(&self.directory)
             .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))
     }
 
     /// Returns the size of the store on disk; unknown sizes count as 0.
-    pub fn size_octets(&self) -> SizeOctets {
+    pub fn size_bytes(&self) -> SizeBytes {
         let entries = self.disk.list(&self.directory).unwrap_or_default();
         let of = |name: &str| {
             let found = entries.iter().find(|entry| entry.name == name);
             found.and_then(|entry| entry.length).unwrap_or(0)
         };
         let (database, journal) = (of(open::FILE), of(journal::FILE));
-        SizeOctets { database, content: self.content.size_octets(), journal }
+        SizeBytes { database, content: self.content.size_bytes(), journal }
     }
 
     /// The data directory.

@@ -27,7 +27,7 @@ pub(super) struct Reserve {
 /// process's or a later program's.
 pub(super) fn make_room(disk: &dyn Disk, directory: &Path, limits: &Limits) {
     let path = directory.join(FILE);
-    let is_short = disk.free_octets(directory).is_ok_and(|free| free < limits.reserve_short_bytes);
+    let is_short = disk.free_bytes(directory).is_ok_and(|free| free < limits.reserve_short_bytes);
     if !is_short || !disk.exists(&path) {
         return;
     }

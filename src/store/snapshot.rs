@@ -100,7 +100,7 @@ impl Snapshot {
                 };
                 let entry = next.transpose()?;
                 // A damaged page may show itself only here.
-                let _octets = entry.as_ref().map(|(key, value)| key.value().len() + value.value().len());
+                let _bytes = entry.as_ref().map(|(key, value)| key.value().len() + value.value().len());
                 Ok(entry)
             });
             let Some((key, stored)) = self.read(table, from, next)? else { return Ok(()) };

@@ -286,7 +286,7 @@ pub(crate) fn message_row(domain: DomainId, to: &str, now: Timestamp) -> Message
         content_expires_at: now + 30 * day,
         key: None,
         selectors: Vec::new(),
-        size_octets: 1000,
+        size_bytes: 1000,
         place: Place::unknown(retention::Bucket { end: now + 30 * day }.end),
         return_path: "b+x@bounces.example".to_owned(),
         eight_bit: false,

@@ -13,7 +13,7 @@ import { tellStory } from "./support/story.mjs";
 import { addresses } from "./support/walk.mjs";
 
 const WIDTHS = [320, 768, 1440];
-const OCTETS_MAX = 60_000;
+const BYTES_MAX = 60_000;
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 const pictures = process.env.SCREENSHOTS;
 const skip = missing();
@@ -51,8 +51,8 @@ async function holdEveryPage(of, theme, what) {
   const all = await addresses(page);
   assert.ok(all.length > 8, `only ${all}`);
   for (const address of all) {
-    const octets = await weighed(page, address);
-    if (octets > OCTETS_MAX) found.push(`${address} weighs ${octets} octets`);
+    const bytes = await weighed(page, address);
+    if (bytes > BYTES_MAX) found.push(`${address} weighs ${bytes} bytes`);
     found.push(...(await held(page, address, theme, what)));
   }
   if (what === "full") {
@@ -78,11 +78,11 @@ async function weighed(page, address) {
   const wire = await page.context().newCDPSession(page);
   await wire.send("Network.enable");
   await wire.send("Network.setCacheDisabled", { cacheDisabled: true });
-  let octets = 0;
-  wire.on("Network.loadingFinished", (event) => (octets += event.encodedDataLength));
+  let bytes = 0;
+  wire.on("Network.loadingFinished", (event) => (bytes += event.encodedDataLength));
   await page.goto(address, { waitUntil: "load" });
   await wire.detach();
-  return octets;
+  return bytes;
 }
 
 /** What is wrong with the page that is open, at every width. */

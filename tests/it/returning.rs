@@ -197,9 +197,9 @@ async fn only_our_own_mailboxes_are_taken_and_nobody_is_relayed_for() {
     let (id, path) = world.delivered("you@example.org").await;
     let (local, _) = path.split_once('@').unwrap();
     let other = |place: usize| {
-        let mut octets = local.as_bytes().to_vec();
-        octets[place] = if octets[place] == b'7' { b'8' } else { b'7' };
-        String::from_utf8(octets).unwrap()
+        let mut bytes = local.as_bytes().to_vec();
+        bytes[place] = if bytes[place] == b'7' { b'8' } else { b'7' };
+        String::from_utf8(bytes).unwrap()
     };
     let mut session = world.session().await;
     for taken in [

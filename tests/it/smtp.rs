@@ -64,7 +64,7 @@ impl Session {
     }
 
     pub(crate) async fn is_closed(&mut self) -> bool {
-        self.0.read_to_end(&mut Vec::new()).await.is_ok_and(|octets| octets == 0)
+        self.0.read_to_end(&mut Vec::new()).await.is_ok_and(|bytes| bytes == 0)
     }
 }
 

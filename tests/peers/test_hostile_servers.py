@@ -117,7 +117,7 @@ def test_a_server_that_is_merely_strange_gets_each_message_at_the_first_attempt(
     assert set(copies.values()) == {1}
 
 
-def test_a_connection_cut_after_any_octet_that_the_server_says_loses_nothing(virtual):
+def test_a_connection_cut_after_any_byte_that_the_server_says_loses_nothing(virtual):
     spoken = "greeting ehlo mail rcpt data dot".split()
     total = sum(len(DIALOGUE[phase]) for phase in spoken)
     records, copies = ends(virtual, {cut: virtual.site(bad_sessions=1, say_max=cut) for cut in range(1, total + 1)})
@@ -130,12 +130,12 @@ def test_a_connection_cut_after_any_octet_that_the_server_says_loses_nothing(vir
     assert unsure == window
 
 
-def test_a_connection_cut_after_any_octet_that_the_server_hears_loses_and_doubles_nothing(virtual):
+def test_a_connection_cut_after_any_byte_that_the_server_hears_loses_and_doubles_nothing(virtual):
     domain, server = virtual.site()
     virtual.knot.publish()
     virtual.send(domain)
     virtual.dev.advance(0)
-    # What follows is a few octets longer, for its domain's name is: cuts behind the end cut nothing.
+    # What follows is a few bytes longer, for its domain's name is: cuts behind the end cut nothing.
     total = server.heard + 16
     _, copies = ends(virtual, {cut: virtual.site(bad_sessions=1, hear_max=cut) for cut in range(total)})
     assert Counter(copies.values()) == {1: total}

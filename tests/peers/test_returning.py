@@ -264,8 +264,8 @@ def test_oversized_smuggling_and_hasty_clients_are_refused(service, postfix, bou
         hasty.recv(1024)
         hasty.sendall(f"MAIL FROM:<>\r\nRCPT TO:<{path}>\r\nDATA\r\n".encode() + report + b"\r\n.\r\n")
         heard = b""
-        while octets := hasty.recv(4096):
-            heard += octets
+        while data := hasty.recv(4096):
+            heard += data
     assert b"503 5.5.1" in heard and b"\n354" not in heard
     assert service.api.message(message_id)["status"] == "delivered"
 

@@ -72,7 +72,7 @@ def test_a_refused_recipient_is_no_acceptance(postfix):
 
 def test_all_letters_have_the_size_that_was_asked_for_and_the_same_text_in_both_forms():
     letters = Letters(10240)
-    assert 0.95 * 10240 < letters.octets <= 10240
+    assert 0.95 * 10240 < letters.bytes <= 10240
     for number in range(3):
         request = json.loads(letters.as_json(number))
         assert request["to"] == f"customer{number}@{SITES[number]}"

@@ -24,7 +24,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("hyper", Only(&["net", "http", "panel", "app"]), "HTTP/1.1 and HTTP/2 as bytes"),
     ("hyper-util", Only(&["net", "app"]), "serves both versions of HTTP on one listener"),
     ("http-body-util", Only(&["net", "http", "panel", "app"]), "bodies as values"),
-    ("bytes", Only(&["smtp", "engine", "net", "http", "panel", "app"]), "shares a message's octets without a copy"),
+    ("bytes", Only(&["smtp", "engine", "net", "http", "panel", "app"]), "shares a message's bytes without a copy"),
     ("matchit", Only(&["http"]), "finds a route; everything else about routing is our own table"),
     ("reqwest", Only(&["net"]), "fetches policies and certificates, follows event streams"),
     // TLS and cryptography: aws-lc-rs is the only provider.
@@ -60,7 +60,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     // Mail and names.
     ("lettre", Only(&["mail"]), "builds MIME; its SMTP client is not used"),
     ("mail-parser", Only(&["mail", "net"]), "reads MIME that others made"),
-    ("memchr", Only(&["mail"]), "finds line ends many octets at a time"),
+    ("memchr", Only(&["mail"]), "finds line ends many bytes at a time"),
     ("quick-xml", Only(&["mail"]), "reads the XML of DMARC reports event by event"),
     ("flate2", Only(&["mail"]), "unpacks DMARC reports, gzip and zip, in pieces"),
     ("hickory-resolver", Only(&["net"]), "DNS with DNSSEC"),

@@ -94,7 +94,7 @@ impl Lexer<'_> {
 
 /// Opening of a string literal.
 struct Opening {
-    /// Octets up to and with the quotation mark.
+    /// Bytes up to and with the quotation mark.
     length: usize,
     /// The number of `#` of a raw string; none where it has escapes.
     hashes: Option<usize>,

@@ -31,7 +31,7 @@ pub(super) fn backup(args: BackupArgs, json: bool, console: &mut Console<'_>) ->
 }
 
 fn told_of_backup(taken: &Taken) -> String {
-    let Taken { file, taken_at, octets, rows, .. } = taken;
+    let Taken { file, taken_at, bytes, rows, .. } = taken;
     let content = match taken.with_content {
         true => "Message bodies are in it.",
         false => "It has no message bodies: queued mail in it ends as failed when it is restored and released.",
@@ -43,7 +43,7 @@ fn told_of_backup(taken: &Taken) -> String {
     format!(
         "Backed up {rows} rows as of {taken_at} to {} ({:.1} MiB).\n{content}\n{key}\n",
         file.display(),
-        *octets as f64 / MIB
+        *bytes as f64 / MIB
     )
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The octets that one string of a TXT record holds (RFC 1035 section 3.3.14).
+/// The bytes that one string of a TXT record holds (RFC 1035 section 3.3.14).
 const STRING_BYTES: usize = 255;
 
 /// A line for each record, with what it is for behind it. What is for the operator to fill in stands in a comment.

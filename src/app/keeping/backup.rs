@@ -31,12 +31,12 @@ pub struct Taken {
     /// When it was taken.
     #[serde(serialize_with = "iso::serialize")]
     pub taken_at: Timestamp,
-    /// Octets of the file.
-    pub octets: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
     /// Rows in it.
     pub rows: u64,
-    /// Octets of message bodies in it.
-    pub content_octets: u64,
+    /// Bytes of message bodies in it.
+    pub content_bytes: u64,
     /// Whether message bodies were asked for.
     pub with_content: bool,
     /// Whether the master key is in it.
@@ -63,8 +63,8 @@ fn receive(download: Download, unfinished: &Unfinished, mut progress: Progress<'
     let (mut reader, head) = Reader::open(Tee { download, file: &unfinished.file })?;
     progress.expect_rows(head.rows);
     while let Some(part) = reader.next_part()? {
-        if let Part::ContentAhead { octets } = part {
-            progress.expect_content(octets);
+        if let Part::ContentAhead { bytes } = part {
+            progress.expect_content(bytes);
         }
         progress.done(reader.totals());
     }
@@ -74,9 +74,9 @@ fn receive(download: Download, unfinished: &Unfinished, mut progress: Progress<'
     Ok(Taken {
         file: PathBuf::new(),
         taken_at: head.taken_at,
-        octets: reader.octets(),
+        bytes: reader.byte_count(),
         rows: totals.rows,
-        content_octets: totals.content_octets,
+        content_bytes: totals.content_bytes,
         with_content: head.has_content,
         with_key: head.has_master_key,
     })

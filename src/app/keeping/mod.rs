@@ -16,7 +16,7 @@ use std::path::Path;
 use super::exit::Exit;
 use super::trouble::Trouble;
 
-/// Octets that are read of a backup at once.
+/// Bytes that are read of a backup at once.
 const BUFFER: usize = 1 << 20;
 
 /// Opens the file of a backup.

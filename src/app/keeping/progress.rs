@@ -33,8 +33,8 @@ impl<'a> Progress<'a> {
     }
 
     /// There is so much content.
-    pub const fn expect_content(&mut self, octets: u64) {
-        self.content = octets;
+    pub const fn expect_content(&mut self, bytes: u64) {
+        self.content = bytes;
     }
 
     /// So much of a backup is read that says this of itself.
@@ -52,10 +52,10 @@ impl<'a> Progress<'a> {
         }
         self.told = Instant::now();
         let rows = format!("{} of {} rows", totals.rows, self.rows);
-        match totals.content_octets {
+        match totals.content_bytes {
             0 => self.line(&rows),
-            octets if self.content == 0 => self.line(&format!("{rows}, {} MiB of content", octets / MIB)),
-            octets => self.line(&format!("{rows}, {} of {} MiB of content", octets / MIB, self.content / MIB)),
+            bytes if self.content == 0 => self.line(&format!("{rows}, {} MiB of content", bytes / MIB)),
+            bytes => self.line(&format!("{rows}, {} of {} MiB of content", bytes / MIB, self.content / MIB)),
         }
     }
 
@@ -95,7 +95,7 @@ mod tests {
             progress.read(&head, Totals { rows, ..Totals::default() });
         }
         progress.told = Instant::now() - STEP;
-        progress.read(&head, Totals { rows: 30, segments: 1, content_octets: 5 * MIB });
+        progress.read(&head, Totals { rows: 30, segments: 1, content_bytes: 5 * MIB });
         assert_eq!(String::from_utf8(told).unwrap(), "restore: 70 rows\nrestore: 30 of 70 rows, 5 MiB of content\n");
     }
 }

@@ -31,8 +31,8 @@ pub struct Restored {
     pub backup_at: Timestamp,
     /// Rows.
     pub rows: u64,
-    /// Octets of message bodies.
-    pub content_octets: u64,
+    /// Bytes of message bodies.
+    pub content_bytes: u64,
     /// Whether the backup had message bodies.
     pub with_content: bool,
     /// Messages that stand still.
@@ -69,7 +69,7 @@ pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Prog
         data_dir: directory.to_owned(),
         backup_at: restoration.head.taken_at,
         rows: restoration.totals.rows,
-        content_octets: restoration.totals.content_octets,
+        content_bytes: restoration.totals.content_bytes,
         with_content: restoration.head.has_content,
         messages: restoration.standing.messages,
         deliveries: restoration.standing.deliveries,

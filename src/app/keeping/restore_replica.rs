@@ -138,7 +138,7 @@ async fn restore(
         data_dir: directory.to_owned(),
         backup_at,
         rows,
-        content_octets: content,
+        content_bytes: content,
         with_content: true,
         messages: standing.messages,
         deliveries: standing.deliveries,

@@ -100,7 +100,7 @@ async fn by_http(world: &Arc<World>, service: &Arc<Service>, submission: &Submis
         "from": format!("shop@t{}.example", submission.tenant),
         "to": submission.recipients[0],
         "subject": submission.subject,
-        "text": "x".repeat(submission.octets),
+        "text": "x".repeat(submission.bytes),
     });
     let idempotency = submission.idempotency_key.as_deref();
     let request = Request { method: "POST", path: "/v1/messages".to_owned(), key: &key, idempotency, body };

@@ -49,7 +49,7 @@ pub(super) struct Submission {
     pub(super) idempotency_key: Option<String>,
     pub(super) recipients: Vec<String>,
     pub(super) subject: String,
-    pub(super) octets: usize,
+    pub(super) bytes: usize,
     /// Requests that were begun.
     pub(super) tries: usize,
     pub(super) progress: Progress,
@@ -234,7 +234,7 @@ impl World {
                 idempotency_key: is_idempotent.then(|| format!("key-{number}")),
                 recipients,
                 subject: format!("subject-{number}"),
-                octets: self.pick(&[10, 200, 3_000, 40_000]),
+                bytes: self.pick(&[10, 200, 3_000, 40_000]),
                 tries: 0,
                 progress: Progress::Waiting(Duration::from_millis(self.below(span))),
                 canceled: BTreeMap::new(),

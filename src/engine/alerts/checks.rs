@@ -103,7 +103,7 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         let now = self.clock.now();
         let mut findings = vec![
-            Finding::of_service(Condition::DiskLow, disk(self.store.free_octets()?, self.settings.min_free_octets)),
+            Finding::of_service(Condition::DiskLow, disk(self.store.free_bytes()?, self.settings.min_free_bytes)),
             Finding::of_service(Condition::BackupOld, self.backup(&snapshot, now)?),
             Finding::of_service(Condition::QueueStalled, self.stalled(&snapshot, now)?),
             Finding::of_service(Condition::ClockDoubtful, self.clock_doubt()),

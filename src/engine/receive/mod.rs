@@ -41,8 +41,8 @@ use crate::store::snapshot::Snapshot;
 
 /// Messages that are read at once; the others wait in their connections, which are counted.
 const READING_MAX: usize = 4;
-/// Octets of a header section (contract 6).
-const HEADER_OCTETS_MAX: usize = 64 * 1024;
+/// Bytes of a header section (contract 6).
+const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Time for which a report waits for the outcome of the attempt that it overtook, so that the timeline shows them in
 /// order.
 const OVERTAKING: Duration = Duration::from_secs(5);
@@ -282,7 +282,7 @@ struct Record {
 
 /// Whether the header section alone is larger than any report's.
 fn has_large_header(message: &[u8]) -> bool {
-    let head = &message[..message.len().min(HEADER_OCTETS_MAX)];
+    let head = &message[..message.len().min(HEADER_BYTES_MAX)];
     let ends = head.starts_with(b"\r\n") || head.windows(4).any(|four| four == b"\r\n\r\n");
-    message.len() > HEADER_OCTETS_MAX && !ends
+    message.len() > HEADER_BYTES_MAX && !ends
 }

@@ -346,7 +346,7 @@ async fn a_header_section_without_end_is_refused_and_a_closed_store_takes_nothin
     let world = World::new().await;
     let message = world.delivered().await;
     let mailbox = [Mailbox::ReturnPath(ReturnPath { account: world.account, message })];
-    let endless = format!("X: {}", "x".repeat(HEADER_OCTETS_MAX)).into_bytes();
+    let endless = format!("X: {}", "x".repeat(HEADER_BYTES_MAX)).into_bytes();
     assert!(matches!(world.receiver.receive(&mailbox, endless).await, Err(ReceiveError::HeaderTooLarge)));
     let store = Arc::clone(&world.engine.store);
     tokio::task::spawn_blocking(move || store.close()).await.unwrap();

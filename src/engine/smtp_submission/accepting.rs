@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::copies::{Chunk, Copies, SharedMessage};
-use super::recipient::{COPIES_OCTETS_MAX, Transaction, check_suspension};
+use super::recipient::{COPIES_BYTES_MAX, Transaction, check_suspension};
 use super::{SmtpClient, failed, reply};
 use crate::domain::submission::SubmissionLimits;
 use crate::engine::submit::{Running, TRIES};
@@ -105,9 +105,9 @@ impl Submitting {
         self.on_pool(move |engine| {
             let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
             let facts = ReadingFacts { mail_from: &mail_from, now: engine.clock.now(), limits };
-            let octets = u64::try_from(message.len().saturating_mul(copies)).unwrap_or(u64::MAX);
+            let bytes = u64::try_from(message.len().saturating_mul(copies)).unwrap_or(u64::MAX);
             let read = SubmittedMessage::read(message, &facts).map_err(|fault| reply::unsubmitted(&fault))?;
-            if octets > COPIES_OCTETS_MAX {
+            if bytes > COPIES_BYTES_MAX {
                 return Err(reply::copies_too_large().into());
             }
             Ok(SharedMessage::new(read, copies, mail_from, client))

@@ -21,11 +21,11 @@ use crate::store::op::admission::{self, Admission, Admitted, Question, Refusal, 
 use crate::store::row::message::{MessageRow, SmtpFacts};
 
 /// Bytes of sealed copies that are made before they are appended.
-const CHUNK_OCTETS: u64 = 256 << 10;
+const CHUNK_BYTES: u64 = 256 << 10;
 /// Bytes of a client's text that a message keeps: an invalid Message-ID may be as long as the header section.
-const TEXT_OCTETS_MAX: usize = 998;
+const TEXT_BYTES_MAX: usize = 998;
 /// Bytes of a client's name.
-const NAME_OCTETS_MAX: usize = 256;
+const NAME_BYTES_MAX: usize = 256;
 
 /// The place of a recipient, and why it gets no copy.
 type RefusedAt = (usize, Stop<Refusal>);
@@ -43,11 +43,11 @@ impl SharedMessage {
     pub(super) fn new(message: SubmittedMessage, copies: usize, mail_from: String, client: SmtpClient) -> Self {
         let facts = SmtpFacts {
             mail_from,
-            client_name: cut(client.name, NAME_OCTETS_MAX),
+            client_name: cut(client.name, NAME_BYTES_MAX),
             client_address: client.address.to_string(),
             tls_version: client.tls_version,
             key_prefix: String::new(),
-            original_message_id: message.original_message_id.clone().map(|id| cut(id, TEXT_OCTETS_MAX)),
+            original_message_id: message.original_message_id.clone().map(|id| cut(id, TEXT_BYTES_MAX)),
             keeps_message_id: false,
             recipients: 0,
             first_id: MessageId::default(),
@@ -150,7 +150,7 @@ impl Copies {
         let mut chunk = Chunk::default();
         let Some(admitted) = self.admitted.take() else { return Ok(chunk) };
         let began = self.stored_bytes;
-        while !self.is_done() && self.stored_bytes - began < CHUNK_OCTETS {
+        while !self.is_done() && self.stored_bytes - began < CHUNK_BYTES {
             let (place, id) = self.new[self.made];
             let (body, accept) = self.copy(engine, place, id, &admitted).map_err(|stop| (place, stop))?;
             self.made += 1;
@@ -246,7 +246,7 @@ fn stopped(error: SubmitError) -> Stop<Refusal> {
     }
 }
 
-fn cut(mut text: String, octets: usize) -> String {
-    text.truncate(text.floor_char_boundary(octets));
+fn cut(mut text: String, bytes: usize) -> String {
+    text.truncate(text.floor_char_boundary(bytes));
     text
 }

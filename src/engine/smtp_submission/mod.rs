@@ -22,7 +22,7 @@ use std::sync::Arc;
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::Scope;
-use crate::domain::limits::MESSAGE_OCTETS;
+use crate::domain::limits::MESSAGE_BYTES;
 use crate::smtp::server::Answer;
 use crate::store::error::StoreError;
 use recipient::Transaction;
@@ -183,7 +183,7 @@ impl SmtpSession {
         };
         self.login = Some(Login { hash: login.hash, caller: caller.clone() });
         self.engine.stamp_key(&caller);
-        let limit = u64::try_from(MESSAGE_OCTETS).unwrap_or(u64::MAX);
+        let limit = u64::try_from(MESSAGE_BYTES).unwrap_or(u64::MAX);
         if sender.size.is_some_and(|size| size > limit) {
             return Err(Answer::new(552, "5.3.4", "The message is too large: the limit is 20 MiB"));
         }

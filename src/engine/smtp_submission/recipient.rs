@@ -15,7 +15,7 @@ use crate::store::read::Read as _;
 use crate::store::schema;
 
 /// Bytes of all copies of one message together.
-pub(super) const COPIES_OCTETS_MAX: u64 = 200 << 20;
+pub(super) const COPIES_BYTES_MAX: u64 = 200 << 20;
 
 /// The transaction between MAIL and the end of its message.
 pub(super) struct Transaction {
@@ -78,7 +78,7 @@ impl SmtpSession {
 /// transaction (RFC 5321 4.5.3.1.10).
 fn check_size(sender: &SmtpSender, copies: usize) -> Result<(), Answer> {
     let copies = u64::try_from(copies).unwrap_or(u64::MAX);
-    if sender.size.unwrap_or(0).saturating_mul(copies) > COPIES_OCTETS_MAX {
+    if sender.size.unwrap_or(0).saturating_mul(copies) > COPIES_BYTES_MAX {
         let text = "Too many recipients for a message of this size: the limit is 200 MiB for all copies together";
         return Err(Answer::new(452, "4.5.3", text));
     }

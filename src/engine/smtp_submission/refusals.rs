@@ -1,7 +1,7 @@
 //! The last refusals of SMTP submission, by account, in memory: a restart starts empty.
 //!
 //! An account has [`OF_ACCOUNT_MAX`] at most, all accounts together [`IN_ALL_MAX`]; the oldest go first. A text is cut
-//! at [`TEXT_OCTETS_MAX`], so the list takes 16 MiB at most.
+//! at [`TEXT_BYTES_MAX`], so the list takes 16 MiB at most.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ const OF_ACCOUNT_MAX: usize = 100;
 /// Refusals kept of all accounts together.
 const IN_ALL_MAX: usize = 10_000;
 /// Bytes kept of one text.
-const TEXT_OCTETS_MAX: usize = 256;
+const TEXT_BYTES_MAX: usize = 256;
 
 /// One refusal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub(super) fn text_of(answer: &Answer) -> String {
 fn cut(mut refusal: SmtpRefusal) -> SmtpRefusal {
     let SmtpRefusal { reply, key_prefix, client_address, client_name, mail_from, to, from, .. } = &mut refusal;
     for text in [reply, key_prefix, client_address, client_name, mail_from, to, from] {
-        text.truncate(text.floor_char_boundary(TEXT_OCTETS_MAX));
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         text.shrink_to_fit();
     }
     refusal

@@ -29,8 +29,8 @@ use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Q
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 
-/// From how many octets on waking a thread is worth it.
-const MEANWHILE_OCTETS_MIN: usize = 4096;
+/// From how many bytes on waking a thread is worth it.
+const MEANWHILE_BYTES_MIN: usize = 4096;
 
 /// A message ready to be committed, or the answer to a repeated request.
 pub(in crate::engine) enum Prepared {
@@ -92,7 +92,7 @@ impl Workbench<'_> {
         let feedback = self.feedback(account, id, &admitted);
         let unsigned = Arc::new([feedback.as_slice(), &composed.bytes].concat());
         // A signature takes long enough to compress what it is of.
-        let helpers = self.helpers.filter(|_| unsigned.len() >= MEANWHILE_OCTETS_MIN);
+        let helpers = self.helpers.filter(|_| unsigned.len() >= MEANWHILE_BYTES_MIN);
         let end = helpers.map(|helpers| {
             let unsigned = Arc::clone(&unsigned);
             helpers.meanwhile(move || CompressedEnd::of(&unsigned))
@@ -182,7 +182,7 @@ impl Workbench<'_> {
         composed: &Composed,
         admitted: &Admitted,
         now: Timestamp,
-        octets: usize,
+        bytes: usize,
     ) -> MessageRow {
         let settings = self.settings;
         let days = admitted.account.content_retention_days;
@@ -211,7 +211,7 @@ impl Workbench<'_> {
             content_expires_at,
             key: caller.key.as_ref().map(|key| key.id),
             selectors: active(&admitted.domain).into_iter().map(|key| key.selector.clone()).collect(),
-            size_octets: u32::try_from(octets).unwrap_or(u32::MAX),
+            size_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             place: Place::unknown(retention::Bucket::of(now, days).end),
             return_path: format!("{local}@{host}"),
             eight_bit: composed.eight_bit,

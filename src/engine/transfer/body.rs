@@ -40,7 +40,7 @@ impl<'a> StoredBody<'a> {
         id: MessageId,
         claim: Claim,
     ) -> Self {
-        let claim = Claim { units: row.size_octets / 1024 + 1, ..claim };
+        let claim = Claim { units: row.size_bytes / 1024 + 1, ..claim };
         Self { shared, lane, row, id, claim, memory: None, failure: None }
     }
 
@@ -79,7 +79,7 @@ impl<'a> StoredBody<'a> {
 
 impl Body for StoredBody<'_> {
     fn size(&self) -> usize {
-        usize::try_from(self.row.size_octets).unwrap_or(usize::MAX)
+        usize::try_from(self.row.size_bytes).unwrap_or(usize::MAX)
     }
 
     fn read(&mut self) -> BoxFuture<'_, Option<Bytes>> {

@@ -263,8 +263,8 @@ pub(super) fn place_of(message: MessageId, count: usize, deal: Deal) -> usize {
     // Identifiers of one millisecond are neighbours, so what differs is mixed into every bit (MurmurHash3's last step).
     // It is written out for no version of Rust to change: a message keeps its place across an upgrade.
     const MIX: u64 = 0xff51_afd7_ed55_8ccd;
-    let octets = message.0.0.into_iter().chain([deal as u8]);
-    let sum = octets.fold(0_u64, |sum, octet| sum.wrapping_mul(257).wrapping_add(u64::from(octet)));
+    let bytes = message.0.0.into_iter().chain([deal as u8]);
+    let sum = bytes.fold(0_u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));
     let mixed = (sum ^ (sum >> 33)).wrapping_mul(MIX);
     usize::try_from((mixed >> 32) % (count.max(1) as u64)).unwrap_or(0)
 }
@@ -279,9 +279,9 @@ mod tests {
         let mut counts = [[0; 2]; 3];
         for n in 0..600_u16 {
             let [high, low] = n.to_be_bytes();
-            let mut octets = [7; 16];
-            octets[14..].copy_from_slice(&[high, low]);
-            let message = MessageId(Ulid(octets));
+            let mut bytes = [7; 16];
+            bytes[14..].copy_from_slice(&[high, low]);
+            let message = MessageId(Ulid(bytes));
             counts[place_of(message, 3, Deal::Relay)][place_of(message, 2, Deal::Source)] += 1;
         }
         assert!(counts.as_flattened().iter().all(|count| (70..=130).contains(count)), "{counts:?}");

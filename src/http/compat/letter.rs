@@ -28,8 +28,8 @@ pub(super) const NO_TEMPLATES: &str = "templates are not supported: render the m
 pub(super) const NO_TRACKING: &str = "tracking is not supported: leave it out";
 /// The value of the one-click header (RFC 8058).
 const ONE_CLICK: &str = "List-Unsubscribe=One-Click";
-/// Octets of a word that a header field can hold unencoded.
-const WORD_OCTETS_MAX: usize = 900;
+/// Bytes of a word that a header field can hold unencoded.
+const WORD_BYTES_MAX: usize = 900;
 
 /// A message in the making.
 pub(super) struct Letter {
@@ -268,7 +268,7 @@ fn invalid_address(field: &str, given: &str) -> String {
 /// Whether a header can carry the text as it stands.
 fn is_header_text(text: &str) -> bool {
     let printable = text.bytes().all(|c| c == b' ' || c.is_ascii_graphic());
-    printable && text.split(' ').all(|word| word.len() <= WORD_OCTETS_MAX)
+    printable && text.split(' ').all(|word| word.len() <= WORD_BYTES_MAX)
 }
 
 /// The http or https URL in a List-Unsubscribe header; https comes first.

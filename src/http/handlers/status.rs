@@ -26,9 +26,9 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
             oldest_due_seconds: due.oldest_transfer.map_or(0, |oldest| now.since(oldest).as_secs()),
             on_hold: own.store.standstill()?.is_some(),
         };
-        let sizes = own.store.size_octets();
+        let sizes = own.store.size_bytes();
         let disk = DiskView {
-            free_bytes: own.store.free_octets()?,
+            free_bytes: own.store.free_bytes()?,
             database_bytes: sizes.database,
             content_bytes: sizes.content,
         };

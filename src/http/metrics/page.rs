@@ -252,16 +252,16 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
         "How often a damaged row of the database was met. Anything above 0 calls for `postrider check` and a backup.",
         [(vec![], meters.damage.met.read())],
     );
-    let octets = store.size_octets();
+    let bytes = store.size_bytes();
     text.gauges(
         "postrider_store_size_bytes",
         "Disk space used by the database and by message bodies.",
-        [(vec![("part", "database")], octets.database), (vec![("part", "content")], octets.content)],
+        [(vec![("part", "database")], bytes.database), (vec![("part", "content")], bytes.content)],
     );
     text.gauges(
         "postrider_store_free_bytes",
         "Free space on the store's disk; below limits.min_free_bytes no message is accepted.",
-        [(vec![], store.free_octets()?)],
+        [(vec![], store.free_bytes()?)],
     );
     text.gauges(
         "postrider_store_failed",

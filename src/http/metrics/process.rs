@@ -27,7 +27,7 @@ impl Process {
         text.gauges(
             "process_resident_memory_bytes",
             "Memory that the process holds.",
-            resident_octets().map(|octets| (vec![], octets)),
+            resident_bytes().map(|bytes| (vec![], bytes)),
         );
         text.gauges(
             "process_open_fds",
@@ -38,7 +38,7 @@ impl Process {
 }
 
 /// `VmRSS` of proc(5), where there is one.
-fn resident_octets() -> Option<u64> {
+fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_system_tells_memory_and_files_of_this_process() {
-        assert!(resident_octets().is_some_and(|octets| octets > 1 << 20));
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 1 << 20));
         assert!(open_files().is_some_and(|open| open > 2));
     }
 }

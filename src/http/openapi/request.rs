@@ -27,7 +27,7 @@ const RAW_SAYS: &str = "A whole RFC 5322 message as text, or base64 of it, inste
 
 /// A mailbox. `idn-email`, since names and domains may be international (RFC 6531).
 pub(super) fn address() -> Schema {
-    Schema::string().format("idn-email").length(3, limits::ADDRESS_OCTETS)
+    Schema::string().format("idn-email").length(3, limits::ADDRESS_BYTES)
 }
 
 /// A moment with any offset.
@@ -40,7 +40,7 @@ fn line(characters: usize) -> Schema {
 }
 
 fn body() -> Schema {
-    Schema::string().pattern(r"^[^\u0000]*$").length(0, limits::BODY_OCTETS)
+    Schema::string().pattern(r"^[^\u0000]*$").length(0, limits::BODY_BYTES)
 }
 
 /// A name that an account gives.

@@ -233,8 +233,8 @@ impl<'a> MeView<'a> {
             reputation: ReputationView::new(reputation),
             limits: LimitsView {
                 request_bytes,
-                message_bytes: limits::MESSAGE_OCTETS,
-                body_bytes: limits::BODY_OCTETS,
+                message_bytes: limits::MESSAGE_BYTES,
+                body_bytes: limits::BODY_BYTES,
                 subject_characters: limits::SUBJECT_CHARACTERS,
                 headers: limits::HEADERS_COUNT,
                 attachments: limits::ATTACHMENTS_COUNT,
@@ -346,8 +346,8 @@ describe! {
     LimitsView as "Limits", "Limits of this service, as it is configured."
     {
         request_bytes: "Bytes of the body of `POST /v1/messages`." => |schema| schema.example(26_214_400),
-        message_bytes: "Bytes of an assembled message." => |schema| schema.example(limits::MESSAGE_OCTETS),
-        body_bytes: "Maximum bytes of `text`, and of `html`." => |schema| schema.example(limits::BODY_OCTETS),
+        message_bytes: "Bytes of an assembled message." => |schema| schema.example(limits::MESSAGE_BYTES),
+        body_bytes: "Maximum bytes of `text`, and of `html`." => |schema| schema.example(limits::BODY_BYTES),
         subject_characters: "Characters of a subject." => |schema| schema.example(limits::SUBJECT_CHARACTERS),
         headers: "Custom headers of one message." => |schema| schema.example(limits::HEADERS_COUNT),
         attachments: "Attachments of one message." => |schema| schema.example(limits::ATTACHMENTS_COUNT),

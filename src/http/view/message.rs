@@ -135,7 +135,7 @@ impl<'a> MessageView<'a> {
             headers: None,
             metadata: &row.metadata,
             unsubscribe_url: row.unsubscribe_url.as_deref(),
-            size_bytes: row.size_octets,
+            size_bytes: row.size_bytes,
             status_at: transfer.status_at,
             attempts: transfer.attempts,
             next_attempt_at: *next_attempt_at,

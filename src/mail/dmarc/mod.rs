@@ -17,7 +17,7 @@ pub use aggregate::{AggregateReport, Part, Source};
 use aggregate::Builder;
 use archive::{Budget, Kind, kind_of};
 
-use super::report::MESSAGE_OCTETS_MAX;
+use super::report::MESSAGE_BYTES_MAX;
 use super::report::entity::Entity;
 use super::report::transfer_encoding::with_crlf;
 use crate::base::time::Timestamp;
@@ -137,7 +137,7 @@ fn read_entity(
         }
         return Ok(());
     }
-    let content = entity.bytes(MESSAGE_OCTETS_MAX);
+    let content = entity.bytes(MESSAGE_BYTES_MAX);
     match kind_of(&content) {
         Kind::Gzip | Kind::Zip => read_content(&content, budget, names, reports),
         Kind::Xml if is_report(&content) => read_content(&content, budget, names, reports),

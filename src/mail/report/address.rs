@@ -1,6 +1,6 @@
 //! Addresses as reports write them: typed, in brackets, in xtext (RFC 3461 4) or its Unicode form (RFC 6533 3).
 
-use super::{FIELD_OCTETS_MAX, text};
+use super::{FIELD_BYTES_MAX, text};
 
 /// The address of a Final-Recipient field.
 pub(super) fn final_recipient(value: &str) -> Option<String> {
@@ -15,7 +15,7 @@ pub(super) fn original_recipient(value: &str) -> Option<String> {
 /// An address of the envelope, without its brackets; empty for the null sender.
 pub(super) fn envelope(value: &str) -> String {
     let value = text::without_comments(value);
-    text::clipped(bare(&value), FIELD_OCTETS_MAX)
+    text::clipped(bare(&value), FIELD_BYTES_MAX)
 }
 
 fn recipient(value: &str, decode: impl Fn(&str) -> String) -> Option<String> {
@@ -30,7 +30,7 @@ fn recipient(value: &str, decode: impl Fn(&str) -> String) -> Option<String> {
         Some("utf-8") => from_unicode_xtext(address),
         Some(kind) => format!("{kind}; {address}"),
     };
-    text::filled(&address, FIELD_OCTETS_MAX)
+    text::filled(&address, FIELD_BYTES_MAX)
 }
 
 fn bare(address: &str) -> &str {
@@ -41,24 +41,24 @@ fn bare(address: &str) -> &str {
 /// Undoes xtext where the text surely is such. Many servers write the address decoded, and `bob+42@example.com` is a
 /// fine address: so it is decoded only where each `+XX` stands for what xtext must encode.
 fn from_xtext(text: &str) -> String {
-    let mut octets = Vec::with_capacity(text.len());
+    let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         rest = after;
         if *first != b'+' {
-            octets.push(*first);
+            bytes.push(*first);
             continue;
         }
-        let octet = match after {
+        let byte = match after {
             [high, low, ..] => xtext_digit(*high).zip(xtext_digit(*low)).map(|(high, low)| high << 4 | low),
             [] | [_] => None,
         };
-        let must = |octet: &u8| matches!(octet, b'+' | b'=') || !octet.is_ascii_graphic();
-        let Some(octet) = octet.filter(must) else { return text.to_owned() };
-        octets.push(octet);
+        let must = |byte: &u8| matches!(byte, b'+' | b'=') || !byte.is_ascii_graphic();
+        let Some(byte) = byte.filter(must) else { return text.to_owned() };
+        bytes.push(byte);
         rest = &after[2..];
     }
-    String::from_utf8(octets).unwrap_or_else(|_| text.to_owned())
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
 /// The digits of xtext are in upper case.

@@ -2,11 +2,11 @@
 //! and for each recipient.
 
 use super::super::section::{self, Field};
-use super::{Diagnostic, FIELD_OCTETS_MAX, RECIPIENTS_MAX, Returned, address, text};
+use super::{Diagnostic, FIELD_BYTES_MAX, RECIPIENTS_MAX, Returned, address, text};
 use crate::domain::enhanced_code::EnhancedCode;
 
-/// Octets of a status part that are read: a hundred recipients with long diagnostics.
-pub(super) const STATUS_OCTETS_MAX: usize = 256 * 1024;
+/// Bytes of a status part that are read: a hundred recipients with long diagnostics.
+pub(super) const STATUS_BYTES_MAX: usize = 256 * 1024;
 
 /// A delivery status notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,7 +110,7 @@ fn recipient(fields: &[Field<'_>]) -> Option<RecipientReport> {
         status: value("Status").and_then(|value| status(&value)),
         diagnostic: text::first(fields, "Diagnostic-Code").and_then(Diagnostic::read),
         remote_mta: value("Remote-MTA").and_then(|value| text::server_name(&value)),
-        will_retry_until: value("Will-Retry-Until").and_then(|value| text::filled(&value, FIELD_OCTETS_MAX)),
+        will_retry_until: value("Will-Retry-Until").and_then(|value| text::filled(&value, FIELD_BYTES_MAX)),
     })
 }
 

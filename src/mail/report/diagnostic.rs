@@ -2,7 +2,7 @@
 //! 2.3.6), and the replies that texts quote.
 
 use super::super::section::Field;
-use super::{TEXT_OCTETS_MAX, text};
+use super::{TEXT_BYTES_MAX, text};
 use crate::domain::enhanced_code::EnhancedCode;
 
 /// Texts before a quoted reply, in lower case.
@@ -16,7 +16,7 @@ pub struct Diagnostic {
     /// The enhanced code behind the reply code, or where the text begins with one.
     pub enhanced: Option<EnhancedCode>,
     /// The text without its type: the lines of a reply joined by `\n` where they can be told apart; other folds are
-    /// spaces. At most [`TEXT_OCTETS_MAX`] octets.
+    /// spaces. At most [`TEXT_BYTES_MAX`] bytes.
     pub text: String,
 }
 
@@ -45,7 +45,7 @@ impl Diagnostic {
     }
 
     fn of(kind: Option<&str>, text: &str) -> Option<Self> {
-        let text = text::filled(text, TEXT_OCTETS_MAX)?;
+        let text = text::filled(text, TEXT_BYTES_MAX)?;
         // Codes of other types are no reply codes: `x-unix; 550` is a program's exit status.
         let is_reply = matches!(kind, None | Some("smtp" | "esmtp" | "lmtp"));
         let reply = if is_reply { reply_code(&text) } else { None };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::super::content_type;
 use super::super::section::{self, Field};
-use super::{HEADER_OCTETS_MAX, PARTS_MAX, text, transfer_encoding};
+use super::{HEADER_BYTES_MAX, PARTS_MAX, text, transfer_encoding};
 
 /// Lines of a header section: a message with more is meant to cost, not to tell.
 const HEADER_LINES_MAX: usize = 1000;
@@ -20,15 +20,15 @@ pub(in crate::mail) struct Entity<'m> {
 }
 
 impl<'m> Entity<'m> {
-    /// The entity in `octets`, which have CRLF line ends; none where its header section is too long, or says two
+    /// The entity in `bytes`, which have CRLF line ends; none where its header section is too long, or says two
     /// things about what the content is.
-    pub(in crate::mail) fn read(octets: &'m [u8]) -> Option<Self> {
-        let header = &octets[..section::header_length(octets)];
+    pub(in crate::mail) fn read(bytes: &'m [u8]) -> Option<Self> {
+        let header = &bytes[..section::header_length(bytes)];
         let is_ended = |c: &&u8| **c == b'\n';
-        if header.len() > HEADER_OCTETS_MAX || header.iter().filter(is_ended).count() > HEADER_LINES_MAX {
+        if header.len() > HEADER_BYTES_MAX || header.iter().filter(is_ended).count() > HEADER_LINES_MAX {
             return None;
         }
-        let (fields, body) = section::split(octets);
+        let (fields, body) = section::split(bytes);
         let mut content_types = fields.iter().filter(|field| field.is("Content-Type"));
         let content_type = content_types.next().map(text::unfolded).unwrap_or_default();
         if content_types.next().is_some() {
@@ -56,10 +56,10 @@ impl<'m> Entity<'m> {
         Some(String::from_utf8_lossy(&value).trim().to_owned())
     }
 
-    /// Its content decoded with CRLF line ends, at most so many octets.
-    pub(super) fn content(&self, octets_max: usize) -> Cow<'m, [u8]> {
+    /// Its content decoded with CRLF line ends, at most so many bytes.
+    pub(super) fn content(&self, length_max: usize) -> Cow<'m, [u8]> {
         let encoding = self.value("Content-Transfer-Encoding").unwrap_or_default();
-        transfer_encoding::decoded(self.body, &text::without_comments(&encoding), octets_max)
+        transfer_encoding::decoded(self.body, &text::without_comments(&encoding), length_max)
     }
 
     /// Its content decoded byte for byte, at most so many bytes.
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(of("Content-Type: (a) Multipart / Report (b);\r\n x=y").unwrap().media_type(), "multipart/report");
         assert_eq!(of("content-type: a/b;\r\n\tX=\" y \"").unwrap().parameter("x").as_deref(), Some("y"));
         assert!(of("Content-Type: a/b\r\nContent-Type: c/d\r\n\r\n").is_none());
-        assert!(of(&format!("A: {}\r\n\r\n", "x".repeat(HEADER_OCTETS_MAX))).is_none());
+        assert!(of(&format!("A: {}\r\n\r\n", "x".repeat(HEADER_BYTES_MAX))).is_none());
         assert!(of(&"A:\r\n".repeat(HEADER_LINES_MAX)).is_some());
         assert!(of(&"A:\r\n".repeat(HEADER_LINES_MAX + 1)).is_none());
     }

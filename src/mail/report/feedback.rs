@@ -1,10 +1,10 @@
 //! Feedback reports in the Abuse Reporting Format (RFC 5965): the fields of a `message/feedback-report` part.
 
 use super::super::section::{self, Field};
-use super::{FIELD_OCTETS_MAX, RECIPIENTS_MAX, Returned, address, text};
+use super::{FIELD_BYTES_MAX, RECIPIENTS_MAX, Returned, address, text};
 
-/// Octets of a feedback part that are read.
-pub(super) const FEEDBACK_OCTETS_MAX: usize = 64 * 1024;
+/// Bytes of a feedback part that are read.
+pub(super) const FEEDBACK_BYTES_MAX: usize = 64 * 1024;
 
 /// A feedback report.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,7 +48,7 @@ pub(super) fn read(feedback: &[u8], returned: Returned) -> Option<FeedbackReport
     let begin = feedback.iter().position(|c| !matches!(c, b'\r' | b'\n')).unwrap_or(feedback.len());
     let (fields, _) = section::split(&feedback[begin..]);
     let value = |name: &str| text::value_of(&fields, name);
-    let agent = || text::filled(&value("User-Agent")?, FIELD_OCTETS_MAX);
+    let agent = || text::filled(&value("User-Agent")?, FIELD_BYTES_MAX);
     let server = || text::server_name(&value("Reporting-MTA")?);
     let recipients = fields.iter().filter(|field| field.is("Original-Rcpt-To"));
     let recipients = recipients.map(|field| address::envelope(&text::unfolded(field)));
@@ -77,7 +77,7 @@ fn feedback_type(fields: &[Field<'_>]) -> Option<FeedbackType> {
         "not-spam" => FeedbackType::NotSpam,
         "auth-failure" => FeedbackType::AuthFailure,
         "opt-out" | "opt-out-list" => FeedbackType::OptOut,
-        other => FeedbackType::Unregistered(text::clipped(other, FIELD_OCTETS_MAX)),
+        other => FeedbackType::Unregistered(text::clipped(other, FIELD_BYTES_MAX)),
     })
 }
 

@@ -26,21 +26,21 @@ pub use unstructured::UnstructuredBounce;
 
 use entity::Entity;
 
-/// Octets of a message that are read: what the receiver takes, and room for the fields that it adds. What a report
+/// Bytes of a message that are read: what the receiver takes, and room for the fields that it adds. What a report
 /// says comes first (RFC 6522 3), so more than this could only be the end of the returned message.
-pub const MESSAGE_OCTETS_MAX: usize = 1024 * 1024 + 64 * 1024;
-/// Octets of a header section, the returned message's included; a longer one is not read.
-pub const HEADER_OCTETS_MAX: usize = 64 * 1024;
+pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024 + 64 * 1024;
+/// Bytes of a header section, the returned message's included; a longer one is not read.
+pub const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Parts of a multipart; a message with more is no report.
 pub const PARTS_MAX: usize = 100;
 /// Multiparts inside multiparts that are entered in search of a text to show.
 pub const DEPTH_MAX: usize = 20;
 /// Recipients of one report; further ones are not read. A message of ours has one.
 pub const RECIPIENTS_MAX: usize = 100;
-/// Octets of a diagnostic or of an unstructured bounce's text.
-pub const TEXT_OCTETS_MAX: usize = 4 * 1024;
-/// Octets of any other text in a report.
-pub const FIELD_OCTETS_MAX: usize = 1024;
+/// Bytes of a diagnostic or of an unstructured bounce's text.
+pub const TEXT_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of any other text in a report.
+pub const FIELD_BYTES_MAX: usize = 1024;
 
 /// Kind of a message that came back.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,7 +62,7 @@ const FEEDBACK: &str = "message/feedback-report";
 
 /// Says what `message` is and what it reports. Line ends may be CRLF, LF or mixed.
 pub fn read(message: &[u8]) -> Report {
-    let message = transfer_encoding::with_crlf(&message[..message.len().min(MESSAGE_OCTETS_MAX)]);
+    let message = transfer_encoding::with_crlf(&message[..message.len().min(MESSAGE_BYTES_MAX)]);
     let Some(message) = Entity::read(&message) else { return Report::Unknown(None) };
     let (report, may_be_bounce) = match report_type(&message) {
         ReportType::Delivery => (delivery(&message), true),
@@ -115,7 +115,7 @@ fn report_type(message: &Entity<'_>) -> ReportType {
 fn delivery(message: &Entity<'_>) -> Option<Report> {
     let parts = parts(message);
     let status = parts.iter().find(|part| STATUSES.contains(&part.media_type().as_str()))?;
-    let fields = status.content(delivery::STATUS_OCTETS_MAX);
+    let fields = status.content(delivery::STATUS_BYTES_MAX);
     let mut report = delivery::read(&fields, Returned::find(&parts))?;
     if report.recipients.iter().any(|recipient| recipient.diagnostic.is_none()) {
         report.learn_from(&unstructured::words(message).unwrap_or_default());
@@ -126,7 +126,7 @@ fn delivery(message: &Entity<'_>) -> Option<Report> {
 fn feedback(message: &Entity<'_>) -> Option<Report> {
     let parts = parts(message);
     let part = parts.iter().find(|part| part.media_type() == FEEDBACK)?;
-    let fields = part.content(feedback::FEEDBACK_OCTETS_MAX);
+    let fields = part.content(feedback::FEEDBACK_BYTES_MAX);
     feedback::read(&fields, Returned::find(&parts)).map(Report::Feedback)
 }
 

@@ -2,12 +2,12 @@
 
 use super::super::section;
 use super::entity::Entity;
-use super::{FIELD_OCTETS_MAX, HEADER_OCTETS_MAX, text};
+use super::{FIELD_BYTES_MAX, HEADER_BYTES_MAX, text};
 
 /// The media types of returned messages, whole or their header sections (RFC 6522 3, RFC 6533 5).
 const RETURNED: [&str; 4] = ["message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers"];
 
-/// The header section of a returned message, with CRLF line ends, at most [`HEADER_OCTETS_MAX`]; empty where the
+/// The header section of a returned message, with CRLF line ends, at most [`HEADER_BYTES_MAX`]; empty where the
 /// report returns nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Returned {
@@ -20,14 +20,14 @@ impl Returned {
         let Some(part) = parts.iter().find(|part| RETURNED.contains(&part.media_type().as_str())) else {
             return Self::default();
         };
-        let content = part.content(HEADER_OCTETS_MAX + 1);
+        let content = part.content(HEADER_BYTES_MAX + 1);
         match section::header_length(&content) {
-            length if length > HEADER_OCTETS_MAX => Self::default(),
+            length if length > HEADER_BYTES_MAX => Self::default(),
             length => Self { section: content[..length].to_vec() },
         }
     }
 
-    /// The first field of this name, in any case: its value in one line, at most [`FIELD_OCTETS_MAX`] octets.
+    /// The first field of this name, in any case: its value in one line, at most [`FIELD_BYTES_MAX`] bytes.
     pub fn get(&self, name: &str) -> Option<String> {
         self.all(name).into_iter().next()
     }
@@ -41,12 +41,12 @@ impl Returned {
             .collect()
     }
 
-    /// All fields from the first: names and values, each in one line and at most [`FIELD_OCTETS_MAX`] octets.
+    /// All fields from the first: names and values, each in one line and at most [`FIELD_BYTES_MAX`] bytes.
     pub fn fields(&self) -> Vec<(String, String)> {
         let (fields, _) = section::split(&self.section);
         let named = fields.iter().filter(|field| field.value.is_some());
-        let name = |name: &[u8]| text::clipped(&String::from_utf8_lossy(name), FIELD_OCTETS_MAX);
-        named.map(|field| (name(field.name), text::clipped(&text::unfolded(field), FIELD_OCTETS_MAX))).collect()
+        let name = |name: &[u8]| text::clipped(&String::from_utf8_lossy(name), FIELD_BYTES_MAX);
+        named.map(|field| (name(field.name), text::clipped(&text::unfolded(field), FIELD_BYTES_MAX))).collect()
     }
 
     /// The section as it was returned: a signature that it carries can be checked against it.

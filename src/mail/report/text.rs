@@ -3,13 +3,13 @@
 
 use super::super::section::Field;
 
-/// Octets of a field's value that are looked at; all that is kept of one is shorter.
-const VALUE_OCTETS_MAX: usize = 16 * 1024;
+/// Bytes of a field's value that are looked at; all that is kept of one is shorter.
+const VALUE_BYTES_MAX: usize = 16 * 1024;
 
 /// The lines of a field's value, each without the white space around it; empty ones are left out.
 pub(super) fn lines(field: &Field<'_>) -> Vec<String> {
     let value = field.value.unwrap_or_default();
-    let value = String::from_utf8_lossy(&value[..value.len().min(VALUE_OCTETS_MAX)]);
+    let value = String::from_utf8_lossy(&value[..value.len().min(VALUE_BYTES_MAX)]);
     value.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
@@ -58,11 +58,11 @@ pub(super) fn without_comments(text: &str) -> String {
 /// Splits a typed value (RFC 3464 2.1.2): returns the text before the first semicolon in lower case, if it is a type
 /// such as `rfc822` or `dns`, and the rest.
 pub(super) fn typed(text: &str) -> (Option<String>, &str) {
-    const TYPE_OCTETS_MAX: usize = 64;
+    const TYPE_BYTES_MAX: usize = 64;
     let Some((kind, rest)) = text.split_once(';') else { return (None, text.trim()) };
     let kind = kind.trim();
     let is_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if kind.is_empty() || kind.len() > TYPE_OCTETS_MAX || !kind.chars().all(is_token) {
+    if kind.is_empty() || kind.len() > TYPE_BYTES_MAX || !kind.chars().all(is_token) {
         return (None, text.trim());
     }
     (Some(kind.to_ascii_lowercase()), rest.trim())
@@ -72,17 +72,17 @@ pub(super) fn typed(text: &str) -> (Option<String>, &str) {
 pub(super) fn server_name(value: &str) -> Option<String> {
     let value = without_comments(value);
     let (_, name) = typed(&value);
-    filled(name.trim_end_matches('.'), super::FIELD_OCTETS_MAX)
+    filled(name.trim_end_matches('.'), super::FIELD_BYTES_MAX)
 }
 
 /// The text cleaned and clipped; none where it is empty.
-pub(super) fn filled(text: &str, octets_max: usize) -> Option<String> {
-    let text = clipped(text, octets_max);
+pub(super) fn filled(text: &str, bytes_max: usize) -> Option<String> {
+    let text = clipped(text, bytes_max);
     (!text.is_empty()).then_some(text)
 }
 
-/// At most so many octets of the text, its control characters but LF replaced, white space around it removed.
-pub(super) fn clipped(text: &str, octets_max: usize) -> String {
+/// At most so many bytes of the text, its control characters but LF replaced, white space around it removed.
+pub(super) fn clipped(text: &str, bytes_max: usize) -> String {
     let mut kept = String::new();
     for character in text.trim().chars() {
         let character = match character {
@@ -91,7 +91,7 @@ pub(super) fn clipped(text: &str, octets_max: usize) -> String {
             other if other.is_control() => char::REPLACEMENT_CHARACTER,
             other => other,
         };
-        if kept.len() + character.len_utf8() > octets_max {
+        if kept.len() + character.len_utf8() > bytes_max {
             break;
         }
         kept.push(character);

@@ -15,11 +15,11 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// At most `octets_max` octets of `body`, decoded, with CRLF line ends.
-pub(super) fn decoded<'b>(body: &'b [u8], encoding: &str, octets_max: usize) -> Cow<'b, [u8]> {
-    match decoded_bytes(body, encoding, octets_max) {
-        Cow::Borrowed(octets) => with_crlf(octets),
-        Cow::Owned(octets) => Cow::Owned(with_crlf(&octets).into_owned()),
+/// At most `bytes_max` bytes of `body`, decoded, with CRLF line ends.
+pub(super) fn decoded<'b>(body: &'b [u8], encoding: &str, length_max: usize) -> Cow<'b, [u8]> {
+    match decoded_bytes(body, encoding, length_max) {
+        Cow::Borrowed(bytes) => with_crlf(bytes),
+        Cow::Owned(bytes) => Cow::Owned(with_crlf(&bytes).into_owned()),
     }
 }
 
@@ -32,39 +32,39 @@ pub(super) fn decoded_bytes<'b>(body: &'b [u8], encoding: &str, bytes_max: usize
     }
 }
 
-/// `octets` with CRLF for each lone LF.
-pub(in crate::mail) fn with_crlf(octets: &[u8]) -> Cow<'_, [u8]> {
-    let is_lone = |place: usize| octets[place] == b'\n' && (place == 0 || octets[place - 1] != b'\r');
-    if !(0..octets.len()).any(is_lone) {
-        return Cow::Borrowed(octets);
+/// `bytes` with CRLF for each lone LF.
+pub(in crate::mail) fn with_crlf(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let is_lone = |place: usize| bytes[place] == b'\n' && (place == 0 || bytes[place - 1] != b'\r');
+    if !(0..bytes.len()).any(is_lone) {
+        return Cow::Borrowed(bytes);
     }
-    let mut out = Vec::with_capacity(octets.len() + octets.len() / 16);
-    for (place, octet) in octets.iter().enumerate() {
+    let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 16);
+    for (place, byte) in bytes.iter().enumerate() {
         if is_lone(place) {
             out.push(b'\r');
         }
-        out.push(*octet);
+        out.push(*byte);
     }
     Cow::Owned(out)
 }
 
-fn base64(body: &[u8], octets_max: usize) -> Vec<u8> {
+fn base64(body: &[u8], length_max: usize) -> Vec<u8> {
     let is_of_alphabet = |c: &u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/');
     let text = body.iter().take_while(|c| **c != b'=').copied().filter(is_of_alphabet);
-    let mut text: Vec<u8> = text.take(octets_max.div_ceil(3) * 4).collect();
+    let mut text: Vec<u8> = text.take(length_max.div_ceil(3) * 4).collect();
     if text.len() % 4 == 1 {
-        // One character holds six bits, which are no octet.
+        // One character holds six bits, which are no byte.
         text.pop();
     }
-    let mut octets = LENIENT.decode(text).unwrap_or_default();
-    octets.truncate(octets_max);
-    octets
+    let mut bytes = LENIENT.decode(text).unwrap_or_default();
+    bytes.truncate(length_max);
+    bytes
 }
 
-fn quoted_printable(body: &[u8], octets_max: usize) -> Vec<u8> {
+fn quoted_printable(body: &[u8], length_max: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = body;
-    while let (Some(first), true) = (rest.first(), out.len() < octets_max) {
+    while let (Some(first), true) = (rest.first(), out.len() < length_max) {
         let taken = match (first, rest) {
             (b'=', [_, b'\r', b'\n', ..]) => 3,
             (b'=', [_, b'\n', ..]) => 2,

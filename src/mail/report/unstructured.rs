@@ -4,11 +4,11 @@
 use mail_parser::decoders::html::html_to_text;
 
 use super::entity::Entity;
-use super::{DEPTH_MAX, TEXT_OCTETS_MAX, diagnostic, text};
+use super::{DEPTH_MAX, TEXT_BYTES_MAX, diagnostic, text};
 use crate::domain::enhanced_code::EnhancedCode;
 
-/// Octets of a bounce's words that are looked at; HTML needs more of them than text.
-const WORDS_OCTETS_MAX: usize = 64 * 1024;
+/// Bytes of a bounce's words that are looked at; HTML needs more of them than text.
+const WORDS_BYTES_MAX: usize = 64 * 1024;
 
 /// Names of mail systems in From, in lower case.
 const SYSTEMS: [&str; 6] =
@@ -58,7 +58,7 @@ const COPIES: [&str; 7] =
 /// A bounce without fields that could be relied on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnstructuredBounce {
-    /// Text up to the quoted message; at most [`TEXT_OCTETS_MAX`] bytes.
+    /// Text up to the quoted message; at most [`TEXT_BYTES_MAX`] bytes.
     pub text: String,
     /// The reply code that it most likely quotes, 400 to 599.
     pub smtp_code: Option<u16>,
@@ -82,7 +82,7 @@ pub(super) fn read(message: &Entity<'_>) -> Option<UnstructuredBounce> {
     if !is_bounce || says(&opening, &DELAYS) {
         return None;
     }
-    let text = text::clipped(&words, TEXT_OCTETS_MAX);
+    let text = text::clipped(&words, TEXT_BYTES_MAX);
     let (smtp_code, enhanced) = diagnostic::refusal_in(&text);
     Some(UnstructuredBounce { text, smtp_code, enhanced })
 }
@@ -110,7 +110,7 @@ pub(super) fn words(message: &Entity<'_>) -> Option<String> {
         let entity = part.as_ref().unwrap_or(message);
         let media_type = entity.media_type();
         if media_type.starts_with("text/") {
-            let content = entity.content(WORDS_OCTETS_MAX);
+            let content = entity.content(WORDS_BYTES_MAX);
             let words = String::from_utf8_lossy(&content).replace("\r\n", "\n");
             return Some(if media_type == "text/html" { html_to_text(&words) } else { words });
         }

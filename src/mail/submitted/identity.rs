@@ -2,7 +2,7 @@
 //! to References (RFC 5322 3.6.4).
 
 use super::super::section::Field;
-use crate::domain::limits::LINE_OCTETS;
+use crate::domain::limits::LINE_BYTES;
 
 /// Whether `id` is one msg-id in angle brackets that any reader understands.
 pub(super) fn is_valid(id: &str) -> bool {
@@ -11,7 +11,7 @@ pub(super) fn is_valid(id: &str) -> bool {
     let is_plain = |part: &str| {
         !part.is_empty() && part.bytes().all(|c| c.is_ascii_graphic() && !matches!(c, b'<' | b'>' | b'(' | b')' | b','))
     };
-    is_plain(left) && is_plain(right) && !right.contains('"') && id.len() < LINE_OCTETS
+    is_plain(left) && is_plain(right) && !right.contains('"') && id.len() < LINE_BYTES
 }
 
 /// The field References with the client's Message-ID at its end, made of In-Reply-To where there is none. Returns none

@@ -24,7 +24,7 @@ use super::structure;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
-use crate::domain::limits::{MESSAGE_OCTETS, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_OCTETS, RECEIVED_HEADERS_COUNT};
+use crate::domain::limits::{MESSAGE_BYTES, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_BYTES, RECEIVED_HEADERS_COUNT};
 use crate::domain::submission::SubmissionLimits;
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
@@ -97,10 +97,10 @@ impl SubmittedMessage {
     pub fn read(message: Vec<u8>, facts: &ReadingFacts<'_>) -> Result<Self, Unsubmitted> {
         let mut faults = Faults::new();
         let message = raw::into_crlf(message, &mut faults);
-        if section::header_length(&message) > RAW_HEADER_SECTION_OCTETS {
+        if section::header_length(&message) > RAW_HEADER_SECTION_BYTES {
             return Err(Unsubmitted::HeaderTooLong);
         }
-        if message.len() > MESSAGE_OCTETS {
+        if message.len() > MESSAGE_BYTES {
             return Err(Unsubmitted::TooLong);
         }
         let (fields, body) = section::split(&message);
@@ -133,8 +133,8 @@ impl SubmittedMessage {
         // Every copy's header section is as long as this one.
         let facts =
             CopyFacts { id: MessageId::default(), at: facts.now, keeps_message_id: false, hosted_unsubscribe: None };
-        let octets = read.head(&facts).len() + read.body.len();
-        if octets > MESSAGE_OCTETS { Err(Unsubmitted::TooLong) } else { Ok(read) }
+        let length = read.head(&facts).len() + read.body.len();
+        if length > MESSAGE_BYTES { Err(Unsubmitted::TooLong) } else { Ok(read) }
     }
 
     /// The body, with CRLF line ends only.
@@ -196,7 +196,7 @@ impl SubmittedMessage {
 
 /// The From header of a message that may not be accepted, unfolded; empty where there is none.
 pub fn from_text(message: &[u8]) -> String {
-    let head = &message[..message.len().min(RAW_HEADER_SECTION_OCTETS)];
+    let head = &message[..message.len().min(RAW_HEADER_SECTION_BYTES)];
     let head = raw::with_crlf(head, &mut Faults::new());
     let (fields, _) = section::split(&head);
     fields.iter().find(|field| field.is("From")).map(Field::unfolded).unwrap_or_default()

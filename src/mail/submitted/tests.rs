@@ -148,14 +148,14 @@ fn faults_of_raw_are_faults_here() {
 
 #[test]
 fn a_message_may_have_20_mib_with_what_is_added() {
-    let of = |octets: usize| {
-        let message = format!("From: a@example.com\r\n\r\n{}", "x\r\n".repeat(octets / 3));
+    let of = |bytes: usize| {
+        let message = format!("From: a@example.com\r\n\r\n{}", "x\r\n".repeat(bytes / 3));
         SubmittedMessage::read(message.as_bytes().to_vec(), &facts(""))
             .map(|message| message.head(&copy(false, None)).len())
     };
     let added = of(3).unwrap();
-    assert!(of(MESSAGE_OCTETS - added - 3).is_ok());
-    assert_eq!(of(MESSAGE_OCTETS - added + 3), Err(Unsubmitted::TooLong));
+    assert!(of(MESSAGE_BYTES - added - 3).is_ok());
+    assert_eq!(of(MESSAGE_BYTES - added + 3), Err(Unsubmitted::TooLong));
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn text_of(message: &Composed) -> &str {
     std::str::from_utf8(&message.bytes).unwrap()
 }
 
-/// CRLF line ends only, the last line ended, and no line over 998 octets (RFC 5322 2.1.1).
+/// CRLF line ends only, the last line ended, and no line over 998 bytes (RFC 5322 2.1.1).
 fn assert_lines(message: &Composed) {
     let bytes = &message.bytes;
     assert!(bytes.ends_with(b"\r\n"));

@@ -65,7 +65,7 @@ fn an_unsubscribe_url_replaces_both_list_headers() {
 }
 
 #[test]
-fn octets_above_127_are_told_apart_by_place() {
+fn bytes_above_127_are_told_apart_by_place() {
     let body = rewrite("From: a@example.com\n\nGrüße").unwrap();
     assert!(body.eight_bit && !body.smtputf8);
     let header = rewrite("From: a@example.com\nSubject: Grüße\n\nx").unwrap();

@@ -30,8 +30,8 @@ struct Unresolved(LookupFailure);
 
 /// One request, name resolution included.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Octets of an answer: a chain is some KiB.
-const OCTETS_MAX: usize = 1024 * 1024;
+/// Bytes of an answer: a chain is some KiB.
+const BYTES_MAX: usize = 1024 * 1024;
 
 /// The way to an authority. Clones share their memory of how long to wait.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ async fn read(mut response: Response) -> Result<BytesResponse, Error> {
     *answer.headers_mut() = std::mem::take(response.headers_mut());
     let mut body = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| Error::Other(said(&error).into()))? {
-        if body.len() + chunk.len() > OCTETS_MAX {
+        if body.len() + chunk.len() > BYTES_MAX {
             return Err(Error::Other("an answer is larger than 1 MiB".into()));
         }
         body.extend_from_slice(&chunk);

@@ -189,7 +189,7 @@ impl Capture {
         self.remove_where(|message| Ok(own.contains(&message)))
     }
 
-    /// One message with its octets as received; none where it is not there. Blocks on the file system.
+    /// One message with its bytes as received; none where it is not there. Blocks on the file system.
     ///
     /// # Errors
     /// Those of the file system.

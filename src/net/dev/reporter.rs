@@ -26,8 +26,8 @@ const AT_ONCE: usize = 8;
 const TRIES: u32 = 5;
 /// Time between two attempts, in real time.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Octets of a header section that are returned.
-const RETURNED_OCTETS_MAX: usize = 32 * 1024;
+/// Bytes of a header section that are returned.
+const RETURNED_BYTES_MAX: usize = 32 * 1024;
 /// Parts the parts of a report.
 const BOUNDARY: &str = "=_simulator_report";
 
@@ -191,8 +191,8 @@ fn late_bounce(subject: &Subject<'_>) -> (Envelope, Vec<u8>) {
 /// The header section alone (RFC 6522 4), cut after a whole line where it is very long.
 fn returned(message: &[u8]) -> String {
     let end = message.windows(4).position(|four| four == b"\r\n\r\n").map_or(message.len(), |place| place + 2);
-    let head = &message[..end.min(RETURNED_OCTETS_MAX)];
-    let whole = head.iter().rposition(|octet| *octet == b'\n').map_or(0, |place| place + 1);
+    let head = &message[..end.min(RETURNED_BYTES_MAX)];
+    let whole = head.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
     format!("Content-Type: text/rfc822-headers\r\n\r\n{}", String::from_utf8_lossy(&head[..whole]))
 }
 

@@ -123,7 +123,7 @@ async fn a_certificate_for_another_name_is_no_policy_host() {
 async fn whatever_is_not_a_short_plain_text_is_no_policy() {
     let moved = "HTTP/1.1 301 Moved\r\nLocation: https://mta-sts.example.test/\r\nContent-Length: 0\r\n\r\n".to_owned();
     let early = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "a".repeat(6000));
-    let long = "mx: a.example\n".repeat(OCTETS_MAX / 14 + 1);
+    let long = "mx: a.example\n".repeat(BYTES_MAX / 14 + 1);
     for (answer, why) in [
         (moved, "answered 301"),
         (answer("404 Not Found", "text/plain", TEXT), "answered 404"),

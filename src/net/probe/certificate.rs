@@ -81,8 +81,8 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (length, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
         0x81..=0x84 => {
-            let (octets, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (octets.iter().fold(0, |length, octet| length << 8 | usize::from(*octet)), rest)
+            let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
         }
         _ => return None,
     };
@@ -124,8 +124,8 @@ mod tests {
         for length in 0..whole.len() {
             assert_eq!(validity(&whole[..length]), None);
         }
-        for octet in 0..=u8::MAX {
-            let _ = validity(&[octet; 64]);
+        for byte in 0..=u8::MAX {
+            let _ = validity(&[byte; 64]);
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 /// UDP payload that fits one packet on every path (the DNS flag day of 2020).
-const PAYLOAD_OCTETS: u16 = 1232;
+const PAYLOAD_BYTES: u16 = 1232;
 /// Time limit of one try at one server.
 const TRY: Duration = Duration::from_secs(2);
 /// Name servers asked at most, as in resolv.conf(5).
@@ -120,7 +120,7 @@ impl DnsProbe {
 async fn exchange(server: SocketAddr, name: &Name, asked: Asked) -> Result<Message, String> {
     let mut question = Message::query();
     let mut edns = Edns::new();
-    edns.set_max_payload(PAYLOAD_OCTETS).set_dnssec_ok(true);
+    edns.set_max_payload(PAYLOAD_BYTES).set_dnssec_ok(true);
     question.metadata.recursion_desired = true;
     question.metadata.authentic_data = true;
     question.add_query(Query::query(name.clone(), asked.record_type())).set_edns(edns);

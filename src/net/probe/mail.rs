@@ -9,7 +9,7 @@ use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
 /// The longest reply line (RFC 5321 4.5.3.1.5).
-const LINE_OCTETS: usize = 512;
+const LINE_BYTES: usize = 512;
 
 /// The greeting of whoever listens at `address`, asked from `source` where one is given; without its line end.
 ///
@@ -26,9 +26,9 @@ async fn greeted(address: SocketAddr, source: Option<IpAddr>) -> io::Result<Stri
     }
     let mut stream = socket.connect(address).await?;
     let mut line = Vec::new();
-    while line.len() < LINE_OCTETS && !line.ends_with(b"\n") {
+    while line.len() < LINE_BYTES && !line.ends_with(b"\n") {
         match stream.read_u8().await {
-            Ok(octet) => line.push(octet),
+            Ok(byte) => line.push(byte),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(error),
         }

@@ -11,7 +11,7 @@ use rustls::RootCertStore;
 use crate::net::tls;
 
 /// Maximum size of a policy that is read (RFC 8461 3.3).
-const POLICY_OCTETS: usize = 64 << 10;
+const POLICY_BYTES: usize = 64 << 10;
 
 /// Where a policy is fetched from.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Durati
     let mut policy = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(|error| told(&error))? {
         policy.extend_from_slice(&chunk);
-        if policy.len() > POLICY_OCTETS {
-            return Err(format!("{url} is longer than {POLICY_OCTETS} bytes"));
+        if policy.len() > POLICY_BYTES {
+            return Err(format!("{url} is longer than {POLICY_BYTES} bytes"));
         }
     }
     String::from_utf8(policy).map_err(|_| format!("{url} is not UTF-8"))

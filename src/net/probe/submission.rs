@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use crate::net::tls;
 
 /// Bytes of one answer at most.
-const ANSWER_OCTETS: usize = 8 * 1024;
+const ANSWER_BYTES: usize = 8 * 1024;
 
 /// A listener to look at.
 pub struct SubmissionHost<'a> {
@@ -110,7 +110,7 @@ async fn expect<S: AsyncRead + AsyncWrite + Unpin>(
 /// Reads lines up to one whose code is not followed by a hyphen.
 async fn answer<S: AsyncRead + Unpin>(stream: &mut S) -> std::io::Result<String> {
     let (mut text, mut line) = (Vec::new(), 0);
-    while text.len() < ANSWER_OCTETS {
+    while text.len() < ANSWER_BYTES {
         text.push(stream.read_u8().await?);
         if text.ends_with(b"\n") {
             if text.get(line + 3) != Some(&b'-') {

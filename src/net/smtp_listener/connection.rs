@@ -1,4 +1,4 @@
-//! One accepted connection: carries octets between the socket and the session, and questions to the handler.
+//! One accepted connection: carries bytes between the socket and the session, and questions to the handler.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,12 +19,12 @@ use crate::smtp::server::{
     Answer, Awaiting, Door, LoginQuestion, RecipientQuestion, SenderQuestion, ServerAction, ServerConfig, ServerSession,
 };
 
-const READ_OCTETS: usize = 16 * 1024;
+const READ_BYTES: usize = 16 * 1024;
 /// Time for which the connection is read after the last answer, so that the answer arrives. Closing a socket with
 /// unread bytes in it resets the connection and may discard the answer.
 const LINGER: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that are read and discarded then.
-const LINGER_OCTETS: usize = 1024 * 1024;
+const LINGER_BYTES: usize = 1024 * 1024;
 
 /// A connection and all that it needs to be served.
 pub(super) struct Connection {
@@ -48,7 +48,7 @@ struct Incoming {
     reserved: usize,
 }
 
-/// The connection's octets, before and after STARTTLS.
+/// The connection's bytes, before and after STARTTLS.
 enum Wire {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -56,7 +56,7 @@ enum Wire {
 
 /// End of a wait for bytes.
 enum Heard {
-    Octets(usize),
+    Bytes(usize),
     Closed,
     Nothing,
     Stopped,
@@ -84,7 +84,7 @@ impl Connection {
             stopped,
             began: Instant::now(),
             message: None,
-            buffer: vec![0; READ_OCTETS],
+            buffer: vec![0; READ_BYTES],
         }
     }
 
@@ -101,7 +101,7 @@ impl Connection {
                 self.handler.on_refused(&refused);
             }
             match action {
-                ServerAction::Write(octets) => self.write(&octets).await?,
+                ServerAction::Write(bytes) => self.write(&bytes).await?,
                 ServerAction::Read(awaiting) => {
                     if !self.read(awaiting).await? {
                         return Ok(());
@@ -202,12 +202,12 @@ impl Connection {
         Answer::new(451, "4.3.0", "Try again later")
     }
 
-    async fn write(&mut self, octets: &[u8]) -> io::Result<()> {
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = async {
             match &mut self.wire {
-                Wire::Plain(stream) => stream.write_all(octets).await,
+                Wire::Plain(stream) => stream.write_all(bytes).await,
                 Wire::Tls(stream) => {
-                    stream.write_all(octets).await?;
+                    stream.write_all(bytes).await?;
                     stream.flush().await
                 }
             }
@@ -221,8 +221,8 @@ impl Connection {
             self.end_message();
         }
         match self.hear(awaiting).await? {
-            Heard::Octets(count) if awaiting == Awaiting::Data => self.receive_data(count),
-            Heard::Octets(count) => self.session.receive(&self.buffer[..count]),
+            Heard::Bytes(count) if awaiting == Awaiting::Data => self.receive_data(count),
+            Heard::Bytes(count) => self.session.receive(&self.buffer[..count]),
             Heard::Closed => return Ok(false),
             Heard::Nothing => self.leave("4.4.2", "Waited too long"),
             Heard::Stopped => self.leave("4.3.2", "Shutting down"),
@@ -242,11 +242,11 @@ impl Connection {
             biased;
             // A message that has begun is read to its end; between commands a shutdown is told.
             _ = self.stopped.wait_for(Option::is_some), if stops => Ok(Heard::Stopped),
-            // Before the octets: a client that never pauses does not outlive its session's deadline.
+            // Before the bytes: a client that never pauses does not outlive its session's deadline.
             () = tokio::time::sleep_until(deadline) => Ok(Heard::Nothing),
             read = self.wire.read(&mut self.buffer) => match read? {
                 0 => Ok(Heard::Closed),
-                count => Ok(Heard::Octets(count)),
+                count => Ok(Heard::Bytes(count)),
             },
         }
     }
@@ -283,7 +283,7 @@ impl Connection {
         let heard_out = async {
             self.wire.shut_down().await?;
             let mut heard = 0;
-            while heard < LINGER_OCTETS {
+            while heard < LINGER_BYTES {
                 match self.wire.read(&mut self.buffer).await? {
                     0 => break,
                     count => heard += count,

@@ -28,7 +28,7 @@ impl MailHandler for Taker {
     }
 
     fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision> {
-        let answer = Answer::new(250, "2.0.0", format!("Took {} octets", message.bytes.len()));
+        let answer = Answer::new(250, "2.0.0", format!("Took {} bytes", message.bytes.len()));
         Box::pin(std::future::ready(Decision::Answer(answer)))
     }
 }
@@ -97,7 +97,7 @@ async fn a_message_comes_in_over_a_socket_and_quit_closes_it() {
     let listener = listen(config()).await;
     let mut client = client_of(&listener).await;
     assert_eq!(client.hear().await, "220 mx.test ESMTP\r\n");
-    assert_eq!(client.transact(&"x".repeat(100_000)).await, "250 2.0.0 Took 100002 octets\r\n");
+    assert_eq!(client.transact(&"x".repeat(100_000)).await, "250 2.0.0 Took 100002 bytes\r\n");
     assert_eq!(client.say("QUIT\r\n").await, "221 2.0.0 Bye\r\n");
     assert!(client.is_closed().await);
 }
@@ -221,6 +221,6 @@ async fn starttls_secures_the_session_where_there_is_a_certificate() {
     let stream =
         tokio_rustls::TlsConnector::from(Arc::new(trusting)).connect(name, client.0.into_inner()).await.unwrap();
     let mut client = Client(BufReader::new(stream));
-    assert_eq!(client.transact("secret").await, "250 2.0.0 Took 8 octets\r\n");
+    assert_eq!(client.transact("secret").await, "250 2.0.0 Took 8 bytes\r\n");
     assert_eq!(client.say("QUIT\r\n").await, "221 2.0.0 Bye\r\n");
 }

@@ -21,7 +21,7 @@ use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
-use crate::panel::parts::{Badge, FormFaults, grouped, octets};
+use crate::panel::parts::{Badge, FormFaults, byte_size, grouped};
 use crate::panel::standing::{Standing, StandingLine};
 use crate::panel::trend::{Links, Span, Trend};
 use crate::store::error::Stop;
@@ -121,10 +121,10 @@ fn facts(visit: &Visit<'_>, account: &Account) -> Result<Vec<(&'static str, Stri
     let engine = &visit.api.engine;
     let quota = engine.quota(account)?;
     let window = |view: WindowView| format!("{} of {}", grouped(view.used), grouped(view.limit));
-    let stored = octets(engine.stored_bytes(account.id)?);
+    let stored = byte_size(engine.stored_bytes(account.id)?);
     let storage = match engine.settings.stored_bytes_per_account {
         0 => format!("{stored}, no limit"),
-        limit => format!("{stored} of {}", octets(limit)),
+        limit => format!("{stored} of {}", byte_size(limit)),
     };
     Ok(vec![
         ("Messages this hour", window(quota.hour)),

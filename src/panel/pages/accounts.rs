@@ -17,7 +17,7 @@ use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
 use crate::panel::paging::{self, Paging};
-use crate::panel::parts::{Badge, FormFaults, grouped, octets};
+use crate::panel::parts::{Badge, FormFaults, byte_size, grouped};
 
 /// Accounts of a page.
 const ROWS: usize = 50;
@@ -133,7 +133,7 @@ fn line(visit: &Visit<'_>, account: &Account) -> Result<AccountLine, Fault> {
         badge: badge_of(engine.suspension(account.id)?.is_some()),
         today: grouped(quota.day.used),
         quota: grouped(quota.day.limit),
-        storage: octets(engine.stored_bytes(account.id)?),
+        storage: byte_size(engine.stored_bytes(account.id)?),
         created_at: visit.moment(account.created_at),
         is_own: account.id == visit.own_account_id(),
     })

@@ -17,7 +17,7 @@ use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::{Days, Moment};
-use crate::panel::parts::octets;
+use crate::panel::parts::byte_size;
 use crate::panel::preview::{self, Preview};
 
 /// Mail that the list shows.
@@ -77,7 +77,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// One captured message, with its octets. Past its content's deadline it is refused everywhere (contract 7).
+/// One captured message, with its bytes. Past its content's deadline it is refused everywhere (contract 7).
 async fn find(visit: &Visit<'_>) -> Result<(CapturedMail, Vec<u8>), Fault> {
     let (id, capture): (MessageId, _) = (visit.id()?, capture(visit)?);
     if visit.api.engine.is_content_over(id)? {
@@ -91,14 +91,14 @@ async fn find(visit: &Visit<'_>) -> Result<(CapturedMail, Vec<u8>), Fault> {
     found.ok_or_else(|| ApiError::NotFound.into())
 }
 
-async fn parts(visit: &Visit<'_>, octets: Vec<u8>) -> Result<Parts, Fault> {
-    Ok(visit.api.engine.blocking(visit.account_id(), move || parts_of(&octets, ListFields::Callers)).await?)
+async fn parts(visit: &Visit<'_>, bytes: Vec<u8>) -> Result<Parts, Fault> {
+    Ok(visit.api.engine.blocking(visit.account_id(), move || parts_of(&bytes, ListFields::Callers)).await?)
 }
 
 /// `GET /captured/{id}`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let (mail, octets_read) = find(&visit).await?;
-    let size = octets(octets_read.len() as u64);
+    let (mail, bytes_read) = find(&visit).await?;
+    let size = byte_size(bytes_read.len() as u64);
     let own = format!("/captured/{}", mail.message_id);
     let title = mail.subject.clone().unwrap_or_else(|| "Mail without subject".to_owned());
     let page = CapturedMailPage {
@@ -106,7 +106,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         at: visit.moment(mail.received_at),
         size,
         is_ours: visit.api.engine.message(visit.account_id(), mail.message_id)?.is_some(),
-        preview: Preview::new(parts(&visit, octets_read).await?, &own, &Form::of_query(&visit.call)),
+        preview: Preview::new(parts(&visit, bytes_read).await?, &own, &Form::of_query(&visit.call)),
         mail,
     };
     html::page(StatusCode::OK, &page)
@@ -114,12 +114,12 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 
 /// `GET /captured/{id}/preview`: the HTML, for the sandboxed frame alone.
 pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let (_, octets) = find(&visit).await?;
-    preview::document(parts(&visit, octets).await?, &Form::of_query(&visit.call))
+    let (_, bytes) = find(&visit).await?;
+    preview::document(parts(&visit, bytes).await?, &Form::of_query(&visit.call))
 }
 
-/// `GET /captured/{id}/source`: what came in, octet by octet, as text.
+/// `GET /captured/{id}/source`: what came in, byte by byte, as text.
 pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let (_, octets) = find(&visit).await?;
-    Ok(Answer::bytes(StatusCode::OK, "text/plain; charset=utf-8", octets))
+    let (_, bytes) = find(&visit).await?;
+    Ok(Answer::bytes(StatusCode::OK, "text/plain; charset=utf-8", bytes))
 }

@@ -19,7 +19,7 @@ use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::{Moment, lasted};
-use crate::panel::parts::{Badge, Excerpt, octets};
+use crate::panel::parts::{Badge, Excerpt, byte_size};
 use crate::panel::preview::{self, Preview};
 use crate::panel::record::Record;
 use crate::panel::timeline::{Step, steps, tls_words};
@@ -70,7 +70,7 @@ struct SentWith {
 enum Tab {
     /// The message as its reader sees it.
     Preview(Preview),
-    /// The octets.
+    /// The bytes.
     Source(Excerpt),
     /// The record as the API gives it.
     Json(Excerpt),
@@ -176,7 +176,7 @@ fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("Stream", row.stream.to_string()),
         ("Attempts", transfer.attempts.to_string()),
-        ("Size", octets(row.size_octets.into())),
+        ("Size", byte_size(row.size_bytes.into())),
     ];
     facts.extend(transfer.last.relay.clone().map(|relay| ("Relay", relay)));
     facts

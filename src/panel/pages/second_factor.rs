@@ -10,7 +10,7 @@ use url::form_urlencoded;
 use super::settings::change_own_user;
 use crate::base::entropy;
 use crate::base::secret::Secret;
-use crate::base::totp::{self, SECRET_OCTETS};
+use crate::base::totp::{self, SECRET_BYTES};
 use crate::engine::ports::Clock as _;
 use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
@@ -39,17 +39,17 @@ struct SecondFactorPage {
 
 /// `GET /settings/totp`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let octets = entropy::bytes::<SECRET_OCTETS>(&*visit.api.engine.entropy);
-    written(&visit, StatusCode::OK, &octets, None)
+    let bytes = entropy::bytes::<SECRET_BYTES>(&*visit.api.engine.entropy);
+    written(&visit, StatusCode::OK, &bytes, None)
 }
 
 fn written(
     visit: &Visit<'_>,
     status: StatusCode,
-    octets: &[u8; SECRET_OCTETS],
+    bytes: &[u8; SECRET_BYTES],
     refused: Option<&'static str>,
 ) -> Result<Answer, Fault> {
-    let text = totp::base32(octets);
+    let text = totp::base32(bytes);
     let uri = uri(visit, &text);
     let code = QrCode::new(&uri).map_err(|error| {
         tracing::error!(%error, "could not make a QR code");
@@ -61,7 +61,7 @@ fn written(
         side: code.width() + 2 * QUIET,
         uri,
         text,
-        hidden: hex::encode(octets),
+        hidden: hex::encode(bytes),
         refused,
     };
     html::page(status, &page)
@@ -92,14 +92,14 @@ fn path_of(code: &QrCode) -> String {
 /// `POST /settings/totp`.
 pub(in crate::panel) async fn set_up(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
-    let mut octets = [0; SECRET_OCTETS];
-    if hex::decode_to_slice(form.text("secret"), &mut octets).is_err() {
+    let mut bytes = [0; SECRET_BYTES];
+    if hex::decode_to_slice(form.text("secret"), &mut bytes).is_err() {
         return Ok(html::redirect("/settings/totp"));
     }
-    let secret = Secret::new(octets);
+    let secret = Secret::new(bytes);
     let Some(step) = totp::accepted_step(&secret, form.text("code"), SystemClock::new().now(), 0) else {
         let refused = Some("That is not the code that this secret gives now. Check the telephone's clock.");
-        return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &octets, refused);
+        return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &bytes, refused);
     };
     change_own_user(&visit, UserChange { totp: Some(Some((secret, step))), ..UserChange::default() }).await?;
     Ok(html::redirect("/settings?done=totp"))

@@ -21,8 +21,8 @@ use crate::panel::record::curl;
 use crate::panel::upload::Upload;
 
 const PATH: &str = "/suppressions/import";
-/// Octets of a list that comes back in the form; a longer one is chosen again.
-const SHOWN_OCTETS: usize = 64 * 1024;
+/// Bytes of a list that comes back in the form; a longer one is chosen again.
+const SHOWN_BYTES: usize = 64 * 1024;
 /// Faulty lines that the page shows.
 const SHOWN_LINES: usize = 100;
 
@@ -63,7 +63,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 fn written(visit: &Visit<'_>, status: StatusCode, list: &Bytes, outcome: Outcome) -> Result<Answer, Fault> {
-    let is_too_long = list.len() > SHOWN_OCTETS;
+    let is_too_long = list.len() > SHOWN_BYTES;
     let page = ImportPage {
         frame: Frame::new(visit, "Import suppressions", "/suppressions")?,
         text: if is_too_long { String::new() } else { String::from_utf8_lossy(list).into_owned() },
@@ -81,7 +81,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, list: &Bytes, outcome: Outcome
 pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, Fault> {
     let upload = Upload::of(&visit.call);
     drop(visit.call.take_body());
-    let list = upload.octets("file").or_else(|| upload.octets("list")).unwrap_or_default();
+    let list = upload.bytes("file").or_else(|| upload.bytes("list")).unwrap_or_default();
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     let suppressions = match list_of(visit.api, visit.account_id(), list.clone(), form_of(&list)).await? {
         Ok(suppressions) => suppressions,

@@ -19,8 +19,8 @@ use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::{Moment, lasted};
-use crate::panel::parts::{Badge, grouped, octets};
-use crate::store::SizeOctets;
+use crate::panel::parts::{Badge, byte_size, grouped};
+use crate::store::SizeBytes;
 use crate::store::error::StoreError;
 
 /// Destinations that are shown.
@@ -102,7 +102,7 @@ struct LogEntry {
 
 /// Measurements of the disk.
 struct Measured {
-    sizes: SizeOctets,
+    sizes: SizeBytes,
     growth: Option<Growth>,
     free: u64,
     last_backup: Option<Timestamp>,
@@ -111,9 +111,9 @@ struct Measured {
 
 fn measure(engine: &Engine) -> Result<Measured, StoreError> {
     Ok(Measured {
-        sizes: engine.store.size_octets(),
+        sizes: engine.store.size_bytes(),
         growth: engine.store_growth(),
-        free: engine.store.free_octets()?,
+        free: engine.store.free_bytes()?,
         last_backup: engine.last_backup().and_then(|text| text.parse().ok()),
         alerts: open_alerts(engine)?,
     })
@@ -133,7 +133,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         _ => None,
     };
     let started_at = sources.map_or(visit.now, |sources| sources.started_at);
-    let least = engine.settings.min_free_octets;
+    let least = engine.settings.min_free_bytes;
     let page = SystemPage {
         frame: Frame::new(&visit, "System", "/system")?.with_done(done),
         state: state(&visit),
@@ -188,23 +188,23 @@ fn storage(visit: &Visit<'_>, measured: &Measured, least: u64) -> Vec<(&'static 
         || "not measured yet".to_owned(),
         |Growth { since, bytes }| {
             let sign = if bytes < 0 { "−" } else { "+" };
-            let size = octets(bytes.unsigned_abs());
+            let size = byte_size(bytes.unsigned_abs());
             format!("{sign}{size} in {}", lasted(visit.now.since(since)))
         },
     );
     let disk = match *free {
-        free if free < least => format!("{} free: mail is rejected below {}", octets(free), octets(least)),
+        free if free < least => format!("{} free: mail is rejected below {}", byte_size(free), byte_size(least)),
         free if free < least.saturating_mul(ROOMY) => {
-            format!("{} free; mail is rejected below {}", octets(free), octets(least))
+            format!("{} free; mail is rejected below {}", byte_size(free), byte_size(least))
         }
-        free => format!("{} free", octets(free)),
+        free => format!("{} free", byte_size(free)),
     };
     vec![
-        ("Store", octets(sizes.total())),
+        ("Store", byte_size(sizes.total())),
         ("Growth in 7 days", growth),
-        ("Database", octets(sizes.database)),
-        ("Message content", octets(sizes.content)),
-        ("Journal", octets(sizes.journal)),
+        ("Database", byte_size(sizes.database)),
+        ("Message content", byte_size(sizes.content)),
+        ("Journal", byte_size(sizes.journal)),
         ("Disk", disk),
     ]
 }

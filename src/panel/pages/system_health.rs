@@ -9,7 +9,7 @@ use crate::engine::listing::PageRequest;
 use crate::engine::replica::{ReplicaStatus, Role, State};
 use crate::panel::door::Visit;
 use crate::panel::moment::{Moment, lasted};
-use crate::panel::parts::{Badge, octets};
+use crate::panel::parts::{Badge, byte_size};
 use crate::store::error::StoreError;
 
 /// Open alerts that are read, of all accounts.
@@ -78,7 +78,7 @@ impl ReplicationState {
                 ("Role", status.role.as_str().to_owned()),
                 ("Mode", format!("{}, failover {}", status.mode, status.failover)),
                 ("Lag", lasted(std::time::Duration::try_from_secs_f64(status.lag_seconds).unwrap_or_default())),
-                ("Not in the bucket yet", octets(status.backlog_bytes)),
+                ("Not in the bucket yet", byte_size(status.backlog_bytes)),
                 ("Slot, epoch", format!("{}, {}", status.slot, status.epoch)),
             ],
             last_confirmed_at: status.last_confirmed_at.map(|at| visit.moment(at)),

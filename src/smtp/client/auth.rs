@@ -72,6 +72,6 @@ impl Client {
     }
 }
 
-fn encoded(octets: &[u8]) -> Zeroizing<String> {
-    Zeroizing::new(STANDARD.encode(octets))
+fn encoded(bytes: &[u8]) -> Zeroizing<String> {
+    Zeroizing::new(STANDARD.encode(bytes))
 }

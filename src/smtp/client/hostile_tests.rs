@@ -50,7 +50,7 @@ fn is_delivery(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn a_connection_that_ends_at_any_octet_ends_sanely_and_delivers_only_what_was_answered() {
+fn a_connection_that_ends_at_any_byte_ends_sanely_and_delivers_only_what_was_answered() {
     type End = (fn(&mut Client), fn(&Ending) -> bool);
     let ends: [End; 2] = [
         (|client| client.closed("reset"), |ending| matches!(ending, Ending::Closed(_))),
@@ -81,33 +81,33 @@ fn endless_answers_end_the_session() {
     for piece in ["250-and on\r\n".as_bytes(), &[b'2'; 4096], b"\r\n", b"\0\0\0\n", b"100 wait\r\n"] {
         let mut scene = Scene::new();
         scene.says("220 mx\r\n").hears("EHLO us.example\r\n");
-        let mut octets = 0;
+        let mut bytes = 0;
         while scene.client.want() == Want::Read {
             scene.says(piece);
-            octets += piece.len();
-            assert!(octets < 128 * 1024);
+            bytes += piece.len();
+            assert!(bytes < 128 * 1024);
         }
         assert!(matches!(scene.outcome().ending, Ending::Unreadable(_)));
     }
 }
 
-/// Octet by octet, never a whole answer, up to the end of the phase's time: none of them buys more of it.
+/// Byte by byte, never a whole answer, up to the end of the phase's time: none of them buys more of it.
 fn dripped_on(mut client: Client, limit: Duration) -> Ending {
     let (begun, due) = (client.due() - limit, client.due());
-    for (octet, minute) in b"250-a".iter().cycle().zip(0..) {
+    for (byte, minute) in b"250-a".iter().cycle().zip(0..) {
         let now = begun + Duration::from_secs(60 * minute);
-        assert_eq!(client.due(), due, "after {minute} octets");
+        assert_eq!(client.due(), due, "after {minute} bytes");
         if now >= due {
             client.deadline_passed();
             return client.take_outcome().unwrap().ending;
         }
-        client.received(&[*octet], now);
+        client.received(&[*byte], now);
     }
-    unreachable!("octets without end")
+    unreachable!("bytes without end")
 }
 
 #[test]
-fn a_server_that_says_an_octet_a_minute_wins_no_time_in_any_phase() {
+fn a_server_that_says_an_byte_a_minute_wins_no_time_in_any_phase() {
     let limits = Deadlines::default();
     let hello = "250-mx.example\r\n250 STARTTLS\r\n";
     let begun = |said: &str| {

@@ -64,9 +64,9 @@ fn the_caps_hold_before_a_newline_arrives() {
 
 #[test]
 fn the_cap_on_a_line_does_not_count_its_end() {
-    let exact = [b"250 ", &[b'x'; LINE_OCTETS_MAX - 4][..], b"\r\n"].concat();
+    let exact = [b"250 ", &[b'x'; LINE_BYTES_MAX - 4][..], b"\r\n"].concat();
     assert!(parse(&exact).is_ok());
-    let over = [b"250 ", &[b'x'; LINE_OCTETS_MAX - 3][..], b"\n"].concat();
+    let over = [b"250 ", &[b'x'; LINE_BYTES_MAX - 3][..], b"\n"].concat();
     assert_eq!(parse(&over), Err(UnreadableReply::LineTooLong));
 }
 
@@ -74,7 +74,7 @@ fn the_cap_on_a_line_does_not_count_its_end() {
 fn the_text_is_cut_at_4_kib_between_characters() {
     let line = "é".repeat(2000);
     let reply = parse(format!("550-{line}\r\n550 {line}\r\n").as_bytes()).unwrap();
-    assert!(reply.text().len() <= TEXT_OCTETS_MAX && reply.text().len() > TEXT_OCTETS_MAX - 4);
+    assert!(reply.text().len() <= TEXT_BYTES_MAX && reply.text().len() > TEXT_BYTES_MAX - 4);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn the_words_of_a_line_in_latin_1_are_read_as_such() {
 fn the_words_end_at_4_kib_however_long_the_reply() {
     let line = [b"550-", &"É ".repeat(1300).into_bytes()[..], b"\r\n"].concat();
     let reply = parse(&[&line.repeat(15)[..], b"550 end\r\n"].concat()).unwrap();
-    assert!((TEXT_OCTETS_MAX - 4..=TEXT_OCTETS_MAX).contains(&reply.words().len()), "{}", reply.words().len());
+    assert!((TEXT_BYTES_MAX - 4..=TEXT_BYTES_MAX).contains(&reply.words().len()), "{}", reply.words().len());
     let word = [b"550 ", &b"x"[..], &b"y".repeat(4000)[..], b"\r\n"].concat();
     assert_eq!(parse(&word).unwrap().words().len(), 4001);
 }

@@ -38,29 +38,29 @@ fn answer(line: usize, text: &'static str) -> Answer {
         "no" => false,
         other => panic!("line {line}: yes or no, not {other}"),
     };
-    let bytes = [octets(answer), b"\r\n".to_vec()].concat();
+    let bytes = [bytes_of(answer), b"\r\n".to_vec()].concat();
     let (_, reply) = ReplyParser::new().feed(&bytes).unwrap_or_else(|why| panic!("line {line}: {why}"));
     let reply = reply.unwrap_or_else(|| panic!("line {line}: the reply has no end"));
     Answer { line, host, expected: (kind, category, suppressed), reply, source }
 }
 
-/// The octets of an answer with `\n` and `\xNN` in it.
-fn octets(text: &str) -> Vec<u8> {
-    let mut octets = Vec::new();
+/// The bytes of an answer with `\n` and `\xNN` in it.
+fn bytes_of(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
-        octets.extend_from_slice(&rest.as_bytes()[..at]);
+        out.extend_from_slice(&rest.as_bytes()[..at]);
         let after = &rest[at + 1..];
-        let (octet, length) = match after.strip_prefix('x') {
+        let (byte, length) = match after.strip_prefix('x') {
             Some(hex) => (u8::from_str_radix(&hex[..2], 16).unwrap(), 3),
             None if after.starts_with('n') => (b'\n', 1),
             None => panic!("{text}: only \\n and \\xNN"),
         };
-        octets.push(octet);
+        out.push(byte);
         rest = &after[length..];
     }
-    octets.extend_from_slice(rest.as_bytes());
-    octets
+    out.extend_from_slice(rest.as_bytes());
+    out
 }
 
 fn explain(answer: &Answer) -> Bounce {
@@ -119,6 +119,6 @@ fn a_refusal_of_the_recipient_bounces_or_waits_by_its_code_whatever_it_means() {
 }
 
 #[test]
-fn octets_and_line_ends_can_be_written() {
-    assert_eq!(octets("a\\nb\\xe4"), b"a\nb\xe4");
+fn bytes_and_line_ends_can_be_written() {
+    assert_eq!(bytes_of("a\\nb\\xe4"), b"a\nb\xe4");
 }

@@ -149,10 +149,10 @@ fn a_report_without_a_code_is_judged_by_its_enhanced_code() {
 
 #[test]
 fn what_is_said_behind_4_kib_is_not_looked_at() {
-    let words = format!("{} user unknown", "x".repeat(TEXT_OCTETS_MAX));
+    let words = format!("{} user unknown", "x".repeat(TEXT_BYTES_MAX));
     let refusal = Refusal { host: None, code: Some(550), enhanced: None, words: &words };
     assert_eq!(Rules::built_in().explain(refusal, BounceSource::Dsn).rule, "unexplained");
-    let words = "é".repeat(TEXT_OCTETS_MAX);
+    let words = "é".repeat(TEXT_BYTES_MAX);
     let refusal = Refusal { words: &words, ..refusal };
     assert_eq!(Rules::built_in().explain(refusal, BounceSource::Dsn).rule, "unexplained");
 }

@@ -15,7 +15,7 @@ pub struct ServerConfig {
     pub hostname: String,
     /// The greeting's text after `220 `; its first word has to be the server's name (RFC 5321 4.2).
     pub greeting: String,
-    /// The largest message, in octets (RFC 1870).
+    /// The largest message, in bytes (RFC 1870).
     pub size_max: usize,
     /// The most recipients of one message.
     pub recipients_max: usize,
@@ -62,7 +62,7 @@ pub enum LoginRule {
 /// A request of the session to its driver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServerAction {
-    /// Write these octets.
+    /// Write these bytes.
     Write(Vec<u8>),
     /// Read from the client and call [`ServerSession::receive`].
     Read(Awaiting),
@@ -189,6 +189,6 @@ pub struct ReceivedMessage {
     pub eight_bit: bool,
     /// Whether the client declared SMTPUTF8.
     pub smtputf8: bool,
-    /// The message's octets.
+    /// The message's bytes.
     pub bytes: Vec<u8>,
 }

@@ -3,7 +3,7 @@
 //! Whoever decides about a recipient or a message makes one; the session writes it. Text from outside, an address
 //! for instance, may stand in it: what could end the line or is not ASCII is replaced when it is written.
 
-/// The longest text in one line, so that the line stays within 512 octets (RFC 5321 4.5.3.1.5).
+/// The longest text in one line, so that the line stays within 512 bytes (RFC 5321 4.5.3.1.5).
 const TEXT_MAX: usize = 480;
 /// Message identifiers in one line of an answer.
 const IDS_PER_LINE: usize = 10;

@@ -1,4 +1,4 @@
-//! The message after DATA, octet by octet: where it ends, its stuffed dots, its size.
+//! The message after DATA, byte by byte: where it ends, its stuffed dots, its size.
 //!
 //! It ends at CR LF `.` CR LF and at nothing else (RFC 5321 4.1.1.4). A bare CR or bare LF makes the whole message
 //! refused: two servers that disagree about it would let a message be smuggled inside another. What is refused is
@@ -23,7 +23,7 @@ pub(super) enum Fault {
     NoMemory,
     /// A CR without LF after it.
     BareCr,
-    /// More octets than allowed.
+    /// More bytes than allowed.
     TooLarge,
 }
 
@@ -64,27 +64,27 @@ pub(super) struct DataReader {
     place: Place,
     message: MessageBuffer,
     fault: Option<Fault>,
-    octets: usize,
+    bytes: usize,
     size_max: usize,
 }
 
 impl DataReader {
-    /// For a message of at most `size_max` octets.
+    /// For a message of at most `size_max` bytes.
     pub(super) const fn new(size_max: usize, line_ends: LineEnds) -> Self {
         Self {
             line_ends,
             place: Place::LineStart,
             message: MessageBuffer::new(size_max),
             fault: None,
-            octets: 0,
+            bytes: 0,
             size_max,
         }
     }
 
-    /// Reads on; says how many octets of `input` belonged to the message where its end was among them.
+    /// Reads on; says how many bytes of `input` belonged to the message where its end was among them.
     pub(super) fn read(&mut self, input: &[u8]) -> Option<usize> {
         let mut at = 0;
-        while let Some(&octet) = input.get(at) {
+        while let Some(&byte) = input.get(at) {
             if self.place == Place::Line {
                 let run = input[at..].iter().position(|b| matches!(b, b'\r' | b'\n')).unwrap_or(input.len() - at);
                 if run > 0 {
@@ -94,7 +94,7 @@ impl DataReader {
                 }
             }
             at += 1;
-            if self.step(octet) {
+            if self.step(byte) {
                 return Some(at);
             }
         }
@@ -104,7 +104,7 @@ impl DataReader {
     /// Whether so much came that reading on to the end is not worth it. A submission is read to its end, within its
     /// deadline, because its session goes on.
     pub(super) fn is_hopeless(&self) -> bool {
-        self.line_ends == LineEnds::Refuse && self.octets / 2 > self.size_max
+        self.line_ends == LineEnds::Refuse && self.bytes / 2 > self.size_max
     }
 
     /// Drops what was read and what still comes: there is no memory for it.
@@ -120,9 +120,9 @@ impl DataReader {
         }
     }
 
-    /// Takes one octet; true where it ends the message.
-    fn step(&mut self, octet: u8) -> bool {
-        self.place = match (self.place, octet) {
+    /// Takes one byte; true where it ends the message.
+    fn step(&mut self, byte: u8) -> bool {
+        self.place = match (self.place, byte) {
             (Place::DotCr, b'\n') => return true,
             (Place::LfDotCr, b'\n') => {
                 self.refuse(Fault::LoneDot);
@@ -140,11 +140,11 @@ impl DataReader {
             (Place::LineStart | Place::AfterLf | Place::Line, b'\r') => Place::Cr,
             (Place::Cr | Place::DotCr | Place::LfDotCr, _) => {
                 self.refuse(Fault::BareCr);
-                if octet == b'\r' { Place::Cr } else { Place::Line }
+                if byte == b'\r' { Place::Cr } else { Place::Line }
             }
             // After a dot, the dot was stuffing (RFC 5321 4.5.2) and is gone.
             (Place::LineStart | Place::AfterLf | Place::Line | Place::Dot | Place::LfDot, _) => {
-                self.keep(&[octet]);
+                self.keep(&[byte]);
                 Place::Line
             }
         };
@@ -164,19 +164,19 @@ impl DataReader {
         Place::AfterLf
     }
 
-    fn keep(&mut self, octets: &[u8]) {
-        self.octets = self.octets.saturating_add(octets.len());
-        if self.octets > self.size_max {
+    fn keep(&mut self, bytes: &[u8]) {
+        self.bytes = self.bytes.saturating_add(bytes.len());
+        if self.bytes > self.size_max {
             self.refuse(Fault::TooLarge);
         }
         if self.fault.is_none() {
-            self.message.extend(octets);
+            self.message.extend(bytes);
         }
     }
 
     /// The first fault is the one that is told.
     fn refuse(&mut self, fault: Fault) {
-        self.octets = self.octets.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(1);
         self.fault.get_or_insert(fault);
         self.message.clear();
     }

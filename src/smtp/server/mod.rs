@@ -1,4 +1,4 @@
-//! The receiving side of SMTP (RFC 5321) without a socket: octets in, octets and questions out.
+//! The receiving side of SMTP (RFC 5321) without a socket: bytes in, bytes and questions out.
 //!
 //! `net::smtp_listener` drives it: it calls [`ServerSession::next`] until that asks to read, hands over what it read,
 //! and brings answers back to what was asked. The session decides nothing about mail: who may receive and whether
@@ -135,8 +135,8 @@ impl ServerSession {
         std::mem::take(&mut self.refused)
     }
 
-    /// Takes octets from the client. Octets before the first [`next_action`](Self::next_action) are an early talker's.
-    pub fn receive(&mut self, octets: &[u8]) {
+    /// Takes bytes from the client. Bytes before the first [`next_action`](Self::next_action) are an early talker's.
+    pub fn receive(&mut self, bytes: &[u8]) {
         match self.stage {
             Stage::Closing => {}
             Stage::Fresh
@@ -150,7 +150,7 @@ impl ServerSession {
             | Stage::RecipientAsked(_)
             | Stage::Data(_)
             | Stage::MessageAsked
-            | Stage::TlsAsked => self.inbox.extend_from_slice(octets),
+            | Stage::TlsAsked => self.inbox.extend_from_slice(bytes),
         }
     }
 

@@ -77,7 +77,7 @@ impl Script {
         let mut heard = Vec::new();
         loop {
             match self.session.next_action() {
-                ServerAction::Write(octets) => heard.extend(octets),
+                ServerAction::Write(bytes) => heard.extend(bytes),
                 ServerAction::Read(_) => break,
                 ServerAction::AskLogin(question) => self.answer_login(&question),
                 ServerAction::AskSender(_) if self.key_is_live => {

@@ -52,7 +52,7 @@ impl Script {
         let mut heard = Vec::new();
         loop {
             match self.session.next_action() {
-                ServerAction::Write(octets) => heard.extend(octets),
+                ServerAction::Write(bytes) => heard.extend(bytes),
                 ServerAction::Read(_) => break,
                 ServerAction::AskRecipient(question) => {
                     let answer = match question.recipient.local() {
@@ -119,8 +119,8 @@ fn a_session_may_be_cut_into_any_pieces() {
     let text = "EHLO me\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n";
     let mut script = Script::new(config());
     let mut heard = script.hear();
-    for octet in text.bytes().chain(*b"hello\r\n.\r\nNOOP\r\n") {
-        script.session.receive(&[octet]);
+    for byte in text.bytes().chain(*b"hello\r\n.\r\nNOOP\r\n") {
+        script.session.receive(&[byte]);
         heard += &script.hear();
     }
     assert!(heard.ends_with("354 End data with <CR><LF>.<CR><LF>\r\n250 2.0.0 Taken\r\n250 2.0.0 OK\r\n"), "{heard}");

@@ -151,7 +151,7 @@ impl ServerSession {
         })
     }
 
-    /// RFC 2920 3.1: DATA is the last of a pipelined group. Octets behind it were sent before any 354 and would be
+    /// RFC 2920 3.1: DATA is the last of a pipelined group. Bytes behind it were sent before any 354 and would be
     /// taken for commands or for a message as chance has it, so the session ends.
     pub(super) fn begin_data(&mut self) {
         match &self.transaction {

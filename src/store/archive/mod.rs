@@ -28,8 +28,8 @@ use crate::base::signature::hmac_sha256;
 const MAGIC: &[u8] = b"postrider backup ";
 /// The format that is written.
 const FORMAT: u32 = 1;
-/// Octets of a part at most: far above any that is written, and all that a damaged length can make us hold.
-const PART_OCTETS_MAX: u32 = 32 * 1024 * 1024;
+/// Bytes of a part at most: far above any that is written, and all that a damaged length can make us hold.
+const PART_BYTES_MAX: u32 = 32 * 1024 * 1024;
 const CHECKSUM: usize = 16;
 
 /// Why a backup can't be read.
@@ -45,16 +45,16 @@ pub enum Fault {
         found: u32,
     },
     /// It ends too early: the backup was broken off, or copied in part.
-    #[error("the backup ends after {octets} bytes, before its end is written: it is not complete")]
+    #[error("the backup ends after {bytes} bytes, before its end is written: it is not complete")]
     Truncated {
         /// Number of bytes.
-        octets: u64,
+        bytes: u64,
     },
     /// The content differs from what was written.
-    #[error("the backup is damaged at octet {octet}: {what}")]
+    #[error("the backup is damaged at byte {byte}: {what}")]
     Damaged {
         /// Where the part begins.
-        octet: u64,
+        byte: u64,
         /// Description of the damage.
         what: &'static str,
     },
@@ -63,7 +63,7 @@ pub enum Fault {
     Io(#[from] io::Error),
 }
 
-/// The kinds of parts, as their first octet. A number is never used again for something else.
+/// The kinds of parts, as their first byte. A number is never used again for something else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 enum Kind {
@@ -81,8 +81,8 @@ impl Kind {
     const ALL: [Self; 8] =
         [Self::Head, Self::MasterKey, Self::Rows, Self::ContentAhead, Self::Segment, Self::Keys, Self::File, Self::End];
 
-    fn of(octet: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == octet)
+    fn of(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 

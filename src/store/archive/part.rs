@@ -32,8 +32,8 @@ pub struct Totals {
     pub rows: u64,
     /// Segments of content, those without a byte of it included.
     pub segments: u64,
-    /// Octets of content.
-    pub content_octets: u64,
+    /// Bytes of content.
+    pub content_bytes: u64,
 }
 
 /// One part.
@@ -52,8 +52,8 @@ pub enum Part {
     },
     /// Size of the content that follows.
     ContentAhead {
-        /// Octets of segments.
-        octets: u64,
+        /// Bytes of segments.
+        bytes: u64,
     },
     /// A piece of a segment of content. Without content every segment has one piece, which is empty: its number must
     /// not be given to another.
@@ -114,7 +114,7 @@ impl Part {
             Kind::Head => Self::Head(postcard::from_bytes(payload).ok()?),
             Kind::MasterKey => Self::MasterKey(Zeroizing::new(payload.try_into().ok()?)),
             Kind::Rows => rows(&compression::decompress(payload).ok()?)?,
-            Kind::ContentAhead => Self::ContentAhead { octets: u64::from_be_bytes(payload.try_into().ok()?) },
+            Kind::ContentAhead => Self::ContentAhead { bytes: u64::from_be_bytes(payload.try_into().ok()?) },
             Kind::Segment => {
                 let (bucket, rest) = payload.split_first_chunk::<8>()?;
                 let (number, rest) = rest.split_first_chunk::<4>()?;

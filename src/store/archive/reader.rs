@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use super::part::{Head, Part, Totals};
-use super::{CHECKSUM, Chain, FORMAT, Fault, Kind, MAGIC, PART_OCTETS_MAX};
+use super::{CHECKSUM, Chain, FORMAT, Fault, Kind, MAGIC, PART_BYTES_MAX};
 
 /// Digits of a format's number at most.
 const DIGITS_MAX: usize = 9;
@@ -19,7 +19,7 @@ pub struct Reader<R: Read> {
 /// A source that counts what was read of it.
 struct Counted<R> {
     source: R,
-    octets: u64,
+    byte_count: u64,
 }
 
 impl<R: Read> Counted<R> {
@@ -27,10 +27,10 @@ impl<R: Read> Counted<R> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.source.read(&mut buffer[filled..]) {
-                Ok(0) => return Err(Fault::Truncated { octets: self.octets }),
+                Ok(0) => return Err(Fault::Truncated { bytes: self.byte_count }),
                 Ok(read) => {
                     filled += read;
-                    self.octets += read as u64;
+                    self.byte_count += read as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
@@ -39,12 +39,12 @@ impl<R: Read> Counted<R> {
         Ok(())
     }
 
-    /// The next `length` octets, held as they come and not as they are announced.
+    /// The next `length` bytes, held as they come and not as they are announced.
     fn take(&mut self, length: u32) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
         let read = self.source.by_ref().take(length.into()).read_to_end(&mut bytes)?;
-        self.octets += read as u64;
-        if read < length as usize { Err(Fault::Truncated { octets: self.octets }) } else { Ok(bytes) }
+        self.byte_count += read as u64;
+        if read < length as usize { Err(Fault::Truncated { bytes: self.byte_count }) } else { Ok(bytes) }
     }
 }
 
@@ -54,13 +54,13 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// [`Fault`], where it is none, or none that this program can read.
     pub fn open(source: R) -> Result<(Self, Head), Fault> {
-        let mut source = Counted { source, octets: 0 };
+        let mut source = Counted { source, byte_count: 0 };
         let mut magic = [0; MAGIC.len()];
         match source.fill(&mut magic) {
             Ok(()) if magic == MAGIC => {}
             Ok(()) => return Err(Fault::Strange),
             // A file shorter than the header may be a truncated backup.
-            Err(Fault::Truncated { octets }) if magic[..octets as usize] != MAGIC[..octets as usize] => {
+            Err(Fault::Truncated { bytes }) if magic[..bytes as usize] != MAGIC[..bytes as usize] => {
                 return Err(Fault::Strange);
             }
             Err(fault) => return Err(fault),
@@ -70,16 +70,16 @@ impl<R: Read> Reader<R> {
             return Err(Fault::Newer { found });
         }
         let mut reader = Self { source, chain: Chain::begin(), totals: Totals::default(), is_over: false };
-        let octet = reader.source.octets;
+        let byte = reader.source.byte_count;
         let Part::Head(head) = reader.part()? else {
-            return Err(Fault::Damaged { octet, what: "its first part is not the head" });
+            return Err(Fault::Damaged { byte, what: "its first part is not the head" });
         };
         Ok((reader, head))
     }
 
     /// Returns the number of bytes read so far.
-    pub const fn octets(&self) -> u64 {
-        self.source.octets
+    pub const fn byte_count(&self) -> u64 {
+        self.source.byte_count
     }
 
     /// Returns the totals read so far; of the whole backup, once there is no next part.
@@ -95,15 +95,15 @@ impl<R: Read> Reader<R> {
         if self.is_over {
             return Ok(None);
         }
-        let octet = self.source.octets;
-        let damaged = |what| Fault::Damaged { octet, what };
+        let byte = self.source.byte_count;
+        let damaged = |what| Fault::Damaged { byte, what };
         let part = self.part()?;
         match &part {
             Part::Head(_) => return Err(damaged("a second head")),
             Part::Rows { rows, .. } => self.totals.rows += rows.len() as u64,
             Part::Segment { offset, bytes, .. } => {
                 self.totals.segments += u64::from(*offset == 0);
-                self.totals.content_octets += bytes.len() as u64;
+                self.totals.content_bytes += bytes.len() as u64;
             }
             Part::End(totals) => {
                 if *totals != self.totals {
@@ -121,13 +121,13 @@ impl<R: Read> Reader<R> {
     }
 
     fn part(&mut self) -> Result<Part, Fault> {
-        let octet = self.source.octets;
-        let damaged = |what| Fault::Damaged { octet, what };
+        let byte = self.source.byte_count;
+        let damaged = |what| Fault::Damaged { byte, what };
         let mut head = [0; 5];
         self.source.fill(&mut head)?;
         let [number, length @ ..] = head;
         let length = u32::from_be_bytes(length);
-        if length > PART_OCTETS_MAX {
+        if length > PART_BYTES_MAX {
             return Err(damaged("a part has an impossible length"));
         }
         let payload = self.source.take(length)?;

@@ -28,7 +28,7 @@ fn written(count: u32) -> Vec<u8> {
     writer.keys(&[1; 128]).unwrap();
     writer.file("virtual-clock", b"now").unwrap();
     let totals = writer.end().unwrap();
-    assert_eq!(totals, Totals { rows: count.into(), segments: 1, content_octets: 6 });
+    assert_eq!(totals, Totals { rows: count.into(), segments: 1, content_bytes: 6 });
     bytes
 }
 
@@ -39,7 +39,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Part>, Fault> {
     while let Some(part) = reader.next_part()? {
         parts.push(part);
     }
-    assert_eq!(reader.octets(), bytes.len() as u64);
+    assert_eq!(reader.byte_count(), bytes.len() as u64);
     Ok(parts)
 }
 
@@ -64,7 +64,7 @@ fn what_was_written_comes_back() {
 fn a_backup_that_was_cut_off_anywhere_is_not_whole() {
     let bytes = written(20);
     for length in 0..bytes.len() {
-        let Err(fault) = read(&bytes[..length]) else { panic!("{length} octets of {} pass", bytes.len()) };
+        let Err(fault) = read(&bytes[..length]) else { panic!("{length} bytes of {} pass", bytes.len()) };
         assert!(matches!(fault, Fault::Truncated { .. }), "{length}: {fault}");
     }
 }
@@ -75,7 +75,7 @@ fn a_flipped_bit_anywhere_is_found() {
     for place in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[place] ^= 1 << (place % 8);
-        assert!(read(&damaged).is_err(), "octet {place}");
+        assert!(read(&damaged).is_err(), "byte {place}");
     }
 }
 
@@ -83,9 +83,9 @@ fn a_flipped_bit_anywhere_is_found() {
 fn parts_that_are_missing_doubled_or_follow_the_end_are_found() {
     let bytes = written(20);
     let (mut reader, _) = Reader::open(&bytes[..]).unwrap();
-    let from = reader.octets() as usize;
+    let from = reader.byte_count() as usize;
     reader.next_part().unwrap();
-    let to = reader.octets() as usize;
+    let to = reader.byte_count() as usize;
     let without = [&bytes[..from], &bytes[to..]].concat();
     let doubled = [&bytes[..to], &bytes[from..]].concat();
     let longer = [&bytes[..], b"\n"].concat();

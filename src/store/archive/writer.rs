@@ -8,8 +8,8 @@ use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::store::content::compression;
 
-/// Octets of rows that make a part.
-const ROWS_OCTETS: usize = 256 * 1024;
+/// Bytes of rows that make a part.
+const ROWS_BYTES: usize = 256 * 1024;
 
 /// A backup in the making.
 pub(in crate::store) struct Writer<W: Write> {
@@ -37,7 +37,7 @@ impl<W: Write> Writer<W> {
 
     /// Adds a row; those of one table come one after the other.
     pub(in crate::store) fn row(&mut self, table: &str, key: &[u8], value: &[u8]) -> io::Result<()> {
-        if self.table.as_deref() != Some(table) || self.rows.len() >= ROWS_OCTETS {
+        if self.table.as_deref() != Some(table) || self.rows.len() >= ROWS_BYTES {
             self.flush_rows()?;
             self.table = Some(table.to_owned());
             self.rows = part::begin_rows(table);
@@ -57,9 +57,9 @@ impl<W: Write> Writer<W> {
     }
 
     /// Says how much content follows, all rows being written.
-    pub(in crate::store) fn content_ahead(&mut self, octets: u64) -> io::Result<()> {
+    pub(in crate::store) fn content_ahead(&mut self, byte_count: u64) -> io::Result<()> {
         self.flush_rows()?;
-        self.part(Kind::ContentAhead, &octets.to_be_bytes())
+        self.part(Kind::ContentAhead, &byte_count.to_be_bytes())
     }
 
     /// Adds a piece of a segment.
@@ -71,7 +71,7 @@ impl<W: Write> Writer<W> {
         bytes: &[u8],
     ) -> io::Result<()> {
         self.totals.segments += u64::from(offset == 0);
-        self.totals.content_octets += bytes.len() as u64;
+        self.totals.content_bytes += bytes.len() as u64;
         self.part(Kind::Segment, &part::segment(bucket, number, offset, bytes))
     }
 

@@ -107,12 +107,12 @@ impl Appender {
     fn place(&self, batch: &[Append]) -> Vec<Result<(Place, Durable), StoreError>> {
         self.health.pass(Point::Append);
         let began = Instant::now();
-        let octets: usize = batch.iter().map(|append| append.body.bytes.len()).sum();
+        let length: usize = batch.iter().map(|append| append.body.bytes.len()).sum();
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let written: Vec<_> = batch.iter().map(|append| self.write(&append.body, &mut ends)).collect();
         drop(ends);
         self.health.pass(Point::Appended);
-        let durable = if self.is_carried(octets) { Ok(Durable::Carried) } else { self.sync(batch) };
+        let durable = if self.is_carried(length) { Ok(Durable::Carried) } else { self.sync(batch) };
         self.meters.appended(batch.len(), began.elapsed());
         let durable = |place| durable.clone().map(|durable| (place, durable));
         written.into_iter().map(|place| place.and_then(durable)).collect()
@@ -130,8 +130,8 @@ impl Appender {
         Ok(self.append(vec![append]).pop())
     }
 
-    const fn is_carried(&self, octets: usize) -> bool {
-        octets <= self.carried_bytes_max
+    const fn is_carried(&self, length: usize) -> bool {
+        length <= self.carried_bytes_max
     }
 
     fn pass_on(&self, written: Result<(Place, Durable), StoreError>, append: Append) -> Option<Job> {

@@ -9,7 +9,7 @@ use zstd::bulk::{Compressor, Decompressor};
 /// Fast, and most of what zstd can do with HTML.
 const LEVEL: i32 = 1;
 /// Maximum size of a decompressed body: the largest message and a margin.
-const BODY_OCTETS_MAX: usize = 32 * 1024 * 1024;
+const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 thread_local! {
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
@@ -30,7 +30,7 @@ pub(crate) fn compress(body: &[u8]) -> Vec<u8> {
 /// # Errors
 /// The bytes are damaged, or would grow beyond any message.
 pub(crate) fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {
-    let length = Decompressor::upper_bound(compressed).unwrap_or(BODY_OCTETS_MAX).min(BODY_OCTETS_MAX);
+    let length = Decompressor::upper_bound(compressed).unwrap_or(BODY_BYTES_MAX).min(BODY_BYTES_MAX);
     DECOMPRESSOR.with_borrow_mut(|kept| {
         let decompressor = match kept {
             Some(decompressor) => decompressor,

@@ -9,7 +9,7 @@ use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 
 /// A body longer than this is not kept: it would take the room of many.
-const BODY_OCTETS_MAX: usize = 256 * 1024;
+const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// The newest bodies.
 pub(super) struct Fresh {
@@ -22,14 +22,14 @@ pub(super) struct Fresh {
 struct Kept {
     /// With the end of their bucket. Identifiers rise, so the first is the oldest.
     bodies: BTreeMap<MessageId, (Timestamp, Vec<u8>)>,
-    octets: usize,
+    bytes: usize,
 }
 
 impl Kept {
     /// Drops the oldest body; false where there is none.
     fn drop_oldest(&mut self) -> bool {
         let Some((_, (_, body))) = self.bodies.pop_first() else { return false };
-        self.octets -= body.capacity();
+        self.bytes -= body.capacity();
         true
     }
 }
@@ -42,21 +42,21 @@ impl Fresh {
 
     /// Keeps the body of `message`, which stands in `bucket`, while there is room.
     pub(super) fn keep(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>) {
-        if body.capacity() > BODY_OCTETS_MAX {
+        if body.capacity() > BODY_BYTES_MAX {
             return;
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.octets += body.capacity();
+        kept.bytes += body.capacity();
         // An identifier that comes again replaces its body.
-        kept.octets -= kept.bodies.insert(message, (bucket, body)).map_or(0, |(_, replaced)| replaced.capacity());
-        while kept.octets > self.bytes_max && kept.drop_oldest() {}
+        kept.bytes -= kept.bodies.insert(message, (bucket, body)).map_or(0, |(_, replaced)| replaced.capacity());
+        while kept.bytes > self.bytes_max && kept.drop_oldest() {}
     }
 
     /// Takes the body of `message` out.
     pub(super) fn take(&self, message: MessageId) -> Option<Vec<u8>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, body) = kept.bodies.remove(&message)?;
-        kept.octets -= body.capacity();
+        kept.bytes -= body.capacity();
         Some(body)
     }
 
@@ -64,7 +64,7 @@ impl Fresh {
     pub(super) fn forget(&self, bucket: Timestamp) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bodies.retain(|_, (of, _)| *of != bucket);
-        kept.octets = kept.bodies.values().map(|(_, body)| body.capacity()).sum();
+        kept.bytes = kept.bodies.values().map(|(_, body)| body.capacity()).sum();
     }
 }
 
@@ -82,40 +82,40 @@ mod tests {
     #[test]
     fn a_body_is_taken_once_and_the_oldest_make_room() {
         let fresh = Fresh::new(BYTES_MAX);
-        let count = BYTES_MAX / BODY_OCTETS_MAX;
+        let count = BYTES_MAX / BODY_BYTES_MAX;
         for number in 0..=count {
-            fresh.keep(Timestamp::ZERO, message(number as u128), vec![0; BODY_OCTETS_MAX]);
+            fresh.keep(Timestamp::ZERO, message(number as u128), vec![0; BODY_BYTES_MAX]);
         }
         assert_eq!(fresh.take(message(0)), None);
-        assert_eq!(fresh.take(message(1)).map(|body| body.len()), Some(BODY_OCTETS_MAX));
+        assert_eq!(fresh.take(message(1)).map(|body| body.len()), Some(BODY_BYTES_MAX));
         assert_eq!(fresh.take(message(1)), None);
         fresh.keep(Timestamp::ZERO, message(0), b"an older one".to_vec());
-        assert_eq!(fresh.take(message(2)).map(|body| body.len()), Some(BODY_OCTETS_MAX), "there was room");
+        assert_eq!(fresh.take(message(2)).map(|body| body.len()), Some(BODY_BYTES_MAX), "there was room");
         assert_eq!(fresh.take(message(0)).as_deref(), Some(&b"an older one"[..]));
     }
 
     #[test]
     fn a_repeated_identifier_replaces_its_body_and_takes_no_further_room() {
         let fresh = Fresh::new(BYTES_MAX);
-        for _ in 0..=2 * BYTES_MAX / BODY_OCTETS_MAX {
-            fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_OCTETS_MAX]);
+        for _ in 0..=2 * BYTES_MAX / BODY_BYTES_MAX {
+            fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_BYTES_MAX]);
         }
         fresh.keep(Timestamp::ZERO, message(2), b"another".to_vec());
-        assert_eq!(fresh.kept.lock().unwrap().octets, BODY_OCTETS_MAX + b"another".len());
-        assert_eq!(fresh.take(message(1)).map(|body| body.len()), Some(BODY_OCTETS_MAX));
+        assert_eq!(fresh.kept.lock().unwrap().bytes, BODY_BYTES_MAX + b"another".len());
+        assert_eq!(fresh.take(message(1)).map(|body| body.len()), Some(BODY_BYTES_MAX));
         assert_eq!(fresh.take(message(2)).as_deref(), Some(&b"another"[..]));
-        assert_eq!(fresh.kept.lock().unwrap().octets, 0);
+        assert_eq!(fresh.kept.lock().unwrap().bytes, 0);
     }
 
     #[test]
     fn what_is_long_or_over_is_not_kept() {
         let fresh = Fresh::new(BYTES_MAX);
-        fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_OCTETS_MAX + 1]);
+        fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_BYTES_MAX + 1]);
         fresh.keep(Timestamp::from_millis(1), message(2), vec![0; 100]);
         fresh.keep(Timestamp::from_millis(2), message(3), vec![0; 100]);
         fresh.forget(Timestamp::from_millis(1));
         assert_eq!((fresh.take(message(1)), fresh.take(message(2))), (None, None));
         assert_eq!(fresh.take(message(3)), Some(vec![0; 100]));
-        assert_eq!(fresh.kept.lock().unwrap().octets, 0);
+        assert_eq!(fresh.kept.lock().unwrap().bytes, 0);
     }
 }

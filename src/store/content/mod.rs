@@ -79,14 +79,14 @@ impl SealedBody {
 
 /// The end of a body, compressed before its beginning was made.
 pub struct CompressedEnd {
-    octets: usize,
+    length: usize,
     compressed: Vec<u8>,
 }
 
 impl CompressedEnd {
     /// Compresses `end`.
     pub fn of(end: &[u8]) -> Self {
-        Self { octets: end.len(), compressed: compression::compress(end) }
+        Self { length: end.len(), compressed: compression::compress(end) }
     }
 }
 
@@ -150,7 +150,7 @@ impl Content {
 
     /// The same for a `body` whose end was compressed ahead.
     pub fn seal_with(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>, end: &CompressedEnd) -> SealedBody {
-        let mut compressed = compression::compress(&body[..body.len() - end.octets]);
+        let mut compressed = compression::compress(&body[..body.len() - end.length]);
         compressed.extend_from_slice(&end.compressed);
         self.seal_compressed(bucket, message, body, &compressed)
     }
@@ -271,8 +271,8 @@ impl Content {
 
     /// Returns the size of the bodies and their keys on disk. There is a file or two for an hour, so this reads the
     /// sizes of some hundred files at most.
-    pub fn size_octets(&self) -> u64 {
-        segment::size_octets(&*self.disk, &self.directory)
+    pub fn size_bytes(&self) -> u64 {
+        segment::size_bytes(&*self.disk, &self.directory)
     }
 
     /// The buckets with a key or a file that end at `now` at the latest: also those that no message names, because the

@@ -100,11 +100,11 @@ pub(super) fn buckets(disk: &dyn Disk, directory: &Path) -> Result<BTreeSet<Time
 }
 
 /// Returns the size of everything below `directory`, in bytes; unknown sizes count as 0.
-pub(super) fn size_octets(disk: &dyn Disk, directory: &Path) -> u64 {
+pub(super) fn size_bytes(disk: &dyn Disk, directory: &Path) -> u64 {
     let entries = disk.list(directory).unwrap_or_default();
     let size = |entry: crate::store::disk::Entry| match entry.length {
         Some(length) => length,
-        None => size_octets(disk, &directory.join(entry.name)),
+        None => size_bytes(disk, &directory.join(entry.name)),
     };
     entries.into_iter().map(size).sum()
 }

@@ -128,7 +128,7 @@ fn what_a_full_disk_left_behind_does_not_stand_in_the_way() {
 #[test]
 fn what_bodies_take_on_disk_is_counted_in_every_bucket_with_their_keys() {
     let test = TestStore::new();
-    let size = || test.store().size_octets().content;
+    let size = || test.store().size_bytes().content;
     assert_eq!(size(), 0);
     let mut noise = vec![0; 20_000];
     test.store().entropy().fill(&mut noise);
@@ -206,10 +206,10 @@ fn a_sync_that_failed_fails_for_whoever_asks_next() {
 fn a_body_whose_end_was_compressed_ahead_is_read_back_whole() {
     let test = TestStore::new();
     let body = b"DKIM-Signature: v=1\r\nSubject: Your order\r\n\r\nHello\r\n".repeat(20);
-    for octets in [0, 1, body.len() - 21, body.len()] {
-        let end = CompressedEnd::of(&body[body.len() - octets..]);
+    for length in [0, 1, body.len() - 21, body.len()] {
+        let end = CompressedEnd::of(&body[body.len() - length..]);
         let place = commit(&test, test.store().content().seal_with(bucket(0), message(1), body.clone(), &end));
-        assert_eq!(read(&test, place, message(1)).unwrap(), body, "{octets} octets ahead");
+        assert_eq!(read(&test, place, message(1)).unwrap(), body, "{length} length ahead");
     }
 }
 

@@ -70,7 +70,7 @@ impl Disk for FileSystem {
         File::open(directory)?.sync_all()
     }
 
-    fn free_octets(&self, directory: &Path) -> io::Result<u64> {
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
         let space = rustix::fs::statvfs(directory)?;
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }

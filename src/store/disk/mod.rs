@@ -32,7 +32,7 @@ pub(in crate::store) enum Opening {
 pub(in crate::store) struct Entry {
     /// The name; one that is no UTF-8 is none of the store's, and is left out.
     pub(in crate::store) name: String,
-    /// A file's length in octets; none for anything else.
+    /// A file's length in bytes; none for anything else.
     pub(in crate::store) length: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ pub(in crate::store) trait Disk: Send + Sync {
     }
 
     /// Returns the free space on the device of `directory`, in bytes.
-    fn free_octets(&self, directory: &Path) -> io::Result<u64>;
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
 
     /// The whole of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -84,7 +84,7 @@ pub(in crate::store) trait Disk: Send + Sync {
 
 /// An open file. Every method may be called from any thread.
 pub(in crate::store) trait DiskFile: Send + Sync {
-    /// Its length in octets.
+    /// Its length in bytes.
     fn length(&self) -> io::Result<u64>;
 
     /// Fills `buffer` from `offset` on.
@@ -96,7 +96,7 @@ pub(in crate::store) trait DiskFile: Send + Sync {
     /// Cuts the file off, or makes it longer by zeros that take no room.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Sees to it that the file is `length` octets long at least, and that what is written there finds room.
+    /// Sees to it that the file is `length` bytes long at least, and that what is written there finds room.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
     /// Implements [`DiskFile::sync_data`], with the error as the device reports it.

@@ -148,7 +148,7 @@ impl Journal {
         self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], epoch::RECORDS)
     }
 
-    /// Writes and syncs `record` at monotonic time `now`, where `free` octets are left on the device.
+    /// Writes and syncs `record` at monotonic time `now`, where `free` bytes are left on the device.
     ///
     /// # Errors
     /// Those of the file system. Nobody knows then what is on the disk: the end of this process.

@@ -64,8 +64,8 @@ fn byte(count: usize) -> u8 {
     u8::try_from(count).unwrap_or_else(|_| unreachable!("tables and their names are fewer and shorter than 256"))
 }
 
-fn length(octets: usize) -> u32 {
-    u32::try_from(octets).unwrap_or_else(|_| unreachable!("the database takes keys and values up to 3 GiB"))
+fn length(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or_else(|_| unreachable!("the database takes keys and values up to 3 GiB"))
 }
 
 /// The changes in the payload of a record.

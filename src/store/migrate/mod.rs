@@ -151,7 +151,7 @@ fn bring_forward(
 /// written before.
 fn check_room(disk: &dyn Disk, directory: &Path) -> Result<(), Failure> {
     let database = disk.open(&directory.join(FILE), Opening::Existing)?.length()?;
-    let (needed, free) = (database + database / 2, disk.free_octets(directory)?);
+    let (needed, free) = (database + database / 2, disk.free_bytes(directory)?);
     if free < needed { Err(Failure::NoRoom { needed, free }) } else { Ok(()) }
 }
 

@@ -92,7 +92,7 @@ fn make_format_1(test: &TestStore) {
 struct Short(FileSystem);
 
 impl Disk for Short {
-    fn free_octets(&self, _directory: &Path) -> io::Result<u64> {
+    fn free_bytes(&self, _directory: &Path) -> io::Result<u64> {
         Ok(1 << 10)
     }
 

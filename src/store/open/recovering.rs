@@ -43,7 +43,7 @@ pub(super) fn recover(
     schema::refuse_renamed(&database)?;
     let mut reserve = Reserve::open(&**disk, directory, limits.clone(), {
         let (disk, directory) = (Arc::clone(disk), directory.to_owned());
-        move || disk.free_octets(&directory).ok()
+        move || disk.free_bytes(&directory).ok()
     });
     // Recovery after a crash may need disk space that others have taken since.
     reserve.before_commit();

@@ -48,7 +48,7 @@ pub fn restore_base<I: Iterator<Item = Piece>>(
     for piece in pieces {
         let (segment, offset, bytes) = piece?;
         building.append(segment, offset, &bytes)?;
-        totals.content_octets += bytes.len() as u64;
+        totals.content_bytes += bytes.len() as u64;
         progress(&head, totals);
     }
     building.take(Part::Keys(keys), beside)?;

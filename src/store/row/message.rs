@@ -46,13 +46,13 @@ pub struct MessageRow {
     pub key: Option<KeyId>,
     /// The selectors of the domain's DKIM keys that signed it.
     pub selectors: Vec<String>,
-    /// Octets of the signed message.
-    pub size_octets: u32,
+    /// Bytes of the signed message.
+    pub size_bytes: u32,
     /// Where the signed message stands.
     pub place: Place,
     /// MAIL FROM.
     pub return_path: String,
-    /// Whether it has octets above 127.
+    /// Whether it has bytes above 127.
     pub eight_bit: bool,
     /// Whether it needs SMTPUTF8.
     pub smtputf8: bool,

@@ -2,7 +2,7 @@
 //! which of them has a term, and may take a block for one that has it; whoever searches looks at the messages.
 //!
 //! A block's row is a Bloom filter, so an index of any number of messages is a row for every few hundred of them,
-//! written in the order of their identifiers: some twenty octets a message, one and a half more
+//! written in the order of their identifiers: some twenty bytes a message, one and a half more
 //! for each metadata pair that no other message of the block has, and no page that is written at random.
 
 use std::collections::HashSet;
@@ -26,8 +26,8 @@ const HEAD: usize = 17;
 /// Bits of a term; with [`PROBES`] one block in some 300 is taken for one that has it.
 const BITS_OF_TERM: usize = 12;
 const PROBES: u64 = 8;
-/// Octets of a filter at most. What would need more is found by looking at more messages.
-const OCTETS_MAX: usize = 64 * 1024;
+/// Bytes of a filter at most. What would need more is found by looking at more messages.
+const BYTES_MAX: usize = 64 * 1024;
 
 /// Something that a message can be found by, as a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -71,7 +71,7 @@ impl Term {
 
     /// FNV-1a, then stirred: these numbers stand in the store, so they must never change.
     fn of(kind: u8, text: &str) -> Self {
-        let step = |hash: u64, octet: u8| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let hash = text.bytes().fold(step(0xcbf2_9ce4_8422_2325, kind), step);
         let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
         Self(hash ^ (hash >> 29))
@@ -119,8 +119,8 @@ impl Block {
 
     /// The row's value.
     pub fn encode(&self) -> Vec<u8> {
-        let octets = (self.terms.len() * BITS_OF_TERM).div_ceil(8).clamp(8, OCTETS_MAX);
-        let mut value = vec![0; HEAD + octets];
+        let bytes = (self.terms.len() * BITS_OF_TERM).div_ceil(8).clamp(8, BYTES_MAX);
+        let mut value = vec![0; HEAD + bytes];
         value[0] = VERSION;
         value[1..HEAD].copy_from_slice(self.first.unwrap_or_default().as_bytes());
         self.terms.iter().for_each(|term| set(&mut value, *term));

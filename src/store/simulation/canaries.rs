@@ -162,7 +162,7 @@ pub(super) fn sweep_in(process: &mut Process, clock: &Clock) -> bool {
     true
 }
 
-/// Any eight octets of what must not be there.
+/// Any eight bytes of what must not be there.
 pub(super) struct Pieces {
     /// Which of a million digests one of them has, so that most that is none is passed over quickly.
     digests: Vec<bool>,
@@ -209,7 +209,7 @@ fn is_keys(path: &Path) -> bool {
 }
 
 impl Planted {
-    /// Every eight octets of what must not be found: the canaries, their compressed form, and all that was in the
+    /// Every eight bytes of what must not be found: the canaries, their compressed form, and all that was in the
     /// segments and in the slots of their keys.
     fn pieces(&self) -> Pieces {
         let mut pieces = Pieces::default();

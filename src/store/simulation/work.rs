@@ -171,7 +171,7 @@ impl Story {
         IdempotencyClaim { key_hash: [u8::try_from(key).unwrap(); 32], body_hash: [u8::try_from(body).unwrap(); 32] }
     }
 
-    /// A body of some sectors, or of a few octets; half of them do not compress.
+    /// A body of some sectors, or of a few bytes; half of them do not compress.
     pub(super) fn body(&mut self, id: MessageId) -> Vec<u8> {
         let mut body = format!("Message-ID: <{id}@example.com>\r\n\r\n").into_bytes();
         let words = [2, 60, 400][self.chance.index(3)];

@@ -70,8 +70,8 @@ def wrong() -> dict[str, Script]:
         rows[f"421 at {phase}"] = {phase: b"421 4.3.2 closing down\r\n"}
         rows[f"the end at {phase}"] = {phase: hang_up}
         rows[f"noise at {phase}"] = {phase: then_hang_up(_NOISE)}
-        for name, octets in _NO_ANSWERS.items():
-            rows[f"{name} at {phase}"] = {phase: then_hang_up(octets)}
+        for name, data in _NO_ANSWERS.items():
+            rows[f"{name} at {phase}"] = {phase: then_hang_up(data)}
     rows |= {
         "answers before their commands": {"greeting": DIALOGUE["greeting"] + b"250 ok\r\n" * 6},
         "answers behind EHLO's": {"ehlo": DIALOGUE["ehlo"] + b"250 ok\r\n250 ok\r\n354 go\r\n250 taken\r\n"},

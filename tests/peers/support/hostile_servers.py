@@ -1,7 +1,7 @@
 """Mail servers that misbehave, all of them in one process: each address of 127.0.0.0/8 is one server.
 
 One listener takes connections for every address; the address that was asked decides how its server behaves. A
-server is a dialogue whose phases may be overridden: by other octets, or by an act such as silence. Whoever takes a
+server is a dialogue whose phases may be overridden: by other bytes, or by an act such as silence. Whoever takes a
 message counts it, so that a story can tell what was lost and what came twice.
 """
 
@@ -47,7 +47,7 @@ class Server:
     script: Script
     # Sessions that follow the script; those after them are as they should be.
     bad_sessions: float
-    # Octets after which a bad session is cut: said by the server, heard by it.
+    # Bytes after which a bad session is cut: said by the server, heard by it.
     say_max: int | None = None
     hear_max: int | None = None
     sessions: int = 0
@@ -169,16 +169,16 @@ class Peer:
         else:
             await said(self)
 
-    async def say(self, octets: bytes):
+    async def say(self, data: bytes):
         """Writes, up to where this session is cut."""
         if self.say_left is not None:
-            octets, is_cut = octets[: self.say_left], len(octets) >= self.say_left
-            self.say_left -= len(octets)
+            data, is_cut = data[: self.say_left], len(data) >= self.say_left
+            self.say_left -= len(data)
         else:
             is_cut = False
-        self.writer.write(octets)
+        self.writer.write(data)
         await self.writer.drain()
-        self.server.said += len(octets)
+        self.server.said += len(data)
         if is_cut:
             raise Over
 
@@ -187,13 +187,13 @@ class Peer:
         while end not in self.inbox:
             if self.hear_left == 0:
                 raise Over
-            octets = await self.reader.read(PIECE if self.hear_left is None else min(PIECE, self.hear_left))
-            if not octets:
+            data = await self.reader.read(PIECE if self.hear_left is None else min(PIECE, self.hear_left))
+            if not data:
                 raise Over
-            self.server.heard += len(octets)
+            self.server.heard += len(data)
             if self.hear_left is not None:
-                self.hear_left -= len(octets)
-            self.inbox += octets
+                self.hear_left -= len(data)
+            self.inbox += data
         heard, _, self.inbox = self.inbox.partition(end)
         return heard
 
@@ -210,13 +210,13 @@ async def hang_up(_peer: Peer):
     raise Over
 
 
-def drip(octets: bytes, every: float = 0.2) -> Act:
-    """These octets one by one, again and again, never a whole answer."""
+def drip(data: bytes, every: float = 0.2) -> Act:
+    """These bytes one by one, again and again, never a whole answer."""
 
     async def act(peer: Peer):
         while True:
-            for octet in octets:
-                await peer.say(bytes([octet]))
+            for byte in data:
+                await peer.say(bytes([byte]))
                 with contextlib.suppress(TimeoutError):
                     if not await asyncio.wait_for(peer.reader.read(PIECE), every):
                         raise Over
@@ -237,11 +237,11 @@ def endless(piece: bytes, total: int = 1 << 30, first: bytes = b"") -> Act:
     return act
 
 
-def then_hang_up(octets: bytes) -> Act:
-    """These octets, then the end."""
+def then_hang_up(data: bytes) -> Act:
+    """These bytes, then the end."""
 
     async def act(peer: Peer):
-        await peer.say(octets)
+        await peer.say(data)
         raise Over
 
     return act

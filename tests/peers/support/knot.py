@@ -152,7 +152,7 @@ def _absolute(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """One TXT value in zone-file form: strings of at most 255 octets (RFC 1035 3.3.14)."""
+    """One TXT value in zone-file form: strings of at most 255 bytes (RFC 1035 3.3.14)."""
     if text.startswith('"'):
         return text
     cuts = [text[at : at + 255] for at in range(0, len(text), 255)] or [""]

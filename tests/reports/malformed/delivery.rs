@@ -54,7 +54,7 @@ const FAULTS: &[Fault<'_>] = &[
     ("top: reports", TOP, "multipart/reports; report-type=delivery-status; boundary=\"B\"", Bounce),
     ("top: status itself", TOP, "message/delivery-status", AutoReply),
     ("top: rfc822", TOP, "message/rfc822", AutoReply),
-    ("top: octets", TOP, "application/octet-stream", AutoReply),
+    ("top: bytes", TOP, "application/octet-stream", AutoReply),
     ("top: nonsense type", TOP, ";;;===\"\"\"", Bounce),
     ("top: report of feedback", TOP, "multipart/report; report-type=feedback-report; boundary=\"B\"", AutoReply),
     (

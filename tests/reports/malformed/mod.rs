@@ -30,21 +30,21 @@ pub(crate) struct Malformed {
 
 impl Malformed {
     fn new(name: &str, message: &str, kind: Kind) -> Self {
-        // An octet that is no UTF-8 can't stand in a table of texts: this character stands for it.
+        // A byte that is no UTF-8 can't stand in a table of texts: this character stands for it.
         let message = message.replace('\n', "\r\n").bytes().collect::<Vec<u8>>();
         let marker = "¿".as_bytes();
-        let mut octets = Vec::with_capacity(message.len());
+        let mut bytes = Vec::with_capacity(message.len());
         let mut rest = message.as_slice();
         while let Some((first, after)) = rest.split_first() {
             if let Some(after) = rest.strip_prefix(marker) {
-                octets.push(0xff);
+                bytes.push(0xff);
                 rest = after;
             } else {
-                octets.push(*first);
+                bytes.push(*first);
                 rest = after;
             }
         }
-        Self { name: name.to_owned(), message: octets, kind }
+        Self { name: name.to_owned(), message: bytes, kind }
     }
 }
 

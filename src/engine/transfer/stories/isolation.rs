@@ -104,7 +104,7 @@ async fn a_message_passes_those_of_an_account_that_has_no_connection_left() {
 async fn a_message_passes_those_of_an_account_that_has_no_memory_left() {
     let mut world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
-    let size = world.message(world.send("u@first.test").await).row.size_octets;
+    let size = world.message(world.send("u@first.test").await).row.size_bytes;
     let held = 64 / (size as usize / 1024 + 1);
     assert!(held < 40, "there are connections for them: {held}");
     for n in 0..held {

@@ -230,7 +230,7 @@ async fn an_account_stores_as_much_content_as_it_may() {
     let used = me["storage"]["used_bytes"].as_u64().unwrap();
     assert!(sent > 0 && used <= 3000 && used + used / sent > 3000, "{used} bytes of {sent} messages");
     assert_eq!(me["quota"]["hour"]["used"], sent, "a refused message costs no quota");
-    let on_disk = world.engine.store.content().size_octets();
+    let on_disk = world.engine.store.content().size_bytes();
     world.send(letter("a@example.net")).await.fails_with(429, "storage_quota_exceeded");
-    assert_eq!(world.engine.store.content().size_octets(), on_disk, "and no room on the disk");
+    assert_eq!(world.engine.store.content().size_bytes(), on_disk, "and no room on the disk");
 }

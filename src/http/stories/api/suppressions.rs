@@ -220,7 +220,7 @@ async fn every_faulty_line_is_told_and_nothing_of_the_list_is_imported() {
 async fn a_nearly_full_disk_refuses_changes_that_take_room_and_allows_removals() {
     use serde_json::json;
 
-    let settings = Settings { min_free_octets: u64::MAX, ..Settings::of_a_story() };
+    let settings = Settings { min_free_bytes: u64::MAX, ..Settings::of_a_story() };
     let mut world = World::set(settings, HttpLimits::default(), Streams::default()).await;
     let name = "more.example.test".parse().unwrap();
     let (domain, _) = world.engine.create_domain(world.account, name, Stream::Transactional).await.unwrap();

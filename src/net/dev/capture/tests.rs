@@ -32,7 +32,7 @@ fn message(id: &str, subject: &str) -> String {
 }
 
 #[test]
-fn captured_mail_survives_reopening_newest_first_with_its_octets() {
+fn captured_mail_survives_reopening_newest_first_with_its_bytes() {
     let data_dir = tempfile::tempdir().unwrap();
     let capture = open(data_dir.path());
     keep(&capture, &message(TWO, "first"));
@@ -46,8 +46,8 @@ fn captured_mail_survives_reopening_newest_first_with_its_octets() {
     fs::write(data_dir.path().join("captured/other.mail"), "not ours").unwrap();
     let reopened = open(data_dir.path());
     assert_eq!(reopened.list(), listed);
-    let (mail, octets) = reopened.get(TWO.parse().unwrap()).unwrap().unwrap();
-    assert_eq!((mail, octets), (listed[1].clone(), message(TWO, "first").into_bytes()));
+    let (mail, bytes) = reopened.get(TWO.parse().unwrap()).unwrap().unwrap();
+    assert_eq!((mail, bytes), (listed[1].clone(), message(TWO, "first").into_bytes()));
     assert!(!data_dir.path().join("captured/7.partial").exists());
 }
 

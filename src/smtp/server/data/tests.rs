@@ -79,11 +79,11 @@ fn a_message_too_large_is_read_to_its_end_without_being_kept() {
 
 proptest! {
     #[test]
-    fn octets_end_at_their_first_cr_lf_dot_cr_lf_and_nowhere_else(
-        octets in prop::collection::vec(prop::sample::select(b"\r\n.x".to_vec()), 0..60),
+    fn bytes_end_at_their_first_cr_lf_dot_cr_lf_and_nowhere_else(
+        bytes in prop::collection::vec(prop::sample::select(b"\r\n.x".to_vec()), 0..60),
         piece in 1_usize..60,
     ) {
-        let input = [octets.as_slice(), b"\r\n.\r\n"].concat();
+        let input = [bytes.as_slice(), b"\r\n.\r\n"].concat();
         let from_line_start = [b"\r\n", input.as_slice()].concat();
         let expected = from_line_start.windows(5).position(|window| window == b"\r\n.\r\n").map(|at| at + 3);
         let (end, message) = read_in_pieces(&input, piece);
@@ -154,10 +154,10 @@ fn a_lone_dot_beside_a_bare_lf_or_a_bare_cr_refuses_a_mended_message_at_its_true
 proptest! {
     #[test]
     fn mending_equals_the_reference_at_every_split(
-        octets in prop::collection::vec(prop::sample::select(b"\r\n\n..x".to_vec()), 0..45),
+        bytes in prop::collection::vec(prop::sample::select(b"\r\n\n..x".to_vec()), 0..45),
         piece in 1_usize..60,
     ) {
-        let input = [octets.as_slice(), b"\r\n.\r\n"].concat();
+        let input = [bytes.as_slice(), b"\r\n.\r\n"].concat();
         let (end, message) = read_as(LineEnds::Mend, &input, piece);
         let (expected_end, expected) = mended(&input);
         prop_assert_eq!(end, expected_end);

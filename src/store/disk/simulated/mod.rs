@@ -235,7 +235,7 @@ impl Disk for SimulatedDisk {
         self.change(Touch::Sync { node }, |state| state.sync(node))
     }
 
-    fn free_octets(&self, _directory: &Path) -> io::Result<u64> {
+    fn free_bytes(&self, _directory: &Path) -> io::Result<u64> {
         Ok(self.state().free_bytes)
     }
 }

@@ -8,7 +8,7 @@ mod lane;
 mod permits;
 mod request;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,9 +60,9 @@ struct Shared {
     post: Arc<dyn Post>,
     sweeper: Sweeper,
     backlog: Backlog,
-    lanes: Mutex<HashMap<Key, Lane>>,
+    lanes: Mutex<BTreeMap<Key, Lane>>,
     /// Endpoints whose last answer was slow.
-    slow: Mutex<HashSet<Key>>,
+    slow: Mutex<BTreeSet<Key>>,
     permits: Permits,
     running: Mutex<JoinSet<()>>,
 }
@@ -77,7 +77,7 @@ impl Deliveries {
 
     /// Puts the deliveries of `timers` into their endpoints' lanes, and starts what may start.
     pub(super) fn take(&self, timers: Vec<Timer>, snapshot: &Snapshot) -> Result<(), StoreError> {
-        let mut keys = HashSet::new();
+        let mut keys = BTreeSet::new();
         for timer in timers {
             match snapshot.row::<DeliveryRow>(&schema::delivery(timer.account, DeliveryId(timer.id))) {
                 Ok(Some(row)) => {
@@ -125,7 +125,7 @@ impl Deliveries {
 }
 
 impl Shared {
-    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Lane>> {
+    fn lanes(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Lane>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -181,7 +181,7 @@ impl Shared {
         Ok(())
     }
 
-    fn slow(&self) -> std::sync::MutexGuard<'_, HashSet<Key>> {
+    fn slow(&self) -> std::sync::MutexGuard<'_, BTreeSet<Key>> {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

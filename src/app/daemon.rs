@@ -54,7 +54,6 @@ use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::HttpServer;
 use crate::net::tls_settings::Presented;
-use crate::panel;
 use crate::store::error::StoreError;
 
 /// Time for which stopping waits for work in flight (contract 8 "Running").
@@ -115,11 +114,8 @@ impl Daemon {
         let signals = Signals::listen().map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, clock, entropy, dev.is_some())?;
-        let engine = engine(config, &ground, Arc::clone(&resolver) as _, dev.is_some())?;
-        if let Some(replica) = &replica {
-            let replication = Replication::new(Arc::clone(replica.shared()), meters);
-            engine.replication.get_or_init(|| Arc::new(replication));
-        }
+        let replication = replica.as_ref().map(|replica| Replication::new(Arc::clone(replica.shared()), meters));
+        let engine = engine(config, &ground, Arc::clone(&resolver) as _, dev.is_some(), replication)?;
         let run_marker = alerts::begin_run(&engine).await.map_err(|error| broken("alerts", &error))?;
         let (in_house, dev) = dev.map(|parts| (parts.in_house, (parts.routes, parts.reporter))).unzip();
         let (dev_routes, reporter) = dev.unzip();
@@ -134,12 +130,7 @@ impl Daemon {
         let hooks_guard = Arc::clone(&webhooks.guard);
         oidc::attach(config, &engine, &webhooks)?;
         let pump = dispatcher::dispatcher(config, &engine, resolver, &guard, webhooks, in_house, tables)?;
-        let router = web::router(config, dev_routes.is_some())?;
-        let limits = settings::service_limits(config);
-        let budgets = Arc::clone(&limits.budgets);
-        let api = Arc::new(Api::new(Arc::clone(&engine), hooks_guard, config.limits.body_bytes, budgets, dev_routes));
-        let service = HttpService::new(Arc::clone(&api), router, Arc::clone(clock), Arc::clone(entropy), limits);
-        let service = service.with_error_page(panel::error_page);
+        let (api, service) = web::service(config, &engine, hooks_guard, dev_routes)?;
         let requests = Arc::clone(service.meters());
         let mut http = HttpServer::new(Arc::new(service), settings::http_limits(config));
         let certificate = Certificate::of(config, names)?;
@@ -171,7 +162,6 @@ impl Daemon {
         let shared = replica.as_ref().map(|replica| Arc::clone(replica.shared()));
         let pump = tokio::spawn(dispatcher::run_when_permitted(shared, pump, stopped));
         tokio::spawn(super::store_size::note(Arc::downgrade(&engine)));
-        let config = config.clone();
         Ok(Self {
             engine,
             api,
@@ -184,7 +174,7 @@ impl Daemon {
             stop,
             certificate,
             replica,
-            config,
+            config: config.clone(),
             signals,
             run_marker,
             _lock: ground.lock,
@@ -301,11 +291,20 @@ enum Reason {
     PumpEnded,
 }
 
-/// The engine over `ground`.
-fn engine(config: &Config, ground: &Ground, resolver: Arc<dyn Resolve>, is_dev: bool) -> Result<Arc<Engine>, Trouble> {
+/// The engine over `ground`, with the state of its replication where it has one.
+fn engine(
+    config: &Config,
+    ground: &Ground,
+    resolver: Arc<dyn Resolve>,
+    is_dev: bool,
+    replication: Option<Replication>,
+) -> Result<Arc<Engine>, Trouble> {
     let Ground { store, clock, entropy, .. } = ground;
     let settings = settings::engine(config, store, if is_dev { Mode::Dev } else { Mode::Serve })?;
     let engine = Engine::new(Arc::clone(store), Arc::clone(clock), Arc::clone(entropy), resolver, settings);
+    if let Some(replication) = replication {
+        engine.replication.get_or_init(|| Arc::new(replication));
+    }
     Ok(Arc::new(engine))
 }
 

@@ -2,22 +2,27 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::admin_client::SOCKET_NAME;
 use super::config::Config;
 use super::daemon::broken;
 use super::exit::Exit;
+use super::settings;
 use super::trouble::Trouble;
+use crate::engine::Engine;
+use crate::http::dev::{self, Dev};
 use crate::http::router::Router;
 use crate::http::service::HttpService;
 use crate::http::state::Api;
-use crate::http::{api, compat, dev, pages};
+use crate::http::{api, compat, pages};
+use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::{HttpServer, TlsDoor};
 use crate::panel;
 
 /// The router of all pages and API routes; with the routes under `/dev` where `is_dev`.
-pub(super) fn router(config: &Config, is_dev: bool) -> Result<Router<Api>, Trouble> {
+fn router(config: &Config, is_dev: bool) -> Result<Router<Api>, Trouble> {
     let mut table = api::routes();
     table.extend(panel::routes());
     table.extend(pages::routes());
@@ -26,6 +31,22 @@ pub(super) fn router(config: &Config, is_dev: bool) -> Result<Router<Api>, Troub
         table.extend(dev::routes());
     }
     Router::new(table).map_err(|fault| broken("the route table", &fault))
+}
+
+/// The API's state and the service that answers requests, with the routes under `/dev` where there is a `dev`.
+pub(super) fn service(
+    config: &Config,
+    engine: &Arc<Engine>,
+    hooks_guard: Arc<Guard>,
+    dev: Option<Arc<Dev>>,
+) -> Result<(Arc<Api>, HttpService<Api>), Trouble> {
+    let router = router(config, dev.is_some())?;
+    let limits = settings::service_limits(config);
+    let budgets = Arc::clone(&limits.budgets);
+    let api = Arc::new(Api::new(Arc::clone(engine), hooks_guard, config.limits.body_bytes, budgets, dev));
+    let (clock, entropy) = (Arc::clone(&engine.clock), Arc::clone(&engine.entropy));
+    let service = HttpService::new(Arc::clone(&api), router, clock, entropy, limits);
+    Ok((api, service.with_error_page(panel::error_page)))
 }
 
 /// Listens for HTTP where the configuration says, and on the operator's socket.

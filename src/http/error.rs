@@ -276,11 +276,7 @@ impl ApiError {
             Self::ReplicaUnavailable => {
                 "The service can't reach the bucket of its replica, and nothing was changed; try again shortly.".into()
             }
-            Self::ReplicaInDoubt => {
-                "It is in doubt whether this request took effect: the bucket of the replica has not confirmed it yet. \
-                 Repeat it with the same Idempotency-Key."
-                    .into()
-            }
+            Self::ReplicaInDoubt => sentence::IN_DOUBT.into(),
         }
     }
 

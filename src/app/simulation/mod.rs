@@ -2,7 +2,7 @@
 //! clients, tenants, name servers, mail servers, webhook receivers, disk, power and clock that fail. A run has a phase
 //! with faults and a phase without, and is judged by invariants. `docs/internals/simulation.md` explains it.
 //!
-//! `tests/simulation` runs these tests; `cargo test` leaves them out until a seed repeats byte for byte.
+//! `cargo test` runs the first seeds, `tests/simulation` further ones.
 //! `POSTRIDER_SIMULATION=N` runs seed N and prints its log; `POSTRIDER_SIMULATIONS=N` runs so many seeds, from
 //! `POSTRIDER_SIMULATIONS_FROM` on. A seed that found something is kept in `tests/seeds/service.txt`.
 
@@ -133,7 +133,7 @@ fn fail(run: Run) -> ! {
     let _ = write!(
         text,
         "\nSeed {} found {:#?}\nwith the faults {:?}.\nReplay it: POSTRIDER_SIMULATION={} cargo test --lib \
-         simulation::one_run -- --ignored\nKeep it: add {} to tests/seeds/service.txt",
+         app::simulation::one_run\nKeep it: add {} to tests/seeds/service.txt",
         run.seed, run.findings, run.faults, run.seed, run.seed
     );
     panic!("{text}");
@@ -151,26 +151,22 @@ fn run_half(first: u64) {
 }
 
 #[test]
-#[ignore = "tests/simulation runs it"]
 fn the_service_keeps_its_promises_whatever_fails_even_seeds() {
     run_half(0);
 }
 
 #[test]
-#[ignore = "tests/simulation runs it"]
 fn the_service_keeps_its_promises_whatever_fails_odd_seeds() {
     run_half(1);
 }
 
 #[test]
-#[ignore = "tests/simulation runs it"]
 fn seeds_that_found_something_find_nothing_any_more() {
     let kept = KEPT.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
     run_all(kept.map(|seed| seed.parse().expect("a seed is a number")));
 }
 
 #[test]
-#[ignore = "tests/simulation runs it"]
 fn one_run() {
     let Some(seed) = variable("POSTRIDER_SIMULATION") else { return };
     let run = run(seed, &BTreeSet::new());
@@ -181,7 +177,6 @@ fn one_run() {
 }
 
 #[test]
-#[ignore = "tests/simulation runs it"]
 fn a_seed_gives_the_same_run_each_time() {
     for seed in 0..8 {
         let (first, second) = (run(seed, &BTreeSet::new()), run(seed, &BTreeSet::new()));

@@ -1,6 +1,10 @@
-//! The sentence of a request with faults: the fields, and the hints that were collected.
+//! Longer sentences of errors: that of an invalid request names the fields, with the hints that were collected.
 
 use crate::domain::violation::Violations;
+
+/// For a client whose request was committed, while the bucket of the replica has not confirmed it.
+pub(super) const IN_DOUBT: &str = "It is in doubt whether this request took effect: the bucket of the replica has not \
+                                   confirmed it yet. Repeat it with the same Idempotency-Key.";
 
 /// Names at most three fields.
 pub(super) fn of_violations(violations: &Violations) -> String {

@@ -1,5 +1,5 @@
 //! Stories of a store whose disk fails, by the thousand: each is made of its seed alone, so that what one finds is
-//! found again. `POSTRIDER_STORY=N` tells the one of seed N, `POSTRIDER_STORIES=N` tells so many instead of 5,000,
+//! found again. `POSTRIDER_STORY=N` tells the one of seed N, `POSTRIDER_STORIES=N` tells so many instead of 2,000,
 //! beginning with seed `POSTRIDER_STORIES_FROM`.
 //!
 //! A seed that found something is written into `tests/seeds/store.txt`, and told ever after.
@@ -29,9 +29,9 @@ use super::disk::simulated::Honesty;
 /// Seeds that found something once.
 const KEPT: &str = include_str!("../../../tests/seeds/store.txt");
 /// Number of runs of the everyday test.
-const STORIES: u64 = 5_000;
+const STORIES: u64 = 2_000;
 /// Number of further runs in which messages are accepted together.
-const GROUPED: u64 = 600;
+const GROUPED: u64 = 300;
 
 fn variable<T: FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()

@@ -54,6 +54,7 @@ use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::HttpServer;
 use crate::net::tls_settings::Presented;
+use crate::store::Store;
 use crate::store::error::StoreError;
 
 /// Time for which stopping waits for work in flight (contract 8 "Running").
@@ -106,15 +107,10 @@ impl Daemon {
         claim: Option<Claim>,
     ) -> Result<Self, Trouble> {
         let Ground { store, clock, entropy, .. } = &ground;
-        let meters = claim.as_ref().map(Claim::meters);
-        let replica = match claim {
-            Some(claim) => Some(claim.ship(store).await?),
-            None => None,
-        };
+        let (replica, replication) = replicate(claim, store).await?.unzip();
         let signals = Signals::listen().map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, clock, entropy, dev.is_some())?;
-        let replication = replica.as_ref().map(|replica| Replication::new(Arc::clone(replica.shared()), meters));
         let engine = engine(config, &ground, Arc::clone(&resolver) as _, dev.is_some(), replication)?;
         let run_marker = alerts::begin_run(&engine).await.map_err(|error| broken("alerts", &error))?;
         let (in_house, dev) = dev.map(|parts| (parts.in_house, (parts.routes, parts.reporter))).unzip();
@@ -148,14 +144,7 @@ impl Daemon {
         api.status.get_or_init(|| status);
         engine.alerts.sources.get_or_init(|| alerts::sources(config, &guard, presented.clone()));
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
-        let bound = Addresses {
-            http: &http_addresses,
-            metrics: metrics.address,
-            bounces: &bounces.addresses,
-            submission: &submission.addresses,
-            submissions: &submission.tls_addresses,
-        };
-        addresses::write(store.directory(), &bound).map_err(|error| broken(addresses::FILE, &error))?;
+        write_addresses(store, &http_addresses, &metrics, &bounces, &submission)?;
         opening::tell_of_standstill(store)?;
         // Last, so that nothing is on the wire when something above is in the way.
         let certificate = certificate.map(Certificate::keep);
@@ -289,6 +278,33 @@ enum Reason {
     Signal,
     StoreFailed,
     PumpEnded,
+}
+
+/// Begins to ship the log of a store that has a replica.
+async fn replicate(claim: Option<Claim>, store: &Arc<Store>) -> Result<Option<(Active, Replication)>, Trouble> {
+    let Some(claim) = claim else { return Ok(None) };
+    let meters = claim.meters();
+    let active = claim.ship(store).await?;
+    let replication = Replication::new(Arc::clone(active.shared()), Some(meters));
+    Ok(Some((active, replication)))
+}
+
+/// Writes the addresses that the service listens on beside its store.
+fn write_addresses(
+    store: &Store,
+    http: &[SocketAddr],
+    metrics: &Metrics,
+    bounces: &Bounces,
+    submission: &Submission,
+) -> Result<(), Trouble> {
+    let bound = Addresses {
+        http,
+        metrics: metrics.address,
+        bounces: &bounces.addresses,
+        submission: &submission.addresses,
+        submissions: &submission.tls_addresses,
+    };
+    addresses::write(store.directory(), &bound).map_err(|error| broken(addresses::FILE, &error))
 }
 
 /// The engine over `ground`, with the state of its replication where it has one.

@@ -1,4 +1,4 @@
-//! For stories that look no name up: nothing is known under any.
+//! For tests that look no name up: nothing is known under any.
 
 use std::net::IpAddr;
 

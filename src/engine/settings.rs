@@ -111,7 +111,7 @@ impl Settings {
 
 #[cfg(test)]
 impl Settings {
-    /// The settings that stories begin with.
+    /// The settings that tests begin with.
     pub(crate) fn of_a_story() -> Self {
         use crate::base::secret::Secret;
 

@@ -33,7 +33,7 @@ pub mod service;
 pub mod standby;
 pub mod state;
 pub mod status;
-#[cfg(test)]
-mod stories;
 pub(crate) mod suppression_export;
+#[cfg(test)]
+mod tests;
 pub(crate) mod view;

@@ -33,7 +33,7 @@ mod same_origin;
 mod search;
 mod standing;
 #[cfg(test)]
-mod stories;
+mod tests;
 mod timeline;
 mod trend;
 mod trouble;

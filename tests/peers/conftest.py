@@ -51,7 +51,7 @@ def authority(workdir):
 
 @pytest.fixture
 def knot(workdir):
-    """The name system, with the receiving domains that most stories use."""
+    """The name system, with the receiving domains that most tests use."""
     knot = Knot(workdir / "knot")
     knot.mail_server("recipient.test", "mx1.recipient.test")
     knot.put("nullmx.test", "MX", "0 .")  # RFC 7505

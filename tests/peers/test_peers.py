@@ -1,4 +1,4 @@
-"""The peers by themselves: what the other stories lean on is shown to hold without the program under test."""
+"""The peers by themselves: what the other tests lean on is shown to hold without the program under test."""
 
 import base64
 import smtplib

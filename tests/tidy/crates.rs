@@ -86,9 +86,9 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     // Tests.
     ("proptest", Tests, "laws over many inputs"),
     ("mail-auth", Tests, "checks our DKIM signatures and reads our TLS reports with another's code"),
-    ("hickory-server", Tests, "a name server for stories"),
+    ("hickory-server", Tests, "a name server for tests"),
     ("criterion", Tests, "measures the pieces of a request, with their spread"),
-    ("tempfile", Tests, "data directories for stories"),
+    ("tempfile", Tests, "data directories for tests"),
 ];
 
 /// Where `source` names a crate that has no place in it.

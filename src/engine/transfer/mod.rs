@@ -24,7 +24,7 @@ mod routes;
 mod settle;
 mod site;
 #[cfg(test)]
-mod stories;
+mod tests;
 pub(super) mod way;
 mod why;
 mod window;

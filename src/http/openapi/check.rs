@@ -1,4 +1,4 @@
-//! Whether JSON fits a schema of the document, for stories. Stricter than the document is for clients, who are to pass
+//! Whether JSON fits a schema of the document, for tests. Stricter than the document is for clients, who are to pass
 //! over what they do not know: a member that is not described is a fault. Patterns and formats are left to the peers'
 //! tests.
 

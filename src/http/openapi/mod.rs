@@ -83,7 +83,7 @@ const fn is_public(route: &Route<Api>) -> bool {
     }
 }
 
-/// The description as it is served, for stories.
+/// The description as it is served, for tests.
 #[cfg(test)]
 pub(super) fn described() -> Value {
     serde_json::from_slice(&DOCUMENT).unwrap()

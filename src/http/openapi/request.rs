@@ -1,7 +1,7 @@
 //! Schemas of requests: the rules of contract 2, 3, 5 and 6, with the numbers of `domain::limits`.
 //!
 //! The handlers take members out of an object by hand, to tell every fault at once, so there is no type to derive these
-//! from; the stories of `openapi` hold both together. Optional members may be null, which counts as absent.
+//! from; the tests of `openapi` hold both together. Optional members may be null, which counts as absent.
 
 use serde_json::json;
 

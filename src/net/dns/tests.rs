@@ -1,4 +1,4 @@
-//! The resolver against a scripted server: the stories of contract 6 and 8 about names.
+//! The resolver against a scripted server: the tests of contract 6 and 8 about names.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

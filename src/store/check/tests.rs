@@ -43,7 +43,7 @@ fn rules(found: &[(Rule, String)]) -> Vec<Rule> {
     found.iter().map(|(rule, _)| *rule).collect()
 }
 
-/// The body without a key belongs to the message that has none in these stories.
+/// The body without a key belongs to the message that has none in these tests.
 fn without_bodiless(found: Vec<(Rule, String)>) -> Vec<(Rule, String)> {
     found.into_iter().filter(|(_, what)| !what.contains("no key any more")).collect()
 }
@@ -105,7 +105,7 @@ fn a_missing_row_is_found_wherever_something_stands_for_it() {
     ] {
         let found = after(|test, _| match test.keys(table, &[]).first() {
             Some(key) => test.put(table, key, None),
-            // A store of these stories has no API key: one without a hash to find it by is as good.
+            // A store of these tests has no API key: one without a hash to find it by is as good.
             None => assert_eq!(table, Table::KeysByHash),
         });
         let found = without_bodiless(found);

@@ -1,4 +1,4 @@
-"""The table of mail servers that misbehave: what each says or does where. Silence and drops are made in the stories."""
+"""The table of mail servers that misbehave: what each says or does where. Silence and drops are made in the tests."""
 
 from support.hostile_servers import (
     DIALOGUE,

@@ -19,7 +19,7 @@ use crate::smtp::transcript::Transcript;
 use crate::store::row::tls_policy::PolicyType;
 use crate::store::testing::{START, message_row};
 
-/// Nothing is sent in these stories.
+/// Nothing is sent in these tests.
 struct NoWay;
 
 impl Transmit for NoWay {

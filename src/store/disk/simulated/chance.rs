@@ -1,4 +1,4 @@
-//! Chance that repeats: what decides in stories of crashes, from one seed.
+//! Chance that repeats: what decides in tests of crashes, from one seed.
 
 /// A sequence of random numbers (splitmix64).
 #[derive(Debug, Clone)]

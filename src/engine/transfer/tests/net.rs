@@ -1,4 +1,4 @@
-//! The mail servers and names of the stories: they behave as the story tells.
+//! The mail servers and names of the tests: they behave as the story tells.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -259,7 +259,7 @@ pub(super) struct NoPost(pub(super) Arc<Net>);
 
 impl PolicyHosts for NoPost {
     fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
-        unreachable!("no domain of these stories announces a policy")
+        unreachable!("no domain of these tests announces a policy")
     }
 }
 

@@ -1,4 +1,4 @@
-//! The world of the stories: the engine and its pump over the scripted net.
+//! The world of the tests: the engine and its pump over the scripted net.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

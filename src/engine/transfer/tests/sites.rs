@@ -9,7 +9,7 @@ use super::*;
 use crate::base::id::MessageId;
 use crate::domain::stream::Stream;
 use crate::engine::Tables;
-use crate::engine::transfer::stories::world::START;
+use crate::engine::transfer::tests::world::START;
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 

@@ -36,7 +36,7 @@ def test_without_the_bucket_nothing_is_accepted_after_a_lease_and_it_goes_on_by_
     bucket.proxy.mode = "away"
     until("sends are refused", lambda: answered(server) == (503, "replica_unavailable"), seconds=20, every=0.3)
     answer = server.api.request("POST", "/v1/messages", MAIL)
-    assert int(answer.headers["Retry-After"]) >= 1
+    assert int(answer.headers["retry-after"]) >= 1
     assert ready(server) == 503 and server.api.request("GET", "/healthz").status == 200
     assert server.api.request("GET", "/v1/messages").status == 200, "it still shows what it has"
     bucket.proxy.mode = "honest"
@@ -73,7 +73,9 @@ def test_a_frozen_machine_does_not_go_on_once_another_took_over(active, bucket, 
         server.child.send_signal(signal.SIGSTOP)
         code, out, err = run("promote", "--data-dir", standby.data_dir, "--force", "--json")
         assert code == 0, out + err
-        until("the standby serves", lambda: standby.get("/readyz")[0] == 200, seconds=30)
+        until("the standby serves", lambda: serves(standby), seconds=30)
+        # Until its lease is over it may accept: without the bucket's word that is lost, as with an asynchronous crash.
+        time.sleep(2.5)
         server.child.send_signal(signal.SIGCONT)
         assert answered_or_gone(server) != 202
         until("the machine ends", lambda: _ended(server), seconds=30)
@@ -111,6 +113,35 @@ def test_a_synchronous_answer_costs_one_put_that_all_share(active, bucket):
     assert len(puts(bucket)) <= 15, puts(bucket)
 
 
+def test_a_send_in_doubt_says_so_and_its_repetition_gives_the_202(active, bucket):
+    server = active(mode="sync", lease_seconds=10, timeout_seconds=1)
+    server.api.accept(MAIL)
+    confirmed(server)
+    bucket.proxy.mode = "away"
+    key = {"Idempotency-Key": "in-doubt"}
+    answer = server.api.request("POST", "/v1/messages", MAIL, headers=key)
+    assert answer.status == 503 and answer.json()["code"] == "replica_unavailable", answer
+    assert "doubt" in answer.json()["message"]
+    assert len(server.api.get("/v1/messages")["data"]) == 1, "nobody sees it"
+    bucket.proxy.mode = "honest"
+    until("it is accepted", lambda: accepted(server, key), seconds=20, every=0.3)
+    assert len(server.api.get("/v1/messages")["data"]) == 2
+    confirmed(server)
+
+
+def serves(standby):
+    """Whether it is ready; its listener closes for a moment as it takes over."""
+    try:
+        return standby.get("/readyz")[0] == 200
+    except OSError:
+        return False
+
+
+def accepted(server, headers):
+    answer = server.api.request("POST", "/v1/messages", MAIL, headers=headers)
+    return answer if answer.status == 202 else None
+
+
 def test_synchronous_with_serve_waits_once_and_is_degraded_then(active, bucket):
     server = active(mode="sync", when_unreachable="serve", timeout_seconds=1)
     server.api.accept(MAIL)
@@ -136,10 +167,36 @@ def test_a_kill_loses_nothing_that_was_answered_synchronously(active, bucket, wo
     try:
         code, out, err = run("promote", "--data-dir", standby.data_dir, "--force", "--json")
         assert code == 0, out + err
-        until("the standby serves", lambda: standby.get("/readyz")[0] == 200, seconds=30)
+        until("the standby serves", lambda: serves(standby), seconds=30)
         server.data_dir = type(server.data_dir)(standby.data_dir)
         server.api.host, server.api.port = standby.url().removeprefix("http://").split(":")
         assert {server.api.message(one)["id"] for one in ids} == set(ids)
+    finally:
+        standby.close()
+
+
+def test_a_standby_takes_over_by_itself(active, bucket, workdir):
+    automatic = STOP | {"failover": "automatic"}
+    server = active(**automatic)
+    sent = server.api.accept(MAIL)["id"]
+    assert confirmed(server)["failover"] == "automatic"
+    based(server)
+    standby = Standby(other_config(server, workdir, "standby"), master_key(server), workdir)
+    try:
+        before = status(server)["slot"]
+        time.sleep(8)
+        assert standby.get("/readyz")[0] == 503, "the active is idle, and lives"
+        assert status(server)["slot"] >= before + 8, "it beats three times a lease"
+        found = json.loads(run("replica", "status", "--data-dir", standby.data_dir, "--json")[1])
+        assert found["base"] and found["restorable_from"] and found["lag_seconds"] < 5, found
+        server.kill()
+        began = time.monotonic()
+        until("the standby serves", lambda: serves(standby), seconds=30, every=0.1)
+        assert time.monotonic() - began <= 3 * 2 + 5
+        server.data_dir = type(server.data_dir)(standby.data_dir)
+        server.api.host, server.api.port = standby.url().removeprefix("http://").split(":")
+        assert server.api.message(sent)["id"] == sent
+        assert answered(server)[0] == 202
     finally:
         standby.close()
 

@@ -27,7 +27,17 @@ use crate::store::testing::START;
 
 const LEASE: Duration = Duration::from_secs(5);
 
+mod lease;
+mod sync;
+
 struct TestClock(AtomicU64);
+
+impl TestClock {
+    /// Moves time on, in steps that no machine takes for a freeze.
+    fn advance(&self, by: Duration) {
+        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+}
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {

@@ -16,6 +16,7 @@ use crate::smtp::outcome::{Envelope, LoopCheck};
 use crate::smtp::tls_policy::{DaneTerms, TlsFault};
 use crate::smtp::tlsa::{Association, Matching, Selector, Usage};
 
+mod dot;
 mod submit;
 
 const NAME: &str = "mx.example.test";

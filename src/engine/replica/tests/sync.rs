@@ -1,0 +1,147 @@
+//! Synchronous replication, and machines that come back with an older state.
+
+use super::*;
+use crate::store::error::{Stop, StoreError};
+
+/// A machine whose answers wait for the bucket.
+fn synchronous(bucket: &MemoryStore, name: &str, seed: u64, stops: bool) -> Machine {
+    let rule = SyncRule { timeout: Duration::from_millis(20), stops };
+    Machine { sync: Some(rule), ..Machine::new(bucket, name, seed) }
+}
+
+async fn commit(store: &Store) -> Result<(), StoreError> {
+    let account = Account::new(AccountId::default(), "Example".parse().unwrap(), QuotaLimits::default(), START);
+    match store.commit(CreateAccount { account, by: None }).await {
+        Ok(_) => Ok(()),
+        Err(Stop::Failed(error)) => Err(error),
+        Err(Stop::Refused(_)) => panic!("the account was refused"),
+    }
+}
+
+#[tokio::test]
+async fn an_answer_waits_for_the_bucket_and_what_is_in_doubt_is_shown_to_nobody() {
+    let bucket = MemoryStore::default();
+    let machine = synchronous(&bucket, "first", 1, true);
+    let serving = machine.serve().await;
+    commit(&serving.store).await.unwrap();
+    let outbox = Arc::clone(serving.store.outbox().unwrap());
+    assert!(!outbox.has_unconfirmed(), "the bucket has what was answered");
+    machine.bucket.set_cut_off(true);
+    assert!(matches!(commit(&serving.store).await, Err(StoreError::InDoubt)));
+    assert!(outbox.is_in_doubt());
+    assert_eq!(accounts(&serving.store.snapshot().unwrap()), 1);
+    machine.bucket.set_cut_off(false);
+    serving.settled().await;
+    commit(&serving.store).await.unwrap();
+    assert_eq!(accounts(&serving.store.snapshot().unwrap()), 3, "what was in doubt counts once the bucket has it");
+    assert!(!outbox.is_in_doubt());
+    assert!(serving.stop().await);
+}
+
+#[tokio::test]
+async fn with_serve_an_answer_waits_once_and_the_store_goes_on_without_the_bucket() {
+    let bucket = MemoryStore::default();
+    let machine = synchronous(&bucket, "first", 1, false);
+    let serving = machine.serve().await;
+    commit(&serving.store).await.unwrap();
+    machine.bucket.set_cut_off(true);
+    for _ in 0..3 {
+        commit(&serving.store).await.unwrap();
+    }
+    assert_eq!(serving.active.status(START).state, State::Degraded);
+    machine.bucket.set_cut_off(false);
+    serving.settled().await;
+    assert_eq!(serving.active.status(START).state, State::Ok);
+    assert!(serving.stop().await);
+}
+
+#[tokio::test]
+async fn nothing_that_was_answered_is_lost_when_a_standby_takes_over_and_the_old_machine_answers_no_more() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (synchronous(&bucket, "first", 1, true), synchronous(&bucket, "second", 2, true));
+    let serving = first.serve().await;
+    serving.base().await;
+    for _ in 0..4 {
+        commit(&serving.store).await.unwrap();
+    }
+    drop(standby(&second, &first.key()).await);
+    first.bucket.set_cut_off(true);
+    assert!(matches!(commit(&serving.store).await, Err(StoreError::InDoubt)));
+    let promoted = second.go_on(second.join(ClaimCause::Promotion).await.unwrap()).await;
+    assert_eq!(accounts(&promoted.store.snapshot().unwrap()), 4);
+    first.bucket.set_cut_off(false);
+    serving.active.shared().deposed().await;
+    assert!(matches!(commit(&serving.store).await, Err(StoreError::InDoubt)));
+    assert!(!serving.stop().await);
+    commit(&promoted.store).await.unwrap();
+    assert!(promoted.stop().await);
+}
+
+#[tokio::test]
+async fn a_store_closes_while_a_batch_waits_and_the_next_start_sends_it() {
+    let bucket = MemoryStore::default();
+    let machine = synchronous(&bucket, "first", 1, true);
+    let serving = machine.serve().await;
+    machine.bucket.set_cut_off(true);
+    assert!(matches!(commit(&serving.store).await, Err(StoreError::InDoubt)));
+    serving.store.outbox().unwrap().end_waits();
+    assert!(!serving.stop_within(Duration::ZERO).await);
+    machine.bucket.set_cut_off(false);
+    let serving = machine.serve().await;
+    serving.settled().await;
+    assert_eq!(accounts(&serving.store.snapshot().unwrap()), 1);
+    assert!(serving.stop().await);
+}
+
+#[tokio::test]
+async fn a_machine_that_is_set_back_to_an_older_disk_applies_what_the_log_has_more() {
+    let bucket = MemoryStore::default();
+    let machine = Machine::new(&bucket, "first", 1);
+    let serving = machine.serve().await;
+    serving.add_account().await;
+    assert!(serving.stop().await);
+    let older = tempfile::tempdir().unwrap();
+    copy(machine.path(), older.path());
+    let serving = machine.serve().await;
+    for _ in 0..3 {
+        serving.add_account().await;
+    }
+    assert!(serving.stop().await);
+    let older = Machine { directory: older, ..Machine::new(&bucket, "first", 7) };
+    let serving = older.serve().await;
+    assert_eq!(accounts(&serving.store.snapshot().unwrap()), 4);
+    serving.add_account().await;
+    assert!(serving.stop().await);
+}
+
+/// Copies a directory with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy(&entry.path(), &target);
+        } else if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failover_leaves_a_log_that_moves_to_its_holder() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+    let serving = first.serve().await;
+    serving.base().await;
+    drop(standby(&second, &first.key()).await);
+    serving.add_account().await;
+    serving.settled().await;
+    assert!(matches!(second.join(ClaimCause::Failover).await, Err(ReplicaError::Moved)));
+    drop(standby(&second, &first.key()).await);
+    let promoted = second.go_on(second.join(ClaimCause::Failover).await.unwrap()).await;
+    serving.add_account().await;
+    serving.active.shared().deposed().await;
+    assert!(!serving.stop().await);
+    assert!(promoted.stop().await);
+}

@@ -74,7 +74,7 @@ fn brought(route: &Route<Api>) -> Vec<ApiError> {
         errors.push(ApiError::NotFound);
     }
     if keyed && route.method != Method::GET {
-        errors.push(ApiError::StorageFull);
+        errors.extend([ApiError::StorageFull, ApiError::ReplicaUnavailable]);
     }
     match route.body {
         BodyRule::Of(_) | BodyRule::Nothing => {
@@ -204,6 +204,7 @@ pub(in crate::http) fn error_code() -> Schema {
         ApiError::StorageFailed,
         ApiError::Overloaded,
         ApiError::ShuttingDown,
+        ApiError::ReplicaUnavailable,
     ];
     Schema::words(codes(&every).into_iter().map(Into::into))
         .named("ErrorCode", "The reason, as a code. Codes are only added.")

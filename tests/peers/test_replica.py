@@ -28,7 +28,7 @@ def bucket(workdir):
 
 
 @pytest.fixture
-def active(serve, bucket):
+def active(bucket, serve):
     """A replicated service with a verified domain; nothing takes its mail, so that it stays queued."""
 
     def start(**more):

@@ -13,11 +13,11 @@ use crate::engine::ports::Clock;
 use crate::machine::replica_lease::{Confirmations, LeaseInput, LeaseRules, LeaseState, Permit, Predecessor};
 use crate::store::replica::Outbox;
 
-/// Difference between wall clock and continuous clock from one look to the next that puts both in doubt.
+/// Difference in milliseconds between wall clock and continuous clock, since the last check, that ends the lease.
 const CLOCKS_APART: u64 = 1000;
-/// The wait before a confirmation that something waits for is asked for again.
+/// Interval between requests for a confirmation while work waits for it.
 const RETRY: Duration = Duration::from_millis(100);
-/// The longest time between two looks at the clocks.
+/// Maximum interval between two checks of the clocks.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The lease of one active.

@@ -33,7 +33,7 @@ mod sync;
 struct TestClock(AtomicU64);
 
 impl TestClock {
-    /// Moves time on, in steps that no machine takes for a freeze.
+    /// Advances time, in steps too short to look like a frozen process.
     fn advance(&self, by: Duration) {
         self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }

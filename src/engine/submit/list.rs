@@ -1,4 +1,4 @@
-//! Several messages accepted in one transaction, each by itself: a list whose sender wants sent what can be sent.
+//! Several messages accepted in one transaction, each independently: a refused message leaves the others unaffected.
 
 use std::sync::Arc;
 

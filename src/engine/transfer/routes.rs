@@ -129,7 +129,7 @@ struct State {
     prune_at: usize,
     /// The memory of all that was added since domains were last forgotten, and of what was left then.
     bytes: usize,
-    /// Domains that nobody looks up yet.
+    /// Domains whose look-up has not begun.
     queued: HashMap<ClaimId, DomainName>,
     /// Messages that wait.
     waiting: Budget,

@@ -1,4 +1,4 @@
-//! Accepting several messages in one transaction, each by itself: a list whose sender wants sent what can be sent.
+//! Accepting several messages in one transaction, each independently: a refusal leaves the others unaffected.
 
 use serde::{Deserialize, Serialize};
 

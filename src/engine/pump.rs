@@ -2,6 +2,7 @@
 //! task of its own; what waits, waits as a row.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,6 +21,8 @@ use crate::store::timer::TimerKind;
 
 /// Maximum number of timers that are handed out before the clock is read again.
 const BATCH: usize = 512;
+/// Time between two looks at a clock whose doubt is being settled.
+const SETTLING: Duration = Duration::from_millis(20);
 
 /// The pump and its workers.
 pub struct Pump {
@@ -73,6 +76,15 @@ impl Pump {
             let time = self.engine.clock.time();
             let now = time.now;
             self.engine.store.near().freeze(time.is_frozen);
+            if time.is_settling() {
+                // What is tried before deadlines follow the clock is put off, though its lifetime may be over.
+                tokio::select! {
+                    biased;
+                    _ = stop.changed() => {}
+                    () = self.engine.clock.sleep_until(now + SETTLING) => {}
+                }
+                continue;
+            }
             let due = self.engine.store.near().take_due(now, BATCH.min(room));
             for alarm in due.alarms {
                 self.transfers.ring(alarm);

@@ -68,6 +68,11 @@ impl ServiceTime {
         self.doubt.is_some()
     }
 
+    /// Whether the doubt is over and its end is being settled: `now` may lie far behind deadlines that still stand.
+    pub const fn is_settling(&self) -> bool {
+        self.is_frozen && self.doubt.is_none()
+    }
+
     /// The deadline `at`, or an hour from now where it passed while deadlines stand still. Whatever is due at a
     /// deadline is looked at again then.
     pub fn deadline(&self, at: Timestamp) -> Timestamp {

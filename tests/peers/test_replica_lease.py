@@ -210,7 +210,8 @@ def test_a_stop_without_the_bucket_keeps_what_is_unsent(mode, active, bucket):
     code = answered(server)[0]
     assert code == (202 if mode == "async" else 503)
     server.child.send_signal(signal.SIGTERM)
-    server.child.wait(40)
+    # The units give a stop 60 s before they kill the process.
+    server.child.wait(60)
     bucket.proxy.mode = "honest"
     server.start()
     assert confirmed(server)["sequence"] > found["sequence"]

@@ -109,7 +109,7 @@ FLOODS = {
     "an endless line": (b"x" * 65536, 500, b"500 5.5.2 "),
     "an endless line of AUTH": (b"AUTH PLAIN " + b"x" * 65536, 500, b"500 5.5.6 "),
     "zero bytes": (b"\0" * 65536, 500, b"500 5.5.2 "),
-    "line feeds": (b"\n" * 65536, 500, b"421 4.7.0 "),
+    "line feeds": (b"\n" * 65536, 500, b"500 5.5.2 "),
     "TLS to the clear port": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 6000, 100, b"5"),
 }
 

@@ -29,6 +29,12 @@ impl Answer {
         Self::new(451, "4.3.2", "The service can't reach the bucket of its replica; try again later")
     }
 
+    /// The answer to a message whose copies for all recipients are too large together.
+    pub fn copies_too_large() -> Self {
+        let text = "The message is too large for so many recipients: the limit is 200 MiB for all copies together";
+        Self::new(552, "5.3.4", text)
+    }
+
     /// An answer without one: the greeting, the answer to EHLO or HELO, and 354 carry none (RFC 2034 4).
     pub(super) fn plain(code: u16, text: impl Into<String>) -> Self {
         Self { code, enhanced: None, lines: vec![text.into()] }

@@ -52,7 +52,7 @@ impl ServerSession {
         match line.strip_suffix(b"\r\n") {
             _ if line.len() > kind.max() => self.refuse_line(kind, &kind.too_long()),
             Some(line) => self.take_whole_line(line),
-            None => self.refuse_line(kind, &Answer::new(500, "5.5.2", "Lines end with CR LF")),
+            None => self.refuse_bare_lf(kind),
         }
         true
     }
@@ -87,6 +87,34 @@ impl ServerSession {
             self.step = Some(Step { stage: SubmissionStage::Auth, path: None });
         }
         self.fault(answer);
+    }
+
+    /// Refuses a line for a bare LF, together with what follows up to CR LF: a program that let an LF into an address must
+    /// not get a second command through by it. Where nothing follows yet, the client types lines that end with LF.
+    fn refuse_bare_lf(&mut self, kind: LineKind) {
+        self.refuse_line(kind, &Answer::new(500, "5.5.2", "Lines end with CR LF"));
+        if !self.inbox.is_empty() && !matches!(self.stage, Stage::Closing) {
+            self.stage = Stage::RefusedLine(0);
+        }
+    }
+
+    /// Drops the rest of a line that was refused, of which `length` bytes have come; false where its end has not.
+    pub(super) fn skip_refused_line(&mut self, length: usize) -> bool {
+        if let Some(end) = self.inbox.windows(2).position(|pair| pair == b"\r\n") {
+            self.inbox.drain(..end + 2);
+            self.stage = Stage::Command;
+            return true;
+        }
+        // A CR at the end may be the first half of CR LF.
+        let kept = usize::from(self.inbox.ends_with(b"\r"));
+        let dropped = self.inbox.len() - kept;
+        self.inbox.drain(..dropped);
+        let length = length + dropped;
+        self.stage = Stage::RefusedLine(length);
+        if length >= ENDLESS_LINE_MAX {
+            self.end(&LineKind::Command.too_long());
+        }
+        length >= ENDLESS_LINE_MAX
     }
 
     /// Drops the rest of a line too long, of which `length` bytes have come; false where its end has not.

@@ -57,6 +57,8 @@ enum Stage {
     Command,
     /// Skipping the rest of a line that is too long, of which so many bytes have come.
     OverlongLine(usize, LineKind),
+    /// Skipping the rest of a line that was refused for a bare LF, of which so many bytes have come.
+    RefusedLine(usize),
     /// Waiting for the next line of AUTH.
     Exchange(Exchange),
     /// The caller is about to be asked about this password.
@@ -142,6 +144,7 @@ impl ServerSession {
             Stage::Fresh
             | Stage::Command
             | Stage::OverlongLine(..)
+            | Stage::RefusedLine(_)
             | Stage::Exchange(_)
             | Stage::LoginReady(_)
             | Stage::LoginAsked
@@ -176,6 +179,13 @@ impl ServerSession {
                     }
                     ServerAction::Read(Awaiting::Command)
                 }
+                Stage::RefusedLine(length) => {
+                    let length = *length;
+                    if self.skip_refused_line(length) {
+                        continue;
+                    }
+                    ServerAction::Read(Awaiting::Command)
+                }
                 Stage::Data(_) => match self.take_data() {
                     Some(message) => return ServerAction::TakeMessage(message),
                     None if matches!(self.stage, Stage::Data(_)) => ServerAction::Read(Awaiting::Data),
@@ -204,6 +214,7 @@ impl ServerSession {
             Stage::Fresh
             | Stage::Command
             | Stage::OverlongLine(..)
+            | Stage::RefusedLine(_)
             | Stage::Exchange(_)
             | Stage::LoginAsked
             | Stage::Data(_)

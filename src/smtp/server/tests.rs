@@ -197,10 +197,13 @@ fn an_internationalised_recipient_needs_smtputf8_in_mail() {
 #[test]
 fn a_message_over_the_size_is_refused_by_its_declaration_or_when_it_was_read() {
     let mut script = Script::begun();
-    assert_eq!(script.say("MAIL FROM:<a@b.example> SIZE=1001\r\n"), "552 5.3.4 The message is too large\r\n");
+    assert_eq!(
+        script.say("MAIL FROM:<a@b.example> SIZE=1001\r\n"),
+        "552 5.3.4 The message is too large: the limit is 1000 bytes\r\n"
+    );
     let mut script = Script::in_data();
     assert_eq!(script.say(&"x".repeat(1500)), "");
-    assert_eq!(script.say("\r\n.\r\n"), "552 5.3.4 The message is too large\r\n");
+    assert_eq!(script.say("\r\n.\r\n"), "552 5.3.4 The message is too large: the limit is 1000 bytes\r\n");
     assert_eq!(script.say("NOOP\r\n"), "250 2.0.0 OK\r\n");
 }
 
@@ -212,7 +215,7 @@ fn a_message_without_end_is_cut_off_and_never_held() {
         heard += &script.say(&"x".repeat(100));
         assert!(script.session.inbox.is_empty());
     }
-    assert_eq!(heard, "552 5.3.4 The message is too large\r\n");
+    assert_eq!(heard, "552 5.3.4 The message is too large: the limit is 1000 bytes\r\n");
     assert!(script.closed);
 }
 
@@ -251,8 +254,28 @@ fn a_line_too_long_or_without_cr_is_one_error() {
         assert!(script.session.inbox.len() < COMMAND_LINE_MAX);
     }
     assert_eq!(script.say("\r\nNOOP\r\n"), "500 5.5.2 Line too long\r\n250 2.0.0 OK\r\n");
-    assert_eq!(script.say("NOOP\nNOOP\r\n"), "500 5.5.2 Lines end with CR LF\r\n250 2.0.0 OK\r\n");
+    assert_eq!(script.say("NOOP\n"), "500 5.5.2 Lines end with CR LF\r\n");
+    assert_eq!(script.say("NOOP\r\n"), "250 2.0.0 OK\r\n");
     assert_eq!(script.say(&format!("NOOP {}\r\n", "x".repeat(COMMAND_LINE_MAX - 7))), "250 2.0.0 OK\r\n");
+}
+
+#[test]
+fn a_bare_lf_lets_no_second_command_through() {
+    let mut script = Script::begun();
+    assert_eq!(script.say("MAIL FROM:<a@b.example>\r\n"), "250 2.1.0 OK\r\n");
+    let refused = "500 5.5.2 Lines end with CR LF\r\n";
+    let injected = "RCPT TO:<x@c.example>\nRCPT TO:<yes@c.example>\nRSET\r\n";
+    assert_eq!(script.say(&format!("{injected}NOOP\r\n")), format!("{refused}250 2.0.0 OK\r\n"));
+    // The same where the line comes in pieces, one of which ends within CR LF.
+    assert_eq!(script.say("RCPT TO:<x@c.example>\nRCPT TO"), refused);
+    assert_eq!(script.say(":<yes@c.example>\r"), "");
+    assert_eq!(script.say("\nNOOP\r\n"), "250 2.0.0 OK\r\n");
+    assert_eq!(script.say("DATA\r\n"), "554 5.5.1 No valid recipients\r\n");
+
+    assert_eq!(script.say("NOOP\nx"), refused);
+    let heard: String = (0..ENDLESS_LINE_MAX / 1024).map(|_| script.say(&"x\n".repeat(512))).collect();
+    assert_eq!(heard, "500 5.5.2 Line too long\r\n");
+    assert!(script.closed);
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl ServerSession {
         } else if !self.is_logged_in() {
             self.fault(&self.login_needed());
         } else if too_large {
-            self.say(&too_large_answer());
+            self.say(&self.too_large());
         } else if self.is_submission() {
             self.stage = Stage::SenderAsked(sender);
         } else {
@@ -177,7 +177,7 @@ impl ServerSession {
         let Some(used) = reader.read(&self.inbox) else {
             self.inbox.clear();
             if reader.is_hopeless() {
-                self.end(&too_large_answer());
+                self.end(&self.too_large());
             }
             return None;
         };
@@ -187,13 +187,13 @@ impl ServerSession {
         if let Some(step) = &mut self.step {
             step.path = Some(transaction.mail_from());
         }
-        let checked = reader.finish().and_then(|bytes| match &self.config.door {
-            Door::Submission(rules) if rules.is_exceeded(bytes.len(), transaction.recipients.len()) => {
-                Err(Fault::TooLarge)
+        match reader.finish() {
+            Ok(bytes) if self.copies_are_too_large(bytes.len(), transaction.recipients.len()) => {
+                self.stage = Stage::Command;
+                self.conduct.message_came();
+                self.say(&Answer::copies_too_large());
+                None
             }
-            Door::Submission(_) | Door::Inbound => Ok(bytes),
-        });
-        match checked {
             Ok(bytes) => Some(ReceivedMessage {
                 client: self.client.clone().unwrap_or_default(),
                 mail_from: transaction.sender.path,
@@ -210,11 +210,23 @@ impl ServerSession {
         }
     }
 
+    fn copies_are_too_large(&self, size: usize, recipients: usize) -> bool {
+        match &self.config.door {
+            Door::Submission(rules) => rules.is_exceeded(size, recipients),
+            Door::Inbound => false,
+        }
+    }
+
+    fn too_large(&self) -> Answer {
+        let text = format!("The message is too large: the limit is {} bytes", self.config.size_max);
+        Answer::new(552, "5.3.4", text)
+    }
+
     fn refuse_message(&mut self, fault: Fault) {
         let enhanced = if self.is_submission() { "5.6.0" } else { "5.5.2" };
         self.conduct.message_came();
         match fault {
-            Fault::TooLarge => self.say(&too_large_answer()),
+            Fault::TooLarge => self.say(&self.too_large()),
             Fault::NoMemory => self.say(&Answer::new(451, "4.3.2", "Too many messages are coming in, try again later")),
             Fault::BareLf => self.fault(&Answer::new(550, enhanced, "The message has a LF without CR")),
             Fault::BareCr => self.fault(&Answer::new(550, enhanced, "The message has a CR without LF")),
@@ -265,8 +277,4 @@ impl SubmissionRules {
 
 fn spoke_too_soon() -> Answer {
     Answer::new(503, "5.5.1", "Wait for 354 before the message")
-}
-
-fn too_large_answer() -> Answer {
-    Answer::new(552, "5.3.4", "The message is too large")
 }

@@ -36,7 +36,7 @@ const SUBJECT_MAX: usize = 2_000;
 /// One captured message, as `GET /dev/mail` lists it and as its file begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapturedMail {
-    /// The identifier in its Message-ID, or one made for mail that has none of ours.
+    /// The identifier in its return path or Message-ID, or one made for mail that has none of ours.
     #[serde(serialize_with = "id::as_text", deserialize_with = "from_text")]
     pub message_id: MessageId,
     /// The return path, empty for the null path.
@@ -124,11 +124,14 @@ impl Capture {
     /// Those of the file system; nothing is kept then.
     pub fn keep(&self, mail_from: String, rcpt_to: String, message: &[u8]) -> io::Result<MessageId> {
         let received_at = self.clock.now();
-        let Headers { message_id: found, subject, from } = read_headers(message);
+        let Headers { message_id, subject, from } = read_headers(message);
+        // The Message-ID may be the client's, as the account's `keep_message_id` has it.
+        let by_path = message_of(&mail_from);
+        let found = by_path.or(message_id);
         let message_id =
             found.unwrap_or_else(|| made_id(received_at, [mail_from.as_bytes(), rcpt_to.as_bytes(), message]));
         let account_id = found.and_then(|id| self.account_of.get()?(id));
-        let is_erased = found.is_some() && account_id.is_none() && is_return_path(&mail_from);
+        let is_erased = by_path.is_some() && account_id.is_none();
         if is_erased && self.account_of.get().is_some() {
             return Ok(message_id);
         }
@@ -265,9 +268,10 @@ impl Index {
     }
 }
 
-/// Whether a return path is of the form of ours.
-fn is_return_path(mail_from: &str) -> bool {
-    mail_from.rsplit_once('@').is_some_and(|(local, _)| return_path::decode(local).is_ok())
+/// The message that a return path of ours names.
+fn message_of(mail_from: &str) -> Option<MessageId> {
+    let (local, _) = mail_from.rsplit_once('@')?;
+    return_path::decode(local).ok().map(|path| path.message)
 }
 
 /// The header fields of a message that are kept.

@@ -156,3 +156,19 @@ fn an_accounts_mail_goes_alone_and_nothing_of_an_erased_message_is_kept() {
     capture.keep(path, "to@example.com".to_owned(), message(TWO, "erased").as_bytes()).unwrap();
     assert_eq!(capture.list()[0].subject.as_deref(), Some("from elsewhere"));
 }
+
+#[test]
+fn a_message_that_keeps_the_clients_message_id_is_found_by_its_own_identifier() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let capture = open(data_dir.path());
+    let (own, account): (MessageId, AccountId) = (ONE.parse().unwrap(), AccountId::default());
+    capture.find_accounts(Box::new(move |message| (message == own).then_some(account)));
+    let keys = TokenKeys::new(Secret::new([7; 32]));
+    let path = format!("{}@bounces.example", return_path::encode(account, own, &keys));
+    for id in ["order-1@shop.example", &format!("{TWO}@example.test")] {
+        let mail = format!("Message-ID: <{id}>\r\nSubject: x\r\n\r\nx\r\n");
+        capture.keep(path.clone(), "to@example.com".to_owned(), mail.as_bytes()).unwrap();
+        assert_eq!((capture.list()[0].message_id, capture.list()[0].account_id), (own, Some(account)));
+    }
+    assert_eq!(capture.list().len(), 1);
+}

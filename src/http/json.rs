@@ -58,7 +58,7 @@ fn read<'b, T>(
 }
 
 fn invalid(fault: &str) -> ApiError {
-    ApiError::InvalidJson(format!("The request's body is not the JSON it must be: {fault}."))
+    ApiError::InvalidJson(format!("Invalid JSON: {fault}."))
 }
 
 /// The same of an email in Resend's form, whose attachments may be lists of bytes: each becomes base64 as it is read.

@@ -89,8 +89,8 @@ impl ServerSession {
         self.fault(answer);
     }
 
-    /// Refuses a line for a bare LF, together with what follows up to CR LF: a program that let an LF into an address must
-    /// not get a second command through by it. Where nothing follows yet, the client types lines that end with LF.
+    /// Refuses a line for a bare LF, with the bytes up to CR LF that came behind it: a program that let an LF into an
+    /// address must not get a second command through by it. Lines of clients that end all of them with LF come alone.
     fn refuse_bare_lf(&mut self, kind: LineKind) {
         self.refuse_line(kind, &Answer::new(500, "5.5.2", "Lines end with CR LF"));
         if !self.inbox.is_empty() && !matches!(self.stage, Stage::Closing) {

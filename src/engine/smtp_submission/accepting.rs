@@ -108,7 +108,7 @@ impl Submitting {
             let bytes = u64::try_from(message.len().saturating_mul(copies)).unwrap_or(u64::MAX);
             let read = SubmittedMessage::read(message, &facts).map_err(|fault| reply::unsubmitted(&fault))?;
             if bytes > COPIES_BYTES_MAX {
-                return Err(Answer::copies_too_large().into());
+                return Err(reply::copies_too_large().into());
             }
             Ok(SharedMessage::new(read, copies, mail_from, client))
         })

@@ -49,6 +49,11 @@ pub(super) fn unsubmitted(fault: &Unsubmitted) -> Answer {
     lines.fold(Answer::new(550, "5.6.0", first), Answer::and)
 }
 
+/// The answer where all copies together are too large.
+pub(super) fn copies_too_large() -> Answer {
+    Answer::copies_too_large()
+}
+
 /// The answer where the first message with an idempotency key is still being accepted.
 pub(super) fn in_progress() -> Answer {
     let text = "A message with this X-Service-Idempotency-Key is being accepted: try again in 1 second";

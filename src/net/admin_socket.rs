@@ -1,6 +1,6 @@
-//! The client's end of the operator's Unix socket: one HTTP/1.1 request on a connection of its own.
+//! Client of the operator's Unix socket: one HTTP/1.1 request per connection.
 //!
-//! Used by the commands, which wait for nothing else, so the call blocks.
+//! The command-line commands use it. They have nothing else to do, so the calls block.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -16,39 +16,39 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// The most bytes of an answer: far more than a page of the longest list has.
+/// Maximum size of an answer in bytes, far more than a page of the longest list.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum silence of a download.
+/// Maximum time without bytes during a download.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// One request.
+/// One request to the operator's socket.
 #[derive(Debug, Clone)]
 pub struct AdminRequest {
-    /// Its method.
+    /// HTTP method.
     pub method: Method,
-    /// Its path, with the query.
+    /// Path and query.
     pub path: String,
-    /// The account that it concerns, where it concerns one.
+    /// Account ID, if the request concerns an account.
     pub account: Option<String>,
-    /// Its body, which is JSON, where it has one.
+    /// JSON body, if any.
     pub body: Option<Vec<u8>>,
 }
 
-/// One answer.
+/// One answer of the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminReply {
-    /// Its status.
+    /// HTTP status.
     pub status: u16,
-    /// Its body.
+    /// The body.
     pub body: Bytes,
 }
 
-/// Asks whoever listens at `socket` and waits for the answer, for `deadline` in all.
+/// Sends a request to the service at `socket` and waits at most `deadline` for the whole answer.
 ///
 /// # Errors
-/// `NotFound` or `ConnectionRefused` where nobody listens, `PermissionDenied` where this user may not connect,
-/// `TimedOut`, and whatever breaks a connection.
+/// `NotFound` or `ConnectionRefused` if no service listens, `PermissionDenied` if this user may not connect,
+/// `TimedOut`, and the errors of the connection.
 pub fn ask(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Result<AdminReply> {
     runtime()?.block_on(async {
         timeout(deadline, async {
@@ -62,23 +62,23 @@ pub fn ask(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Resu
 
 /// Answer to a request for a large download.
 pub enum Answered {
-    /// Its bytes, to be read.
+    /// A successful answer, whose bytes are still to be read.
     Download(Download),
-    /// A refusal.
+    /// An answer with an error status.
     Refused(AdminReply),
 }
 
-/// The body of an answer, however long, read as it comes.
+/// The body of a download, of any length, read as it arrives.
 pub struct Download {
     runtime: Runtime,
     body: Incoming,
     chunk: Bytes,
 }
 
-/// Asks for something large; `deadline` is for the answer's head alone.
+/// Starts a download. `deadline` applies to the head of the answer only.
 ///
 /// # Errors
-/// As [`ask`].
+/// Those of [`ask`].
 pub fn download(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Result<Answered> {
     let runtime = runtime()?;
     let answer = runtime.block_on(async { timeout(deadline, exchange(socket, request)).await? })?;
@@ -95,7 +95,7 @@ impl Read for Download {
         while self.chunk.is_empty() {
             let next = self.runtime.block_on(async { timeout(SILENCE, self.body.frame()).await })?;
             let Some(frame) = next else { return Ok(0) };
-            // Trailers say nothing here.
+            // Trailers are ignored.
             self.chunk = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
         }
         let length = self.chunk.len().min(buffer.len());
@@ -115,7 +115,7 @@ async fn whole(body: Incoming) -> io::Result<Bytes> {
 async fn exchange(socket: &Path, request: AdminRequest) -> io::Result<Response<Incoming>> {
     let stream = UnixStream::connect(socket).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    // It ends with the sender; what goes wrong in it, the sender tells.
+    // The task ends with the sender, which reports the connection's errors.
     tokio::spawn(connection);
     sender.send_request(encode(request)?).await.map_err(io::Error::other)
 }

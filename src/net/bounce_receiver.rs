@@ -1,6 +1,7 @@
-//! The receiver of what comes back, over SMTP: the engine's decisions as answers, and the limits of contract 6.
+//! The SMTP receiver of bounces and complaints: turns the engine's decisions into SMTP replies, within the limits of
+//! contract 6.
 //!
-//! It takes mail for mailboxes of ours alone, says 250 only when the engine has committed, and never sends.
+//! It accepts mail only for our own mailboxes, answers 250 only after the engine has committed, and never sends.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,22 +18,22 @@ use crate::engine::smtp_submission::Decision;
 use crate::smtp::server::{Answer, Door, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
 use crate::store::error::StoreError;
 
-/// Bytes of a message: a report with what it returns is some KiB.
+/// Maximum size of a message in bytes. A report with the returned message has some KiB.
 const SIZE_MAX: usize = 1024 * 1024;
-/// Recipients of a message: a report has one.
+/// Maximum number of recipients of a message. A report has one.
 const RECIPIENTS_MAX: usize = 10;
-/// Faulty commands after which a client is sent away.
+/// Number of faulty commands after which a client is disconnected.
 const ERRORS_MAX: u32 = 20;
-/// Refused recipients after which it is.
+/// Number of refused recipients after which a client is disconnected.
 const REFUSALS_MAX: u32 = 100;
-/// Connections in all, over every listener: each may hold one message.
+/// Maximum number of connections over all listeners. Each may hold one message in memory.
 const CONNECTIONS_MAX: usize = 100;
-/// Connections of one IPv4 address or one IPv6 /64: a Postfix opens 20 at once.
+/// Maximum number of connections of one IPv4 address or one IPv6 /64. A Postfix opens 20 at once.
 const CONNECTIONS_MAX_PER_ADDRESS: usize = 25;
 /// Maximum duration of a session.
 const SESSION: Duration = Duration::from_secs(600);
 
-/// The settings of the listeners, which share one count of connections.
+/// Returns the settings of the listeners. Their clones share one connection count.
 pub fn listener_config(hostname: &str, tls: Arc<TlsSettings>) -> ListenerConfig {
     ListenerConfig {
         session: ServerConfig {
@@ -52,10 +53,10 @@ pub fn listener_config(hostname: &str, tls: Arc<TlsSettings>) -> ListenerConfig 
     }
 }
 
-/// Begins to receive on `socket`.
+/// Starts to receive on `socket`.
 ///
 /// # Errors
-/// Those of asking the socket for its address.
+/// The socket's address can't be read.
 pub fn listen(socket: TcpListener, config: ListenerConfig, receiver: Arc<Receiver>) -> io::Result<SmtpListener> {
     SmtpListener::on(socket, config, Arc::new(Service(receiver)))
 }
@@ -95,14 +96,14 @@ impl Handler {
         Decision::Answer(match self.0.receive(&mailboxes, message.bytes).await {
             Ok(_) => Answer::new(250, "2.0.0", "Taken"),
             Err(ReceiveError::HeaderTooLarge) => Answer::new(552, "5.3.4", "The header section is larger than 64 KiB"),
-            // What is committed is never refused.
+            // The report may be committed already, and a committed report is never refused.
             Err(ReceiveError::Failed(StoreError::InDoubt)) => return Decision::CloseWithoutAnswer,
             Err(ReceiveError::Failed(error)) => failed(&error),
         })
     }
 }
 
-/// Nothing was lost: whoever sends keeps it and tries again.
+/// Returns a temporary failure. Nothing is lost: the sending server keeps the message and tries again.
 fn failed(error: &StoreError) -> Answer {
     match error {
         StoreError::Closed => Answer::new(421, "4.3.2", "Shutting down, try again later"),

@@ -1,5 +1,4 @@
-//! The mail servers whose TLS was found broken: for an hour they are spoken to in clear, for the policy is
-//! opportunistic.
+//! Mail servers whose TLS is broken. For an hour mail goes to them in clear text, which opportunistic TLS allows.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,10 +18,10 @@ pub(super) struct BrokenTls {
 }
 
 impl BrokenTls {
-    /// Whether `host` was found broken within the hour before `now`.
+    /// Returns whether `host` was found broken within the hour before `now`.
     pub(super) fn has(&self, host: &str, now: Instant) -> bool {
         let since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        // The common case is an empty map: no lower-case copy for it.
+        // The map is usually empty; then no lower-case copy is made.
         !since.is_empty()
             && since.get(&host.to_ascii_lowercase()).is_some_and(|since| now.duration_since(*since) < REMEMBERED)
     }

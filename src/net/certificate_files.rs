@@ -1,8 +1,8 @@
-//! A certificate in files that others renew: read again when they change, and presented from then on. Connections that
-//! are open keep what they have.
+//! A certificate in files that another program renews. Changed files are read again and presented to new connections;
+//! open connections keep the old certificate.
 //!
-//! The files are looked at, not watched: names lead to them over links and mounts that are swapped whole. A pair that
-//! can't be used leaves the one before in place, and is told once; a chain is often there a moment before its key.
+//! The files are polled, not watched: their paths may contain links and mounts that are swapped as a whole. If the new
+//! pair can't be used, the old one stays, and one warning is logged. A chain often appears a moment before its key.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -22,16 +22,16 @@ use crate::base::time::Timestamp;
 /// Interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The files.
+/// The files of a certificate and its key.
 pub struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
     seen: [Option<Print>; 2],
-    /// A pair that could not be used, and has not been told of.
+    /// The error of an unusable pair that has not been logged yet.
     untold: Option<TlsFault>,
 }
 
-/// By what a file is known to be the same.
+/// File attributes that show whether a file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Print {
     device: u64,
@@ -45,17 +45,17 @@ struct Print {
 enum Look {
     /// The files are unchanged.
     Same,
-    /// Another certificate.
+    /// The files hold another certificate.
     Changed(Box<ServerConfig>, Option<Timestamp>),
-    /// Files that have changed and can't be used.
+    /// The files have changed and can't be used.
     Unusable(TlsFault),
 }
 
 impl CertificateFiles {
-    /// The files as they are now, and what they hold.
+    /// Reads the files and returns the certificate to present.
     ///
     /// # Errors
-    /// Where they can't be used.
+    /// The files can't be used.
     pub fn open(certificate: &Path, key: &Path) -> Result<(Self, Presented), TlsFault> {
         let seen = [certificate, key].map(print);
         let config = tls::server_config(certificate, key)?;
@@ -63,7 +63,7 @@ impl CertificateFiles {
         Ok((Self { certificate: certificate.to_owned(), key: key.to_owned(), seen, untold: None }, presented))
     }
 
-    /// Presents what the files hold whenever they change, and looks at once when told so; never ends.
+    /// Presents a changed certificate, and checks at once when `at_once` is notified. Never returns.
     pub async fn run(mut self, presented: Arc<Presented>, at_once: Arc<Notify>) {
         let mut turns = interval(LOOK);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -81,7 +81,7 @@ impl CertificateFiles {
 
     fn turn(&mut self, presented: &Presented) {
         match self.look() {
-            // Nothing more came: it was no pair that is only half there.
+            // Unchanged since the last check: the files were not caught in the middle of a renewal.
             Look::Same => {
                 if let Some(fault) = self.untold.take() {
                     tracing::warn!(%fault, "could not reload TLS certificate; keeping the current one");
@@ -113,7 +113,7 @@ fn until(certificate: &Path) -> Option<Timestamp> {
     Some(Certificate::read(certificate).ok()?.validity()?.until)
 }
 
-/// Links are followed: who renews often swaps those.
+/// Follows links: renewal tools often swap those.
 fn print(path: impl AsRef<Path>) -> Option<Print> {
     let found = fs::metadata(path).ok()?;
     let modified = (found.mtime(), found.mtime_nsec());
@@ -131,7 +131,7 @@ mod tests {
         fs::rename(new, dir.path().join(part)).unwrap();
     }
 
-    /// A new pair: chain and key.
+    /// Creates a new pair: chain and key.
     fn made() -> (String, String) {
         let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
         (made.cert.pem(), made.signing_key.serialize_pem())

@@ -1,8 +1,8 @@
-//! Answers plain HTTP on a TLS listener: http-01 challenges are answered, browsers are redirected to https, and
-//! programs get an error that tells them to use https.
+//! Answers plain HTTP on a TLS listener. It answers http-01 challenges, redirects browsers to https, and sends API
+//! clients an error that asks them to use https.
 //!
-//! Every TLS listener does this, so one on port 80 needs no setting of its own. Nothing else is served here, so no key
-//! and no password is ever accepted in the clear.
+//! Every TLS listener does this, so a listener on port 80 needs no setting. Nothing else is served, so no key and no
+//! password is ever accepted in clear text.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use super::acme::challenges::Challenges;
 use super::http_body::Body;
 use super::http_listener::{Connection, Serve};
 
-/// Where http-01 is looked for (RFC 8555 8.3).
+/// Path prefix of http-01 challenges (RFC 8555 8.3).
 const CHALLENGES: &str = "/.well-known/acme-challenge/";
-/// Paths that programs ask, which follow no redirect (contract 1).
+/// Path prefix of the API, whose clients follow no redirect (contract 1).
 const API: &str = "/v1/";
-/// The first byte of a TLS handshake: the record's type (RFC 8446 5.1).
+/// First byte of a TLS handshake: the record type (RFC 8446 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// The service of what comes in clear.
+/// The service for plain HTTP.
 pub struct ClearHttp {
     challenges: Arc<Challenges>,
-    /// Where https is, without a slash at its end.
+    /// The https URL, without a trailing slash.
     public_url: String,
 }
 
 impl ClearHttp {
-    /// Answers for `challenges`, and sends people to `public_url`.
+    /// Creates a service that answers `challenges` and redirects to `public_url`.
     pub fn new(challenges: Arc<Challenges>, public_url: &str) -> Self {
         Self { challenges, public_url: public_url.trim_end_matches('/').to_owned() }
     }
@@ -83,10 +83,10 @@ fn whole(status: StatusCode, media_type: &'static str, text: String) -> Response
     response
 }
 
-/// Whether a connection begins as TLS does. Takes nothing off it; waits for its first byte.
+/// Returns whether a connection starts with a TLS handshake. Waits for its first byte without consuming it.
 pub(super) async fn is_tls(stream: &TcpStream) -> bool {
     let mut first = [0];
-    // One that ends before it says anything is the handshake's to see.
+    // The handshake handles a connection that ends before its first byte.
     !matches!(stream.peek(&mut first).await, Ok(1) if first[0] != HANDSHAKE)
 }
 

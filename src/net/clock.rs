@@ -1,4 +1,4 @@
-//! The real clocks. The only place that reads the system's time for the rest of the program.
+//! The real clocks. This is the only place that reads the system's time.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,16 +10,16 @@ use crate::engine::ports::Clock;
 use crate::engine::service_clock::ServiceClock;
 use crate::machine::service_clock::Sample;
 
-/// The clock that can't be set and counts the time of a suspended machine.
+/// A clock that can't be set and that counts the time while the machine is suspended.
 #[cfg(target_os = "linux")]
 const CONTINUOUS: ClockId = ClockId::Boottime;
-/// On macOS the POSIX monotonic clock does (clock_gettime(3)).
+/// On macOS the POSIX monotonic clock does that (clock_gettime(3)).
 #[cfg(not(target_os = "linux"))]
 const CONTINUOUS: ClockId = ClockId::Monotonic;
 /// Interval at which the kernel is asked whether the wall clock is synchronised.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
-/// The clock of a service that runs on this machine's time.
+/// Returns the clock of a service that runs on this machine's time.
 pub fn service_clock() -> ServiceClock {
     let asked = Mutex::new(None);
     ServiceClock::new(Box::new(move || {
@@ -36,8 +36,8 @@ pub fn service_clock() -> ServiceClock {
     }))
 }
 
-/// Whether the kernel reports that a time service keeps the wall clock (adjtimex(2)). Reading needs no privilege; where
-/// it is forbidden, nothing vouches for the clock.
+/// Returns whether the kernel reports a synchronised wall clock (adjtimex(2)). Reading needs no privilege. Where it is
+/// forbidden, the clock counts as not synchronised.
 #[cfg(target_os = "linux")]
 pub fn is_synchronised() -> bool {
     /// `TIME_ERROR`: the clock is not synchronised.
@@ -45,13 +45,13 @@ pub fn is_synchronised() -> bool {
     rtime_clock::adjtime::adjtimex(&mut rtime_clock::adjtime::Timex::new()).is_ok_and(|state| state != UNSYNCHRONISED)
 }
 
-/// Nothing vouches for the clock here.
+/// Returns false: this system can't report whether the clock is synchronised.
 #[cfg(not(target_os = "linux"))]
 pub fn is_synchronised() -> bool {
     false
 }
 
-/// The wall clock. One set before 1970 reads as the epoch.
+/// Reads the wall clock. A clock set before 1970 reads as the epoch.
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
@@ -62,8 +62,8 @@ fn continuous() -> Duration {
     Duration::new(seconds, u32::try_from(elapsed.tv_nsec).unwrap_or_default())
 }
 
-/// The system's wall clock as it is, and the clock that can't be set and counts the time of a suspended machine. For
-/// leases.
+/// The system's wall clock, and a monotonic clock that can't be set and counts the time while the machine is suspended.
+/// For leases.
 #[derive(Debug, Clone, Copy)]
 pub struct ContinuousClock;
 
@@ -77,7 +77,7 @@ impl Clock for ContinuousClock {
     }
 }
 
-/// The system's wall clock, and its monotonic one counted from when this was made. For commands; the service follows
+/// The system's wall clock, and its monotonic clock counted from this value's creation. For commands; the service uses
 /// [`service_clock`].
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
@@ -85,7 +85,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Starts counting now.
+    /// Creates a clock that starts counting now.
     pub fn new() -> Self {
         Self { started: Instant::now() }
     }

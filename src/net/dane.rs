@@ -1,6 +1,6 @@
-//! Whether a mail server's certificates are what its TLSA records say (RFC 7671, RFC 7672 3).
+//! Verifies a mail server's certificates against its TLSA records (RFC 7671, RFC 7672 3).
 //!
-//! Asked after a handshake that proved the server to hold its certificate's key. A certificate that can't be parsed
+//! Called after a handshake that proved that the server holds its certificate's key. A certificate that can't be parsed
 //! never matches: its key was not proven.
 
 use rustls::client::WebPkiServerVerifier;
@@ -15,13 +15,13 @@ use super::tls::provider;
 use crate::smtp::tls_policy::{DaneTerms, TlsFault};
 use crate::smtp::tlsa::{Association, Matching, Selector, Usage};
 
-/// Certificates of a chain that are looked at: a real one has three or four.
+/// Maximum number of certificates of a chain that are checked. A real chain has three or four.
 const CHAIN_MAX: usize = 16;
 
-/// Whether `chain`, the server's own certificate first, is what one of the records says.
+/// Verifies that `chain`, the server's own certificate first, matches one of the records.
 ///
 /// # Errors
-/// What is wrong with it, where none matches.
+/// No record matches. The error says why.
 pub(super) fn verify(chain: &[CertificateDer<'_>], terms: &DaneTerms) -> Result<(), Fault> {
     let chain = &chain[..chain.len().min(CHAIN_MAX)];
     let Some((server, rest)) = chain.split_first() else {
@@ -31,7 +31,7 @@ pub(super) fn verify(chain: &[CertificateDer<'_>], terms: &DaneTerms) -> Result<
     let mut last = (TlsFault::ValidationFailure, no_match.to_owned());
     for record in &terms.associations {
         match record.usage {
-            // RFC 7672 3.1.1: neither the name nor the time counts.
+            // RFC 7672 3.1.1: neither name nor validity period is checked.
             Usage::Server if matches(record, server) => return Ok(()),
             Usage::Server => {}
             Usage::Authority => {
@@ -64,7 +64,7 @@ fn matches(record: &Association, certificate: &CertificateDer<'_>) -> bool {
     }
 }
 
-/// The authorities that `record` names: certificates that the server sent, or the one that stands in it whole
+/// Returns the authorities that `record` matches: certificates that the server sent, or the one contained in the record
 /// (RFC 7671 5.2.2).
 fn authorities<'a>(record: &Association, sent: &'a [CertificateDer<'a>]) -> Vec<CertificateDer<'a>> {
     let found = sent.iter().filter(|certificate| matches(record, certificate)).cloned();
@@ -75,7 +75,7 @@ fn authorities<'a>(record: &Association, sent: &'a [CertificateDer<'a>]) -> Vec<
     found.chain(whole).collect()
 }
 
-/// Whether `anchor` stands above `server`, which must have one of `names` and not be past its time.
+/// Returns whether `anchor` is an issuer above `server`, and `server` is valid now for one of `names`.
 fn vouches(
     anchor: &CertificateDer<'_>,
     server: &CertificateDer<'_>,
@@ -108,7 +108,7 @@ mod tests {
         server: Certificate,
     }
 
-    /// A root, and a certificate for [`HOST`] under it whose time ends in `year`.
+    /// Creates a root and a certificate for [`HOST`] under it that expires in `year`.
     fn pki(year: i32) -> Pki {
         let (root_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let mut params = CertificateParams::new(Vec::new()).unwrap();

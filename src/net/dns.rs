@@ -1,9 +1,9 @@
-//! Names: the port [`Resolve`] over hickory-resolver, with a cache of our own.
+//! DNS: implements the port [`Resolve`] with hickory-resolver and a cache of our own.
 //!
-//! Made once at start. Every look-up is bounded in time and in number, cached by its TTL on the program's own clock
-//! (so that the virtual one moves it too), and asked once however many wait for it. `mail_hosts` is RFC 5321 5.1 with
-//! what contract 6 adds. With a trust anchor, what is not as its zone has signed it is no answer.
-//! Addresses for mail pass the [`Guard`] here; [`HostAddresses`] gives them unjudged.
+//! Created once at start. Lookups are limited in time and number. Answers are cached by TTL on the program's own clock,
+//! so that the virtual clock moves it too; concurrent lookups of one name share one query. `mail_hosts` implements RFC
+//! 5321 5.1 and the additions of contract 6. With a trust anchor, answers that fail validation are discarded. Addresses
+//! for mail pass the [`Guard`] here; [`HostAddresses`] returns them unchecked.
 
 mod anchor;
 mod answer;
@@ -44,16 +44,16 @@ use self::validation::Trust;
 pub use self::anchor::{Anchors, InvalidAnchor};
 pub use self::query::UnusableDns;
 
-/// Whom to ask, and how long to wait.
+/// Name servers and timeouts.
 #[derive(Debug, Clone)]
 pub struct DnsSettings {
-    /// The servers, in any order; empty means those of the system (`/etc/resolv.conf`).
+    /// The servers, in any order. Empty means the servers of the system (`/etc/resolv.conf`).
     pub servers: Vec<SocketAddr>,
-    /// Whether it is no fault that the system names no servers: every look-up fails then. So `dev` starts offline.
+    /// Whether to start even if the system names no servers; then every lookup fails. Allows `dev` to start offline.
     pub may_lack_servers: bool,
-    /// Time limit of one try. There are two tries, or three with three servers or more.
+    /// Time limit of one try. There are two tries, or three with three or more servers.
     pub try_timeout: Duration,
-    /// Where validation starts. Without anchors nothing is validated, and nothing is secure.
+    /// Trust anchors of DNSSEC validation. Without anchors nothing is validated and no answer is secure.
     pub trust_anchors: Option<Anchors>,
 }
 
@@ -63,10 +63,10 @@ impl Default for DnsSettings {
     }
 }
 
-/// For how long after the IPv4 addresses of a host its IPv6 addresses are waited for.
+/// Additional time for the IPv6 addresses of a host after its IPv4 addresses have arrived.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Names of one address that are used.
+/// Maximum number of names used of one address.
 const POINTERS_MAX: usize = 20;
 
 /// Our own host names and addresses. Mail whose best server is one of these would loop (5.4.6).
@@ -77,7 +77,7 @@ pub struct OwnHosts {
 }
 
 impl OwnHosts {
-    /// Our names, in any case and with or without trailing dot, and the addresses that we listen at.
+    /// Creates the set from our names (in any case, with or without trailing dot) and the addresses that we listen at.
     pub fn new(names: impl IntoIterator<Item = String>, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         Self {
             names: names.into_iter().map(|name| query::normal(&name)).collect(),
@@ -94,9 +94,9 @@ impl OwnHosts {
     }
 }
 
-/// The addresses of a host, for whoever connects by name and asks the [`Guard`] itself.
+/// Resolves host names for callers that connect by name and check the [`Guard`] themselves.
 pub trait HostAddresses: Send + Sync {
-    /// The addresses of `host`, IPv4 and IPv6 in turn; never empty. They are *not* checked against the guard.
+    /// Returns the addresses of `host`, IPv4 and IPv6 in turn; never empty. They are *not* checked against the guard.
     fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
 }
 
@@ -113,10 +113,10 @@ struct Shared {
 }
 
 impl Resolver {
-    /// A resolver with an empty cache, whose lifetimes follow `clock.monotonic()`.
+    /// Creates a resolver with an empty cache, whose lifetimes follow `clock.monotonic()`.
     ///
     /// # Errors
-    /// Where no servers are configured and the system names none.
+    /// No servers are configured and the system names none.
     pub fn new(
         settings: &DnsSettings,
         own: OwnHosts,
@@ -136,10 +136,10 @@ impl Shared {
         self.cache.get(&question, || self.asker.ask(&question)).await
     }
 
-    /// Both families at once, IPv6 for not much longer than IPv4 takes: there are name servers that keep silent about
-    /// the one, and nobody waits for their time-out with the other in hand (RFC 8305 3). An address in place of a name
-    /// is its own answer: some MX records and configurations have one (against RFC 5321 2.3.5), and it is clear what
-    /// they mean.
+    /// Looks up both families at once. IPv6 may take only little longer than IPv4: some name servers do not answer AAAA
+    /// queries, and the IPv4 addresses must not wait for that timeout (RFC 8305 3). An address in place of a name is
+    /// returned as it is: some MX records and configurations contain one (against RFC 5321 2.3.5), and its meaning is
+    /// clear.
     async fn host(&self, name: &str) -> HostAnswer {
         if let Ok(literal) = name.parse::<IpAddr>() {
             let found = Answer::Found([Fact::Address(literal)].into());
@@ -154,7 +154,7 @@ impl Shared {
     }
 }
 
-/// The name at which an address's PTR record stands (RFC 1035 3.5, RFC 3596 2.5).
+/// Returns the name of an address's PTR record (RFC 1035 3.5, RFC 3596 2.5).
 pub fn reverse_name(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -169,7 +169,7 @@ pub fn reverse_name(address: IpAddr) -> String {
     }
 }
 
-/// Awaits both look-ups; once the first has found something, the second has `grace`.
+/// Awaits both lookups. Once the first has found addresses, the second has `grace`.
 async fn first_decides(
     first: impl Future<Output = Told>,
     second: impl Future<Output = Told>,
@@ -202,12 +202,12 @@ struct HostAnswer {
 }
 
 impl HostAnswer {
-    /// The addresses by family, in the order that DNS gave them (RFC 5321 5.1 asks to keep it).
+    /// Returns the addresses by family, in the order of the DNS answer (RFC 5321 5.1 asks to keep it).
     fn families(&self) -> (Vec<IpAddr>, Vec<IpAddr>) {
         (addresses_in(&self.v4.answer), addresses_in(&self.v6.answer))
     }
 
-    /// Why it may be that not all addresses are known; what was not asked comes first, for it is asked again.
+    /// Returns why some addresses may be missing. A lookup that was not made comes first, since it can be repeated.
     fn unknown(&self) -> Option<&Unknown> {
         let both = [&self.v4, &self.v6].into_iter().filter_map(|told| match &told.answer {
             Answer::Unknown(unknown) => Some(unknown),
@@ -216,13 +216,13 @@ impl HostAnswer {
         both.max_by_key(|unknown| **unknown == Unknown::Unasked)
     }
 
-    /// Whether DNSSEC vouches for every address.
+    /// Returns whether DNSSEC validated every address.
     fn is_secure(&self) -> bool {
         let mut found = [&self.v4, &self.v6].into_iter().filter(|told| matches!(told.answer, Answer::Found(_)));
         found.all(|told| told.trust == Trust::Secure)
     }
 
-    /// The name that the addresses stand at, where aliases led there.
+    /// Returns the name that holds the addresses, if aliases led there.
     fn alias(&self) -> Option<&str> {
         [&self.v4, &self.v6].into_iter().find_map(|told| match &told.answer {
             Answer::Found(facts) => facts.iter().find_map(Fact::alias),
@@ -231,7 +231,7 @@ impl HostAnswer {
     }
 }
 
-/// The records of an answer, or why there are none.
+/// Returns the records of an answer, or why there are none.
 fn facts(answer: Answer) -> Result<Arc<[Fact]>, LookupFailure> {
     match answer {
         Answer::Found(facts) => Ok(facts),
@@ -245,8 +245,8 @@ fn addresses_in(answer: &Answer) -> Vec<IpAddr> {
     facts.iter().filter_map(Fact::address).collect()
 }
 
-/// One of `first`, one of `second`, and so on. IPv4 goes first: among servers that run by themselves, many have no
-/// IPv6 at all, and many more no reverse name for it, for which large receivers bounce.
+/// Merges two lists alternately. IPv4 goes first: many self-hosted servers have no IPv6, or IPv6 without a PTR record,
+/// for which large receivers bounce.
 fn interleave(first: Vec<IpAddr>, second: Vec<IpAddr>) -> Vec<IpAddr> {
     let (mut first, mut second) = (first.into_iter(), second.into_iter());
     let mut out = Vec::new();

@@ -8,8 +8,8 @@ pub struct OsEntropy;
 
 impl Entropy for OsEntropy {
     /// # Panics
-    /// Where the system has no randomness at all. A predictable key would be worse than no service, and no caller
-    /// could do anything else about it.
+    /// The system has no randomness. A predictable key would be worse than no service, and no caller could handle the
+    /// error.
     fn fill(&self, bytes: &mut [u8]) {
         if let Err(why) = getrandom::fill(bytes) {
             panic!("the operating system gives no random bytes ({why}); no key or token can be made safely");

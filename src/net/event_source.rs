@@ -1,8 +1,8 @@
-//! The client's end of `GET /v1/events/stream` (contract 4): follows a service's event log over its operator's socket
-//! or over its API, for `postrider webhook listen`.
+//! Client of `GET /v1/events/stream` (contract 4): follows a service's event log over the operator's socket or over the
+//! API, for `postrider webhook listen`.
 //!
-//! It reads what a service of ours writes, and bounds it all the same. It never comes again by itself: whoever uses it
-//! knows the last event, and when to try.
+//! It limits what it reads, though only our own services write it. It never reconnects: the caller knows the last
+//! event, and when to try again.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,58 +16,58 @@ use super::tls;
 use crate::base::secret::Secret;
 
 const PATH: &str = "/v1/events/stream";
-/// Time limit for connecting and the head of the answer.
+/// Time limit for connecting and reading the head of the answer.
 const OPENING: Duration = Duration::from_secs(10);
-/// A stream says something every 15 s; one that says nothing for longer has been lost.
+/// Maximum silence of a stream. A service sends something every 15 s, so a stream that is silent for longer is lost.
 const SILENCE: Duration = Duration::from_secs(45);
-/// Bytes of one event at most: far above any record.
+/// Maximum size of one event in bytes, far above any record.
 const EVENT_BYTES_MAX: usize = 4 << 20;
-/// Bytes that are read of a refusal.
+/// Maximum number of bytes read of an error answer.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// By which door the service is reached.
+/// The interface over which the service is reached.
 #[derive(Debug, Clone)]
 pub enum Door {
-    /// The operator's socket, for this account.
+    /// The operator's socket, for one account.
     Socket {
-        /// Where it is.
+        /// Path of the socket.
         path: PathBuf,
         /// The account whose events are followed.
         account: String,
     },
     /// The API.
     Api {
-        /// Its address.
+        /// Base URL.
         base: Url,
         /// A key with the scope `read`.
         key: Secret,
     },
 }
 
-/// Why nothing comes.
+/// Reasons why no event arrives.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceFault {
-    /// No connection, or it has ended.
+    /// The connection failed or has ended.
     #[error("{0}")]
     Lost(String),
-    /// The service has answered, and not with events.
+    /// The service answered with an error.
     #[error("the service answered with status {status}")]
     Refused {
-        /// Its status.
+        /// HTTP status.
         status: u16,
-        /// Its body, which is an error record.
+        /// The body, an error record.
         body: Bytes,
     },
 }
 
-/// One event as it came.
+/// One event as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceEvent {
-    /// Its identifier, behind which a later stream goes on.
+    /// Event ID, from which a later stream can continue.
     pub id: String,
-    /// Its type.
+    /// Event type.
     pub kind: String,
-    /// The record, byte for byte as the service keeps it.
+    /// The record, byte for byte as the service stores it.
     pub record: Bytes,
 }
 
@@ -78,10 +78,10 @@ pub struct EventSource {
 }
 
 impl EventSource {
-    /// The way to the service behind `door`. The system's roots are trusted.
+    /// Creates a source for the service behind `door`. It trusts the system's roots.
     ///
     /// # Errors
-    /// Where no client can be made.
+    /// The HTTP client can't be created.
     pub fn new(door: Door) -> Result<Self, SourceFault> {
         let roots = tls::trusted_roots(None).map_err(|fault| SourceFault::Lost(fault.to_string()))?;
         let builder = Client::builder()
@@ -96,10 +96,10 @@ impl EventSource {
         Ok(Self { client, door })
     }
 
-    /// Begins to follow behind the event `after`, or with what happens from now on.
+    /// Starts to follow after the event `after`, or from now on.
     ///
     /// # Errors
-    /// Why not.
+    /// The stream can't be opened; the error says why.
     pub async fn open(&self, after: Option<&str>) -> Result<OpenStream, SourceFault> {
         let mut request = self.request()?;
         if let Some(after) = after {
@@ -137,7 +137,7 @@ async fn refusal(mut response: Response) -> SourceFault {
     SourceFault::Refused { status: response.status().as_u16(), body: body.into() }
 }
 
-/// The innermost cause says most.
+/// The innermost cause has the most information.
 fn lost(error: &reqwest::Error) -> SourceFault {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
@@ -146,7 +146,7 @@ fn lost(error: &reqwest::Error) -> SourceFault {
     SourceFault::Lost(cause.to_string())
 }
 
-/// A stream that is being followed.
+/// An open stream.
 pub struct OpenStream {
     response: Response,
     lines: Lines,
@@ -154,15 +154,15 @@ pub struct OpenStream {
 }
 
 impl OpenStream {
-    /// The event behind which the stream begins, for one that is lost before its first event.
+    /// Returns the event ID after which the stream starts, for a stream that is lost before its first event.
     pub fn place(&self) -> Option<&str> {
         self.place.as_deref()
     }
 
-    /// The next event, whenever it comes.
+    /// Waits for the next event.
     ///
     /// # Errors
-    /// The stream has ended, or is not one.
+    /// The stream has ended or is malformed.
     pub async fn next(&mut self) -> Result<SourceEvent, SourceFault> {
         loop {
             if let Some(event) = self.lines.event()? {
@@ -177,7 +177,7 @@ impl OpenStream {
 }
 
 /// Buffer for the part of the stream that is not a whole event yet (WHATWG HTML 9.2, as far as our services use it: LF
-/// alone, one `data` line for each event).
+/// only, one `data` line per event).
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
@@ -189,7 +189,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The first whole event of what has come.
+    /// Returns the first whole event in the buffer.
     fn event(&mut self) -> Result<Option<SourceEvent>, SourceFault> {
         while let Some(length) = self.bytes[self.seen..].iter().position(|byte| *byte == b'\n') {
             let line = self.seen..self.seen + length;
@@ -204,7 +204,7 @@ impl Lines {
                 self.field(line);
             }
         }
-        // Bytes that were scanned are dropped, so comments cost no memory.
+        // Scanned bytes are dropped, so that comments use no memory.
         self.bytes.drain(..self.seen);
         self.seen = 0;
         if self.bytes.len() > EVENT_BYTES_MAX {

@@ -1,5 +1,5 @@
-//! Requests to a program under development, for `postrider webhook listen`: to whatever address its developer names,
-//! in clear too, so never for the URLs of customers. One call is one request. `postrider health --url` asks by it too.
+//! Requests to a program under development, for `postrider webhook listen`: to any address its developer names, over
+//! plain http too, so never for the URLs of customers. One call is one request. `postrider health --url` uses it too.
 
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use super::tls;
 /// Time limit of a request: the same as for an endpoint (contract 5).
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The most bytes of an answer that [`get`] reads.
+/// Maximum number of bytes of an answer that [`get`] reads.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Asks for `url` and returns the answer's status and the beginning of its body; all in all within `deadline`.
+/// Requests `url` and returns the answer's status and the beginning of its body. The whole call takes at most
+/// `deadline`.
 ///
 /// # Errors
-/// Why there is no answer, in the words of the innermost cause.
+/// There is no answer. The error is the innermost cause.
 pub async fn get(url: Url, deadline: Duration) -> Result<(u16, Bytes), String> {
     let mut answer = client(deadline)?.get(url).send().await.map_err(|error| innermost(&error))?;
     let status = answer.status().as_u16();
@@ -52,25 +53,25 @@ fn innermost(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// The way to one program.
+/// HTTP client for one program.
 pub struct Forward {
     client: Client,
     url: Url,
 }
 
 impl Forward {
-    /// The way to the program at `url`.
+    /// Creates a client for the program at `url`.
     ///
     /// # Errors
-    /// Why no client can be made.
+    /// The client can't be created.
     pub fn to(url: Url) -> Result<Self, String> {
         Ok(Self { client: client(DEADLINE)?, url })
     }
 
-    /// The status of the program's answer.
+    /// Posts a request and returns the status of the answer.
     ///
     /// # Errors
-    /// Why there is none, in the words of the innermost cause.
+    /// There is no answer. The error is the innermost cause.
     pub async fn post(&self, headers: &[(&'static str, String)], body: Bytes) -> Result<u16, String> {
         let request = self.client.post(self.url.clone()).body(body);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));

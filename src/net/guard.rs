@@ -1,14 +1,14 @@
-//! The network guard: which addresses this service may connect to on behalf of its customers (contract 8, Network).
+//! The network guard: the addresses that this service may connect to on behalf of its customers (contract 8, Network).
 //!
-//! Customers choose both the domains that mail goes to and the URLs of webhooks, so without it they could reach what
-//! stands beside the server. Asked for every address that DNS gave and for every literal, at every connection; never
-//! for addresses that the operator's own configuration names (DNS servers, smarthosts).
+//! Customers choose both recipient domains and webhook URLs. Without the guard they could reach hosts inside the
+//! server's network. It is checked at every connection, for every resolved address and every literal one. It is never
+//! checked for addresses of the operator's own configuration (DNS servers, smarthosts).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::domain::network::Network;
 
-/// Permits what is global, and what the operator allows all the same.
+/// Permits global addresses and the networks that the operator allows.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     allow: Vec<Network>,
@@ -16,31 +16,31 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard that also permits the networks `allow`.
+    /// Creates a guard that also permits the networks `allow`.
     pub const fn new(allow: Vec<Network>) -> Self {
         Self { allow, plain_http: false }
     }
 
-    /// The guard of webhooks that are developed: it also permits this machine and private networks, and plain http.
+    /// Returns the guard for webhooks under development: it also permits this machine, private networks and plain http.
     pub fn of_development() -> Self {
         const BESIDE: [&str; 6] =
             ["127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7"];
         Self { allow: BESIDE.iter().filter_map(|network| network.parse().ok()).collect(), plain_http: true }
     }
 
-    /// Whether plain http may be spoken.
+    /// Returns whether plain http is permitted.
     pub const fn permits_plain_http(&self) -> bool {
         self.plain_http
     }
 
-    /// Whether `address` may be connected to.
+    /// Returns whether connections to `address` are permitted.
     pub fn permits(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.allow.iter().any(|network| network.contains(address)) || is_global(address)
     }
 }
 
-/// Whether `address` is one host of the public internet. IPv4-mapped addresses must have been made canonical.
+/// Returns whether `address` is one host of the public internet. IPv4-mapped addresses must be in canonical form.
 fn is_global(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_global_v4(v4),
@@ -71,9 +71,9 @@ fn is_global_v4(address: Ipv4Addr) -> bool {
     !SPECIAL.iter().any(|(first, prefix)| Network::around(IpAddr::from(*first), *prefix).contains(IpAddr::V4(address)))
 }
 
-/// Only 2000::/3 is assigned for global unicast, so all else is refused without being named: `::`, `::1`,
-/// IPv4-compatible ::/96, NAT64 64:ff9b::/96 and 64:ff9b:1::/48, 100::/64, SRv6 5f00::/16, fc00::/7, fe80::/10 and
-/// ff00::/8. Named are the holes inside it.
+/// Returns whether an IPv6 address is globally reachable. Only 2000::/3 is assigned for global unicast, which excludes
+/// `::`, `::1`, IPv4-compatible ::/96, NAT64 64:ff9b::/96 and 64:ff9b:1::/48, 100::/64, SRv6 5f00::/16, fc00::/7,
+/// fe80::/10 and ff00::/8. The table has the exceptions inside it.
 fn is_global_v6(address: Ipv6Addr) -> bool {
     const GLOBAL_UNICAST: ([u16; 2], u8) = ([0x2000, 0], 3);
     const SPECIAL: &[([u16; 2], u8)] = &[

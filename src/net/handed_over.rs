@@ -1,7 +1,8 @@
-//! Sockets that a supervisor has opened for us (systemd.socket(5), `LISTEN_FDS`), so that ports below 1024 need no
-//! privilege, and those who connect while the service starts again wait in the kernel's queue.
+//! Sockets that a supervisor has opened for us (systemd.socket(5), `LISTEN_FDS`). Ports below 1024 then need no
+//! privilege, and clients that connect during a restart wait in the kernel's queue.
 //!
-//! The configuration says where to listen, as ever; a socket that is there already takes the place of opening one.
+//! The configuration still says where to listen. A socket that was passed for that address is used instead of a new
+//! one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,28 +11,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use listenfd::ListenFd;
 use tokio::net::TcpListener;
 
-/// The sockets that were handed over and are not taken yet.
+/// The passed sockets that are not in use yet.
 #[derive(Debug, Default)]
 pub struct HandedOver(Mutex<Vec<std::net::TcpListener>>);
 
 impl HandedOver {
-    /// Those of this process. Taken once, at the start: the variables that tell of them are gone then.
+    /// Returns the sockets passed to this process. Call it once, at the start: it removes the environment variables.
     ///
     /// # Errors
-    /// One that is no listening TCP socket.
+    /// One of them is not a listening TCP socket.
     pub fn to_process() -> io::Result<Self> {
         let mut handed = ListenFd::from_env();
         let sockets: io::Result<Vec<_>> = (0..handed.len()).map(|at| handed.take_tcp_listener(at)).collect();
         Ok(Self(Mutex::new(sockets?.into_iter().flatten().collect())))
     }
 
-    /// Where the sockets listen that are neither taken nor among `wanted`.
+    /// Returns the addresses of unused sockets that are not among `wanted`.
     pub fn beside(&self, wanted: &[SocketAddr]) -> Vec<SocketAddr> {
         let addresses = self.open().iter().filter_map(|socket| socket.local_addr().ok()).collect::<Vec<_>>();
         addresses.into_iter().filter(|address| !wanted.contains(address)).collect()
     }
 
-    /// A socket that listens at `address`: the one that was handed over, else a new one.
+    /// Returns a socket that listens at `address`: the passed one, or else a new one.
     ///
     /// # Errors
     /// Those of binding.

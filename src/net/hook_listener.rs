@@ -1,5 +1,5 @@
-//! Receives webhooks in clear on this machine, for `postrider webhook listen --receive`: behind a proxy or a tunnel
-//! that ends TLS, or straight from a `--forward-to`. It judges nothing; it asks.
+//! Receives webhooks over plain http on this machine, for `postrider webhook listen --receive`: behind a proxy or
+//! tunnel that terminates TLS, or directly from a `--forward-to`. The caller decides whether a request is authentic.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-/// Far above any event.
+/// Maximum size of a request body in bytes, far above any event.
 const BODY_BYTES_MAX: usize = 1 << 20;
 const CONNECTIONS_MAX: usize = 64;
-/// For a request's head, and again for its body.
+/// Time limit for a request's head, and again for its body.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -30,9 +30,9 @@ pub type Judge = dyn Fn(&HeaderMap, Bytes) -> Verdict + Send + Sync;
 /// Answer to the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// 204.
+    /// The request is authentic: 204.
     Believed,
-    /// 401.
+    /// The request is not authentic: 401.
     Refused,
 }
 
@@ -42,7 +42,7 @@ pub struct HookListener {
 }
 
 impl HookListener {
-    /// Listens at `address`.
+    /// Binds `address`.
     ///
     /// # Errors
     /// Those of binding.
@@ -50,7 +50,7 @@ impl HookListener {
         Ok(Self { listener: TcpListener::bind(address).await? })
     }
 
-    /// Where it listens.
+    /// Returns the bound address.
     ///
     /// # Errors
     /// The socket has no address.
@@ -58,7 +58,7 @@ impl HookListener {
         self.listener.local_addr()
     }
 
-    /// Serves until it is dropped.
+    /// Serves until the future is dropped.
     pub async fn serve(&self, judge: Arc<Judge>) {
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
@@ -72,7 +72,7 @@ impl HookListener {
                 let service = service_fn(|request| answer(request, Arc::clone(&judge)));
                 let mut builder = http1::Builder::new();
                 builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-                // A sender that breaks off is the sender's affair: it will come again.
+                // A sender whose connection fails tries again.
                 let _ = builder.serve_connection(TokioIo::new(stream), service).await;
                 drop(place);
             });

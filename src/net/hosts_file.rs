@@ -1,4 +1,4 @@
-//! Names that the machine itself knows: `localhost` and what stands in its hosts file. For webhooks of `dev`, whose
+//! Names that the machine itself knows: `localhost` and the entries of its hosts file. For webhooks of `dev`, whose
 //! receivers run beside it; all other names come from DNS.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,17 +8,17 @@ use std::sync::Arc;
 use super::dns::HostAddresses;
 use crate::engine::ports::{BoxFuture, LookupFailure};
 
-/// Where systems keep their hosts file.
+/// Default path of the hosts file.
 pub const HOSTS_FILE: &str = "/etc/hosts";
 
-/// Looks in a hosts file before it asks `others`.
+/// A resolver that checks a hosts file before it asks `others`.
 pub struct HostsFile {
     path: PathBuf,
     others: Arc<dyn HostAddresses>,
 }
 
 impl HostsFile {
-    /// The names of the file at `path`, read at each look-up, and all others from `others`.
+    /// Creates a resolver for the file at `path`, which is read at each lookup.
     pub const fn new(path: PathBuf, others: Arc<dyn HostAddresses>) -> Self {
         Self { path, others }
     }
@@ -34,7 +34,7 @@ impl HostsFile {
     }
 }
 
-/// The addresses of `host` in a hosts file (hosts(5)): an address, then names, up to a `#`.
+/// Returns the addresses of `host` in a hosts file (hosts(5)): an address, then names, up to a `#`.
 fn addresses_in(text: &str, host: &str) -> Vec<IpAddr> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let named = lines.filter_map(|line| {

@@ -1,7 +1,7 @@
-//! Open ACME challenges: the answer to http-01 (RFC 8555 8.3) and the certificate of tls-alpn-01 (RFC 8737), which
-//! prove to an authority that a name is ours.
+//! Open ACME challenges, which prove to the authority that we control a name: the response to http-01 (RFC 8555 8.3)
+//! and the certificate of tls-alpn-01 (RFC 8737).
 //!
-//! Orders put it here; the listeners give it to whoever asks, for it is no secret.
+//! Orders add challenges here, and the listeners answer any client from them: challenges are not secret.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustls::server::ClientHello;
 use rustls::sign::CertifiedKey;
 
-/// The protocol of tls-alpn-01 (RFC 8737 6.2).
+/// The ALPN protocol of tls-alpn-01 (RFC 8737 6.2).
 pub const ALPN: &[u8] = b"acme-tls/1";
 
-/// Challenges that are open now; empty except for some seconds before each certificate.
+/// The challenges that are open now. Empty except for some seconds before each certificate is issued.
 #[derive(Default)]
 pub struct Challenges(Mutex<Open>);
 
@@ -23,25 +23,25 @@ struct Open {
     certificates: BTreeMap<String, Arc<CertifiedKey>>,
 }
 
-/// One proof.
+/// One challenge response.
 pub(in crate::net) enum Proof {
-    /// The answer to a token.
+    /// The response to a token (http-01).
     Answer {
-        /// The last part of the path.
+        /// The last part of the request path.
         token: String,
-        /// The body.
+        /// The response body.
         answer: String,
     },
-    /// The certificate for a name.
+    /// The certificate for a name (tls-alpn-01).
     Certificate {
-        /// In lower-case A-labels.
+        /// The name, as lower-case A-labels.
         name: String,
-        /// The certificate that says so.
+        /// The certificate that carries the proof.
         certificate: Arc<CertifiedKey>,
     },
 }
 
-/// A proof that is given as long as this lives.
+/// A published challenge response. Dropping this guard withdraws it.
 pub(in crate::net) struct Given {
     challenges: Arc<Challenges>,
     key: Key,
@@ -53,18 +53,18 @@ enum Key {
 }
 
 impl Challenges {
-    /// The answer to http-01 for `token`.
+    /// Returns the response to http-01 for `token`.
     pub fn answer(&self, token: &str) -> Option<String> {
         self.open().answers.get(token).cloned()
     }
 
-    /// The certificate for a handshake that asks for nothing but tls-alpn-01.
+    /// Returns the certificate for a handshake that offers only tls-alpn-01.
     pub fn certificate(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name()?.to_ascii_lowercase();
         self.open().certificates.get(&name).cloned()
     }
 
-    /// Gives `proof` until what is returned is dropped.
+    /// Publishes `proof` until the returned guard is dropped.
     pub(in crate::net) fn give(self: &Arc<Self>, proof: Proof) -> Given {
         let mut open = self.open();
         let key = match proof {
@@ -101,7 +101,7 @@ impl fmt::Debug for Challenges {
     }
 }
 
-/// Whether a handshake is an authority's: it offers tls-alpn-01 and nothing else (RFC 8737 3).
+/// Returns whether the handshake comes from an authority: it offers tls-alpn-01 and nothing else (RFC 8737 3).
 pub fn is_asked_in(hello: &ClientHello<'_>) -> bool {
     hello.alpn().is_some_and(|mut offered| offered.next() == Some(ALPN) && offered.next().is_none())
 }

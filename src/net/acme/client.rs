@@ -1,7 +1,8 @@
-//! HTTPS to an authority: the transport under instant-acme, over the program's own client, roots and resolver.
+//! HTTPS client for the ACME authority: the transport under instant-acme, with the program's own HTTP client, roots and
+//! resolver.
 //!
-//! The operator names the authority, so the network guard is not asked. What comes back is bounded in size and time,
-//! and how long an answer asks us to wait is remembered.
+//! The operator configures the authority, so the network guard does not apply. Responses are limited in size and time.
+//! The client remembers the `Retry-After` of the last refusal.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -28,12 +29,12 @@ use crate::net::tls;
 #[error("the host's name did not resolve: {0}")]
 struct Unresolved(LookupFailure);
 
-/// One request, name resolution included.
+/// Time limit of one request, including name resolution.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Bytes of an answer: a chain is some KiB.
+/// Maximum size of a response in bytes. A certificate chain has some KiB.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// The way to an authority. Clones share their memory of how long to wait.
+/// HTTP client for an authority. Clones share the stored `Retry-After`.
 #[derive(Clone)]
 pub(super) struct AcmeHttp {
     client: Client,
@@ -41,10 +42,10 @@ pub(super) struct AcmeHttp {
 }
 
 impl AcmeHttp {
-    /// Requests that trust `roots` and find hosts through `names`.
+    /// Creates a client that trusts `roots` and resolves hosts through `names`.
     ///
     /// # Errors
-    /// Those of the HTTP client's construction, which does no I/O.
+    /// The errors of building the HTTP client, which does no I/O.
     pub(super) fn new(roots: RootCertStore, names: Arc<dyn HostAddresses>) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
@@ -60,7 +61,7 @@ impl AcmeHttp {
         Ok(Self { client, wait_s: Arc::default() })
     }
 
-    /// Takes the time that the last refusal asked us to wait.
+    /// Takes the `Retry-After` of the last refusal.
     pub(super) fn take_retry_after(&self) -> Option<Duration> {
         match self.wait_s.swap(0, Relaxed) {
             0 => None,
@@ -74,7 +75,7 @@ impl AcmeHttp {
         let sent = self.client.request(head.method, head.uri.to_string()).headers(head.headers).body(body).send();
         let response = sent.await.map_err(|error| Error::Other(said(&error).into()))?;
         let refuses = matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        // A date is left to the pauses that are ours.
+        // A `Retry-After` that is a date is ignored; our own backoff applies.
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         if let (true, Some(seconds)) = (refuses, wait) {
             self.wait_s.store(seconds, Relaxed);
@@ -106,7 +107,7 @@ async fn read(mut response: Response) -> Result<BytesResponse, Error> {
     Ok(answer.map(|()| Full::new(body.freeze())).into())
 }
 
-/// An error with what is behind it, which is what the operator can do something about.
+/// Formats an error with its causes: the operator can act on the innermost one.
 fn said(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -124,7 +125,7 @@ impl reqwest::dns::Resolve for Names {
         let names = Arc::clone(&self.0);
         Box::pin(async move {
             let found = names.addresses(name.as_str()).await.map_err(Unresolved)?;
-            // Port 0 stands for the URL's.
+            // Port 0 means the port of the URL.
             let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
         })

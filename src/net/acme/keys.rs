@@ -1,4 +1,4 @@
-//! Keys of orders: private keys, signing requests, and the certificates that prove a name by tls-alpn-01.
+//! Keys of ACME orders: private keys, certificate signing requests, and the tls-alpn-01 certificates.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use rustls::sign::CertifiedKey;
 
 use crate::net::tls;
 
-/// A new private key (P-256, which every client knows), in PEM.
+/// Creates a private key (P-256, which every client supports), in PEM.
 ///
 /// # Errors
-/// Where the cryptographic library fails: a sentence, as with the others.
+/// The cryptographic library fails. All errors of this module are sentences.
 pub(super) fn new_key() -> Result<String, String> {
     KeyPair::generate().map(|key| key.serialize_pem()).map_err(|error| error.to_string())
 }
 
-/// The request for a certificate for `names`, to be held by the key in `pem`.
+/// Creates the signing request for `names` with the private key in `pem`.
 pub(super) fn signing_request(names: &[String], pem: &str) -> Result<Vec<u8>, String> {
     let made = || {
         let key = KeyPair::from_pem(pem)?;
@@ -26,7 +26,7 @@ pub(super) fn signing_request(names: &[String], pem: &str) -> Result<Vec<u8>, St
     made().map_err(|error: rcgen::Error| error.to_string())
 }
 
-/// The certificate that shows `digest`, that of the key authorization, to whoever asks for `name` (RFC 8737 3).
+/// Creates the certificate that proves `name` by `digest`, the hash of the key authorization (RFC 8737 3).
 pub(super) fn proof(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, String> {
     let made = || {
         let key = KeyPair::generate()?;
@@ -37,11 +37,11 @@ pub(super) fn proof(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, Stri
     };
     let (certificate, key) = made().map_err(|error: rcgen::Error| error.to_string())?;
     let key = tls::provider().key_provider.load_private_key(key.into()).map_err(|error| error.to_string())?;
-    // Not `from_der`: it reads the certificate, and refuses a critical extension that it does not know.
+    // Not `from_der`: it parses the certificate and refuses a critical extension that it does not know.
     Ok(Arc::new(CertifiedKey::new(vec![certificate], key)))
 }
 
-/// Names stand in the extension made for them, and nowhere else.
+/// Certificate parameters with an empty subject: the names are only in the subject alternative name extension.
 fn nameless(names: &[String]) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = DistinguishedName::new();
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_proof_shows_the_digest_under_the_extension_that_is_made_for_it() {
         let pair = proof("a.example", &[7; 32]).unwrap();
-        // id-pe-acmeIdentifier 1.3.6.1.5.5.7.1.31, critical, an octet string in an octet string.
+        // id-pe-acmeIdentifier 1.3.6.1.5.5.7.1.31, critical: an OCTET STRING inside an OCTET STRING.
         let shown = [&[0x06, 8, 0x2b, 6, 1, 5, 5, 7, 1, 0x1f, 1, 1, 0xff, 4, 34, 4, 32][..], &[7; 32]].concat();
         assert!(pair.cert[0].windows(shown.len()).any(|window| window == shown), "{:02x?}", pair.cert[0].as_ref());
     }

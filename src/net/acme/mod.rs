@@ -1,8 +1,8 @@
-//! The certificate that an authority issues by itself (ACME, RFC 8555): asked for, kept, renewed and presented.
+//! Automatic certificates (ACME, RFC 8555): requested, stored, renewed and presented.
 //!
-//! `app` makes one worker, which runs beside the listeners. It never stands in their way: what can't be had is told, in
-//! the log, in the metrics and by `doctor`, and until there is a certificate the listeners present one of their own.
-//! When to ask is [`crate::machine::renewal`]'s to say; this asks no sooner.
+//! `app` starts one worker, which runs beside the listeners and never blocks them. Failures are reported in the log, in
+//! the metrics and by `doctor`. Until a certificate is issued, the listeners present a self-signed one.
+//! [`crate::machine::renewal`] decides when to request; the worker requests no sooner.
 
 pub mod challenges;
 mod client;
@@ -33,23 +33,23 @@ use crate::domain::address::Address;
 use crate::engine::ports::Clock as _;
 use crate::machine::renewal::{self, Setback, Setbacks, Validity};
 
-/// A whole attempt, however slow the authority is.
+/// Time limit of a whole attempt, however slow the authority is.
 const ATTEMPT: Duration = Duration::from_secs(600);
-/// The clock is looked at so often: it may be set, and a machine may sleep.
+/// Interval between checks of the clock, which may be set, or stop while the machine sleeps.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// Challenge type by which a name is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// By a handshake with port 443 (RFC 8737).
+    /// tls-alpn-01: a handshake on port 443 (RFC 8737).
     TlsAlpn,
-    /// By a request to port 80 (RFC 8555 8.3).
+    /// http-01: a request to port 80 (RFC 8555 8.3).
     Http,
 }
 
 impl Way {
-    /// The challenge's name.
+    /// Returns the name of the challenge type.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::TlsAlpn => "tls-alpn-01",
@@ -68,17 +68,17 @@ impl Way {
 /// Names to request a certificate for, and the authority.
 #[derive(Debug, Clone)]
 pub struct AcmeSettings {
-    /// The authority's directory.
+    /// URL of the authority's directory.
     pub directory: Url,
-    /// Whom it writes to.
+    /// Contact address for the authority.
     pub contact: Option<Address>,
-    /// The names, the host name first.
+    /// The names; the host name comes first.
     pub names: Vec<String>,
-    /// Challenge type, unless another one worked last.
+    /// Challenge type to use, unless another one worked last.
     pub way: Way,
 }
 
-/// The worker.
+/// The certificate worker.
 pub struct Acme {
     settings: AcmeSettings,
     vault: Vault,
@@ -89,11 +89,11 @@ pub struct Acme {
 }
 
 impl Acme {
-    /// A worker that keeps what it has under `data_dir`, trusts `roots`, and finds the authority through `names`. What
-    /// is presented until it has run is the certificate that is kept, or one that vouches for itself.
+    /// Creates a worker that stores its files under `data_dir`, trusts `roots`, and resolves the authority through
+    /// `names`. Until it has run, it presents the stored certificate, or else a self-signed one.
     ///
     /// # Errors
-    /// Where the cryptographic library fails: a sentence.
+    /// The cryptographic library fails. The error is a sentence.
     pub fn new(
         settings: AcmeSettings,
         data_dir: &Path,
@@ -124,7 +124,7 @@ impl Acme {
         &self.challenges
     }
 
-    /// Asks whenever it is time, and at once when told so; never ends.
+    /// Requests a certificate whenever one is due, and at once when `at_once` is notified. Never returns.
     pub async fn run(self, at_once: Arc<Notify>) {
         loop {
             let now = self.clock.now();
@@ -143,7 +143,8 @@ impl Acme {
         }
     }
 
-    /// The certificate that covers all that is wanted, by the authority that is wanted.
+    /// Returns the validity of the stored certificate, if it has all configured names and comes from the configured
+    /// authority.
     fn held(&self) -> Option<Validity> {
         self.covers(&self.settings.names)
     }
@@ -154,7 +155,7 @@ impl Acme {
         names.iter().all(|name| certificate.is_for(name)).then(|| certificate.validity())?
     }
 
-    /// Returns the recorded status, as far as it is about the same names and authority.
+    /// Returns the recorded status, as far as it concerns the same names and authority.
     fn status(&self) -> Status {
         let (directory, names) = (self.settings.directory.to_string(), self.settings.names.clone());
         let same = self.vault.status().filter(|kept| kept.directory == directory && kept.names == names);
@@ -165,7 +166,7 @@ impl Acme {
         renewal::due(self.held(), self.status().setbacks)
     }
 
-    /// One attempt, and what becomes of it.
+    /// Makes one attempt and records its outcome.
     async fn attempt(&self) {
         let mut status = self.status();
         let way = status.way.unwrap_or(self.settings.way);
@@ -176,7 +177,7 @@ impl Acme {
             }
             Err(fault) => {
                 let left_out = self.issue_without(&fault, way).await;
-                // A challenge that proves one name is usable for the others.
+                // A challenge type that proved one name is usable for the others.
                 let is_wrong = fault.setback == Setback::Refused && left_out.is_none();
                 status.way = Some(if is_wrong { way.other() } else { way });
                 let asked = self.http.take_retry_after().max(fault.retry_after);
@@ -197,8 +198,9 @@ impl Acme {
         }
     }
 
-    /// A certificate for the names that could be proven, where there is none that covers them for long enough; answers
-    /// which it lacks, where there is one now. One name whose DNS leads elsewhere must not leave the others without.
+    /// Requests a certificate for the names that could be proven, if no stored one covers them for long enough. Returns
+    /// the names left out, if such a certificate exists now. One name whose DNS points elsewhere must not leave the
+    /// others without a certificate.
     async fn issue_without(&self, fault: &Fault, way: Way) -> Option<Vec<String>> {
         let mut left_out = fault.unproven.clone();
         loop {
@@ -211,7 +213,7 @@ impl Acme {
             }
             let Err(fault) = self.issue(&proven, way).await else { return Some(left_out) };
             tracing::warn!(why = fault.why, ?proven, "ACME order for the remaining names also failed");
-            // An authority may end an order at the first name that it does not believe, and not look at the next.
+            // An authority may end an order at the first name that fails, without checking the next.
             let before = left_out.len();
             left_out.extend(fault.unproven.into_iter().filter(|name| proven.contains(name)));
             if left_out.len() == before {
@@ -220,7 +222,7 @@ impl Acme {
         }
     }
 
-    /// Says in the log what went wrong, and of a name that stays left out for the same reason no more than once.
+    /// Logs the failure. A name that stays left out for the same reason is logged only once.
     fn tell(&self, fault: &Fault, left_out: Option<Vec<String>>, status: &Status) {
         let (authority, next) = (&self.settings.directory, status.setbacks.wait_until());
         match left_out {
@@ -243,7 +245,7 @@ impl Acme {
         }
     }
 
-    /// Asks once, keeps what is issued and presents it.
+    /// Requests a certificate once, stores it and presents it.
     async fn issue(&self, names: &[String], way: Way) -> Result<(), Fault> {
         self.vault.make().map_err(|error| order::unkept(&error))?;
         let late = |_| Err(Fault::new(Setback::Unreached, "the authority did not finish within ten minutes"));
@@ -262,7 +264,7 @@ impl Acme {
     }
 }
 
-/// The certificate that is kept, for listeners.
+/// Returns the stored certificate as a listener's configuration.
 fn kept(vault: &Vault, challenges: &Arc<Challenges>) -> Option<(ServerConfig, Validity)> {
     let path = vault.certificate();
     let validity = Certificate::read(&path).ok()?.validity()?;

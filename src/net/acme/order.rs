@@ -1,7 +1,7 @@
-//! One certificate, from the account to the chain: what an attempt says to the authority, in order.
+//! One ACME attempt, from the account to the certificate chain.
 //!
-//! Every step can be repeated. The account is asked for by its key, which finds the one that is there; an order is kept
-//! before it is finished, and gone on with by whoever comes next.
+//! Every step can be repeated. The account is found by its key. An order is saved before it is finished, so that a
+//! later attempt can resume it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::machine::renewal::Setback;
 /// Polling schedule for an authority that is still busy.
 const POLLING: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.5).timeout(Duration::from_secs(120));
-/// The pause after a rate limit that names none.
+/// Pause after a rate limit without `Retry-After`.
 const RATE_LIMITED: Duration = Duration::from_secs(3600);
 
 /// An issued certificate and its key, in PEM.
@@ -29,15 +29,15 @@ pub(super) struct Issued {
     pub(super) key: String,
 }
 
-/// Why nothing was issued.
+/// A failed attempt.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) setback: Setback,
-    /// A sentence.
+    /// The reason, as a sentence.
     pub(super) why: String,
-    /// The names that could not be proven, where that is what went wrong.
+    /// The names that could not be proven, if that is the reason.
     pub(super) unproven: Vec<String>,
-    /// Time that the authority asks us to wait.
+    /// The `Retry-After` of the authority.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ impl From<Error> for Fault {
                     why.push_str(&format!("; {of_one}"));
                 }
                 let retry_after = (kind == "rateLimited").then_some(RATE_LIMITED);
-                // Trouble on the way or of its own is no word about us, and counts against nobody.
+                // A bad nonce or an error inside the authority says nothing about our request.
                 let setback = match kind {
                     "badNonce" | "serverInternal" => Setback::Unreached,
                     _ => Setback::Refused,
@@ -73,8 +73,8 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// The same, which blames those of `names` that its sentence has: where one name alone is bad, Let's Encrypt tells
-    /// which only there (RFC 8555 6.7.1 would have it in subproblems).
+    /// Adds those of `names` that the reason mentions. If only one name is bad, Let's Encrypt names it only in the text
+    /// (RFC 8555 6.7.1 would have it in subproblems).
     fn blaming(mut self, names: &[String]) -> Self {
         if self.setback == Setback::Refused && self.unproven.is_empty() {
             let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '.');
@@ -86,7 +86,7 @@ impl Fault {
 }
 
 impl Acme {
-    /// Asks for one certificate for `names`, proving them by `way`.
+    /// Requests one certificate for `names`, proving them with challenge type `way`.
     pub(super) async fn order(&self, names: &[String], way: Way) -> Result<Issued, Fault> {
         self.ordered(names, way).await.map_err(|fault| fault.blaming(names))
     }
@@ -103,7 +103,7 @@ impl Acme {
         Ok(Issued { chain, key })
     }
 
-    /// The account of our key, made where there is none.
+    /// Returns the account of our key. Creates it if there is none.
     async fn account(&self) -> Result<Account, Fault> {
         let pem = match self.vault.account_key() {
             Some(pem) => pem,
@@ -125,7 +125,7 @@ impl Acme {
         Ok(account)
     }
 
-    /// The order that was begun for these names and not fetched, or a new one.
+    /// Returns the unfinished order for these names, or a new one.
     async fn begun(&self, account: &Account, names: &[String]) -> Result<(instant_acme::Order, String), Fault> {
         let directory = self.settings.directory.as_str();
         if let Some(kept) = self.vault.order() {
@@ -140,7 +140,7 @@ impl Acme {
                             return Ok((order, kept.key));
                         }
                     }
-                    // The authority knows it no more.
+                    // The authority no longer knows the order.
                     Err(Error::Api(_)) => {}
                     Err(error) => {
                         self.vault.keep_order(&kept).map_err(|error| unkept(&error))?;
@@ -197,7 +197,7 @@ impl Acme {
     }
 }
 
-/// Which names the authority did not believe, and why. `error` is what it says of the whole order.
+/// Returns the names that the authority could not validate, and why. `error` is the error of the whole order.
 async fn unproven(order: &mut instant_acme::Order, way: Way, error: Option<Error>) -> Fault {
     let (mut unproven, mut whys) = (Vec::new(), Vec::new());
     let mut authorizations = order.authorizations();
@@ -228,7 +228,7 @@ impl Way {
     }
 }
 
-/// The data directory can't be written: not the authority's fault, and over when there is room again.
+/// The failure of a data directory that can't be written. The authority is not at fault.
 pub(super) fn unkept(error: &std::io::Error) -> Fault {
     Fault::new(Setback::Unreached, format!("could not write the folder acme of the data directory: {error}"))
 }

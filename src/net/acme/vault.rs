@@ -1,7 +1,7 @@
-//! Persistent state of ACME, in the folder `acme` of the data directory: the account's key, the certificate with
-//! its key, the order that is under way, and what went wrong last. Every file has mode 0600 and is replaced whole.
+//! Persistent ACME state in the folder `acme` of the data directory: the account key, the certificate with its key, the
+//! order in progress, and the last failure. Every file has mode 0600 and is replaced as a whole.
 //!
-//! The worker writes it; `doctor` reads it beside a running service.
+//! The worker writes it. `doctor` reads it beside a running service.
 
 use std::fs;
 use std::io;
@@ -20,33 +20,33 @@ const ACCOUNT: &str = "account.key";
 const CERTIFICATE: &str = "certificate.pem";
 const ORDER: &str = "order.json";
 const STATUS: &str = "status.json";
-/// Beginning of the certificate's file.
+/// Prefix of the first line of the certificate file.
 const ISSUED_BY: &str = "Issued by ";
 
-/// The folder.
+/// The folder that holds the ACME state.
 #[derive(Debug, Clone)]
 pub struct Vault(PathBuf);
 
-/// An order that was begun. It is kept before its certificate exists, so that a process that dies in between fetches
-/// what was issued and does not ask for another.
+/// An order in progress. It is stored before its certificate exists: after a crash the next process fetches the issued
+/// certificate instead of requesting another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
-    /// The authority's directory.
+    /// URL of the authority's directory.
     pub(super) directory: String,
-    /// The names it is for.
+    /// The names of the order.
     pub(super) names: Vec<String>,
-    /// Where the authority has it.
+    /// The order's URL.
     pub(super) url: String,
-    /// The private key that its certificate is for, in PEM.
+    /// The private key of the certificate, in PEM.
     pub(super) key: String,
 }
 
-/// Status of the requests.
+/// Status of the certificate requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Whom what follows is of.
+    /// Directory URL of the authority that this status is about.
     pub directory: String,
-    /// The names that are wanted.
+    /// The requested names.
     pub names: Vec<String>,
     /// Challenge type of the next order: the one that worked last.
     pub(super) way: Option<super::Way>,
@@ -57,17 +57,17 @@ pub struct Status {
 }
 
 impl Vault {
-    /// The folder in this data directory, there or not.
+    /// Returns the folder of this data directory, whether it exists or not.
     pub fn within(data_dir: &Path) -> Self {
         Self(data_dir.join(FOLDER))
     }
 
-    /// Makes the folder where it is not there.
+    /// Creates the folder if it does not exist.
     pub(super) fn make(&self) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)
     }
 
-    /// Where the certificate stands: the chain and the private key, in PEM.
+    /// Returns the path of the certificate file: the chain and the private key, in PEM.
     pub fn certificate(&self) -> PathBuf {
         self.0.join(CERTIFICATE)
     }
@@ -81,7 +81,7 @@ impl Vault {
         self.write(STATUS, &serde_json::to_vec(status)?)
     }
 
-    /// The key of the account, in PEM.
+    /// Returns the account key, in PEM.
     pub(super) fn account_key(&self) -> Option<String> {
         fs::read_to_string(self.0.join(ACCOUNT)).ok()
     }
@@ -99,7 +99,7 @@ impl Vault {
     }
 
     pub(super) fn forget_order(&self) {
-        // One that stays is found to be of no use.
+        // An order that can't be removed is found to be unusable later.
         let _gone = fs::remove_file(self.0.join(ORDER));
     }
 
@@ -109,13 +109,14 @@ impl Vault {
         text.lines().next()?.strip_prefix(ISSUED_BY).map(str::to_owned)
     }
 
-    /// One file holds chain, key and whose they are, so that they change together. PEM has room for words (RFC 7468 2).
+    /// Stores chain, key and the authority's name in one file, so that they change together. PEM allows text before the
+    /// first block (RFC 7468 2).
     pub(super) fn keep_certificate(&self, directory: &str, chain: &str, key: &str) -> io::Result<()> {
         let end = if chain.ends_with('\n') { "" } else { "\n" };
         self.write(CERTIFICATE, format!("{ISSUED_BY}{directory}\n{chain}{end}{key}").as_bytes())
     }
 
-    /// A file that can't be read counts as absent: each can be had again from the authority.
+    /// Reads a file. A file that can't be read counts as absent: the authority can provide each of them again.
     fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         serde_json::from_slice(&fs::read(self.0.join(name)).ok()?).ok()
     }

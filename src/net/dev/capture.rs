@@ -1,7 +1,7 @@
-//! The mail that `dev` captured, one file each under `<data_dir>/captured/`: a line of JSON, then the message.
+//! Captured mail of `dev`, one file each under `<data_dir>/captured/`: a line of JSON, then the message.
 //!
-//! The index in memory is what the first lines say, read once at the start. A file gets its name only when it is
-//! whole, so a crash leaves no half message; it is not synced, since this mail is for looking at.
+//! The in-memory index holds the first lines, read once at the start. A file gets its name only when it is complete, so
+//! a crash leaves no partial message. Files are not synced, since this mail is only for development.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -28,35 +28,35 @@ use super::filter::MailFilter;
 const DIRECTORY: &str = "captured";
 const WHOLE: &str = "mail";
 const PARTIAL: &str = "partial";
-/// The longest first line that is read; a longer one is none of ours.
+/// Maximum length of the first line in bytes. A file with a longer one is not ours.
 const FIRST_LINE_MAX: u64 = 256 * 1024;
-/// The longest subject that is kept beside the message, in characters.
+/// Maximum length of the stored subject, in characters.
 const SUBJECT_MAX: usize = 2_000;
 
-/// One captured message, as `GET /dev/mail` lists it and as its file begins.
+/// One captured message, as `GET /dev/mail` lists it and as the first line of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapturedMail {
-    /// The identifier in its return path or Message-ID, or one made for mail that has none of ours.
+    /// The message ID from its return path or Message-ID, or a generated one for other mail.
     #[serde(serialize_with = "id::as_text", deserialize_with = "from_text")]
     pub message_id: MessageId,
-    /// The return path, empty for the null path.
+    /// The return path; empty for the null path.
     pub mail_from: String,
-    /// The recipient; several are parted by a comma, though the service never has more than one.
+    /// The recipient. Several are separated by commas, though the service never has more than one.
     pub rcpt_to: String,
-    /// When it came in.
+    /// Time of arrival.
     #[serde(serialize_with = "iso::serialize", deserialize_with = "from_text")]
     pub received_at: Timestamp,
-    /// The subject, decoded.
+    /// The decoded subject.
     pub subject: Option<String>,
     /// The address in the From header.
     #[serde(default)]
     pub from: Option<String>,
-    /// The account that sent it, where it is one of the service's messages.
+    /// The sending account, if the message was sent by the service.
     #[serde(default, serialize_with = "as_optional_text", deserialize_with = "from_optional_text")]
     pub account_id: Option<AccountId>,
 }
 
-/// Finds the account of a message; none where there is no such message (any more).
+/// Finds the account of a message; `None` if the message does not exist (any more).
 pub type FindAccount = dyn Fn(MessageId) -> Option<AccountId> + Send + Sync;
 
 /// All captured mail.
@@ -65,13 +65,13 @@ pub struct Capture {
     clock: Arc<dyn Clock>,
     index: Mutex<Index>,
     partials: AtomicU64,
-    /// Told of every change, and of the end.
+    /// Notified of every change, and of the shutdown.
     changed: Notify,
     is_over: AtomicBool,
     account_of: OnceLock<Box<FindAccount>>,
 }
 
-/// Ordered by time of arrival, then by identifier, since a virtual clock may stand still.
+/// Ordered by time of arrival, then by identifier: under a virtual clock many messages may have the same time.
 #[derive(Default)]
 struct Index {
     by_arrival: BTreeMap<(Timestamp, MessageId), CapturedMail>,
@@ -79,10 +79,10 @@ struct Index {
 }
 
 impl Capture {
-    /// Opens the captured mail of a data directory, empty where there is none.
+    /// Opens the captured mail of a data directory. Empty if there is none.
     ///
     /// # Errors
-    /// Those of the file system. A file that is no captured message is left alone.
+    /// Those of the file system. Files that are not captured messages are ignored.
     pub fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let directory = data_dir.join(DIRECTORY);
         fs::create_dir_all(data_dir)?;
@@ -90,7 +90,7 @@ impl Capture {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        // An earlier version left both readable by everybody.
+        // An earlier version left both readable by all users.
         fs::set_permissions(&directory, Permissions::from_mode(0o700))?;
         let mut index = Index::default();
         for entry in fs::read_dir(&directory)? {
@@ -112,20 +112,20 @@ impl Capture {
         Ok(Self { directory, clock, index, partials, changed, is_over, account_of: OnceLock::new() })
     }
 
-    /// Has the accounts of messages found by `account_of`.
+    /// Sets the function that finds the accounts of messages.
     pub fn find_accounts(&self, account_of: Box<FindAccount>) {
         self.account_of.get_or_init(|| account_of);
     }
 
-    /// Keeps a message; one with the same identifier is replaced. A message of the service that was erased meanwhile is
-    /// dropped. Blocks on the file system.
+    /// Stores a message. One with the same identifier is replaced. A message of the service that has been erased since
+    /// is dropped. Blocks on the file system.
     ///
     /// # Errors
-    /// Those of the file system; nothing is kept then.
+    /// Those of the file system; then nothing is stored.
     pub fn keep(&self, mail_from: String, rcpt_to: String, message: &[u8]) -> io::Result<MessageId> {
         let received_at = self.clock.now();
         let Headers { message_id, subject, from } = read_headers(message);
-        // The Message-ID may be the client's, as the account's `keep_message_id` has it.
+        // The client may have set the Message-ID, if the account's `keep_message_id` allows it.
         let by_path = message_of(&mail_from);
         let found = by_path.or(message_id);
         let message_id =
@@ -139,11 +139,12 @@ impl Capture {
 
         let partial = self.directory.join(format!("{}.{PARTIAL}", self.partials.fetch_add(1, Ordering::Relaxed)));
         if let Err(error) = write_file(&partial, &mail, message) {
-            // A partial file only takes space. The first error is the one to report.
+            // A leftover partial file only takes space. The first error is the one to report.
             let _ = fs::remove_file(&partial);
             return Err(error);
         }
-        // Name and index change together, or two messages with one identifier could leave the one and list the other.
+        // File name and index change under one lock. Otherwise two messages with one identifier could store one and
+        // list the other.
         let mut index = self.index();
         fs::rename(&partial, self.path_of(message_id))?;
         index.insert(mail);
@@ -152,18 +153,18 @@ impl Capture {
         Ok(message_id)
     }
 
-    /// All captured mail, newest first.
+    /// Returns all captured mail, newest first.
     pub fn list(&self) -> Vec<CapturedMail> {
         self.index().by_arrival.values().rev().cloned().collect()
     }
 
-    /// The captured mail that `filter` takes, newest first: once there are `count` of it, or after `wait` of real time,
-    /// or at the service's end.
+    /// Returns the captured mail that matches `filter`, newest first: as soon as there are `count` messages, or after
+    /// `wait` of real time, or at shutdown.
     pub async fn wait_for(&self, filter: &MailFilter, count: usize, wait: Duration) -> Vec<CapturedMail> {
         let taken = || self.list().into_iter().filter(|mail| filter.takes(mail)).collect::<Vec<_>>();
         let enough = async {
             loop {
-                // Asked for before the look, so that no message in between is missed.
+                // Registered before the check, so that no message in between is missed.
                 let changed = self.changed.notified();
                 if self.is_over.load(Ordering::Relaxed) || taken().len() >= count {
                     return;
@@ -171,12 +172,12 @@ impl Capture {
                 changed.await;
             }
         };
-        // Whether it was enough or time is up, the answer is what there is.
+        // Whether there were enough messages or the time is up, the answer is the current list.
         let _ = tokio::time::timeout(wait, enough).await;
         taken()
     }
 
-    /// Answers everybody who waits, and lets nobody wait any more.
+    /// Ends all current waits, and makes later ones return at once.
     pub fn end_waits(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.changed.notify_waiters();
@@ -185,14 +186,14 @@ impl Capture {
     /// Removes the mail of an account. Blocks on the file system.
     ///
     /// # Errors
-    /// Those of the file system; what was not removed is still listed.
+    /// Those of the file system; mail that was not removed is still listed.
     pub fn remove_of(&self, account: AccountId) -> io::Result<()> {
         let own: HashSet<_> =
             self.list().iter().filter(|mail| mail.account_id == Some(account)).map(|mail| mail.message_id).collect();
         self.remove_where(|message| Ok(own.contains(&message)))
     }
 
-    /// One message with its bytes as received; none where it is not there. Blocks on the file system.
+    /// Returns one message with its bytes as received; `None` if there is no such message. Blocks on the file system.
     ///
     /// # Errors
     /// Those of the file system.
@@ -202,7 +203,7 @@ impl Capture {
         }
         let (mail, mut rest) = match read_first_line(&self.path_of(message_id)) {
             Ok(read) => read,
-            // Cleared since the index was asked.
+            // Removed since the index was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -211,10 +212,10 @@ impl Capture {
         Ok(Some((mail, message)))
     }
 
-    /// Removes the messages that `is_over` says so of. Blocks on the file system.
+    /// Removes the messages for which `is_over` returns true. Blocks on the file system.
     ///
     /// # Errors
-    /// Those of the file system, and of `is_over`; what was not removed is still listed.
+    /// Those of the file system, and of `is_over`; mail that was not removed is still listed.
     pub fn remove_where(&self, is_over: impl Fn(MessageId) -> io::Result<bool>) -> io::Result<()> {
         for mail in self.list() {
             if !is_over(mail.message_id)? {
@@ -235,7 +236,7 @@ impl Capture {
     /// Removes all captured mail. Blocks on the file system.
     ///
     /// # Errors
-    /// Those of the file system; what was not removed is still listed.
+    /// Those of the file system; mail that was not removed is still listed.
     pub fn clear(&self) -> io::Result<()> {
         let mut index = self.index();
         while let Some(entry) = index.by_arrival.last_entry() {
@@ -268,19 +269,19 @@ impl Index {
     }
 }
 
-/// The message that a return path of ours names.
+/// Returns the message ID in a return path of the service.
 fn message_of(mail_from: &str) -> Option<MessageId> {
     let (local, _) = mail_from.rsplit_once('@')?;
     return_path::decode(local).ok().map(|path| path.message)
 }
 
-/// The header fields of a message that are kept.
+/// The header fields of a message that are stored.
 #[derive(Default)]
 struct Headers {
-    /// The identifier in the Message-ID, where it is one of ours.
+    /// The message ID in the Message-ID field, if the service generated it.
     message_id: Option<MessageId>,
     subject: Option<String>,
-    /// The address of the author.
+    /// The author's address.
     from: Option<String>,
 }
 
@@ -293,7 +294,8 @@ fn read_headers(message: &[u8]) -> Headers {
     }
 }
 
-/// Mail that the service didn't make is filed under its time and the beginning of its digest, envelope included.
+/// Makes an identifier for mail that the service did not send, from its arrival time and a digest of envelope and
+/// message.
 fn made_id(at: Timestamp, parts: [&[u8]; 3]) -> MessageId {
     let mut chance = [0; 10];
     chance.copy_from_slice(&Sha256::digest(parts.join(&0))[..10]);

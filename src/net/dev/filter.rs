@@ -1,11 +1,11 @@
-//! Which captured messages are asked for (contract 12.2): by recipient, by the sender of the From header, by a part of
-//! the subject, by account. Case never counts.
+//! Filter over captured messages (contract 12.2): by recipient, From address, part of the subject, or account. Case is
+//! ignored.
 
 use super::capture::CapturedMail;
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
 
-/// A filter. Absent members take every message.
+/// A filter. Absent members match every message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MailFilter {
     /// A recipient, in matching form.
@@ -14,12 +14,12 @@ pub struct MailFilter {
     pub from: Option<String>,
     /// A part of the subject, in lower case.
     pub subject: Option<String>,
-    /// The account that sent it.
+    /// The sending account.
     pub account: Option<AccountId>,
 }
 
 impl MailFilter {
-    /// Whether `mail` is asked for.
+    /// Returns whether `mail` matches.
     pub(super) fn takes(&self, mail: &CapturedMail) -> bool {
         let subject = || mail.subject.as_deref().unwrap_or_default().to_lowercase();
         self.account.is_none_or(|account| mail.account_id == Some(account))

@@ -1,5 +1,5 @@
-//! Replacement for the internet in `postrider dev` (contract 8): a receiver on loopback that captures every
-//! message, and the simulator's addresses with their outcomes. Nothing of it runs in `serve`.
+//! The replacement for the internet in `postrider dev` (contract 8): a receiver on loopback that captures every
+//! message, and the simulator's addresses with their outcomes. `serve` uses none of it.
 
 pub mod capture;
 pub mod filter;

@@ -1,4 +1,4 @@
-//! `dev`'s built-in receiver: both listeners, the simulator's decisions and the capture of what is taken.
+//! The built-in mail receiver of `dev`: two listeners, the simulator's decisions, and the capture of accepted mail.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,11 +16,11 @@ use crate::net::smtp_listener::{Deadlines, Gate, ListenerConfig, ListenerTls, Ma
 use crate::smtp::server::{Answer, Door, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
 
 const GREETING: &str = "mx.simulator.test ESMTP ready";
-/// Above contract 3's 20 MiB, so that whatever the service sends can be taken.
+/// Maximum size of a message in bytes: above contract 3's 20 MiB, so that everything the service sends is accepted.
 const SIZE_MAX: usize = 25 * 1024 * 1024;
-/// All clients are our own on one address: the cap is there for accidents.
+/// Connection limit. All clients are this process, on one address, so the limit only guards against accidents.
 const CONNECTIONS_MAX: usize = 1024;
-/// When `timeout` hangs up (contract 8).
+/// Time after which `timeout` hangs up (contract 8).
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// The running receiver.
@@ -30,8 +30,8 @@ pub struct DevReceiver {
 }
 
 impl DevReceiver {
-    /// Begins to receive at two loopback ports of the system's choice, to keep what comes in `capture`, and to have
-    /// `reporter` tell what becomes of it later.
+    /// Starts to receive at two loopback ports that the system chooses. Mail is stored in `capture`, and `reporter`
+    /// sends the later reports of the simulator.
     ///
     /// # Errors
     /// Those of binding.
@@ -43,12 +43,12 @@ impl DevReceiver {
         Ok(Self { listener, silent })
     }
 
-    /// Returns the routes that lead mail here.
+    /// Returns the routes that lead mail to this receiver.
     pub const fn routes(&self, scope: Scope) -> DevRoutes {
         DevRoutes::new(scope, self.listener.local_addr(), self.silent.local_addr())
     }
 
-    /// Stops, giving a message that is coming in up to `grace`.
+    /// Stops. A message that is being received gets up to `grace` to finish.
     pub async fn shut_down(self, grace: Duration) {
         self.listener.shut_down(grace).await;
     }
@@ -80,7 +80,7 @@ struct Capturing {
 }
 
 impl Capturing {
-    /// Has reported what the simulator says later of mail to `recipient`.
+    /// Sends the report that the simulator makes later about mail to `recipient`.
     async fn report_on(&self, sender: &str, recipient: &Path, message: &[u8]) {
         let kind = match simulator::outcome_of(recipient.local(), recipient.domain()) {
             Some(Ok(Outcome::Complained)) => Kind::Complaint,
@@ -93,7 +93,7 @@ impl Capturing {
     }
 }
 
-/// The handler of one connection. All share what there is.
+/// The handler of one connection. All handlers share one state.
 struct CapturingHandler(Arc<Capturing>);
 
 impl MailService for Arc<Capturing> {

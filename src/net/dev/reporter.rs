@@ -1,7 +1,7 @@
-//! Later reports of the simulator's receiver (contract 8): a complaint for `complained`, a delivery status notification
-//! for `late-bounce`, mailed over loopback to the receiver of what comes back as any other server would.
+//! Later reports of the simulator's receiver (contract 8): a complaint for `complained` and a delivery status
+//! notification for `late-bounce`. They are mailed over loopback to the bounce receiver, as any other server would do.
 //!
-//! A report is held on to until it has been taken, so that a virtual clock does not move past it.
+//! A report in progress keeps a virtual clock from advancing until the report has been accepted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,29 +20,30 @@ use crate::smtp::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
 use crate::smtp::tls_policy::TlsRequirement;
 use crate::store::near::{Hold, NearTimers};
 
-/// Reports under way at once; beyond, the simulator takes its time to accept what it will report on.
+/// Maximum number of reports in progress. Beyond it, the simulator delays the acceptance of mail that it will report
+/// on.
 const AT_ONCE: usize = 8;
 /// Number of attempts to send a report.
 const TRIES: u32 = 5;
 /// Time between two attempts, in real time.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Bytes of a header section that are returned.
+/// Maximum number of header bytes that a report returns.
 const RETURNED_BYTES_MAX: usize = 32 * 1024;
-/// Parts the parts of a report.
+/// MIME boundary of a report.
 const BOUNDARY: &str = "=_simulator_report";
 
 /// Kind of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The recipient calls it spam.
+    /// The recipient marks the message as spam.
     Complaint,
-    /// The mailbox turns out not to be there.
+    /// The mailbox turns out not to exist.
     LateBounce,
 }
 
-/// A message that was taken, as its report names it.
+/// The accepted message that a report is about.
 pub(super) struct Subject<'a> {
-    /// MAIL FROM, without brackets.
+    /// MAIL FROM, without angle brackets.
     pub(super) mail_from: &'a str,
     /// RCPT TO.
     pub(super) recipient: &'a str,
@@ -50,7 +51,7 @@ pub(super) struct Subject<'a> {
     pub(super) message: &'a [u8],
 }
 
-/// Mails reports.
+/// Sends reports.
 pub struct Reporter {
     near: Arc<NearTimers>,
     transmitter: Transmitter,
@@ -58,36 +59,37 @@ pub struct Reporter {
     receiver: watch::Sender<Option<SocketAddr>>,
 }
 
-/// The right to one report. It keeps time from moving on until the report is taken.
+/// A permit for one report. It keeps the virtual clock from advancing until the report is accepted.
 pub(super) struct Turn {
     _hold: Hold,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Reporter {
-    /// A reporter that holds up `near` while a report is under way. It waits until [`open`](Self::open) says where to.
+    /// Creates a reporter that holds `near` while a report is in progress. Reports wait until [`open`](Self::open) sets
+    /// the receiver.
     ///
     /// # Errors
-    /// Where TLS can't be set up.
+    /// TLS can't be set up.
     pub fn new(near: Arc<NearTimers>) -> Result<Self, rustls::Error> {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
-        // Our own receiver, on loopback: whom its certificate names tells nothing.
+        // Our own receiver on loopback: its certificate needs no verification.
         let transmitter = Transmitter::new(RootCertStore::empty())?;
         Ok(Self { near, transmitter, turns, receiver: watch::Sender::new(None) })
     }
 
-    /// From now on reports are mailed to `receiver`.
+    /// Sends reports to `receiver` from now on.
     pub fn open(&self, receiver: SocketAddr) {
         self.receiver.send_replace(Some(receiver));
     }
 
-    /// Waits for a turn. To be taken before the message is acknowledged, for only until then time can't move on.
+    /// Waits for a permit. Call it before the message is acknowledged: after that, the virtual clock may advance.
     pub(super) async fn turn(&self) -> Turn {
         let hold = self.near.hold();
         Turn { _permit: Arc::clone(&self.turns).acquire_owned().await.ok(), _hold: hold }
     }
 
-    /// Mails a report, on its own time: whoever sent the message is answered meanwhile.
+    /// Sends a report in the background, so that the sender of the message does not wait.
     pub(super) fn report(self: &Arc<Self>, turn: Turn, kind: Kind, subject: &Subject<'_>) {
         let (envelope, report) = match kind {
             Kind::Complaint => complaint(subject),
@@ -147,8 +149,8 @@ fn is_taken(outcome: &Outcome) -> bool {
     }
 }
 
-/// A report in the Abuse Reporting Format (RFC 5965) to the mailbox for complaints, its recipient redacted as
-/// providers do it.
+/// Builds a report in the Abuse Reporting Format (RFC 5965) to the complaints mailbox, with the recipient redacted as
+/// providers do.
 fn complaint(subject: &Subject<'_>) -> (Envelope, Vec<u8>) {
     let Subject { mail_from, message, .. } = subject;
     let host = mail_from.rsplit_once('@').map_or("", |(_, host)| host);
@@ -167,7 +169,7 @@ fn complaint(subject: &Subject<'_>) -> (Envelope, Vec<u8>) {
     (Envelope { mail_from: from, rcpt_to: to, eight_bit: true, smtputf8: false }, report)
 }
 
-/// A delivery status notification (RFC 3464) to the return path, from the null path.
+/// Builds a delivery status notification (RFC 3464) to the return path, from the null path.
 fn late_bounce(subject: &Subject<'_>) -> (Envelope, Vec<u8>) {
     let Subject { mail_from, recipient, message } = subject;
     let parts = [
@@ -188,7 +190,7 @@ fn late_bounce(subject: &Subject<'_>) -> (Envelope, Vec<u8>) {
     (envelope, report)
 }
 
-/// The header section alone (RFC 6522 4), cut after a whole line where it is very long.
+/// Returns the header section alone (RFC 6522 4). A very long one is cut at the end of a line.
 fn returned(message: &[u8]) -> String {
     let end = message.windows(4).position(|four| four == b"\r\n\r\n").map_or(message.len(), |place| place + 2);
     let head = &message[..end.min(RETURNED_BYTES_MAX)];

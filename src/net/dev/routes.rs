@@ -1,21 +1,21 @@
-//! Which of `dev`'s two listeners a recipient's mail goes to.
+//! Routes of recipients to one of `dev`'s two listeners.
 //!
-//! The simulator's `timeout` falls silent before it could know the recipient, so it has an address of its own.
+//! The simulator's `timeout` stops answering before it could know the recipient, so it has an address of its own.
 
 use std::net::SocketAddr;
 
 use super::simulator::{self, Outcome};
 
-/// Which mail stays in the house.
+/// The mail that `dev` captures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// All of it: every message is captured.
+    /// All mail.
     Everything,
-    /// Only that to `simulator.test`; the rest is mailed for real (`--deliver`).
+    /// Only mail to `simulator.test`; other mail is delivered for real (`--deliver`).
     SimulatorOnly,
 }
 
-/// The way to `dev`'s own receiver.
+/// Routes to `dev`'s own receiver.
 #[derive(Debug, Clone, Copy)]
 pub struct DevRoutes {
     scope: Scope,
@@ -28,7 +28,7 @@ impl DevRoutes {
         Self { scope, receiver, silent }
     }
 
-    /// Where mail to this recipient goes; none says that it is mailed for real.
+    /// Returns the address for mail to this recipient; `None` if the mail is delivered for real.
     pub fn route(&self, recipient_local: &str, recipient_domain: &str) -> Option<SocketAddr> {
         match (simulator::outcome_of(recipient_local, recipient_domain), self.scope) {
             (Some(Ok(Outcome::Timeout)), _) => Some(self.silent),

@@ -1,4 +1,4 @@
-//! The simulator's `timeout`: greets, then says nothing more, and hangs up after a while.
+//! The simulator's `timeout`: sends a greeting, then nothing more, and hangs up after a while.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,17 +10,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Silent connections at one time; further ones wait in the system's queue.
+/// Maximum number of open silent connections. Further ones wait in the system's queue.
 const CONNECTIONS_MAX: usize = 256;
 
-/// The listener. It ends when it is dropped: nobody it talks to has anything to lose.
+/// The silent listener. It ends when it is dropped, since no client can lose anything.
 pub(super) struct SilentListener {
     address: SocketAddr,
     accepting: JoinHandle<()>,
 }
 
 impl SilentListener {
-    /// Listens at a loopback port of the system's choice; each connection is cut off after `patience` of real time.
+    /// Listens at a loopback port that the system chooses. Each connection is closed after `patience` of real time.
     pub(super) async fn bind(greeting: &str, patience: Duration) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -51,13 +51,13 @@ async fn accept(listener: TcpListener, greeting: Arc<str>, patience: Duration) {
         let greeting = Arc::clone(&greeting);
         connections.spawn(async move {
             let _permit = permit;
-            // However it ends, it ends in silence.
+            // Errors are ignored: no answer is sent either way.
             let _ = tokio::time::timeout(patience, keep_silent(stream, &greeting)).await;
         });
     }
 }
 
-/// Reads on, so that the cut is an orderly end and no reset.
+/// Reads and discards the client's bytes, so that the close is orderly and not a reset.
 async fn keep_silent(mut stream: TcpStream, greeting: &str) -> io::Result<()> {
     stream.write_all(greeting.as_bytes()).await?;
     let mut ignored = [0; 4096];

@@ -1,6 +1,6 @@
-//! The simulator (contract 8): addresses at `simulator.test` whose local part says what becomes of their mail.
+//! The simulator (contract 8): addresses at `simulator.test` whose local part selects the outcome of their mail.
 //!
-//! Pure but for one count: how often each message to `deferred` was put off.
+//! It is pure but for one count: how often each message to `deferred` was deferred.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use crate::smtp::server::{Answer, Path};
 
 /// The simulator's domain.
 pub(super) const DOMAIN: &str = "simulator.test";
-/// The name of its mail server.
+/// The host name of the simulator's mail server.
 pub(super) const HOSTNAME: &str = "mx.simulator.test";
 /// Number of times that `deferred` defers a message before it accepts it.
 const DEFERRALS: u8 = 2;
@@ -59,8 +59,8 @@ impl Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UnknownOutcome;
 
-/// The outcome of an address, or none where it is not the simulator's. `+anything` after the local part varies the
-/// address without varying the outcome.
+/// Returns the outcome of an address, or `None` if the address is not the simulator's. `+anything` after the local part
+/// varies the address and not the outcome.
 pub(super) fn outcome_of(local: &str, domain: &str) -> Option<Result<Outcome, UnknownOutcome>> {
     if !domain.eq_ignore_ascii_case(DOMAIN) {
         return None;
@@ -70,7 +70,7 @@ pub(super) fn outcome_of(local: &str, domain: &str) -> Option<Result<Outcome, Un
     Some(found.ok_or(UnknownOutcome))
 }
 
-/// Answers RCPT for every address, the simulator's and all others, which are taken.
+/// Answers RCPT for every address. Addresses that are not the simulator's are accepted.
 pub(super) struct Simulator {
     deferrals: Mutex<Deferrals>,
 }
@@ -80,7 +80,7 @@ impl Simulator {
         Self { deferrals: Mutex::new(Deferrals::new(REMEMBERED_MAX)) }
     }
 
-    /// The answer to RCPT.
+    /// Returns the answer to RCPT.
     pub(super) fn answer(&self, mail_from: Option<&Path>, recipient: &Path) -> Answer {
         let ok = Answer::new(250, "2.1.5", format!("<{recipient}> recipient ok"));
         match outcome_of(recipient.local(), recipient.domain()) {
@@ -95,13 +95,13 @@ impl Simulator {
                     ok
                 }
             }
-            // A client that reaches this listener did not dial the silent one.
+            // A client that reaches this listener did not connect to the silent one.
             Some(Ok(Outcome::Timeout)) => Answer::new(421, "4.4.2", "mx.simulator.test Error: timeout exceeded"),
             Some(Err(UnknownOutcome)) => unknown(recipient),
         }
     }
 
-    /// The message was taken: the next one with this return path is a new one.
+    /// Notes that the message was accepted: the next one with this return path is a new message.
     pub(super) fn taken(&self, mail_from: Option<&Path>, recipients: &[Path]) {
         for recipient in recipients {
             if let Some(Ok(Outcome::Deferred)) = outcome_of(recipient.local(), recipient.domain()) {
@@ -143,7 +143,7 @@ fn unknown(recipient: &Path) -> Answer {
     Answer::new(550, "5.1.1", format!("<{recipient}>: no such simulation; known are {names}"))
 }
 
-/// Number of deferrals of each of the latest messages.
+/// Number of deferrals of each recent message.
 struct Deferrals {
     counts: HashMap<String, u8>,
     order: VecDeque<String>,
@@ -155,7 +155,7 @@ impl Deferrals {
         Self { counts: HashMap::new(), order: VecDeque::new(), max }
     }
 
-    /// Whether the message is put off now, which is counted.
+    /// Returns whether the message is deferred now, and counts it.
     fn puts_off(&mut self, key: String) -> bool {
         if let Some(count) = self.counts.get_mut(&key) {
             let puts_off = *count < DEFERRALS;
@@ -163,7 +163,7 @@ impl Deferrals {
             return puts_off;
         }
         while self.order.len() >= self.max {
-            // An entry that was forgotten earlier is only dropped from the order.
+            // An entry that was removed earlier is only dropped from the order.
             self.order.pop_front().and_then(|oldest| self.counts.remove(&oldest));
         }
         self.order.push_back(key.clone());

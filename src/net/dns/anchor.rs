@@ -1,7 +1,7 @@
 //! Trust anchors of DNSSEC validation: the operator's DNSKEY and DS records (contract 8, `dns.trust_anchor`).
 //!
-//! A DS record names its key by digest only; [`Anchors::trusted`] picks the key out of whatever the zone publishes. A
-//! name under no anchor is not validated at all: nobody can say whether its zone ought to be signed.
+//! A DS record names its key by digest only; [`Anchors::trusted`] selects that key from the keys that the zone
+//! publishes. A name under no anchor is not validated: it is unknown whether its zone should be signed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,14 +9,14 @@ use hickory_resolver::proto::dnssec::rdata::{DNSKEY, DS};
 use hickory_resolver::proto::dnssec::{Algorithm, DigestType, PublicKeyBuf, TrustAnchors};
 use hickory_resolver::proto::rr::{LowerName, Name};
 
-/// The file is no trust anchor.
+/// The error of an invalid trust anchor file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}; give DNSKEY or DS records in zone-file form, such as `. DS 20326 8 2 E06D...`")]
 pub struct InvalidAnchor {
     why: String,
 }
 
-/// The anchors.
+/// A set of trust anchors.
 #[derive(Debug, Clone)]
 pub struct Anchors {
     keys: Vec<(Name, DNSKEY)>,
@@ -24,10 +24,10 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Reads the records of `text` (RFC 1035 5, RFC 4034 2.2 and 5.3). TTL and class may stand there and mean nothing.
+    /// Reads the records of `text` (RFC 1035 5, RFC 4034 2.2 and 5.3). TTL and class are allowed and ignored.
     ///
     /// # Errors
-    /// Where it is no zone file, holds another record, or none.
+    /// The text is not a zone file, contains another record type, or contains no record.
     pub fn read(text: &str) -> Result<Self, InvalidAnchor> {
         let mut anchors = Self { keys: Vec::new(), digests: Vec::new() };
         for entry in entries(text) {
@@ -39,10 +39,10 @@ impl Anchors {
         Ok(anchors)
     }
 
-    /// Adds the record of one entry: owner, maybe TTL and class, type, and what the type asks for.
+    /// Adds the record of one entry: owner, optional TTL and class, type, and data.
     fn add(&mut self, entry: &[&str]) -> Result<(), &'static str> {
         let (owner, rest) = entry.split_first().ok_or("there is nothing")?;
-        // Only the default TTL has nothing to say here.
+        // The only allowed directive; it has no effect.
         if owner.eq_ignore_ascii_case("$TTL") {
             return Ok(());
         }
@@ -59,13 +59,13 @@ impl Anchors {
         Ok(())
     }
 
-    /// Whether `name` is at or under an anchor.
+    /// Returns whether `name` is at or under an anchor.
     pub(super) fn covers(&self, name: &Name) -> bool {
         let zones = self.keys.iter().map(|(zone, _)| zone).chain(self.digests.iter().map(|(zone, _)| zone));
         zones.into_iter().any(|zone| zone.zone_of(name))
     }
 
-    /// The zones whose keys are named by digest, and must be asked for.
+    /// Returns the zones whose keys are named by digest. Their keys must be looked up.
     pub(super) fn digested_zones(&self) -> Vec<Name> {
         let mut zones: Vec<_> = self.digests.iter().map(|(zone, _)| zone.clone()).collect();
         zones.sort();
@@ -73,8 +73,8 @@ impl Anchors {
         zones
     }
 
-    /// The keys to start from: those given, and those of `found` that a DS record names. Whoever gave them, the digest
-    /// vouches for them. None where there is no key at all.
+    /// Returns the keys to start from: the configured ones, and those of `found` that match a DS record. `found` needs
+    /// no other proof than the digest. `None` if there is no key.
     pub(super) fn trusted(&self, found: &[(Name, DNSKEY)]) -> Option<TrustAnchors> {
         let named = found.iter().filter(|(zone, key)| {
             self.digests.iter().any(|(anchor, digest)| anchor == zone && digest.covers(zone, key).unwrap_or(false))
@@ -88,7 +88,7 @@ impl Anchors {
     }
 }
 
-/// The entries of a zone file, each as its words: comments left out, what stands in parentheses taken as one line.
+/// Splits a zone file into entries of words, without comments. Parentheses join lines.
 fn entries(text: &str) -> Vec<Vec<&str>> {
     let (mut entries, mut entry, mut depth) = (Vec::new(), Vec::new(), 0_u32);
     for line in text.lines() {
@@ -136,7 +136,7 @@ fn number<T: std::str::FromStr>(word: Option<&str>) -> Option<T> {
     word.and_then(|word| word.parse().ok())
 }
 
-/// By number or by mnemonic (RFC 8624 3.1); one that can't be validated anchors nothing.
+/// Parses an algorithm by number or mnemonic (RFC 8624 3.1). Algorithms that can't be validated are refused.
 fn algorithm(word: &str) -> Option<Algorithm> {
     let named = match word.to_ascii_uppercase().as_str() {
         "RSASHA1" => 5,

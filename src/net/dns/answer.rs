@@ -1,5 +1,5 @@
-//! Result of a query in our own terms: an answer, its trust, and its lifetime. There are two kinds of no answer, which
-//! are never confused: the servers failed, or none was asked.
+//! Result of a DNS query: an answer, its trust, and its lifetime. A server failure and a query that was never sent are
+//! kept apart.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use super::fact::Fact;
 use super::validation::Trust;
 use crate::engine::ports::{LookupFailure, RouteFailure};
 
-/// A server that fails is left alone for so long (contract 8).
+/// Time for which a server failure is cached (contract 8).
 const FAILURE_TTL: Duration = Duration::from_secs(10);
 
-/// Answer of the servers.
+/// Answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// These records; at least one.
+    /// Records; at least one.
     Found(Arc<[Fact]>),
     /// The name exists, with no record of this kind.
     NoData,
     /// The name does not exist (NXDOMAIN).
     NoName,
-    /// Nothing is known, and nothing may be concluded from it.
+    /// The answer is unknown. Callers must not conclude anything from it.
     Unknown(Unknown),
 }
 
-/// Why nothing is known.
+/// Reasons for an unknown answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unknown {
-    /// The servers do not say: SERVFAIL, refusal, time-out.
+    /// The servers failed: SERVFAIL, refusal, timeout.
     Failed(Arc<str>),
-    /// They were not asked, for too many questions are on their way: it is no word about the name.
+    /// The servers were not asked, since too many queries are in flight. This says nothing about the name.
     Unasked,
 }
 
@@ -53,7 +53,7 @@ impl From<Unknown> for LookupFailure {
 }
 
 impl Told {
-    /// The memory that it takes.
+    /// Returns the memory use in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + match &self.answer {
@@ -64,7 +64,7 @@ impl Told {
     }
 }
 
-/// An answer, and whether DNSSEC vouches for it. One that failed is insecure.
+/// An answer, and whether DNSSEC validated it. A failed one is insecure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) answer: Answer,
@@ -89,7 +89,7 @@ impl Answered {
         Self { told: Told::insecure(Answer::Unknown(unknown)), ttl: FAILURE_TTL }
     }
 
-    /// Not kept: whoever asks next may find a place.
+    /// Returns the answer for a query that was not sent. It is not cached, so the next caller tries again.
     pub(super) const fn unasked() -> Self {
         Self { told: Told::insecure(Answer::Unknown(Unknown::Unasked)), ttl: Duration::ZERO }
     }

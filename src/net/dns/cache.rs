@@ -1,7 +1,7 @@
-//! Answers, kept for as long as they may be believed, and asked for once however many wait.
+//! DNS cache. Concurrent requests for one answer share one query.
 //!
-//! Lifetimes follow the program's monotonic clock. The lock is never held over an await: whoever asks first takes a
-//! flight, the others wait for it to land; where the first is dropped in mid-air, the next of them asks.
+//! Lifetimes follow the program's monotonic clock. The lock is never held over an await: the first caller sends the
+//! query and the others wait for it. If the first caller is dropped before the answer, the next one sends it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use crate::engine::ports::Clock;
 use super::answer::{Answered, Told};
 use super::query::Question;
 
-/// Memory for answers: 24 MiB of the 32 MiB that all caches of names share. Beyond that, the answer that was used least
-/// recently is dropped.
+/// Maximum memory for answers: 24 MiB of the 32 MiB that all caches of names share. Beyond it, the least recently used
+/// answer is dropped.
 pub(super) const BYTES_MAX: usize = 24 * 1024 * 1024;
 
-/// Memory of an answer beside its names and records: two tables' entries and their share of free space.
+/// Memory use of an answer besides its name and records: the entries of two tables and their unused capacity.
 const ENTRY_BYTES: usize = 256;
 
 /// The cache.
@@ -31,7 +31,7 @@ pub(super) struct Cache {
 #[derive(Default)]
 struct State {
     entries: HashMap<Question, Entry>,
-    /// The questions by their last use.
+    /// The questions, ordered by last use.
     by_use: BTreeMap<u64, Question>,
     last_use: u64,
     bytes: usize,
@@ -41,7 +41,7 @@ struct State {
 struct Entry {
     told: Told,
     end: Duration,
-    /// Its place in [`State::by_use`].
+    /// Key of this entry in [`State::by_use`].
     used: u64,
     bytes: usize,
 }
@@ -58,7 +58,7 @@ impl Cache {
         Self { clock, bytes_max, state: Mutex::default() }
     }
 
-    /// The answer to `question`: a kept one, that of a flight under way, or what `ask` gives.
+    /// Returns the answer to `question`: from the cache, from a query in flight, or from `ask`.
     pub(super) async fn get<F>(&self, question: &Question, ask: impl Fn() -> F) -> Told
     where
         F: Future<Output = Answered>,
@@ -92,13 +92,13 @@ impl Cache {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is whole before anything can panic, so a poisoned lock still holds a sound state.
+        // Every change is complete before anything can panic, so the state under a poisoned lock is valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// The answer that may be believed at `now`: it is the one used last.
+    /// Returns the unexpired answer at `now`, and marks it as most recently used.
     fn known(&mut self, question: &Question, now: Duration) -> Option<Told> {
         let entry = self.entries.get_mut(question).filter(|entry| now < entry.end)?;
         self.last_use += 1;
@@ -131,7 +131,7 @@ impl State {
     }
 }
 
-/// A question on its way. Dropped without landing, it lets the next one ask.
+/// A query in flight. If it is dropped without an answer, the next caller sends the query.
 struct Flight<'a> {
     cache: &'a Cache,
     question: Question,

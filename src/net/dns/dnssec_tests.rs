@@ -1,4 +1,4 @@
-//! The resolver with a trust anchor: what is secure, what need not be, and what is no answer (contract 8, RFC 7672).
+//! The resolver with a trust anchor: secure, insecure and bogus answers (contract 8, RFC 7672).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ struct World {
     resolver: Resolver,
 }
 
-/// A signed zone, above one that is not signed and one whose signatures are missing, under the anchor that `anchor`
-/// makes of the zone's key.
+/// A signed zone, below it an unsigned one and one whose signatures are missing, under the anchor that `anchor` makes
+/// of the zone's key.
 async fn world(anchor: impl Fn(&ZoneKey) -> Option<String>) -> World {
     let (key, other) = (Arc::new(ZoneKey::new(SIGNED)), ZoneKey::new("broken.signed.example."));
     let records = format!("{RECORDS}{}", other.digest_record());
@@ -55,7 +55,7 @@ fn resolver(address: SocketAddr, anchor: Option<&str>) -> Resolver {
 }
 
 impl World {
-    /// Where the TLSA records of the domain's one server may stand.
+    /// Returns the names where TLSA records of the domain's only server are looked up.
     async fn tlsa_names(&self, domain: &str) -> Result<Vec<String>, RouteFailure> {
         let domain: DomainName = domain.parse().unwrap();
         let hosts = self.resolver.mail_hosts(&domain).await?;

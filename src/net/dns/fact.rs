@@ -1,4 +1,4 @@
-//! One record of an answer, as far as it is used.
+//! One DNS record, reduced to the data that we use.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use hickory_resolver::proto::rr::rdata::TLSA;
 use super::query::normal;
 use crate::smtp::tlsa::TlsaRecord;
 
-/// One record, as far as we use it. Names are in normal form.
+/// One record. Names are in normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fact {
     /// An A or AAAA record.
@@ -22,7 +22,7 @@ pub(super) enum Fact {
     },
     /// A TXT record, its strings joined (RFC 6376 3.6.2.2), invalid UTF-8 replaced.
     Text(String),
-    /// A CNAME record's target; beside addresses, the name that they stand at where it is another than asked for.
+    /// A CNAME record's target. Beside addresses, the name that holds them, if it differs from the requested one.
     Alias(String),
     /// A TLSA record.
     Tlsa(TlsaRecord),
@@ -31,7 +31,7 @@ pub(super) enum Fact {
 }
 
 impl Fact {
-    /// Reads a record; `None` for a type that is never asked for.
+    /// Reads a record; `None` for a type that is never requested.
     pub(super) fn read(data: &RData) -> Option<Self> {
         Some(match data {
             RData::A(a) => Self::Address(IpAddr::V4(a.0)),
@@ -45,7 +45,7 @@ impl Fact {
         })
     }
 
-    /// The memory that it takes.
+    /// Returns the memory use in bytes.
     pub(super) fn bytes(&self) -> usize {
         let text = match self {
             Self::Address(_) => 0,
@@ -56,32 +56,32 @@ impl Fact {
         size_of::<Self>() + text
     }
 
-    /// The address, of an address record.
+    /// Returns the address of an address record.
     pub(super) const fn address(&self) -> Option<IpAddr> {
         if let Self::Address(address) = self { Some(*address) } else { None }
     }
 
-    /// The record, of a TLSA record.
+    /// Returns the data of a TLSA record.
     pub(super) const fn tlsa(&self) -> Option<&TlsaRecord> {
         if let Self::Tlsa(record) = self { Some(record) } else { None }
     }
 
-    /// The text, of a TXT record.
+    /// Returns the text of a TXT record.
     pub(super) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The target, of a CNAME record.
+    /// Returns the target of a CNAME record.
     pub(super) fn alias(&self) -> Option<&str> {
         if let Self::Alias(target) = self { Some(target) } else { None }
     }
 
-    /// The server's name, of an MX record.
+    /// Returns the server name of an MX record.
     pub(super) fn exchange(&self) -> Option<&str> {
         if let Self::Exchange { name, .. } = self { Some(name) } else { None }
     }
 
-    /// The name, of a PTR record.
+    /// Returns the name of a PTR record.
     pub(super) fn pointer(&self) -> Option<&str> {
         if let Self::Pointer(name) = self { Some(name) } else { None }
     }

@@ -1,8 +1,7 @@
-//! One question to the DNS servers, and its answer in our own terms. Only this file, `fact` and those of validation
-//! know hickory.
+//! Queries to DNS servers. Only this file, `fact` and the validation files use hickory's types.
 //!
-//! hickory's own cache is off: it follows the system's clock, and what was refused or failed would follow other
-//! rules than contract 8's.
+//! hickory's own cache is disabled: it follows the system's clock, and its rules for refused and failed answers differ
+//! from contract 8.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,23 +25,25 @@ use super::fact::Fact;
 use super::validation::{QUESTIONS, Trust, Validation, worth, worth_of_nothing};
 use crate::engine::places::{NoPlace, Places};
 
-/// Questions that are on their way for a short time.
+/// Maximum number of queries in flight that have started recently.
 const PROMPT_MAX: usize = 256;
-/// Questions that have been on their way for long.
+/// Maximum number of queries in flight that have taken long.
 const SLOW_MAX: usize = 1024;
-/// Tries of one question: as many as there are servers, but two of a single one, and no more than resolv.conf's three.
+/// Minimum number of tries of one query. There are as many tries as servers, at least these two, and at most
+/// resolv.conf's three.
 const TRIES_MIN: usize = 2;
 const TRIES_MAX: usize = 3;
-/// Exchanges of a domain that are used.
+/// Maximum number of exchanges used of a domain.
 const EXCHANGES_MAX: usize = 20;
-/// TTLs are honoured, but one of 0 would ask again for every message of a burst (contract 8: at least 1 s).
+/// Minimum TTL. TTLs are honoured, but a TTL of 0 would cause a query for every message of a burst (contract 8: at
+/// least 1 s).
 const TTL_MIN: Duration = Duration::from_secs(1);
-/// No record is believed for longer than a week (RFC 8767 4).
+/// Maximum TTL: a week (RFC 8767 4).
 const TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// "There is none" is believed for at most so long, whatever the zone's SOA says.
+/// Maximum TTL of a negative answer, whatever the zone's SOA says.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(300);
 
-/// Kind of record to ask for.
+/// Record type to query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     /// IPv4 addresses.
@@ -53,11 +54,11 @@ pub(super) enum Kind {
     Mx,
     /// Texts.
     Txt,
-    /// The alias at the name itself.
+    /// The alias of the name itself.
     Cname,
     /// Certificates of a server (RFC 6698).
     Tlsa,
-    /// The names of an address.
+    /// The names of an address (reverse lookup).
     Ptr,
 }
 
@@ -75,7 +76,7 @@ impl Kind {
     }
 }
 
-/// A name in normal form, and what is asked about it.
+/// A name in normal form and a record type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Question {
     name: Arc<str>,
@@ -83,36 +84,36 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// About `name`, in any case, with or without trailing dot.
+    /// Creates a question about `name`, in any case, with or without trailing dot.
     pub(super) fn new(name: &str, kind: Kind) -> Self {
         Self { name: normal(name).into(), kind }
     }
 
-    /// The memory that it takes.
+    /// Returns the memory use in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.name.len()
     }
 }
 
-/// Lower case, no trailing dot; the root is the empty text.
+/// Returns the normal form: lower case, no trailing dot; the root is the empty string.
 pub(super) fn normal(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// There are no DNS servers to ask.
+/// The error of a system without usable DNS servers.
 #[derive(Debug, thiserror::Error)]
 #[error("the system's DNS servers cannot be used: {why}; name servers in `dns.servers`, such as [\"127.0.0.1:53\"]")]
 pub struct UnusableDns {
     why: String,
 }
 
-/// Asks the servers, a bounded number of questions at once and each for a bounded time.
+/// Sends queries to the servers, with limits on their number and time.
 ///
-/// hickory's own pool takes the first SERVFAIL of any server for the answer; so it is given one server each, and the
-/// next one is asked here.
+/// hickory's pool would accept the first SERVFAIL of any server as the answer. So each hickory resolver has one server,
+/// and this type tries the next one.
 pub(super) struct Asker {
     servers: Vec<TokioResolver>,
-    /// The server that answered last, which is asked first: one that is down costs its time-out once.
+    /// Index of the server that answered last. It is asked first, so a dead server costs its timeout once.
     preferred: AtomicUsize,
     validation: Option<Validation>,
     places: Places,
@@ -123,7 +124,7 @@ impl Asker {
     pub(super) fn new(settings: &DnsSettings) -> Result<Self, UnusableDns> {
         let unusable = |why: NetError| UnusableDns { why: why.to_string() };
         let named = if settings.servers.is_empty() {
-            // Its error is of another type on other systems.
+            // The error type differs on other systems.
             let system = read_system_conf().map_err(|why| UnusableDns { why: why.to_string() });
             match system.map(|(config, _)| config.name_servers) {
                 Ok(named) => named,
@@ -148,16 +149,16 @@ impl Asker {
         })
     }
 
-    /// Asks the servers now.
+    /// Sends the query.
     pub(super) async fn ask(&self, question: &Question) -> Answered {
         let Ok(mut name) = Name::from_ascii(&*question.name) else {
-            // A name that cannot be written in a query cannot exist either.
+            // A name that does not fit into a query can't exist.
             return Answered { told: Told::insecure(Answer::NoName), ttl: NEGATIVE_TTL_MAX };
         };
-        // No search domains: names from outside are whole.
+        // No search domains: the names are fully qualified.
         name.set_fqdn(true);
         let tries = self.servers.len().clamp(TRIES_MIN, TRIES_MAX);
-        // Waiting for a place may take as long as the tries themselves, and no longer.
+        // The wait for a permit is limited to the time of the tries themselves.
         let patience = self.try_timeout * u32::try_from(tries).unwrap_or(1);
         let asked = self.places.ask(patience, self.ask_in_turn(&name, question.kind, tries)).await;
         asked.unwrap_or_else(|NoPlace| Answered::unasked())
@@ -205,7 +206,7 @@ impl Asker {
     }
 }
 
-/// A resolver that asks `server` alone, validating from `anchors` where there are some.
+/// Creates a resolver that uses `server` alone and validates with `anchors`, if any.
 pub(super) fn resolver(
     server: NameServerConfig,
     try_timeout: Duration,
@@ -232,11 +233,11 @@ fn name_server(server: SocketAddr) -> NameServerConfig {
 fn options(try_timeout: Duration) -> ResolverOpts {
     let mut options = ResolverOpts::default();
     options.timeout = try_timeout;
-    // Tries after the first, which are ours.
+    // Retries are ours.
     options.attempts = 0;
     options.max_active_requests = PROMPT_MAX + SLOW_MAX;
     options.cache_size = 0;
-    // Only DNS decides where mail and webhooks go: contract 8, `dns.servers` serve every look-up.
+    // Only DNS decides where mail and webhooks go (contract 8: `dns.servers` apply to every lookup).
     options.use_hosts_file = ResolveHosts::Never;
     options
 }
@@ -252,14 +253,15 @@ fn read(lookup: &Lookup, name: &Name, kind: Kind, trust: Trust) -> Answered {
     if kind == Kind::Mx {
         keep_best(&mut facts);
     }
-    // Aliases on the way are among the answers: the shortest-lived link decides.
+    // The answer includes the aliases on the way: the shortest TTL of the chain counts.
     let shortest = lookup.answers().iter().map(|record| believable(record.ttl)).min().unwrap_or_default();
     let ttl = shortest.clamp(TTL_MIN, TTL_MAX);
     let answer = if facts.is_empty() { Answer::NoData } else { Answer::Found(facts.into()) };
     Answered { told: Told { answer, trust }, ttl }
 }
 
-/// Keeps the best exchanges, always the same of those with one preference, so that a domain's site stays the same.
+/// Keeps the best exchanges. Among those with equal preference the choice is stable, so that a domain's site stays the
+/// same.
 fn keep_best(facts: &mut Vec<Fact>) {
     let rank = |fact: &Fact| match fact {
         Fact::Exchange { preference, name } => (*preference, name.clone()),
@@ -282,7 +284,7 @@ fn explain(why: &NetError, worth: impl Fn(&NoRecords) -> Trust) -> Answered {
         NetError::Dns(DnsError::NoRecordsFound(none)) => {
             nothing(none.response_code, negative_ttl(none), worth(none)).unwrap_or_else(|| Answered::failed(why))
         }
-        // Nobody could say whether the zone is signed as it should be, and need not: it has left DNSSEC's paths.
+        // Below an unsigned delegation, NSEC proofs are not required.
         NetError::Dns(DnsError::Nsec { response, proof: Proof::Insecure, .. }) if response.answers.is_empty() => {
             nothing(response.response_code, None, Trust::Insecure).unwrap_or_else(|| Answered::failed(why))
         }
@@ -290,7 +292,7 @@ fn explain(why: &NetError, worth: impl Fn(&NoRecords) -> Trust) -> Answered {
     }
 }
 
-/// "There is none", if that is what `code` says. Without a SOA it is not to be kept (RFC 2308 5).
+/// Returns a negative answer if `code` is one. Without a SOA it must not be cached (RFC 2308 5).
 fn nothing(code: ResponseCode, ttl: Option<u32>, trust: Trust) -> Option<Answered> {
     let answer = match code {
         ResponseCode::NoError => Answer::NoData,
@@ -301,7 +303,7 @@ fn nothing(code: ResponseCode, ttl: Option<u32>, trust: Trust) -> Option<Answere
     Some(Answered { told: Told { answer, trust }, ttl })
 }
 
-/// As RFC 2308 5 has it; validating resolvers leave it out.
+/// Returns the negative TTL of RFC 2308 5. Validating resolvers leave it out.
 fn negative_ttl(none: &NoRecords) -> Option<u32> {
     none.negative_ttl.or_else(|| none.soa.as_ref().map(|soa| soa.ttl.min(soa.data.minimum)))
 }

@@ -1,6 +1,6 @@
-//! The mail servers of a domain: RFC 5321 5.1, with null MX (RFC 7505), the guard and the loop check of contract 6.
+//! The mail servers of a domain: RFC 5321 5.1, null MX (RFC 7505), the guard, and the loop check of contract 6.
 //!
-//! A failure to look up is never taken for "there is none": an answer is permanent only if all of it is authoritative.
+//! A failed lookup never counts as "no such record": an answer is permanent only if all of it is authoritative.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,35 +17,35 @@ use super::query::Kind;
 use super::validation::Trust;
 use super::{HostAnswer, Shared, interleave};
 
-/// Servers that are looked up together, and the most that one route names.
+/// Number of servers looked up together, and maximum number of servers in a route.
 const HOSTS_MAX: usize = 5;
-/// Where none of the first five has an address, so many further fives are tried.
+/// Maximum number of rounds of five servers, while no round finds an address.
 const ROUNDS_MAX: usize = 4;
-/// Addresses of one family of one server.
+/// Maximum number of addresses of one family of one server.
 const FAMILY_MAX: usize = 2;
 
-/// One MX record, or the domain itself in place of one.
+/// One MX record, or the domain itself if it has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Exchange {
     preference: u16,
     name: String,
-    /// Whether DNSSEC vouches for it, or for there being none.
+    /// Whether DNSSEC validated the record or its absence.
     trust: Trust,
 }
 
-/// Result of the look-up of one server.
+/// Result of the lookup of one server.
 enum Found {
     Host(MailHost),
-    /// It is ourselves.
+    /// The server is ourselves.
     Own,
-    /// All its addresses are refused.
+    /// The guard refuses all its addresses.
     Blocked,
-    /// It has no address, and that is certain.
+    /// It certainly has no address.
     Nothing,
     Unknown(Unknown),
 }
 
-/// The mail servers of `domain`, in the order to try.
+/// Returns the mail servers of `domain`, in the order to try.
 pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<MailHost>, RouteFailure> {
     let told = shared.ask(domain.as_str(), Kind::Mx).await;
     let exchanges = match told.answer {
@@ -65,14 +65,14 @@ pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Res
             return tally.verdict();
         }
     }
-    // Servers beyond the limit were not asked about, so nothing is certain.
+    // Servers beyond the limit were not looked up, so the answer is not final.
     if rest.next().is_some() && tally.unknown.is_none() {
         tally.unknown = Some(Unknown::Failed("too many mail servers without an address".into()));
     }
     tally.verdict()
 }
 
-/// The names of all mail servers of `domain`, sorted.
+/// Returns the names of all mail servers of `domain`, sorted.
 pub(super) async fn exchanges(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<String>, RouteFailure> {
     let told = shared.ask(domain.as_str(), Kind::Mx).await;
     let exchanges = match told.answer {
@@ -86,7 +86,8 @@ pub(super) async fn exchanges(shared: &Arc<Shared>, domain: &DomainName) -> Resu
     Ok(names)
 }
 
-/// The MX records by preference, at random inside one. A "." says "no mail" only where it stands alone (RFC 7505 3).
+/// Orders the MX records by preference, at random within one preference. A "." means "no mail" only if it is the only
+/// record (RFC 7505 3).
 fn ordered(facts: &[Fact], trust: Trust, entropy: &dyn Entropy) -> Result<Vec<Exchange>, RouteFailure> {
     let mut exchanges: Vec<Exchange> = facts
         .iter()
@@ -105,7 +106,7 @@ fn ordered(facts: &[Fact], trust: Trust, entropy: &dyn Entropy) -> Result<Vec<Ex
     if exchanges.is_empty() {
         return Err(RouteFailure::NullMx);
     }
-    // A server named twice counts once, at its better preference.
+    // A server named twice counts once, with its better preference.
     exchanges.sort_by(|a, b| (&a.name, a.preference).cmp(&(&b.name, b.preference)));
     exchanges.dedup_by(|later, earlier| later.name == earlier.name);
     shuffle(&mut exchanges, entropy);
@@ -113,7 +114,7 @@ fn ordered(facts: &[Fact], trust: Trust, entropy: &dyn Entropy) -> Result<Vec<Ex
     Ok(exchanges)
 }
 
-/// Fisher and Yates, from the end.
+/// Fisher-Yates shuffle.
 fn shuffle<T>(items: &mut [T], entropy: &dyn Entropy) {
     for last in (1..items.len()).rev() {
         let chance = u64::from_le_bytes(entropy::bytes(entropy));
@@ -122,16 +123,16 @@ fn shuffle<T>(items: &mut [T], entropy: &dyn Entropy) {
     }
 }
 
-/// Returns the exchanges that are better than ourselves. Servers of our own preference or a worse one would send the
-/// mail back to us (5.4.6).
+/// Returns the exchanges with a better preference than ourselves. Servers with our preference or a worse one would send
+/// the mail back to us (5.4.6).
 fn before(mut exchanges: Vec<Exchange>, own: Option<u16>) -> Vec<Exchange> {
     exchanges.retain(|exchange| own.is_none_or(|own| exchange.preference < own));
     exchanges
 }
 
-/// Looks the servers up together and gives what was found in their order.
+/// Looks up the servers concurrently and returns the results in their order.
 async fn look_up(shared: &Arc<Shared>, exchanges: &[Exchange]) -> Vec<Found> {
-    // The set ends its tasks with itself, so a caller that gives up leaves none behind.
+    // Dropping the set aborts its tasks, so a cancelled caller leaves none behind.
     let mut tasks = JoinSet::new();
     for (place, exchange) in exchanges.iter().cloned().enumerate() {
         let shared = Arc::clone(shared);
@@ -164,8 +165,8 @@ async fn find(shared: &Shared, exchange: Exchange) -> Found {
     }
 }
 
-/// Where the server's TLSA records may stand: nowhere, unless DNSSEC vouches for the whole way to it. An alias is
-/// asked at its end first (RFC 7672 2.2.3).
+/// Returns the names where the server's TLSA records are looked up. Empty unless DNSSEC validated the whole path to the
+/// server. The end of an alias comes first (RFC 7672 2.2.3).
 fn tlsa_names(exchange: &Exchange, answer: &HostAnswer) -> Vec<String> {
     if exchange.trust == Trust::Insecure || !answer.is_secure() {
         return Vec::new();
@@ -179,12 +180,12 @@ struct Tally {
     hosts: Vec<MailHost>,
     looped: bool,
     blocked: bool,
-    /// A look-up that was not made, and is to be made again.
+    /// A lookup that was not made and must be repeated.
     unknown: Option<Unknown>,
 }
 
 impl Tally {
-    /// Adds one round; true where the list ends in it because a server is ourselves.
+    /// Adds one round. Returns true if the list ends in it because a server is ourselves.
     fn take(&mut self, round: &[Exchange], found: Vec<Found>) -> bool {
         let own = round.iter().zip(&found).find(|(_, found)| matches!(found, Found::Own));
         let own = own.map(|(exchange, _)| exchange.preference);
@@ -204,7 +205,8 @@ impl Tally {
         own.is_some()
     }
 
-    /// The servers, or the one reason why there are none: what may yet change comes before what is certain.
+    /// Returns the servers, or the one reason why there are none. Temporary reasons take precedence over permanent
+    /// ones.
     fn verdict(self) -> Result<Vec<MailHost>, RouteFailure> {
         if !self.hosts.is_empty() {
             return Ok(self.hosts);

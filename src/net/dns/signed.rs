@@ -1,4 +1,4 @@
-//! For tests: a name server on loopback with zones that are signed as they are asked for, or not signed at all.
+//! Test server on loopback with signed and unsigned zones. Signatures are made for each answer.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio::net::UdpSocket;
 
 const HEAD: &str = "@ 300 SOA ns hostmaster 1 3600 600 86400 60\n@ 300 NS ns\nns 300 A 127.0.0.1\n";
 
-/// The key of a zone.
+/// The signing key of a zone.
 pub(super) struct ZoneKey {
     zone: Name,
     key: EcdsaSigningKey,
@@ -33,24 +33,24 @@ impl ZoneKey {
         Self { zone: Name::from_ascii(zone).unwrap(), key, public, age: 0 }
     }
 
-    /// A key whose signatures ended an hour ago.
+    /// Creates a key whose signatures expired an hour ago.
     pub(super) fn out_of_time(zone: &str) -> Self {
         Self { age: 3600 + 1800, ..Self::new(zone) }
     }
 
-    /// The DNSKEY record, as a trust anchor's file has it.
+    /// Returns the DNSKEY record as a line of a trust anchor file.
     pub(super) fn key_record(&self) -> String {
         format!("{} 300 IN DNSKEY {}\n", self.zone, self.public)
     }
 
-    /// The DS record, likewise.
+    /// Returns the DS record as a line of a trust anchor file.
     pub(super) fn digest_record(&self) -> String {
         let digest = self.public.to_digest(&self.zone, DigestType::SHA256).unwrap();
         let tag = self.public.calculate_key_tag().unwrap();
         format!("{} 300 IN DS {tag} 13 2 {}\n", self.zone, hex::encode(digest.as_ref()))
     }
 
-    /// The signature over `set`, valid for an hour around now, less the key's age.
+    /// Signs `set`, valid for an hour around now, shifted back by the key's age.
     fn sign(&self, set: &RecordSet) -> Record {
         let now = u32::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap() - self.age;
         let input = SigInput {
@@ -69,7 +69,7 @@ impl ZoneKey {
     }
 }
 
-/// A zone, signed where it has a key.
+/// A zone; signed if it has a key.
 pub(super) struct SignedZone {
     origin: Name,
     sets: BTreeMap<RrKey, RecordSet>,
@@ -112,7 +112,7 @@ impl SignedZone {
         }
     }
 
-    /// The SOA, and an NSEC that denies no more than it must: a type of a name, or every name but the apex.
+    /// Adds the SOA and a minimal NSEC: it denies one type of a name, or every name but the apex.
     fn deny(&self, name: &Name, answer: &mut Message) {
         let soa = self.set(&self.origin, RecordType::SOA).unwrap();
         answer.add_authorities(self.signed(soa));
@@ -132,7 +132,7 @@ impl SignedZone {
     }
 }
 
-/// Serves `zones` over UDP, on the test's runtime and for as long as it lives.
+/// Serves `zones` over UDP on the test's runtime, until the runtime ends.
 pub(super) async fn serve(zones: Vec<SignedZone>) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -150,7 +150,7 @@ fn answer(zones: &[SignedZone], question: &[u8]) -> Vec<u8> {
     let query = question.queries.first().unwrap().clone();
     let mut answer = Message::new(question.metadata.id, MessageType::Response, OpCode::Query);
     answer.metadata.recursion_available = true;
-    // Of a delegation itself, only the DS records stand above (RFC 4035 3.1.4.1).
+    // Of a delegation, the parent zone holds only the DS records (RFC 4035 3.1.4.1).
     let holds = |zone: &&SignedZone| {
         zone.origin.zone_of(query.name()) && (query.query_type() != RecordType::DS || zone.origin != *query.name())
     };

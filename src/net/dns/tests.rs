@@ -1,4 +1,4 @@
-//! The resolver against a scripted server: the tests of contract 6 and 8 about names.
+//! The resolver against a scripted server: the tests of contract 6 and 8 about DNS.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -118,7 +118,7 @@ async fn a_domain_that_does_not_exist_is_told_from_one_that_cannot_be_looked_up(
         ("refused.example", Say::Error(ResponseCode::Refused)),
         ("silent.example", Say::Silence),
     ] {
-        // It has an address, which must not be taken for an implicit MX.
+        // The name has an address, which must not be taken for an implicit MX.
         world.zone.says(name, RecordType::MX, say).a(name, &["9.0.0.1"]);
         assert!(matches!(world.route(name).await, Err(RouteFailure::Temporary(_))), "{name}");
         assert_eq!(world.zone.asked(name, RecordType::A), 0, "{name}");
@@ -264,7 +264,7 @@ async fn dead_name_servers_never_make_a_failure_of_a_domain_that_lives() {
         tokio::task::yield_now().await;
     }
     let route = loop {
-        // Where there was no place for it, that is no word about it, and is not kept.
+        // A query without a permit says nothing about the name and is not cached.
         let route = world.route("site.example").await;
         if route != Err(RouteFailure::Unasked) {
             break route;
@@ -296,7 +296,7 @@ async fn where_one_server_fails_the_next_is_asked_and_from_then_on_first() {
         let servers = vec![bad.address, good.address];
         let world = World::asking(servers, good, OwnHosts::default(), 1);
         assert_eq!(world.route("site.example").await.unwrap()[0].addresses, addresses(&["9.0.0.1"]));
-        // Within one try a silent server gets its datagram again.
+        // Within one try the datagram is sent again to a silent server.
         assert!(bad.asked("site.example", RecordType::MX) >= 1);
         assert_eq!(bad.asked("m.example", RecordType::A), 0);
     }

@@ -1,6 +1,8 @@
-//! Resolvers that validate (DNSSEC), and what their answers are worth: secure, insecure, or bogus, which is no answer.
+//! Validating resolvers (DNSSEC) and the trust of their answers: secure, insecure or bogus. Bogus answers are
+//! discarded.
 //!
-//! Signatures are judged by the system's clock, whatever the program's own says: they are made by others.
+//! Signatures are checked against the system's clock, even if the program runs on a virtual one, since other parties
+//! make them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,26 +19,27 @@ use tokio::time::{Instant, timeout};
 use super::anchor::Anchors;
 use super::query::resolver;
 
-/// Time for which keys found by their digests are used before they are looked up again.
+/// Time for which keys found by digest are used before they are looked up again.
 const KEYS_LIFETIME: Duration = Duration::from_secs(3600);
-/// A validated answer takes a chain of questions, from the anchor down; it may take so many times the time of one.
+/// Time limit of a validated answer, as a multiple of the limit of one query. It takes a chain of queries from the
+/// anchor down.
 pub(super) const QUESTIONS: u32 = 3;
 
-/// Whether DNSSEC vouches for an answer (RFC 4033 5).
+/// DNSSEC trust of an answer (RFC 4033 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Signed, all the way down from an anchor.
+    /// Signed on the whole path from an anchor.
     Secure,
-    /// Not signed, and need not be; or nobody was asked to validate.
+    /// Not signed and not required to be, or not validated.
     Insecure,
 }
 
-/// The validating resolvers, one for each server.
+/// The validating resolvers, one per server.
 pub(super) struct Validation {
     anchors: Anchors,
     servers: Vec<NameServerConfig>,
     try_timeout: Duration,
-    /// Locked while the keys are looked for, so that this is done once however many wait.
+    /// Locked while the keys are looked up, so that this is done once for all callers.
     current: Mutex<Option<Current>>,
 }
 
@@ -50,15 +53,15 @@ impl Validation {
         Self { anchors, servers, try_timeout, current: Mutex::default() }
     }
 
-    /// Whether answers about `name` are validated.
+    /// Returns whether answers about `name` are validated.
     pub(super) fn covers(&self, name: &Name) -> bool {
         self.anchors.covers(name)
     }
 
-    /// The resolvers; `plain` finds the keys that the anchors name by digest.
+    /// Returns the resolvers. `plain` finds the keys that the anchors name by digest.
     ///
     /// # Errors
-    /// Where there is no key to start from.
+    /// There is no key to start from.
     pub(super) async fn resolvers(&self, plain: &TokioResolver) -> Result<Arc<[TokioResolver]>, &'static str> {
         let mut current = self.current.lock().await;
         let zones = self.anchors.digested_zones();
@@ -71,7 +74,7 @@ impl Validation {
                 *current = Some(Current { resolvers: Arc::clone(&resolvers), made_at: Instant::now() });
                 Ok(resolvers)
             }
-            // The keys of an hour ago are better than none.
+            // Expired keys are better than none.
             None => current.as_ref().map(|made| Arc::clone(&made.resolvers)).ok_or("no key matches the trust anchor"),
         }
     }
@@ -97,10 +100,10 @@ impl Validation {
     }
 }
 
-/// Returns the trust of all records of a validated answer together; `None` if one of them is bogus.
+/// Returns the combined trust of all records of a validated answer; `None` if one of them is bogus.
 pub(super) fn worth<'a>(records: impl Iterator<Item = &'a Record>) -> Option<Trust> {
     let mut trust = Some(Trust::Secure);
-    // Only the signature that was used carries a proof of its own.
+    // Only the signature that was used carries a proof.
     for record in records.filter(|record| record.record_type() != RecordType::RRSIG) {
         match record.proof {
             Proof::Secure => {}
@@ -111,7 +114,7 @@ pub(super) fn worth<'a>(records: impl Iterator<Item = &'a Record>) -> Option<Tru
     trust
 }
 
-/// Returns the trust of a validated negative answer about `name`. After an alias, only the end of the chain was proven,
+/// Returns the trust of a validated negative answer about `name`. After an alias only the end of the chain was proven,
 /// so it counts as insecure.
 pub(super) fn worth_of_nothing(name: &Name, none: &NoRecords) -> Trust {
     let is_denial = |record: &Record| matches!(record.record_type(), RecordType::NSEC | RecordType::NSEC3);

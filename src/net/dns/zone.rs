@@ -1,5 +1,4 @@
-//! For tests: a DNS server on loopback that says what it is told to, over UDP and TCP, and counts what it was asked;
-//! and a clock that is moved by hand.
+//! Test server on loopback with scripted answers over UDP and TCP, which counts its queries; and a manual clock.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -59,7 +58,7 @@ struct Script {
     asked: HashMap<(String, RecordType), usize>,
 }
 
-/// The server. What it was not told of is NXDOMAIN, or NODATA where the name has other records.
+/// The server. Names without a script are NXDOMAIN, or NODATA if the name has other records.
 #[derive(Clone)]
 pub(super) struct Zone {
     pub(super) address: SocketAddr,
@@ -67,7 +66,7 @@ pub(super) struct Zone {
 }
 
 impl Zone {
-    /// Starts serving, on the test's runtime and for as long as it lives.
+    /// Starts serving on the test's runtime, until the runtime ends.
     pub(super) async fn serve() -> Self {
         let (udp, tcp) = same_port().await;
         let zone = Self { address: udp.local_addr().unwrap(), script: Arc::default() };
@@ -167,7 +166,7 @@ impl Zone {
     }
 }
 
-/// One MX record.
+/// Returns one MX record.
 pub(super) fn mx(preference: u16, name: &str) -> RData {
     RData::MX(MX::new(preference, dns_name(name)))
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::base::secret::Secret;
 use crate::domain::token_key::TokenKeys;
 
-/// A clock that moves on by a second each time it is asked.
+/// A clock that advances by a second on each reading.
 struct Ticking(AtomicU64);
 
 impl Clock for Ticking {

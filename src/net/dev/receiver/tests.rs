@@ -41,7 +41,7 @@ impl World {
         BufReader::new(TcpStream::connect(address).await.unwrap())
     }
 
-    /// Sends one message as far as the receiver lets it come, and returns its last answer.
+    /// Sends one message as far as the receiver accepts it, and returns the last answer.
     async fn send(&self, return_path: &str, local: &str) -> String {
         let mut stream = self.connect(local).await;
         let mail = format!("MAIL FROM:<{return_path}>\r\n");
@@ -58,7 +58,7 @@ impl World {
     }
 }
 
-/// One answer, all its lines.
+/// Reads one answer with all its lines.
 async fn hear(stream: &mut BufReader<TcpStream>) -> String {
     let mut answer = String::new();
     loop {

@@ -1,7 +1,7 @@
-//! Activity of one HTTP connection: the times from which its deadlines are judged, kept by the stream that it
-//! reads and writes and by the requests that are running on it.
+//! Activity of one HTTP connection: the times from which its deadlines are computed. The connection's stream and its
+//! running requests update them.
 //!
-//! One timer for each connection looks here, so a request costs a few relaxed atomics instead of a timer of its own.
+//! One timer per connection reads them, so a request costs a few relaxed atomic operations instead of a timer.
 
 use std::io;
 use std::sync::Arc;
@@ -14,47 +14,47 @@ use tokio::time::Instant;
 
 use super::http_listener::HttpLimits;
 
-/// Minimum number of bytes that a client must read within a write stall's time while an answer waits for it. Fewer may
-/// be replies to its pings, which a client that gives no window can request at will.
+/// Minimum number of bytes that a client must read within the write stall time while an answer is pending. Fewer may be
+/// replies to its pings, which a client with a closed flow-control window can request at will.
 const TAKEN_LEAST: u64 = 1024;
 
 /// Time after which a connection whose client reads no bytes of an answer may be closed in favour of another.
 const UNREAD: Duration = Duration::from_secs(5);
 
-/// Why a connection may make way for another one, the best reason first.
+/// Reasons why a connection may be closed in favour of a new one, best reason first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Dispensable {
     /// No request is in flight.
     Idle,
-    /// All its requests wait for bodies of clients that are not authenticated.
+    /// All its requests wait for the bodies of unauthenticated clients.
     Unauthenticated,
     /// The client does not read the rest of its answers.
     Unread,
-    /// All that its requests wait for is up to the client, and some wait for bodies of authenticated clients.
+    /// All its requests wait for the client, and some of them for the bodies of authenticated clients.
     Unsent,
 }
 
-/// The protocol that a connection speaks. Only HTTP/1 has a head that can be told from other traffic.
+/// The protocol of a connection. Only in HTTP/1 can the head of a request be recognised in the byte stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
     Http2,
 }
 
-/// Action for the connection's timer.
+/// Result of a deadline check.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Look again at this time.
+    /// No deadline has passed; check again at this time.
     Wait(Instant),
-    /// A request's head is not whole in time.
+    /// The head of a request did not arrive in time.
     SlowHead,
-    /// Nothing was asked for a while.
+    /// No request arrived for too long.
     Idle,
-    /// The client takes no bytes.
+    /// The client reads no bytes.
     Stuck,
 }
 
-/// The times of one connection, in microseconds since it opened; 0 stands for "not now".
+/// The times of one connection, in microseconds since it opened; 0 means "not set".
 #[derive(Debug)]
 pub(super) struct Activity {
     opened: Instant,
@@ -63,26 +63,26 @@ pub(super) struct Activity {
     idle_since: AtomicU64,
     head_since: AtomicU64,
     blocked_since: AtomicU64,
-    /// Parts of answers that the client has room to ask for.
+    /// Parts of answers that the client could read but has not.
     offers: AtomicU32,
-    /// Since when none of them was taken, and too few bytes were.
+    /// Time since when no part was read and fewer than `TAKEN_LEAST` bytes were written.
     offered_since: AtomicU64,
     written: AtomicU64,
-    /// Of these, those that had been when `offered_since` was set for them.
+    /// Value of `written` when `offered_since` was set.
     written_before: AtomicU64,
-    /// Requests that wait for a body, and since when.
+    /// Number of requests that wait for a body; `awaited_since` has the time.
     awaited: AtomicU32,
-    /// Of these, those of authenticated clients.
+    /// Those of authenticated clients among them.
     awaited_known: AtomicU32,
     awaited_since: AtomicU64,
-    /// Refused bodies that are read on behind their answers.
+    /// Number of refused bodies that are still read after their answers.
     lingering: AtomicU32,
     close: Notify,
     expired: AtomicBool,
 }
 
 impl Activity {
-    /// A connection opened at `opened` whose first head has begun.
+    /// Creates the activity of a connection opened at `opened`, whose first request head is awaited.
     pub(super) fn new(opened: Instant, protocol: Protocol) -> Self {
         Self {
             opened,
@@ -104,7 +104,7 @@ impl Activity {
         }
     }
 
-    /// Marks work that runs until the guard is dropped.
+    /// Marks a running request until the guard is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Busy {
         self.head_since.store(0, Relaxed);
         self.running.fetch_add(1, Relaxed);
@@ -122,7 +122,7 @@ impl Activity {
         Awaited { activity: Arc::clone(self), is_known }
     }
 
-    /// Marks a refused body that is read on behind its answer, until the guard is dropped.
+    /// Marks a refused body that is read after its answer, until the guard is dropped.
     pub(super) fn linger(self: &Arc<Self>) -> Lingering {
         self.lingering.fetch_add(1, Relaxed);
         Lingering(Arc::clone(self))
@@ -133,12 +133,12 @@ impl Activity {
         self.close.notify_one();
     }
 
-    /// Resolves when that was asked.
+    /// Resolves when [`close`](Self::close) was called.
     pub(super) async fn closing(&self) {
         self.close.notified().await;
     }
 
-    /// Whether the connection may make way for another at `now`, and since when.
+    /// Returns the reason why the connection may be closed for another at `now`, and since when it applies.
     pub(super) fn dispensable(&self, now: Instant) -> Option<(Dispensable, Instant)> {
         let running = self.running.load(Relaxed);
         if running == 0 {
@@ -151,7 +151,7 @@ impl Activity {
             return Some((Dispensable::Unauthenticated, awaited_since));
         }
         if is_known && awaited + offers >= running {
-            // A body that is on its way has a moment to arrive.
+            // A body in transit gets a moment to arrive.
             return (now >= awaited_since + UNREAD).then_some((Dispensable::Unsent, awaited_since));
         }
         if offers == 0 || awaited + offers < running {
@@ -162,17 +162,18 @@ impl Activity {
         (now >= since + UNREAD).then_some((Dispensable::Unread, since))
     }
 
-    /// From now on the stream answers 408 and fails.
+    /// Makes the stream answer 408 and fail.
     pub(super) fn expire(&self) {
         self.expired.store(true, Relaxed);
     }
 
-    /// Whether it should.
+    /// Returns whether [`expire`](Self::expire) was called.
     pub(super) fn is_expired(&self) -> bool {
         self.expired.load(Relaxed)
     }
 
-    /// Which deadline has passed at `now`, or when to look again; `is_pressed` where others need the place.
+    /// Returns the deadline that has passed at `now`, or the time of the next check. `is_pressed` selects the shorter
+    /// idle time, when connections are scarce.
     pub(super) fn judge(&self, now: Instant, limits: &HttpLimits, is_pressed: bool) -> Verdict {
         let passed = |since: u64, limit: Duration| now >= self.at(since) + limit;
         let blocked = self.blocked_since.load(Relaxed);
@@ -185,7 +186,7 @@ impl Activity {
                 return Verdict::Stuck;
             }
         }
-        // A head that begins after this look has its whole time left at the next one, so its deadline is met exactly.
+        // A head that begins after this check still has its whole time at the next one, so its deadline is met exactly.
         let next = now + limits.head_read;
         if self.running.load(Relaxed) != 0 || self.lingering.load(Relaxed) != 0 {
             return Verdict::Wait(next);
@@ -199,13 +200,14 @@ impl Activity {
         if passed(idle, if is_pressed { limits.idle_pressed } else { limits.idle }) {
             return Verdict::Idle;
         }
-        // The pressure may begin at any time.
+        // Connections may become scarce at any time.
         let pressed = self.at(idle) + limits.idle_pressed;
         let look = if pressed > now { pressed } else { now + limits.idle_pressed };
         Verdict::Wait(next.min(look).min(self.at(idle) + limits.idle))
     }
 
-    /// A long answer goes out in long parts: whoever takes bytes of one is not stuck before the next.
+    /// Restarts the stall time if enough bytes were written. Answers are sent in large parts, and a client that reads a
+    /// part slowly is not stalled.
     fn note_taken(&self, now: Instant) {
         let written = self.written.load(Relaxed);
         if written - self.written_before.load(Relaxed) >= TAKEN_LEAST {
@@ -223,7 +225,7 @@ impl Activity {
         u64::try_from(self.opened.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Bytes have come.
+    /// Notes that bytes arrived.
     pub(super) fn has_read(&self) {
         let is_over = self.running.load(Relaxed) == 0 && self.lingering.load(Relaxed) == 0;
         if is_over && self.head_since.load(Relaxed) == 0 {
@@ -231,7 +233,7 @@ impl Activity {
         }
     }
 
-    /// A write went so.
+    /// Notes the result of a write.
     pub(super) fn has_written(&self, poll: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(bytes)) = poll {
             self.written.fetch_add(*bytes as u64, Relaxed);
@@ -247,7 +249,7 @@ impl Activity {
     }
 }
 
-/// While it lives its connection is neither idle nor reading a head.
+/// Guard: while it lives, the connection is neither idle nor reading a request head.
 pub(super) struct Busy(Arc<Activity>);
 
 impl Busy {
@@ -259,7 +261,7 @@ impl Busy {
     }
 }
 
-/// While it lives one request of its connection waits for its body.
+/// Guard: while it lives, one request of the connection waits for its body.
 pub struct Awaited {
     activity: Arc<Activity>,
     is_known: bool,
@@ -274,7 +276,7 @@ impl Drop for Awaited {
     }
 }
 
-/// While it lives its connection reads on behind an answer. It is idle all the same.
+/// Guard: while it lives, the connection reads a refused body after the answer. It counts as idle nevertheless.
 pub struct Lingering(Arc<Activity>);
 
 impl Drop for Lingering {
@@ -284,12 +286,12 @@ impl Drop for Lingering {
     }
 }
 
-/// A part of an answer whose next step is the client's.
+/// Guard: a part of an answer that the client has to read.
 pub(super) struct Offer(Arc<Activity>);
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        // A client that reads one stream is not stuck with the others.
+        // A client that reads one stream counts as reading the others too.
         self.0.offered_since.store(self.0.now(), Relaxed);
         self.0.offers.fetch_sub(1, Relaxed);
     }

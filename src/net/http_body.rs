@@ -1,7 +1,6 @@
-//! The body of an answer: bytes that are all there, or a stream that goes on (server-sent events).
+//! The body of an answer: a complete buffer, or a stream (server-sent events).
 //!
-//! An enum instead of a boxed trait, because nearly every answer is a few hundred bytes that need no allocation of
-//! their own.
+//! An enum instead of a boxed trait, because nearly every answer is a few hundred bytes and needs no extra allocation.
 
 use std::fmt;
 use std::io;
@@ -16,19 +15,19 @@ pub type BodyStream = Pin<Box<dyn hyper::body::Body<Data = Bytes, Error = io::Er
 
 /// Body of an answer.
 pub enum Body {
-    /// All of it; empty once it is handed over.
+    /// A complete body; empty after its only frame was read.
     Whole(Bytes),
-    /// Frames that come as they are made. An error closes the connection, so that nobody takes a part for the whole.
+    /// Frames that arrive over time. An error closes the connection, so that no client mistakes a part for the whole.
     Stream(BodyStream),
 }
 
 impl Body {
-    /// A body of no bytes.
+    /// Returns an empty body.
     pub const fn empty() -> Self {
         Self::Whole(Bytes::new())
     }
 
-    /// Its length in bytes, where that is known.
+    /// Returns the length in bytes, if known.
     pub fn length(&self) -> Option<usize> {
         match self {
             Self::Whole(bytes) => Some(bytes.len()),

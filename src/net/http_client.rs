@@ -1,7 +1,6 @@
-//! Where a request comes from: the other end of its connection, or, behind a proxy that is trusted, the client that
-//! the proxy tells of in `X-Forwarded-For`.
+//! The client of a request: the peer of the connection, or the client named in `X-Forwarded-For` by a trusted proxy.
 //!
-//! Asked by floor `http` for each request. What anyone else writes there is never believed.
+//! The `http` floor asks for each request. The header is ignored if it comes from any other peer.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,16 +13,16 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The client of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
-    /// Its address; absent on a Unix socket.
+    /// The client's address; absent on a Unix socket.
     pub address: Option<IpAddr>,
-    /// Whether a proxy stands between.
+    /// Whether the request came through a proxy.
     pub is_forwarded: bool,
 }
 
 impl Client {
-    /// The client of a request with `headers` from `peer`: behind one of `proxies`, the rightmost address that is no
-    /// proxy of ours, for each of ours has appended the one that it saw. Where that can't be read, or all of them are
-    /// ours, the last address that was read, and forwarded all the same.
+    /// Returns the client of a request with `headers` from `peer`. Behind one of `proxies`, it is the rightmost address
+    /// that is not a trusted proxy: each trusted proxy has appended the address that it saw. If that can't be parsed,
+    /// or all addresses are trusted proxies, it is the last address parsed, still marked as forwarded.
     pub(super) fn of(peer: Option<SocketAddr>, headers: &HeaderMap, proxies: &[Network]) -> Self {
         let address = peer.map(|peer| peer.ip().to_canonical());
         let is_ours = |address: IpAddr| proxies.iter().any(|network| network.contains(address));
@@ -42,13 +41,13 @@ impl Client {
         Self { address: Some(client), is_forwarded: true }
     }
 
-    /// Whether it is on this machine, with nothing between.
+    /// Returns whether the client is on this machine, without a proxy in between.
     pub fn is_loopback(&self) -> bool {
         !self.is_forwarded && self.address.is_none_or(|address| address.is_loopback())
     }
 }
 
-/// An address, with or without a port or the brackets of IPv6.
+/// Parses an address, with or without a port or the brackets of IPv6.
 fn read(hop: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(hop).ok()?;
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);

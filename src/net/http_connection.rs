@@ -1,5 +1,5 @@
-//! One HTTP connection, from the TLS handshake to its end: which protocol it speaks, its deadlines, and how it
-//! finishes what is running when the listener stops.
+//! One HTTP connection, from the TLS handshake to its end: its protocol, its deadlines, and the completion of running
+//! requests when the listener stops.
 
 use std::convert::Infallible;
 use std::io;
@@ -34,18 +34,18 @@ use crate::domain::network::Network;
 
 /// Beginning of an HTTP/2 connection (RFC 9113 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Streams that a client opened and reset before they were served (CVE-2023-44487).
+/// Maximum number of streams that a client opened and reset before they were served (CVE-2023-44487).
 const RESET_STREAMS_MAX: usize = 20;
 const H2_STREAM_WINDOW: u32 = 256 * 1024;
 const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Read buffer of HTTP/1. Without this limit one connection may hold 400 KiB.
 const H1_BUFFER: usize = 64 * 1024;
 
-/// Facts about the client's side of a request.
+/// The connection of a request.
 pub struct Connection {
-    /// Where it comes from; absent on a Unix socket.
+    /// The client's address; absent on a Unix socket.
     pub peer: Option<SocketAddr>,
-    /// The listener that it came in by.
+    /// The listener that accepted it.
     pub kind: ListenerKind,
     /// Whether it is encrypted.
     pub encrypted: bool,
@@ -54,18 +54,19 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Where a request with `headers` comes from.
+    /// Returns the client of a request with `headers`.
     pub fn client(&self, headers: &HeaderMap) -> Client {
         Client::of(self.peer, headers, &self.proxies)
     }
 
-    /// Keeps the connection open while a refused body is read behind its answer, as long as nobody needs its place.
+    /// Keeps the connection open while a refused body is read after its answer, unless another connection needs its
+    /// place.
     pub fn linger(&self) -> Lingering {
         self.activity.linger()
     }
 
-    /// Marks a request that waits for its body: it does not keep the connection's place. Connections of authenticated
-    /// clients (`is_known`) are the last to make way.
+    /// Marks a request that waits for its body. Meanwhile its connection may be closed for another one; connections of
+    /// authenticated clients (`is_known`) are the last to be closed.
     pub fn await_body(&self, is_known: bool) -> Awaited {
         self.activity.await_body(is_known)
     }
@@ -76,7 +77,7 @@ impl Connection {
     }
 }
 
-/// A connection as it was accepted: where it comes from, and the place that it holds.
+/// An accepted connection: its peer and its permit.
 pub(super) struct Arrival {
     pub(super) peer: Option<SocketAddr>,
     pub(super) place: Arc<Place>,
@@ -96,14 +97,14 @@ impl<T> Clone for Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// The same for another service.
+    /// Returns the same state for another service.
     pub(super) fn with<U>(self, service: Arc<U>) -> Shared<U> {
         Shared { service, limits: self.limits, stop: self.stop }
     }
 }
 
 impl<T: Serve> Shared<T> {
-    /// Serves `stream` after a TLS handshake, which has its own deadline.
+    /// Serves `stream` after a TLS handshake, which has a separate deadline.
     pub(super) async fn serve_tls<S>(self, stream: S, tls: Arc<TlsSettings>, arrival: Arrival)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -117,14 +118,14 @@ impl<T: Serve> Shared<T> {
         let agreed = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => Some(Protocol::Http2),
             Some(b"http/1.1") => Some(Protocol::Http1),
-            // An authority has seen in the handshake what it came for (RFC 8737 3).
+            // For the authority the handshake is the whole check (RFC 8737 3).
             Some(challenges::ALPN) => return,
             Some(_) | None => None,
         };
         self.serve(stream, agreed, arrival, ListenerKind::Public, true).await;
     }
 
-    /// Serves `stream` in clear.
+    /// Serves `stream` without TLS.
     pub(super) async fn serve_clear<S>(self, stream: S, arrival: Arrival, kind: ListenerKind)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -147,7 +148,7 @@ impl<T: Serve> Shared<T> {
             Some(protocol) => (protocol, Bytes::new()),
             None => match timeout_at(opened + self.limits.head_read, tell_protocol(&mut stream)).await {
                 Ok(Ok(told)) => told,
-                // A client that says nothing, or half a preface, gets no answer: none is known that it would read.
+                // A client that sends nothing, or half a preface, gets no answer: its protocol is unknown.
                 Ok(Err(_)) | Err(_) => return,
             },
         };
@@ -176,7 +177,7 @@ impl<T: Serve> Shared<T> {
         }
     }
 
-    /// Runs one connection to its end, its deadline or the listener's stop.
+    /// Runs one connection until it ends, a deadline passes or the listener stops.
     async fn drive<C>(&self, connection: C, activity: &Activity, place: &Place)
     where
         C: GracefulConnection<Error = hyper::Error>,
@@ -208,7 +209,7 @@ impl<T: Serve> Shared<T> {
                         timer.as_mut().reset(Instant::now() + self.limits.head_read);
                     }
                     Verdict::SlowHead => {
-                        // The stream answers at its next read, which hyper does when it is polled.
+                        // The stream answers at its next read, when hyper is polled.
                         activity.expire();
                         let grace = Instant::now() + self.limits.head_read;
                         let _ended = timeout_at(grace, connection.as_mut()).await;
@@ -221,7 +222,7 @@ impl<T: Serve> Shared<T> {
     }
 }
 
-/// Reads until the bytes are HTTP/2's preface, or can't become it.
+/// Reads until the bytes are the HTTP/2 preface, or can't become it.
 async fn tell_protocol<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<(Protocol, Bytes)> {
     let mut start = [0; PREFACE.len()];
     let mut length = 0;
@@ -240,7 +241,7 @@ async fn tell_protocol<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<(Prot
 
 fn http1(limits: &HttpLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    // Hyper's own limit of 100 headers stands; its read timeout would also end idle connections, so ours is used.
+    // Hyper's own limit of 100 headers applies. Its read timeout would also end idle connections, so ours is used.
     builder.max_header_size(limits.head_bytes).max_buf_size(H1_BUFFER).header_read_timeout(None);
     builder
 }
@@ -266,11 +267,12 @@ fn note_end(ended: Result<(), hyper::Error>) {
     }
 }
 
-/// An answer's body, which keeps its connection from being judged idle until it is handed over, and from being held
-/// for ever by a client that takes none of it: over HTTP/2 that shows in no write, only in hyper not asking for more.
+/// The body of an answer, with the guards of its connection. Until it is sent, the connection does not count as idle. A
+/// client that reads nothing can't hold the connection for ever: over HTTP/2 no write shows that, only that hyper
+/// requests no more frames.
 struct Held {
     body: Body,
-    /// While the next step is the client's.
+    /// Set while the client has to read.
     offer: Option<Offer>,
     busy: Busy,
 }

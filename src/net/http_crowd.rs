@@ -1,7 +1,7 @@
-//! Connection limit for each client address, so that one client can't take every connection.
+//! Connection limit per client address, so that one client can't use all connections.
 //!
-//! Asked by the listeners for each connection that they accept. An IPv6 client has a /64 at the least and may have a
-//! /48 (RFC 6177), so its connections are counted by both.
+//! The listeners check it for each accepted connection. An IPv6 client has at least a /64 and may have a /48 (RFC
+//! 6177), so its connections are counted by both.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -21,21 +21,21 @@ pub(super) struct Crowd {
     open: Mutex<HashMap<Network, usize>>,
 }
 
-/// A connection that is counted until this is dropped.
+/// A counted connection. Dropping it removes it from the count.
 #[derive(Debug)]
 pub(super) struct Presence {
     crowd: Arc<Crowd>,
-    /// None where the connection does not count.
+    /// `None` if the connection is exempt.
     address: Option<IpAddr>,
 }
 
 impl Crowd {
-    /// At most `most` connections of a client, and any number from the networks of `exempt`.
+    /// Allows `most` connections per client, and any number from the networks of `exempt`.
     pub(super) fn new(most: usize, exempt: Vec<Network>) -> Self {
         Self { most, exempt, open: Mutex::default() }
     }
 
-    /// Counts a connection from `peer`; none where it is one too many. A Unix socket has no peer and no limit.
+    /// Counts a connection from `peer`; `None` if the limit is reached. A Unix socket has no peer and no limit.
     pub(super) fn enter(self: &Arc<Self>, peer: Option<SocketAddr>) -> Option<Presence> {
         let address = peer.map(|peer| peer.ip().to_canonical()).filter(|address| !self.is_exempt(*address));
         if let Some(address) = address {
@@ -51,7 +51,7 @@ impl Crowd {
         Some(Presence { crowd: Arc::clone(self), address })
     }
 
-    /// The networks that a client is counted by, and the most connections of each.
+    /// Returns the networks by which a client is counted, with the limit of each.
     fn counted(&self, address: IpAddr) -> impl Iterator<Item = (Network, usize)> + use<> {
         let site = (Network::around(address, SITE_PREFIX), self.most.saturating_mul(SITE_FACTOR));
         let client = (Network::of_client(address), self.most);

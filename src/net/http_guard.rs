@@ -1,49 +1,50 @@
-//! The guard before hyper's HTTP/1 parser: what two servers could read differently goes no further (RFC 9112 11.2).
+//! Guard before hyper's HTTP/1 parser: stops requests that two servers could parse differently (RFC 9112 11.2).
 //!
-//! Hyper takes a bare LF for a line's end, lets Transfer-Encoding win over Content-Length, drops an equal second
-//! Content-Length, and asks for no Host. [`Guard`] reads along, split as the bytes may come, and says where they cease
-//! to be good; the stream then ends in [`POISON`], which hyper answers with 400 and a closed connection, in the order
-//! of the requests before it. It knows no socket, keeps at most one line, and never changes a byte that it lets by.
+//! Hyper accepts a bare LF as a line end, lets Transfer-Encoding override Content-Length, merges equal Content-Length
+//! fields, and does not require Host. [`Guard`] reads the same bytes, in pieces of any size, and returns how many of
+//! them are valid. The stream then ends with [`POISON`], which hyper answers with 400 and a closed connection, after
+//! the answers to earlier requests. The guard has no socket, keeps at most one line, and never changes a byte that
+//! passes.
 
-/// Bytes that hyper refuses wherever they appear: in a line of a head, a chunk's size, its extension, its end and a
+/// Bytes that hyper refuses wherever they appear: in a line of a head, in a chunk's size, extension or end, and in a
 /// trailer. They end a head, because hyper does not parse a partial one.
 pub(super) const POISON: &[u8] = b"\0\n\r\n\r\n";
-/// Empty lines before a request line (RFC 9112 2.2 asks for one at least to be ignored).
+/// Maximum number of empty lines before a request line (RFC 9112 2.2 asks to ignore at least one).
 const BLANK_LINES_MAX: u8 = 4;
-/// Digits of a chunk's size: more may overflow in somebody's hands.
+/// Maximum number of digits of a chunk size: more may overflow in another parser.
 const CHUNK_DIGITS_MAX: usize = 16;
 
-/// Reads the requests of one connection along with hyper.
+/// Parses the requests of one connection in parallel with hyper.
 pub(super) struct Guard {
     state: State,
-    /// The line so far, where it came in pieces.
+    /// The current line, if it arrived in pieces.
     line: Vec<u8>,
-    /// Bytes of a head, and of a line outside of one.
+    /// Maximum number of bytes of a head, and of a line outside of one.
     most: usize,
 }
 
 enum State {
-    /// Before a request line, after so many empty lines.
+    /// Before a request line, after this number of empty lines.
     Start(u8),
     /// In the fields of a head.
     Fields(Head),
-    /// In a head that is too large: hyper refuses it whatever it says.
+    /// In a head that is too large: hyper refuses it in any case.
     Oversized,
-    /// In a body with so many bytes left.
+    /// In a body with this number of bytes left.
     Sized(u64),
     /// Before a chunk's size.
     ChunkSize,
-    /// In a chunk with so many bytes left.
+    /// In a chunk with this number of bytes left.
     ChunkData(u64),
-    /// Behind a chunk's data.
+    /// After a chunk's data.
     ChunkEnd,
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailers,
-    /// Nothing is good any more.
+    /// After an invalid line: everything that follows is refused.
     Refused,
 }
 
-/// Facts of a head that decide where its body ends.
+/// Fields of a head that decide where its body ends.
 struct Head {
     bytes: usize,
     is_1_0: bool,
@@ -52,16 +53,16 @@ struct Head {
     is_chunked: bool,
 }
 
-/// Why a line goes no further; hyper's 400 tells no reasons.
+/// An invalid line. It has no reason, since hyper's 400 gives none.
 struct Refused;
 
 impl Guard {
-    /// A guard for heads of at most `most` bytes, the same that hyper is held to.
+    /// Creates a guard for heads of at most `most` bytes, the limit set in hyper too.
     pub(super) const fn new(most: usize) -> Self {
         Self { state: State::Start(0), line: Vec::new(), most }
     }
 
-    /// Whether a head has begun that is not whole yet.
+    /// Returns whether a head has begun and is incomplete.
     pub(super) const fn is_in_head(&self) -> bool {
         match self.state {
             State::Start(_) => !self.line.is_empty(),
@@ -71,10 +72,10 @@ impl Guard {
         }
     }
 
-    /// Reads on.
+    /// Reads the next bytes.
     ///
     /// # Errors
-    /// How many of `bytes` are good, where not all of them are. Nothing after them may be let by, now or later.
+    /// Some of `bytes` are invalid: the number of valid ones. No byte after them may pass, now or later.
     pub(super) fn judge(&mut self, bytes: &[u8]) -> Result<(), usize> {
         let mut at = 0;
         while at < bytes.len() {
@@ -100,7 +101,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Goes on behind a body, or a chunk's data, that is over.
+    /// Continues after the end of a body, or of a chunk's data.
     fn end_data(&mut self) {
         match self.state {
             State::Sized(0) => self.state = State::Start(0),
@@ -110,7 +111,7 @@ impl Guard {
         }
     }
 
-    /// Reads to the end of a line, or keeps what there is of it; answers how many bytes that took.
+    /// Reads to the end of a line, or stores the incomplete line. Returns the number of bytes read.
     fn read_line(&mut self, rest: &[u8]) -> Result<usize, usize> {
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return self.keep(rest) };
         let kept = std::mem::take(&mut self.line);
@@ -140,7 +141,7 @@ impl Guard {
         Err(0)
     }
 
-    /// Judges a line, which comes without its LF.
+    /// Checks a line, without its LF.
     fn end_line(&mut self, line: &[u8]) -> Result<(), Refused> {
         let line = line.strip_suffix(b"\r").ok_or(Refused)?;
         match &mut self.state {
@@ -183,7 +184,8 @@ impl Guard {
         }
     }
 
-    /// Hyper counts at least as many bytes of a head, so whatever is too large here is refused there.
+    /// Ends an oversized head. Hyper counts at least as many bytes of a head, so it refuses each one that is too large
+    /// here.
     fn end_oversized(&mut self) {
         if matches!(&self.state, State::Fields(head) if head.bytes > self.most) {
             self.state = State::Oversized;
@@ -197,23 +199,23 @@ impl Head {
         Self { bytes: request_line.len() + 2, is_1_0, has_host: false, length: None, is_chunked: false }
     }
 
-    /// Takes in a field line. Names with white space around them and lines without a colon are hyper's to refuse.
+    /// Reads a field line. Hyper refuses white space around names and lines without a colon.
     fn field(&mut self, line: &[u8]) -> Result<(), Refused> {
         self.bytes = self.bytes.saturating_add(line.len() + 2);
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { return Ok(()) };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"host") {
-            // RFC 9112 3.2: one, and a valid one.
+            // RFC 9112 3.2: exactly one Host, and a valid one.
             let is_good = !self.has_host && value.iter().all(|byte| is_of_host(*byte));
             self.has_host = true;
             return if is_good { Ok(()) } else { Err(Refused) };
         }
         if name.eq_ignore_ascii_case(b"content-length") {
-            // RFC 9112 6.3 lets equal ones be merged; whoever sends two is not to be trusted with one.
+            // RFC 9112 6.3 allows equal ones to be merged, but a client that sends two is not trusted.
             let length = decimal(value).filter(|_| self.length.is_none() && !self.is_chunked).ok_or(Refused)?;
             self.length = Some(length);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            // RFC 9112 6.1: with Content-Length, or in HTTP/1.0, its framing is faulty.
+            // RFC 9112 6.1: together with Content-Length, or in HTTP/1.0, the framing is faulty.
             let is_alone = self.length.is_none() && !self.is_chunked && !self.is_1_0;
             self.is_chunked = is_alone && value.eq_ignore_ascii_case(b"chunked");
             return if self.is_chunked { Ok(()) } else { Err(Refused) };
@@ -234,14 +236,14 @@ impl Head {
     }
 }
 
-/// Takes what there is of `left` bytes.
+/// Skips up to `left` bytes of data.
 fn skip(left: &mut u64, rest: &[u8]) -> usize {
     let taken = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
     *left -= taken as u64;
     taken
 }
 
-/// A chunk's size, with or without an extension; no white space (RFC 9112 7.1).
+/// Parses a chunk size, with or without an extension; white space is refused (RFC 9112 7.1).
 fn chunk_size(line: &[u8]) -> Result<u64, Refused> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
     if digits.is_empty() || digits.len() > CHUNK_DIGITS_MAX || line.contains(&b'\r') {

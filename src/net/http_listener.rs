@@ -1,7 +1,7 @@
-//! The HTTP listeners: TCP in clear or under TLS, and the Unix socket of the operator's commands.
+//! The HTTP listeners: TCP with or without TLS, and the Unix socket of the operator's commands.
 //!
-//! Called by `app`, which passes the service. Every accepted connection is a task of its listener's, which joins it;
-//! requests have no task of their own (HTTP/2 streams excepted, where hyper makes one).
+//! `app` calls it with the service. Each accepted connection is a task that its listener joins. Requests have no task
+//! of their own (HTTP/2 streams excepted, where hyper creates one).
 
 use std::future::Future;
 use std::io;
@@ -28,12 +28,12 @@ use super::http_places::{Place, Places};
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
 
-/// Connections kept for the operator's socket, whatever the public listeners carry.
+/// Connections reserved for the operator's socket, whatever the load of the public listeners.
 const ADMIN_CONNECTIONS: usize = 64;
-/// The wait after an accept that failed (EMFILE, ENFILE, ENOMEM): what it lacked comes back when others end.
+/// Pause after a failed accept (EMFILE, ENFILE, ENOMEM). The missing resource is freed when connections end.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Which of the program's doors a request came in by.
+/// Kind of the listener that accepted a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListenerKind {
     /// The network.
@@ -42,30 +42,31 @@ pub enum ListenerKind {
     Admin,
 }
 
-/// The caps and deadlines of connections.
+/// Limits and deadlines of connections.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
-    /// Connections open at once on all TCP listeners.
+    /// Maximum number of open connections on all TCP listeners.
     pub connections: usize,
-    /// Of these, those of one client address, or of one /64 where it is IPv6; of one IPv6 /48 four times as many.
+    /// Maximum number of open connections of one client address or one IPv6 /64. One IPv6 /48 may have four times as
+    /// many.
     pub connections_each: usize,
-    /// Networks that are held to no number of their own: this machine. The proxies are not either.
+    /// Networks without a limit per client: this machine. The proxies have none either.
     pub uncounted: Vec<Network>,
     /// Proxies whose `X-Forwarded-For` is trusted (`http.trusted_proxies`).
     pub proxies: Arc<[Network]>,
-    /// Time for a TLS handshake.
+    /// Time limit of a TLS handshake.
     pub handshake: Duration,
-    /// Time for a request's head, from its first byte (from the connection's start for the first).
+    /// Time limit of a request's head, from its first byte (from the connection's start for the first request).
     pub head_read: Duration,
     /// Maximum time between requests of a connection.
     pub idle: Duration,
-    /// The same where three quarters of all connections are open.
+    /// The same limit when three quarters of all connections are open.
     pub idle_pressed: Duration,
-    /// Maximum time for which a client may read no byte of an answer.
+    /// Maximum time for which a client may read no bytes of an answer.
     pub write_stall: Duration,
-    /// Bytes of a request's head.
+    /// Maximum size of a request's head in bytes.
     pub head_bytes: usize,
-    /// HTTP/2 streams open at once on one connection.
+    /// Maximum number of open HTTP/2 streams on one connection.
     pub streams: u32,
 }
 
@@ -101,7 +102,7 @@ pub struct TlsDoor {
 
 /// Handler for requests.
 pub trait Serve: Send + Sync + 'static {
-    /// The answer to one request. It must not panic: that would end the connection.
+    /// Answers one request. It must not panic: that would end the connection.
     fn serve(
         &self,
         request: Request<Incoming>,
@@ -132,7 +133,7 @@ impl Room {
 }
 
 impl<T: Serve> HttpServer<T> {
-    /// A server without a listener yet.
+    /// Creates a server without listeners.
     pub fn new(service: Arc<T>, limits: HttpLimits) -> Self {
         let (stop, stopped) = watch::channel(false);
         let uncounted = limits.uncounted.iter().chain(&*limits.proxies).copied().collect();
@@ -146,8 +147,8 @@ impl<T: Serve> HttpServer<T> {
         }
     }
 
-    /// Listens on `address`, under TLS where `tls` is given; answers the bound address, which tells the port where 0
-    /// was asked.
+    /// Listens on `address`, with TLS if `tls` is given. Returns the bound address, which has the port if 0 was
+    /// requested.
     ///
     /// # Errors
     /// Those of binding the socket.
@@ -155,18 +156,18 @@ impl<T: Serve> HttpServer<T> {
         self.listen_on(TcpListener::bind(address).await?, tls)
     }
 
-    /// Listens on `socket`, else as [`Self::listen_tcp`].
+    /// Listens on `socket`; otherwise like [`Self::listen_tcp`].
     ///
     /// # Errors
-    /// Those of asking the socket for its address.
+    /// The socket's address can't be read.
     pub fn listen_on(&mut self, socket: TcpListener, tls: Option<TlsDoor>) -> io::Result<SocketAddr> {
         let bound = socket.local_addr()?;
         self.listeners.spawn(accept(TcpDoor { socket, tls }, self.shared.clone(), self.public.clone()));
         Ok(bound)
     }
 
-    /// Listens on the Unix socket at `path`, which only this user may open. What a dead process left there is removed:
-    /// the data directory's lock says that no living one uses it.
+    /// Listens on the Unix socket at `path`, which only this user may open. A socket left by a dead process is removed:
+    /// the lock of the data directory ensures that no live process uses it.
     ///
     /// # Errors
     /// Those of binding the socket and setting its mode.
@@ -181,8 +182,8 @@ impl<T: Serve> HttpServer<T> {
         Ok(())
     }
 
-    /// Serves one connection that came in by no socket, as a public listener does. The connection is closed when the
-    /// returned future is dropped.
+    /// Serves one connection that does not come from a socket, as a public listener would. Dropping the returned future
+    /// closes the connection.
     #[cfg(test)]
     pub(crate) fn serve_stream<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S, T>
     where
@@ -196,7 +197,7 @@ impl<T: Serve> HttpServer<T> {
         }
     }
 
-    /// Stops accepting and waits for what is running, `grace` at most; then cuts it off. Answers whether all of it
+    /// Stops accepting and waits at most `grace` for running requests, then aborts them. Returns whether all of them
     /// finished.
     pub async fn shutdown(mut self, grace: Duration) -> bool {
         self.stop.send_replace(true);
@@ -206,7 +207,7 @@ impl<T: Serve> HttpServer<T> {
     }
 }
 
-/// A socket that connections come in by.
+/// A listening socket.
 trait Door: Send + 'static {
     type Stream: Send;
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<SocketAddr>)>> + Send;
@@ -239,14 +240,14 @@ impl Door for TcpDoor {
     ) -> impl Future<Output = ()> + Send + 'static {
         let tls = self.tls.clone();
         async move {
-            // Answers are written whole; waiting for more (Nagle) would only delay them. A dead socket shows itself
-            // later.
+            // Answers are written as a whole, so Nagle's algorithm would only delay them. An error of a dead socket
+            // shows up later.
             let _set = stream.set_nodelay(true);
             match tls {
                 Some(tls) => match timeout(shared.limits.handshake, clear_http::is_tls(&stream)).await {
                     Ok(true) => shared.serve_tls(stream, tls.settings, arrival).await,
                     Ok(false) => shared.with(tls.clear).serve_clear(stream, arrival, ListenerKind::Public).await,
-                    Err(_) => tracing::debug!("a client of TLS said nothing"),
+                    Err(_) => tracing::debug!("a TLS client sent no byte before the deadline"),
                 },
                 None => shared.serve_clear(stream, arrival, ListenerKind::Public).await,
             }
@@ -275,7 +276,7 @@ impl Door for UnixDoor {
     }
 }
 
-/// Accepts until the server stops, then lets the socket go and waits for the connections.
+/// Accepts until the server stops, then closes the socket and waits for the connections.
 async fn accept<D: Door, T: Serve>(door: D, shared: Shared<T>, room: Room) {
     let mut connections = JoinSet::new();
     accept_until_stopped(&door, &shared, &room, &mut connections).await;
@@ -290,7 +291,7 @@ async fn accept_until_stopped<D: Door, T: Serve>(
     connections: &mut JoinSet<()>,
 ) {
     let mut stop = shared.stop.clone();
-    // Kept over the turns of the loop: it may hold a connection that waits for its place.
+    // Kept across iterations: it may hold a connection that waits for a permit.
     let mut arriving = pin!(next(door, room));
     while !*stop.borrow_and_update() {
         tokio::select! {
@@ -315,7 +316,7 @@ async fn accept_until_stopped<D: Door, T: Serve>(
     }
 }
 
-/// A connection that has its place.
+/// An accepted connection with its permit.
 struct Arrived<S> {
     presence: Presence,
     place: Place,
@@ -323,10 +324,9 @@ struct Arrived<S> {
     peer: Option<SocketAddr>,
 }
 
-/// The next connection, once it has a place. At the cap the one that is idle longest makes way; where none is idle,
-/// those that come wait in the kernel's queue, so that a surge is served late and not refused. One whose address has
-/// its
-/// share is closed at once. None where the places are over.
+/// Accepts the next connection and waits for its permit. At the limit, the connection that is idle longest is closed.
+/// If none is idle, new connections wait in the kernel's queue, so that they are served late instead of refused. A
+/// connection over its address's limit is closed at once. `None` if the permits are closed.
 async fn next<D: Door>(door: &D, room: &Room) -> Option<Arrived<D::Stream>> {
     loop {
         match door.next().await {
@@ -335,9 +335,11 @@ async fn next<D: Door>(door: &D, room: &Room) -> Option<Arrived<D::Stream>> {
                     let place = room.places.take().await?;
                     return Some(Arrived { presence, place, stream, peer });
                 }
-                None => tracing::debug!(?peer, "a connection too many of one address"),
+                None => {
+                    tracing::debug!(?peer, "connection limit of one client address reached; closing the new connection")
+                }
             },
-            // The client is gone already; the next one may be there.
+            // The client has disconnected already; accept the next one.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");

@@ -1,7 +1,7 @@
-//! The places for connections: how many are open at once, and which one is closed in favour of a new one.
+//! Connection limit of the listeners, and the choice of the connection that is closed in favour of a new one.
 //!
-//! Used by the listeners, which take a place for each connection that they accept. A connection that asks for nothing
-//! keeps its place only as long as nobody else needs it, so holding many of them locks nobody out.
+//! The listeners take a place for each accepted connection. An idle connection keeps its place only while no other
+//! needs it, so that holding many idle connections excludes no client.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -13,12 +13,13 @@ use tokio::time::{Instant, timeout};
 
 use super::http_activity::{Activity, Dispensable};
 
-/// The wait for a connection that was asked to end. One that has got a request meanwhile stays, and the next is asked.
+/// Time to wait for a connection that was asked to end. If it received a request meanwhile it stays, and the next one
+/// is asked.
 const RETRY: Duration = Duration::from_millis(50);
-/// Full places are logged this often at most.
+/// Minimum interval between log lines about the limit.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// The places of some listeners.
+/// The places of a group of listeners.
 #[derive(Debug)]
 pub(super) struct Places {
     most: usize,
@@ -28,7 +29,7 @@ pub(super) struct Places {
     warned: Mutex<Option<Instant>>,
 }
 
-/// One open connection, as its listener sees it.
+/// One open connection, seen from its listener.
 #[derive(Debug)]
 struct Holder {
     opened: Instant,
@@ -38,7 +39,7 @@ struct Holder {
     chosen: Notify,
 }
 
-/// A connection's place, given back when it is dropped.
+/// The place of one connection. Dropping it releases the place.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -48,7 +49,7 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// `most` places.
+    /// Creates `most` places.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -59,8 +60,8 @@ impl Places {
         })
     }
 
-    /// A place, once there is one. Where there is none, the connection that is dispensable the longest is closed; where
-    /// none is dispensable, the new one waits.
+    /// Takes a place, and waits for one if all are in use. Meanwhile the connection that has been dispensable longest
+    /// is closed, if there is one.
     pub(super) async fn take(self: &Arc<Self>) -> Option<Place> {
         let permit = match Arc::clone(&self.free).try_acquire_owned() {
             Ok(permit) => permit,
@@ -83,13 +84,13 @@ impl Places {
         Some(Place { places: Arc::clone(self), number, holder, _permit: permit })
     }
 
-    /// Whether so few places are left that idle connections have to go soon: three quarters are taken.
+    /// Returns whether places are scarce (three quarters are in use), so that idle connections must end soon.
     fn is_pressed(&self) -> bool {
         let taken = self.most.saturating_sub(self.free.available_permits());
         taken.saturating_mul(4) >= self.most.saturating_mul(3)
     }
 
-    /// Asks the connection to end that is dispensable the longest, and not asked yet.
+    /// Asks the connection to end that has been dispensable longest and was not asked yet.
     fn make_room(&self, now: Instant) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = open.values().filter(|holder| !holder.is_chosen.load(Relaxed));
@@ -125,18 +126,18 @@ impl Holder {
 }
 
 impl Place {
-    /// Makes known what the connection is doing.
+    /// Registers the activity of the connection.
     pub(super) fn set_activity(&self, activity: &Arc<Activity>) {
         let _set = self.holder.activity.set(Arc::clone(activity));
     }
 
-    /// Whether idle connections have to go soon.
+    /// Returns whether idle connections must end soon.
     pub(super) fn is_pressed(&self) -> bool {
         self.places.is_pressed()
     }
 
-    /// Resolves when the connection has to end in favour of another one. A request that came since it was chosen saves
-    /// it.
+    /// Resolves when the connection must end in favour of another one. A request that arrived after the choice prevents
+    /// that.
     pub(super) async fn lost(&self) {
         loop {
             self.holder.chosen.notified().await;

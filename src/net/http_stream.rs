@@ -1,5 +1,5 @@
-//! The stream under an HTTP connection: it keeps the connection's [`Activity`], gives back first what was read to tell
-//! the protocol, and ends where its guard says that it is no longer good.
+//! The stream under an HTTP connection: it updates the connection's [`Activity`], replays the bytes that were read to
+//! detect the protocol, and ends where its guard finds an invalid byte.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,19 +15,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::http_activity::Activity;
 use super::http_guard::{Guard, POISON};
 
-/// Sent where a head begins and does not end in time. It answers no request, so it carries neither the headers nor the
-/// body that answers have (contract 1).
+/// Answer to a request head that does not arrive in time. It answers no request, so it has neither the headers nor the
+/// body of other answers (contract 1).
 const SLOW_HEAD: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-/// Read size with a guard.
+/// Read size of a guarded stream.
 const GUARDED_READ: usize = 16 * 1024;
 
-/// A stream, watched and guarded.
+/// A stream with activity tracking and a guard.
 pub(super) struct Watched<S> {
     inner: TokioIo<S>,
-    /// Bytes that were read, or that replace them, and are not handed on yet.
+    /// Bytes to return first: those already read, or [`POISON`].
     ready: Bytes,
     guard: Option<Guard>,
-    /// Nothing more is read.
+    /// Whether reading has ended.
     is_over: bool,
     activity: Arc<Activity>,
 }
@@ -40,7 +40,7 @@ impl<S> Watched<S> {
         watched
     }
 
-    /// Returns how many of `bytes` are good. After the first bad byte hyper gets poison and nothing more.
+    /// Returns the number of valid bytes. After the first invalid byte hyper reads [`POISON`] and nothing more.
     fn judge(&mut self, bytes: &[u8]) -> usize {
         match self.guard.as_mut().map(|guard| guard.judge(bytes)) {
             None | Some(Ok(())) => bytes.len(),
@@ -54,9 +54,9 @@ impl<S> Watched<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
-    /// Reads what the guard lets by; answers how much that is.
+    /// Reads bytes that the guard lets pass, and returns their number.
     fn read_guarded(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBufCursor<'_>) -> Poll<io::Result<usize>> {
-        // The beginning of this head may have come with the request before it.
+        // The beginning of this head may have arrived with the previous request.
         if self.guard.as_ref().is_some_and(Guard::is_in_head) {
             self.activity.has_read();
         }
@@ -70,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
         Poll::Ready(Ok(good))
     }
 
-    /// Tells the client as far as it takes it at once; it has had its time.
+    /// Sends 408 as far as the socket accepts it without waiting: the client has had its time.
     fn refuse(&mut self, cx: &mut Context<'_>) -> io::Error {
         let _taken = Pin::new(&mut self.inner).poll_write(cx, SLOW_HEAD);
         let _flushed = Pin::new(&mut self.inner).poll_flush(cx);

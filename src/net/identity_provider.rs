@@ -1,7 +1,7 @@
-//! Identity providers over HTTPS: the port [`IdentityProvider`], on the way that webhooks take.
+//! Identity providers over HTTPS: implements the port [`IdentityProvider`] with the connections of webhooks.
 //!
-//! One request: no redirect, no proxy, no second try, and 256 KiB of an answer at most. The operator names the
-//! provider, and the provider's document names the other addresses; so all of them go only where the guard permits.
+//! One call is one request: no redirect, no proxy, no retry, and at most 256 KiB of the answer. The operator configures
+//! the provider, but the provider's document names further addresses. So the guard checks all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
 use crate::net::post::{Connection, HttpPost, host_and_port, word};
 
-/// The time that a request may take, name resolution included.
+/// Time limit of a request, including name resolution.
 pub const DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of an answer.
+/// Maximum size of an answer in bytes.
 const ANSWER_MAX: usize = 256 * 1024;
 
-/// The way to identity providers.
+/// HTTPS client for identity providers.
 pub struct HttpsIdentityProvider {
     way: HttpPost,
     deadline: Duration,
 }
 
 impl HttpsIdentityProvider {
-    /// Requests that trust `roots`, find hosts through `names`, connect only where `guard` permits, and end within
-    /// `deadline` (which is [`DEADLINE`] outside tests).
+    /// Creates a client that trusts `roots`, resolves hosts through `names`, connects only where `guard` permits, and
+    /// ends requests within `deadline` ([`DEADLINE`] outside tests).
     pub fn new(roots: RootCertStore, names: Arc<dyn HostAddresses>, guard: Arc<Guard>, deadline: Duration) -> Self {
         Self { way: HttpPost::new(roots, names, guard, deadline), deadline }
     }
@@ -57,7 +57,7 @@ impl IdentityProvider for HttpsIdentityProvider {
     }
 }
 
-/// The bytes of a request.
+/// Builds the HTTP request.
 fn written(request: &ProviderRequest) -> Result<Request<Full<Bytes>>, PostError> {
     let value = |text: &str| HeaderValue::from_str(text).map_err(|_| PostError::Protocol);
     let mut headers = HeaderMap::new();
@@ -93,7 +93,7 @@ async fn read(connection: &mut Connection, response: Response<Incoming>) -> Resu
     Ok(read)
 }
 
-/// The time for which an answer may be kept (RFC 9111 5.2.2); none where its headers say nothing of it.
+/// Returns the time for which an answer may be cached (RFC 9111 5.2.2); `None` if its headers don't say.
 fn lifetime(headers: &HeaderMap) -> Option<Duration> {
     let lines = headers.get_all(CACHE_CONTROL).iter().filter_map(|line| line.to_str().ok());
     let mut lifetime = None;

@@ -1,5 +1,5 @@
-//! TLS towards mail servers (RFC 3207, RFC 7435): any certificate is accepted in the handshake, and what it is worth is
-//! asked afterwards: whether it verifies, and whether it is what the receiver's policy asks for.
+//! TLS to mail servers (RFC 3207, RFC 7435). The handshake accepts any certificate. Afterwards the certificate is
+//! verified, and checked against the receiver's policy.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use super::dane;
 use crate::domain::event::{Authenticated, TlsFacts};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
 
-/// Error of a certificate, for reports and for people.
+/// Error of a certificate, as a code for reports and as text.
 pub(super) type Fault = (TlsFault, String);
 
-/// The configuration for all sessions, and the roots against which certificates are judged afterwards.
+/// TLS configuration of all sessions, and the roots that verify certificates after the handshake.
 #[derive(Debug)]
 pub(super) struct MailTls {
     pub(super) config: Arc<ClientConfig>,
-    /// The same for servers whose certificate has to verify for their name: smarthosts.
+    /// Configuration for servers whose certificate must verify for their name: smarthosts.
     pub(super) verified: Arc<ClientConfig>,
-    /// Absent where there are no roots at all: then nothing verifies.
+    /// Absent if there are no roots: then no certificate verifies.
     verifier: Option<Arc<WebPkiServerVerifier>>,
 }
 
 impl MailTls {
     /// # Errors
-    /// Where the cryptography provider lacks what TLS 1.2 or 1.3 need.
+    /// The cryptography provider lacks algorithms of TLS 1.2 or 1.3.
     pub(super) fn new(roots: RootCertStore) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let any = Arc::new(AnyCertificate { provider: Arc::clone(&provider) });
@@ -52,7 +52,7 @@ impl MailTls {
     /// Returns the facts of the finished handshake of `connection` with `name`, if it meets `required`.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The unmet requirement.
     pub(super) fn facts(
         &self,
         connection: &ClientConnection,
@@ -63,7 +63,8 @@ impl MailTls {
         let suite = connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown");
         let chain = connection.peer_certificates().unwrap_or_default();
         Ok(TlsFacts {
-            // rustls writes TLSv1_3 and TLS13_AES_128_GCM_SHA256 where others, and IANA, do not.
+            // rustls writes TLSv1_3 and TLS13_AES_128_GCM_SHA256; others, and IANA, write TLSv1.3 and
+            // TLS_AES_128_GCM_SHA256.
             version: version.replace('_', "."),
             cipher: suite.replacen("TLS13_", "TLS_", 1),
             authenticated: self.authenticated(chain, name, required)?,
@@ -71,7 +72,7 @@ impl MailTls {
         })
     }
 
-    /// Returns the proof of the server's identity. A certificate that verifies for its name is reported as such under
+    /// Returns how the server's identity was proven. A certificate that verifies for its name is reported as such under
     /// any policy.
     fn authenticated(
         &self,
@@ -100,7 +101,7 @@ impl MailTls {
     }
 }
 
-/// A refused certificate in the words of RFC 8460 4.3.
+/// Converts a certificate error to the result types of RFC 8460 4.3.
 pub(super) fn fault_of(fault: &Error) -> Fault {
     use CertificateError as Why;
     let told = match fault {
@@ -114,8 +115,8 @@ pub(super) fn fault_of(fault: &Error) -> Fault {
     (told, fault.to_string())
 }
 
-/// Accepts every certificate, but not a server that can't sign with it: that would make a certificate that verifies
-/// prove nothing.
+/// Accepts every certificate, but requires that the server holds its key. Otherwise a verified certificate would prove
+/// nothing.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -160,7 +161,8 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// A certificate that can't be parsed (version 1, odd extensions) never verifies, and encryption is better than none.
+/// Accepts a signature whose certificate can't be parsed (version 1, odd extensions). Such a certificate never
+/// verifies, but encryption is better than none.
 fn unless_odd(certificate: &CertificateDer<'_>, fault: Error) -> Result<HandshakeSignatureValid, Error> {
     match ParsedCertificate::try_from(certificate) {
         Ok(_) => Err(fault),

@@ -1,5 +1,5 @@
-//! Floor 6: the outside world. Sockets, DNS, TLS, the real clock and entropy; it implements the ports that the
-//! engine asks through. Nothing above or below opens a socket.
+//! Floor 6: the outside world. Sockets, DNS, TLS, the real clock and randomness. It implements the engine's ports, and
+//! no other floor opens a socket.
 
 pub mod acme;
 pub mod admin_socket;

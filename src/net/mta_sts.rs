@@ -1,8 +1,7 @@
-//! The hosts of MTA-STS policies over HTTPS (RFC 8461 3.3): implements the port [`PolicyHosts`].
+//! Fetches MTA-STS policies over HTTPS (RFC 8461 3.3): implements the port [`PolicyHosts`].
 //!
-//! One GET: no redirect, no proxy, no second try, a minute in all, 64 KiB of `text/plain` and not a byte more, and no
-//! more before its head than a webhook's receiver may send. Recipients' domains are chosen by customers, so the
-//! connection goes only where the guard permits.
+//! One GET: no redirect, no proxy, no retry, at most a minute and 64 KiB of `text/plain`, with the same limit before
+//! the head as for webhooks. Customers choose the recipients' domains, so the guard checks each connection.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -27,14 +26,14 @@ use crate::net::post::{Connection, connect, word};
 use crate::net::tls;
 use crate::smtp::tls_policy::TlsFault;
 
-/// Time limit of a whole fetch, name resolution included (RFC 8461 3.3).
+/// Time limit of a whole fetch, including name resolution (RFC 8461 3.3).
 pub const DEADLINE: Duration = Duration::from_secs(60);
-/// Bytes of a policy (RFC 8461 3.3 proposes as much).
+/// Maximum size of a policy in bytes (the limit that RFC 8461 3.3 proposes).
 const BYTES_MAX: usize = 64 * 1024;
-/// The port of HTTPS, which `Host` leaves out.
+/// Default port of HTTPS, which the `Host` field omits.
 const HTTPS: u16 = 443;
 
-/// The way to policy hosts.
+/// HTTPS client for policy hosts.
 pub struct HttpsPolicyHosts {
     tls: TlsConnector,
     names: Arc<dyn HostAddresses>,
@@ -44,8 +43,8 @@ pub struct HttpsPolicyHosts {
 }
 
 impl HttpsPolicyHosts {
-    /// Fetches from `port` (443 on the internet), trusting `roots`, finding hosts through `names`, connecting only
-    /// where `guard` permits, each within `deadline` (which is [`DEADLINE`] outside tests).
+    /// Creates a client that fetches from `port` (443 on the internet), trusts `roots`, resolves hosts through `names`,
+    /// connects only where `guard` permits, and ends each fetch within `deadline` ([`DEADLINE`] outside tests).
     pub fn new(
         roots: RootCertStore,
         names: Arc<dyn HostAddresses>,
@@ -77,7 +76,7 @@ impl HttpsPolicyHosts {
         read(&mut connection, response).await
     }
 
-    /// Where the host may be reached: never empty.
+    /// Returns the permitted addresses of the host; never empty.
     async fn permitted(&self, host: &str) -> Result<Vec<SocketAddr>, Unfetched> {
         let found = self.names.addresses(host).await.map_err(|failure| match failure {
             LookupFailure::Unasked => Unfetched::Unasked,

@@ -1,8 +1,8 @@
-//! Webhook requests: the port [`Post`] over hyper.
+//! Webhook requests: implements the port [`Post`] with hyper.
 //!
-//! One call is one request (contract 5): no redirect, no proxy, no second try. The deadline spans name resolution to
-//! the last byte read. The guard judges literal addresses before anything is sent, and resolved ones when they are
-//! known; then exactly what was judged is connected to: a name cannot change its mind in between.
+//! One call is one request (contract 5): no redirect, no proxy, no retry. The deadline spans name resolution to the
+//! last byte read. The guard checks literal addresses before anything is sent, and resolved ones once they are known.
+//! The connection goes to exactly those addresses, so a second DNS answer can't change the target.
 
 mod body;
 mod connection;
@@ -36,13 +36,13 @@ use crate::net::tls;
 pub(super) use self::connection::{Connection, connect};
 pub(super) use self::fault::word;
 
-/// Time limit of a whole attempt, name resolution included (contract 5).
+/// Time limit of a whole attempt, including name resolution (contract 5).
 pub const DEADLINE: Duration = Duration::from_secs(10);
-/// The part of it that the name may take, so that a silent name server is told from a silent receiver. A second try,
-/// after the 5 s that the first one has, still fits.
+/// Share of the deadline for name resolution, so that a silent name server and a silent receiver are reported
+/// differently. A second DNS try, after the 5 s of the first one, still fits.
 const LOOKUP_SHARE: f32 = 0.8;
 
-/// The way to webhook receivers.
+/// HTTP client for webhook receivers.
 pub struct HttpPost {
     tls: TlsConnector,
     names: Arc<dyn HostAddresses>,
@@ -52,8 +52,8 @@ pub struct HttpPost {
 }
 
 impl HttpPost {
-    /// Requests that trust `roots`, find hosts through `names`, connect only where `guard` permits, and end within
-    /// `deadline` (which is [`DEADLINE`] outside tests).
+    /// Creates a client that trusts `roots`, resolves hosts through `names`, connects only where `guard` permits, and
+    /// ends requests within `deadline` ([`DEADLINE`] outside tests).
     pub fn new(roots: RootCertStore, names: Arc<dyn HostAddresses>, guard: Arc<Guard>, deadline: Duration) -> Self {
         let tls = TlsConnector::from(Arc::new(tls::client_config(roots, &["http/1.1"])));
         Self { tls, names, guard, deadline, idle: Arc::default() }
@@ -69,7 +69,7 @@ impl HttpPost {
         }
     }
 
-    /// Sends the request and waits for the head of its answer.
+    /// Sends the request and waits for the head of the answer.
     async fn send(&self, WebhookRequest { url, headers, body }: WebhookRequest) -> Result<Answer, PostError> {
         if url.scheme() != "https" && !self.guard.permits_plain_http() {
             return Err(PostError::Protocol);
@@ -86,7 +86,7 @@ impl HttpPost {
         Ok(Answer { url, connection, response })
     }
 
-    /// Opens a connection to the host of `url`, where it may be reached.
+    /// Opens a connection to the host of `url`, if the guard permits one of its addresses.
     pub(super) async fn open(&self, url: &Url) -> Result<Connection, PostError> {
         let addresses = self.permitted(url).await?;
         let name = match (literal(url), url.domain()) {
@@ -101,7 +101,7 @@ impl HttpPost {
         opened.map_err(|error| word(&error, PostError::Connect))
     }
 
-    /// Where the host of `url` may be reached: never empty.
+    /// Returns the permitted addresses of the host of `url`; never empty.
     async fn permitted(&self, url: &Url) -> Result<Vec<SocketAddr>, PostError> {
         let mut addresses = match literal(url) {
             Some(address) => vec![address],
@@ -119,7 +119,7 @@ impl HttpPost {
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
     }
 
-    /// The status line decides. The body is evidence, and what becomes of it changes nothing.
+    /// Builds the outcome. The status line decides; the body is only stored for the attempt log.
     async fn answered(&self, answer: Answer, end: tokio::time::Instant, started: Instant) -> PostOutcome {
         let Answer { url, mut connection, response } = answer;
         let status = response.status();
@@ -131,19 +131,19 @@ impl HttpPost {
     }
 }
 
-/// The head of an answer, with its body still to come.
+/// The head of an answer. The body is still to be read.
 struct Answer {
     url: Url,
     connection: Connection,
     response: Response<Incoming>,
 }
 
-/// No status line came.
+/// Builds the outcome of an attempt without a status line.
 fn failed(error: PostError, started: Instant) -> PostOutcome {
     PostOutcome { status: None, error: Some(error), duration: started.elapsed(), peer: None, body: None }
 }
 
-/// The bytes of a request.
+/// Builds the HTTP request.
 fn request(url: &Url, headers: Vec<(&'static str, String)>, body: Bytes) -> Result<Request<Full<Bytes>>, PostError> {
     let value = |text: &str| HeaderValue::from_str(text).map_err(|_| PostError::Protocol);
     let mut all = HeaderMap::with_capacity(headers.len() + 3);
@@ -161,7 +161,7 @@ fn request(url: &Url, headers: Vec<(&'static str, String)>, body: Bytes) -> Resu
     Ok(request)
 }
 
-/// The address that the URL itself names, in whatever spelling.
+/// Returns the address if the URL's host is one, in any notation.
 fn literal(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(v4) => Some(IpAddr::V4(v4)),
@@ -170,12 +170,12 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// With the scheme: connections of two schemes are never confused.
+/// Returns the origin with the scheme, so that connections of two schemes are kept apart.
 fn origin(url: &Url) -> &str {
     &url[..Position::AfterPort]
 }
 
-/// As they stand in the URL: the port only where it is not the scheme's own.
+/// Returns host and port as written in the URL: the scheme's default port is left out.
 pub(super) fn host_and_port(url: &Url) -> &str {
     &url[Position::BeforeHost..Position::AfterPort]
 }

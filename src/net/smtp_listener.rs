@@ -1,8 +1,8 @@
-//! Receives mail over TCP: drives [`ServerSession`] for every connection and asks the connection's
-//! [`MailHandler`] what it decides.
+//! SMTP listener over TCP: drives a [`ServerSession`] for every connection and asks the connection's [`MailHandler`]
+//! for decisions.
 //!
-//! Connections are capped, in all and by address, and every wait has a deadline, so that no client can hold more
-//! than its share. Used by `dev`'s receiver, by the bounce receiver on port 25 and by submission.
+//! Connections are limited in all and per address, and every wait has a deadline, so that no client can exceed its
+//! share. Used by `dev`'s receiver, by the bounce receiver on port 25 and by submission.
 
 mod connection;
 mod gate;
@@ -30,18 +30,18 @@ use crate::smtp::server::{
 };
 use connection::Connection;
 
-/// Pause of the accept loop when the system has no descriptor left.
+/// Pause of the accept loop when the system has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes the handler of each connection.
+/// Creates the handler of each connection.
 pub trait MailService: Send + Sync + 'static {
     /// Returns the handler of a connection from `peer`; it is dropped when the connection ends.
     fn connected(&self, peer: SocketAddr) -> Box<dyn MailHandler>;
 }
 
-/// Decides about the mail of one connection. Questions are awaited within [`Deadlines::decision`].
+/// Decides about the mail of one connection. Each decision has the time limit [`Deadlines::decision`].
 pub trait MailHandler: Send + 'static {
-    /// The login rule for this client, where it differs from the configured one.
+    /// Returns the login rule for this client, if it differs from the configured one.
     fn login_rule(&self) -> Option<LoginRule> {
         None
     }
@@ -49,54 +49,54 @@ pub trait MailHandler: Send + 'static {
     /// Notes that the connection is encrypted with this version of TLS, such as `TLSv1.3`.
     fn on_tls(&mut self, _version: &str) {}
 
-    /// Checks the password of AUTH; 235 `2.7.0` is yes.
+    /// Checks the password of AUTH; 235 `2.7.0` accepts it.
     fn on_login(&mut self, _question: LoginQuestion) -> BoxFuture<'_, Answer> {
         Box::pin(std::future::ready(Answer::new(502, "5.5.1", "Command not implemented")))
     }
 
-    /// Whether mail from this sender is taken; 250 `2.1.0` is yes. Asked of submission only.
+    /// Decides whether mail from this sender is accepted; 250 `2.1.0` accepts it. Called for submission only.
     fn on_sender(&mut self, _question: SenderQuestion) -> BoxFuture<'_, Answer> {
         Box::pin(std::future::ready(Answer::new(250, "2.1.0", "OK")))
     }
 
-    /// Whether mail for this recipient is taken; 250 `2.1.5` is yes.
+    /// Decides whether mail for this recipient is accepted; 250 `2.1.5` accepts it.
     fn on_recipient<'a>(&'a mut self, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer>;
 
-    /// Reserves memory for so many more bytes of a message; false where there is none left.
+    /// Reserves memory for this many more bytes of a message; false if there is none left.
     fn reserve(&mut self, _bytes: usize) -> bool {
         true
     }
 
-    /// Gives back the memory of the message.
+    /// Releases the memory of the message.
     fn release(&mut self) {}
 
-    /// Takes the message: with a positive answer it is ours, so it has to be kept durably before.
+    /// Takes the message. It must be durable before a positive answer, which makes us responsible for it.
     fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision>;
 
-    /// Notes answers that the session gave without asking, and those to logins.
+    /// Notes answers that the session gave without calling the handler, and answers to logins.
     fn on_refused(&mut self, _refused: &[Refused]) {}
 }
 
 /// Time limit of each wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadlines {
-    /// For the next command (RFC 5321 4.5.3.2.7 asks for five minutes).
+    /// Next command (RFC 5321 4.5.3.2.7 asks for five minutes).
     pub command: Duration,
-    /// For the next bytes of a message.
+    /// Next bytes of a message.
     pub data: Duration,
-    /// For the client to take what is written to it.
+    /// Writing to the client.
     pub write: Duration,
-    /// For the TLS handshake.
+    /// TLS handshake.
     pub handshake: Duration,
-    /// For the handler's decision; after it the client hears 451. Without one, decisions are waited for.
+    /// The handler's decision; after it the client gets 451. `None` waits for every decision.
     pub decision: Option<Duration>,
-    /// From connecting to a login, where mail needs one.
+    /// From connecting to a login, if mail requires one.
     pub login: Option<Duration>,
-    /// For a whole message.
+    /// A whole message.
     pub message: Option<Duration>,
-    /// The pause before the answer to a failed login.
+    /// Pause before the answer to a failed login.
     pub failed_login: Duration,
-    /// For the session as a whole.
+    /// The whole session.
     pub session: Duration,
 }
 
@@ -119,7 +119,7 @@ impl Default for Deadlines {
 /// The TLS mode of a listener.
 #[derive(Clone)]
 pub enum ListenerTls {
-    /// Not at all.
+    /// No TLS.
     Off,
     /// After STARTTLS.
     StartTls(Arc<TlsSettings>),
@@ -130,11 +130,11 @@ pub enum ListenerTls {
 /// A listener's settings.
 #[derive(Clone)]
 pub struct ListenerConfig {
-    /// The settings of each session. Its `starttls` follows `tls`.
+    /// Settings of each session. Its `starttls` is set from `tls`.
     pub session: ServerConfig,
     /// Connection limits; listeners may share them.
     pub gate: Gate,
-    /// Time for which a client must keep silent before it is greeted; zero greets at once.
+    /// Time for which a client must stay silent before the greeting; zero greets at once.
     pub greeting_pause: Duration,
     /// The deadlines.
     pub deadlines: Deadlines,
@@ -142,7 +142,7 @@ pub struct ListenerConfig {
     pub tls: ListenerTls,
 }
 
-/// A running listener. Dropping it stops it hard; [`shut_down`](Self::shut_down) does it gently.
+/// A running listener. Dropping it aborts all connections; [`shut_down`](Self::shut_down) stops it gracefully.
 pub struct SmtpListener {
     address: SocketAddr,
     stop: watch::Sender<Option<Duration>>,
@@ -150,7 +150,7 @@ pub struct SmtpListener {
 }
 
 impl SmtpListener {
-    /// Binds `address` (port 0 lets the system choose) and begins to receive.
+    /// Binds `address` (port 0 lets the system choose) and starts to receive.
     ///
     /// # Errors
     /// Those of binding.
@@ -158,10 +158,10 @@ impl SmtpListener {
         Self::on(TcpListener::bind(address).await?, config, service)
     }
 
-    /// Begins to receive on `listener`.
+    /// Starts to receive on `listener`.
     ///
     /// # Errors
-    /// Those of asking the socket for its address.
+    /// The socket's address can't be read.
     pub fn on(listener: TcpListener, mut config: ListenerConfig, service: Arc<dyn MailService>) -> io::Result<Self> {
         config.session.starttls = matches!(config.tls, ListenerTls::StartTls(_));
         let address = listener.local_addr()?;
@@ -170,16 +170,16 @@ impl SmtpListener {
         Ok(Self { address, stop, accepting: tokio::spawn(acceptor.run()) })
     }
 
-    /// The address it listens at, with the port that the system chose.
+    /// Returns the bound address, with the port that the system chose.
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Accepts nobody any more, sends idle clients away with 421, and gives a message that is being received up to
-    /// `grace` to end.
+    /// Stops accepting, disconnects idle clients with 421, and gives a message that is being received up to `grace` to
+    /// finish.
     pub async fn shut_down(mut self, grace: Duration) {
         self.stop.send_replace(Some(grace));
-        // A panic of the accept loop is not worth another here: it is gone either way.
+        // A panic of the accept loop needs no second one here: the loop has ended either way.
         let _ = (&mut self.accepting).await;
     }
 }
@@ -190,7 +190,7 @@ impl Drop for SmtpListener {
     }
 }
 
-/// The accept loop, which owns the tasks of all its connections.
+/// The accept loop. It owns the tasks of all its connections.
 struct Acceptor {
     listener: TcpListener,
     config: Arc<ListenerConfig>,
@@ -229,21 +229,22 @@ impl Acceptor {
                 ListenerTls::Off | ListenerTls::StartTls(_) => turn_away(stream, &self.config.session.hostname),
             };
         };
-        // Answers are small and each is waited for; without this they would wait for the client's delayed ACK.
+        // Answers are small and clients wait for each one. With Nagle's algorithm they would wait for the client's
+        // delayed ACK.
         let _ = stream.set_nodelay(true);
         let connection =
             Connection::new(stream, peer, &self.config, self.service.connected(peer), self.stopped.clone());
         connections.spawn(async move {
             let _pass = pass;
             if let Err(error) = connection.run().await {
-                tracing::debug!(%peer, %error, "an incoming session broke off");
+                tracing::debug!(%peer, %error, "an incoming SMTP session failed");
             }
         });
     }
 }
 
-/// Says 421 to one connection too many, without a task or a wait for it: a fresh socket has room for one line, and
-/// where it has not, closing says the same.
+/// Refuses one connection with 421, without a task or a wait: the send buffer of a new socket has room for one line,
+/// and if it has not, closing says the same.
 fn turn_away(stream: TcpStream, hostname: &str) {
     let mut line = Vec::new();
     Answer::new(421, "4.7.0", format!("{hostname} Too many connections, try again later")).write_to(&mut line);

@@ -1,4 +1,5 @@
-//! Drives the SMTP client machine over a socket: writes what it has to say, hands it what came, keeps its deadlines.
+//! Drives the SMTP client machine over a socket: writes its output, passes received bytes to it, and enforces its
+//! deadlines.
 
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -15,12 +16,12 @@ use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::transcript::Transcript;
 
-/// Read size: all answers of a pipelined exchange, with a margin.
+/// Read size in bytes: all answers of a pipelined exchange, with a margin.
 const READ_BYTES: usize = 4 * 1024;
-/// Time for which the reason is read from a server that closed during a write.
+/// Time for which the reason is read from a server that closed the connection during a write.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The machine, its clock's start, and the buffer that it is read into.
+/// The machine, the start of its clock, and its read buffer.
 #[derive(Debug)]
 pub(super) struct Driver {
     pub(super) client: Client,
@@ -29,22 +30,22 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Drives `client`, which was made with a time of zero just now.
+    /// Creates a driver for `client`, which was created just now with time zero.
     pub(super) fn new(client: Client) -> Self {
         Self { client, epoch: Instant::now(), buffer: vec![0; READ_BYTES].into_boxed_slice() }
     }
 
-    /// The machine's time.
+    /// Returns the machine's time.
     pub(super) fn now(&self) -> Duration {
         self.epoch.elapsed()
     }
 
-    /// When what the machine wants must have happened.
+    /// Returns the deadline of the machine's current request.
     pub(super) fn due(&self) -> Instant {
         self.epoch + self.client.due()
     }
 
-    /// Writes and reads until the machine wants something else.
+    /// Writes and reads until the machine requests something else.
     pub(super) async fn drive<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) {
         loop {
             match self.client.want() {
@@ -85,7 +86,7 @@ impl Driver {
 /// The connection under a session.
 #[derive(Debug)]
 pub(super) enum Wire {
-    /// In clear.
+    /// Clear text.
     Clear(TcpStream),
     /// Secured by STARTTLS.
     Secured(Box<TlsStream<TcpStream>>),
@@ -99,7 +100,7 @@ impl Wire {
         }
     }
 
-    /// Whether the server has said something, or hung up, since the last answer. Asks without waiting.
+    /// Returns whether the server has sent something, or closed the connection, since the last answer. Does not wait.
     fn has_news(&self) -> bool {
         let mut byte = [0];
         let mut context = Context::from_waker(Waker::noop());
@@ -160,7 +161,7 @@ impl SmtpSession {
         let now = self.driver.now();
         self.driver.client.quit(now);
         self.drive().await;
-        // The close_notify of TLS; nobody waits for more.
+        // The close_notify of TLS. No answer is expected.
         if let Wire::Secured(stream) = &mut self.wire {
             let _ = timeout_at(self.driver.due(), stream.shutdown()).await;
         }

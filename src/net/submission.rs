@@ -1,7 +1,7 @@
-//! SMTP submission over TCP: the limits of its listeners, and what their connections share.
+//! SMTP submission over TCP: the limits of its listeners, and the state that their connections share.
 //!
-//! `app` makes one [`Submission`] for all listeners. Each connection has a handler ([`handler`]) that passes questions
-//! on to the engine's session; throttles, connections of a key and memory are counted here, over all of them.
+//! `app` creates one [`Submission`] for all listeners. Each connection has a handler ([`handler`]) that calls the
+//! engine's session. Throttles, connections per key and memory are counted here, over all connections.
 
 mod handler;
 mod keys;
@@ -22,31 +22,31 @@ use keys::Keys;
 use logins::FailedLogins;
 use memory::Memory;
 
-/// Bytes of all copies of one message together.
+/// Maximum size in bytes of all copies of one message together.
 const COPIES_BYTES_MAX: usize = 200 << 20;
-/// Faulty commands of a client that has logged in after which its session ends.
+/// Number of faulty commands after which the session of a logged-in client ends.
 const ERRORS_MAX: u32 = 20;
-/// Time for one message.
+/// Time limit of one message.
 const MESSAGE: Duration = Duration::from_secs(30 * 60);
-/// Time for one session.
+/// Time limit of one session.
 const SESSION: Duration = Duration::from_secs(3600);
 
 /// The configured limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubmissionLimits {
-    /// Connections in all.
+    /// Maximum number of connections in all.
     pub connections: usize,
-    /// Connections of one IPv4 address or one IPv6 /64.
+    /// Maximum number of connections of one IPv4 address or one IPv6 /64.
     pub connections_per_address: usize,
-    /// Connections that one key has logged in on.
+    /// Maximum number of connections on which one key has logged in.
     pub connections_per_key: usize,
-    /// Recipients of one transaction.
+    /// Maximum number of recipients of one transaction.
     pub recipients: usize,
-    /// Time from connecting to the login.
+    /// Time limit from connecting to the login.
     pub login: Duration,
-    /// Time between two commands.
+    /// Time limit between two commands.
     pub idle: Duration,
-    /// Failed logins of one address in the throttle's window.
+    /// Maximum number of failed logins of one address in the throttle's window.
     pub failed_logins: usize,
 }
 
@@ -75,16 +75,16 @@ pub struct Submission {
     memory: Arc<Mutex<Memory>>,
 }
 
-/// The listener of `dev`, where a login is optional for some clients.
+/// Settings of `dev`'s listener, where some clients may skip the login.
 pub struct DevDoor {
     /// The key of sessions without a login.
     pub key: Secret,
-    /// Whether a client at this address may send without a login.
+    /// Returns whether a client at this address may send without a login.
     pub may_skip_login: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
 }
 
 impl Submission {
-    /// Submission to `engine`, announced as `hostname`.
+    /// Creates the submission service of `engine`, announced as `hostname`.
     pub fn new(engine: Arc<Engine>, hostname: &str, limits: SubmissionLimits) -> Arc<Self> {
         Arc::new(Self {
             engine,
@@ -97,12 +97,12 @@ impl Submission {
         })
     }
 
-    /// The configuration of a listener. All of them share one count of connections.
+    /// Returns the configuration of a listener. All of them share one connection count.
     pub fn listener_config(&self, tls: ListenerTls) -> ListenerConfig {
         self.config(tls, LoginRule::InsideTls, Some(self.limits.login))
     }
 
-    /// The configuration of `dev`'s listener, which waits for no login.
+    /// Returns the configuration of `dev`'s listener, which requires no login.
     pub fn dev_listener_config(&self) -> ListenerConfig {
         self.config(ListenerTls::Off, LoginRule::Optional, None)
     }
@@ -134,7 +134,7 @@ impl Submission {
     }
 }
 
-/// A listener's service: its door to what all share.
+/// The service of one listener.
 pub struct SubmissionService {
     /// State that all connections share.
     pub submission: Arc<Submission>,

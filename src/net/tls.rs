@@ -1,7 +1,7 @@
-//! TLS material: certificates and keys from PEM files, the roots that are trusted, and the one crypto provider.
+//! TLS material: certificates and keys from PEM files, trusted roots, and the crypto provider.
 //!
-//! Used at start and at every reload by whoever listens or connects; it holds nothing itself. Every fault names the
-//! file, what is wrong with it, and what to do.
+//! Used at start and at every reload by listeners and clients. It holds no state. Every error names the file, the
+//! problem and the remedy.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore, ServerConfig};
 
 use super::acme::challenges::{self, Challenges};
 
-/// Why TLS material cannot be used: what, why, and what to do.
+/// The error of unusable TLS material: the file, the reason, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}; {remedy}")]
 pub struct TlsFault {
@@ -30,10 +30,10 @@ const KEY_REMEDY: &str = "name a PEM file with one unencrypted private key that 
 const PAIR_REMEDY: &str = "give the key that the certificate was issued for";
 const ROOTS_REMEDY: &str = "name a PEM file with the authorities' certificates, or remove the setting";
 
-/// A listener's configuration from a certificate chain and its key, offering HTTP/2 and HTTP/1.1.
+/// Returns a listener's configuration from a certificate chain and its key, offering HTTP/2 and HTTP/1.1.
 ///
 /// # Errors
-/// Where a file cannot be read, holds nothing usable, or the two do not belong together.
+/// A file can't be read or holds nothing usable, or chain and key do not match.
 pub fn server_config(certificate: &Path, key: &Path) -> Result<ServerConfig, TlsFault> {
     let pair = pair(certificate, key)?;
     let mut config = builder().with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
@@ -41,7 +41,7 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<ServerConfig, Tls
     Ok(config)
 }
 
-/// A listener's configuration that presents `pair`, and answers authorities that come to look at `challenges`.
+/// Returns a listener's configuration that presents `pair`, and answers the tls-alpn-01 handshakes of `challenges`.
 pub fn presenting(pair: Arc<CertifiedKey>, challenges: &Arc<Challenges>) -> ServerConfig {
     let mut config = builder().with_cert_resolver(Arc::new(Presenting { pair, challenges: Arc::clone(challenges) }));
     config.alpn_protocols = [&HTTP[..], &[challenges::ALPN]].concat().into_iter().map(<[u8]>::to_vec).collect();
@@ -63,7 +63,7 @@ impl ResolvesServerCert for Presenting {
     }
 }
 
-/// A certificate chain with its key, from PEM files, which may be the same.
+/// Reads a certificate chain and its key from PEM files, which may be one file.
 ///
 /// # Errors
 /// As [`server_config`].
@@ -86,20 +86,20 @@ pub fn pair(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, TlsFaul
     Ok(Arc::new(made))
 }
 
-/// The same certificate for mail: SMTP knows no protocols to choose from (RFC 3207), and a client that names some is
-/// not turned away for it.
+/// Returns the same certificate for mail, without ALPN. SMTP has no protocols to choose from (RFC 3207), and a client
+/// that offers some must not be refused.
 pub fn for_mail(config: &ServerConfig) -> ServerConfig {
     let mut config = config.clone();
     config.alpn_protocols.clear();
     config
 }
 
-/// A certificate for `names` that vouches for itself: enough for mail servers, which encrypt with whoever offers it and
-/// verify nobody (RFC 7435), and for browsers until an authority has issued another. Made at each start and kept
-/// nowhere, for nobody could have come to trust it.
+/// Creates a self-signed certificate for `names`. It is enough for mail servers, which encrypt with any certificate and
+/// verify none (RFC 7435), and for browsers until an authority has issued another. It is created at each start and not
+/// stored, since no client could have come to trust it.
 ///
 /// # Errors
-/// Where the cryptographic library fails.
+/// The cryptographic library fails.
 pub fn self_signed_pair(names: &[String]) -> Result<Arc<CertifiedKey>, TlsFault> {
     let fault = |why: String| TlsFault {
         what: "cannot make a TLS certificate".to_owned(),
@@ -112,16 +112,16 @@ pub fn self_signed_pair(names: &[String]) -> Result<Arc<CertifiedKey>, TlsFault>
     pair.map(Arc::new).map_err(|why| fault(why.to_string()))
 }
 
-/// Has the cryptographic library gather its entropy, on a thread of its own: before its first random number that takes
-/// it tens of milliseconds, which the start, a handshake or a signature would wait for.
+/// Makes the cryptographic library gather its entropy, on a separate thread. Before its first random number that takes
+/// it tens of milliseconds, which would otherwise delay the start, a handshake or a signature.
 pub fn gather_entropy() {
     let gathering = thread::Builder::new().name("entropy".to_owned());
     let gathering = gathering.spawn(|| provider().secure_random.fill(&mut [0]));
-    // Where there is no thread, or no entropy, whoever needs a number hears of it.
+    // If there is no thread or no entropy, the next use of a random number reports it.
     drop(gathering);
 }
 
-/// Such a certificate for mail alone.
+/// Returns the configuration of a self-signed certificate for mail.
 ///
 /// # Errors
 /// As [`self_signed_pair`].
@@ -137,10 +137,10 @@ fn builder() -> ConfigBuilder<ServerConfig, WantsServerCert> {
         .with_no_client_auth()
 }
 
-/// The protocols of HTTP, the better one first.
+/// The ALPN protocols of HTTP, the preferred one first.
 const HTTP: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// The roots that the system trusts, read once.
+/// The system's trusted roots, read once.
 static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
@@ -151,11 +151,11 @@ static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
     roots
 });
 
-/// The system's roots, joined by those in the PEM file `extra`.
+/// Returns the system's roots together with those in the PEM file `extra`.
 ///
 /// # Errors
-/// Where `extra` cannot be read or holds no certificate. A system without roots is only logged: what is in `extra`
-/// may be all that is wanted.
+/// `extra` can't be read or holds no certificate. A system without roots is only logged, since the roots in `extra` may
+/// be enough.
 pub fn trusted_roots(extra: Option<&Path>) -> Result<RootCertStore, TlsFault> {
     let mut roots = SYSTEM_ROOTS.clone();
     let Some(path) = extra else { return Ok(roots) };
@@ -167,7 +167,7 @@ pub fn trusted_roots(extra: Option<&Path>) -> Result<RootCertStore, TlsFault> {
     Ok(roots)
 }
 
-/// A client's configuration that verifies chain and name against `roots`; `alpn` is offered in that order.
+/// Returns a client's configuration that verifies chain and name against `roots`. `alpn` is offered in that order.
 pub fn client_config(roots: RootCertStore, alpn: &[&str]) -> ClientConfig {
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -178,7 +178,8 @@ pub fn client_config(roots: RootCertStore, alpn: &[&str]) -> ClientConfig {
     config
 }
 
-/// The one crypto provider of the program; named each time, so that no other can slip in as a process default.
+/// Returns the program's only crypto provider. It is passed explicitly each time, so that no other can become the
+/// process default.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }

@@ -1,5 +1,5 @@
-//! The TLS settings of the listeners, which may change while they listen: a reload or a renewed certificate swaps
-//! them, and connections that are open keep what they were made with.
+//! TLS settings of the listeners, which may change while they listen. A reload or a renewed certificate replaces them;
+//! open connections keep theirs.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,16 +10,16 @@ use super::tls;
 use crate::base::meter::Counter;
 use crate::base::time::Timestamp;
 
-/// The current [`ServerConfig`], shared between whoever renews it and the listeners.
+/// The current [`ServerConfig`], shared by the code that renews it and the listeners.
 pub struct TlsSettings(RwLock<Arc<ServerConfig>>);
 
 impl TlsSettings {
-    /// Settings that begin as `config`.
+    /// Creates settings that start with `config`.
     pub fn new(config: ServerConfig) -> Self {
         Self(RwLock::new(Arc::new(config)))
     }
 
-    /// Makes `config` what new connections get.
+    /// Uses `config` for new connections.
     pub fn swap(&self, config: ServerConfig) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
@@ -30,7 +30,7 @@ impl TlsSettings {
     }
 }
 
-/// One certificate as it is presented to browsers and to mail servers.
+/// One certificate, as presented to browsers and to mail servers.
 pub struct Presented {
     /// For HTTP.
     pub http: Arc<TlsSettings>,
@@ -49,19 +49,19 @@ pub struct CertificateMeters {
     pub refused: Counter,
     /// Attempts that did not reach an authority.
     pub unreached: Counter,
-    /// Until when the certificate holds, in milliseconds since the epoch; 0 where it is nobody's but ours.
+    /// End of the certificate's validity, in milliseconds since the epoch; 0 if it is self-signed.
     until: AtomicU64,
 }
 
 impl CertificateMeters {
-    /// Until when the certificate holds, where it is one that somebody may trust.
+    /// Returns the end of the certificate's validity, unless it is self-signed.
     pub fn until(&self) -> Option<Timestamp> {
         Some(self.until.load(Relaxed)).filter(|until| *until > 0).map(Timestamp::from_millis)
     }
 }
 
 impl Presented {
-    /// Presents the certificate of `config`, which holds `until` then.
+    /// Starts with the certificate of `config`, valid until `until`.
     pub fn new(config: ServerConfig, until: Option<Timestamp>) -> Self {
         let (http, mail) = (TlsSettings::new(config.clone()), TlsSettings::new(tls::for_mail(&config)));
         let presented = Self { http: Arc::new(http), mail: Arc::new(mail), meters: CertificateMeters::default() };

@@ -1,8 +1,8 @@
-//! The way to mail servers over TCP: implements the engine's [`Transmit`] with the SMTP client machine.
+//! Mail sessions over TCP: implements the engine's [`Transmit`] with the SMTP client machine.
 //!
-//! Where no policy says more, TLS is opportunistic: STARTTLS where it is offered, with any certificate; a server whose
-//! TLS turns out to be broken is asked again in clear at once, and for an hour not in any other way. Where a policy
-//! asks for more there is a session that gives it, or none.
+//! Without a policy, TLS is opportunistic: STARTTLS is used if it is offered, with any certificate. A server whose TLS
+//! turns out to be broken is tried again in clear text at once, and only in clear text for the next hour. Under a
+//! policy, a session either meets it or fails.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -35,11 +35,11 @@ pub struct Transmitter {
 }
 
 impl Transmitter {
-    /// A transmitter that judges certificates by `roots`. Where there are none certificates go unverified, which the
-    /// opportunistic policy allows.
+    /// Creates a transmitter that verifies certificates against `roots`. Without roots no certificate verifies, which
+    /// the opportunistic policy allows.
     ///
     /// # Errors
-    /// Where TLS can't be set up at all.
+    /// TLS can't be set up at all.
     pub fn new(roots: RootCertStore) -> Result<Self, rustls::Error> {
         Ok(Self { tls: MailTls::new(roots)?, broken: BrokenTls::default() })
     }
@@ -69,7 +69,7 @@ impl Transmitter {
         self.open_over(target, starttls, &self.tls.config).await
     }
 
-    /// Opens a session in clear, and secures it by `config` as far as `starttls` asks for it.
+    /// Opens a session in clear text, and secures it with `config` as `starttls` requires.
     async fn open_over(
         &self,
         target: &Target,
@@ -86,7 +86,7 @@ impl Transmitter {
         opened(driver, wire, target)
     }
 
-    /// Shakes hands and goes on to the second EHLO; where that fails the machine has the outcome.
+    /// Performs the handshake and continues to the second EHLO. On failure the machine has the outcome.
     async fn secure(
         &self,
         driver: &mut Driver,
@@ -96,7 +96,7 @@ impl Transmitter {
     ) -> Option<Wire> {
         let name = server_name(target);
         if target.tls == TlsRequirement::Pkix && !matches!(name, ServerName::DnsName(_)) {
-            // The address comes out of the DNS, which such a policy does not trust.
+            // The address comes from DNS, which such a policy does not trust.
             let why = format!("{} is not a name that a certificate can prove", target.host);
             driver.client.untrusted(TlsFault::CertificateHostMismatch, &why);
             return None;
@@ -137,8 +137,8 @@ impl Transmit for Transmitter {
     }
 }
 
-/// Whether the session failed by TLS alone. With TLS 1.3 a server's objection arrives only after the handshake, in
-/// place of its answer to EHLO.
+/// Returns whether only TLS made the session fail. With TLS 1.3 a server's objection arrives only after the handshake,
+/// in place of its answer to EHLO.
 const fn is_broken_tls(outcome: &Outcome) -> bool {
     match (outcome.phase, &outcome.ending) {
         (
@@ -168,7 +168,7 @@ fn settings(target: &Target, starttls: StartTls) -> Settings {
     }
 }
 
-/// The name whose certificate counts; a server that has no proper one is asked by address.
+/// Returns the name that the certificate must match. A server without a valid name is verified by its address.
 fn server_name(target: &Target) -> ServerName<'static> {
     let by_address = || ServerName::IpAddress(target.address.ip().into());
     ServerName::try_from(target.host.to_string()).unwrap_or_else(|_| by_address())
@@ -183,7 +183,7 @@ async fn dial(target: &Target) -> Result<TcpStream, Ending> {
     }
 }
 
-/// A socket for `address`, bound to `source` where there is one.
+/// Creates a socket for `address`, bound to `source` if given.
 fn socket(address: SocketAddr, source: Option<IpAddr>) -> Result<TcpSocket, Ending> {
     let made = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = made.map_err(|fault| Ending::Unreachable(fault.to_string()))?;
@@ -196,12 +196,12 @@ fn socket(address: SocketAddr, source: Option<IpAddr>) -> Result<TcpSocket, Endi
 
 async fn connect(socket: TcpSocket, address: SocketAddr) -> io::Result<TcpStream> {
     let stream = socket.connect(address).await?;
-    // Each write is a whole turn of the dialogue: waiting for more only adds delay.
+    // Each write is a whole step of the dialogue, so Nagle's algorithm would only add delay.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// The session, or the outcome that the machine has of it.
+/// Returns the session, or the outcome that the machine has recorded.
 #[expect(clippy::result_large_err, reason = "there is one for each session, and it is moved once")]
 fn opened(mut driver: Driver, wire: Option<Wire>, target: &Target) -> Result<Box<dyn Session>, Outcome> {
     match (driver.client.take_outcome(), wire) {
@@ -215,7 +215,7 @@ fn failed_to_connect(target: &Target, ending: Ending) -> Outcome {
     unopened(target, Phase::Connect, ending)
 }
 
-/// The outcome of a session that was not opened.
+/// Returns the outcome of a session that could not be opened.
 fn unopened(target: &Target, phase: Phase, ending: Ending) -> Outcome {
     let mut transcript = Transcript::default();
     transcript.ended(&ending);

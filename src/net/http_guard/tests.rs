@@ -1,5 +1,5 @@
-//! Laws of the guard: it judges the same however the bytes are split, lets every sound request by, and knows where
-//! each ends.
+//! Properties of the guard: its result does not depend on how the bytes are split, every valid request passes, and it
+//! finds the end of each.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn is_good(text: &str) -> bool {
     good(text.as_bytes()) == text.len()
 }
 
-/// As above, in pieces.
+/// The same for bytes in pieces.
 fn good_in_pieces(bytes: &[u8], ends: &[usize]) -> usize {
     let mut ends: Vec<usize> = ends.iter().map(|end| end % (bytes.len() + 1)).chain([0, bytes.len()]).collect();
     ends.sort_unstable();
@@ -125,7 +125,7 @@ fn a_head_too_large_is_left_to_hyper_and_a_fault_in_one_that_is_not_is_found() {
     assert!(is_good(&"x".repeat(MOST * 3)));
 }
 
-/// A request as it should be, with the end of a line in every place where it is data.
+/// A strategy for valid requests, with line ends in every place where they are data.
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let piece = || vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'0'), Just(b'x')], 1..40);
     let sized =

@@ -1,4 +1,4 @@
-//! Policy hosts on loopback, with an authority of their own, that answer in every way seen.
+//! The client against policy hosts on loopback with a test authority, with answers of every kind.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ const TEXT: &str = "version: STSv1\nmode: enforce\nmx: mx.example.test\nmax_age:
 
 const INTERIM: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 
-/// The one host, at these addresses.
+/// Resolves the only host to these addresses.
 struct Names(Result<Vec<IpAddr>, LookupFailure>);
 
 impl HostAddresses for Names {
@@ -28,7 +28,7 @@ impl HostAddresses for Names {
     }
 }
 
-/// A host whose certificate is for `name`, answering once with `answer`; and what it was asked.
+/// A host with a certificate for `name` that answers once with `answer`, and the request that it received.
 struct World {
     roots: RootCertStore,
     port: u16,
@@ -80,7 +80,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, answer: String, ask
         let length = stream.read(&mut request).await.unwrap_or(0);
         *asked.lock().unwrap() = String::from_utf8_lossy(&request[..length]).into_owned();
         if answer.is_empty() {
-            // Says nothing, for as long as the client waits.
+            // Sends nothing until the client gives up.
             let _ = stream.read(&mut request).await;
         }
         let _ = stream.write_all(answer.as_bytes()).await;

@@ -1,5 +1,5 @@
-//! The body of a webhook's answer: evidence for the attempt log, never trusted and never waited for beyond the
-//! attempt's deadline (contract 5).
+//! The body of a webhook's answer, for the attempt log. It is never trusted, and reading it ends at the attempt's
+//! deadline (contract 5).
 
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
@@ -7,15 +7,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 
-/// As much is read, so that a connection with a short answer can be used again. What is longer is cut off.
+/// Number of bytes read, so that a connection with a short answer can be reused. A longer body is cut off.
 const READ_MAX: usize = 16 * 1024;
-/// As much is kept, in UTF-8.
+/// Number of bytes stored, in UTF-8.
 const KEPT_MAX: usize = 4 * 1024;
 
-/// The beginning of the body that comes on `connection`, as far as it came before `end`.
+/// Returns the beginning of the body on `connection`, as far as it arrived before `end`.
 pub(super) async fn evidence(connection: &mut Connection, response: Response<Incoming>, end: Instant) -> String {
     let mut read = Vec::new();
-    // After a 101 the connection speaks another protocol; what comes is no body.
+    // After a 101 the connection speaks another protocol, so there is no body.
     let has_body = response.status() != StatusCode::SWITCHING_PROTOCOLS;
     let mut body = response.into_body();
     while has_body && read.len() < READ_MAX {
@@ -26,7 +26,7 @@ pub(super) async fn evidence(connection: &mut Connection, response: Response<Inc
     kept(&read)
 }
 
-/// The first 4 KiB as text, ending with a whole character.
+/// Returns the first 4 KiB as text, cut at a character boundary.
 fn kept(read: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(read).into_owned();
     text.truncate(text.floor_char_boundary(KEPT_MAX));

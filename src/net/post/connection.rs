@@ -1,8 +1,8 @@
 //! One connection to a webhook's receiver or a policy host: opened to an address that the guard permits, then used for
 //! one request at a time.
 //!
-//! It has no task of its own. Whoever waits for an answer moves its bytes meanwhile, which spares two changes of task
-//! for each request; while it is idle nobody moves them, and what came of it is seen when it is to be used again.
+//! It has no task. The caller that awaits an answer also polls the connection, which saves two task switches per
+//! request. An idle connection is not polled; its state is checked before it is used again.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -28,14 +28,14 @@ use tokio_rustls::client::TlsStream;
 
 use super::preamble::{HeadLimited, Preamble};
 
-/// An address that has not answered for so long gets company from the next one (RFC 8305 5).
+/// Time after which the next address is tried in parallel with one that has not answered (RFC 8305 5).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// Maximum size of an answer's head and of the read-ahead of its body.
+/// Maximum size of an answer's head and of the read-ahead of its body, in bytes.
 const BUFFER_MAX: usize = 64 * 1024;
 
 type Wire = http1::Connection<TokioIo<HeadLimited<Box<dyn Duplex>>>, Full<Bytes>>;
 
-/// The transport of HTTP: TLS, or plain TCP during development.
+/// The byte stream under HTTP: TLS, or plain TCP during development.
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl Duplex for TcpStream {}
@@ -44,16 +44,16 @@ impl Duplex for TlsStream<TcpStream> {}
 /// An open connection.
 pub(in crate::net) struct Connection {
     requests: SendRequest<Full<Bytes>>,
-    /// Moves the bytes; none once it has ended.
+    /// The hyper connection, which moves the bytes; `None` once it has ended.
     wire: Option<Pin<Box<Wire>>>,
     /// Limits on the bytes before the final head of the answer.
     preamble: Arc<Preamble>,
-    /// The other end.
+    /// The peer's address.
     pub(super) peer: IpAddr,
 }
 
 impl Connection {
-    /// Speaks TLS as `name` expects it, and HTTP/1.1 over that.
+    /// Makes a TLS handshake with the host `name`, then speaks HTTP/1.1.
     pub(in crate::net) async fn open(
         stream: TcpStream,
         tls: &TlsConnector,
@@ -83,8 +83,8 @@ impl Connection {
     /// Sends one request and waits for the head of its answer.
     ///
     /// # Errors
-    /// Those of HTTP. [`TooMuchBefore`](super::preamble::TooMuchBefore) where more interim answers, or more bytes,
-    /// came before that head than one receiver may send.
+    /// Those of HTTP. [`TooMuchBefore`](super::preamble::TooMuchBefore) if more interim answers or bytes than allowed
+    /// arrived before that head.
     pub(in crate::net) async fn exchange(
         &mut self,
         mut request: Request<Full<Bytes>>,
@@ -98,15 +98,15 @@ impl Connection {
         Ok(answer?)
     }
 
-    /// The next part of an answer's body; none at its end, and where it breaks off.
+    /// Returns the next part of an answer's body; `None` at its end and after an error.
     pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<Bytes> {
         self.part(body).await?.ok()
     }
 
-    /// The next part of an answer's body; none at its end, and an error where it breaks off.
+    /// Returns the next part of an answer's body; `None` at its end, and an error if the connection fails.
     pub(in crate::net) async fn part(&mut self, body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
         loop {
-            // Trailers are no part of it.
+            // Trailers are not part of the body.
             match moving(&mut self.wire, body.frame()).await?.map(Frame::into_data) {
                 Ok(Ok(part)) => return Some(Ok(part)),
                 Ok(Err(_)) => {}
@@ -115,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is open, and nothing is on its way.
+    /// Returns whether the connection is open and no request or answer is in flight.
     pub(super) fn is_free(&mut self) -> bool {
         let look = &mut Context::from_waker(Waker::noop());
         move_bytes(&mut self.wire, look);
@@ -123,7 +123,7 @@ impl Connection {
     }
 }
 
-/// Waits for `work`, and moves the wire's bytes meanwhile.
+/// Awaits `work` and polls the connection meanwhile.
 async fn moving<T>(wire: &mut Option<Pin<Box<Wire>>>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
@@ -131,7 +131,7 @@ async fn moving<T>(wire: &mut Option<Pin<Box<Wire>>>, work: impl Future<Output =
             return Poll::Ready(done);
         }
         move_bytes(wire, context);
-        // Also after its end, of which the work learns by itself.
+        // Also after the connection's end, which `work` notices.
         work.as_mut().poll(context)
     })
     .await
@@ -143,7 +143,7 @@ fn move_bytes(wire: &mut Option<Pin<Box<Wire>>>, context: &mut Context<'_>) {
     }
 }
 
-/// Connects to the first of `addresses` that answers, in their order, each with a head start before the next.
+/// Connects to the first of `addresses` that answers. They are tried in order, each with a head start over the next.
 ///
 /// # Errors
 /// That of the last address that failed.
@@ -186,7 +186,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_that_says_nothing_holds_up_the_next_for_a_moment_only() {
-        // The queue of this listener is full: further connections are neither taken nor refused.
+        // The backlog of this listener is full: further connections are neither accepted nor refused.
         let silent = tokio::net::TcpSocket::new_v4().unwrap();
         silent.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let silent = silent.listen(1).unwrap();

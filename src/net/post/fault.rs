@@ -1,17 +1,17 @@
-//! Names in the attempt log for errors of the network, of TLS or of HTTP. Errors are told apart by what they
-//! were caused by, so the chain of causes is walked, outermost first.
+//! Names in the attempt log for errors of the network, of TLS or of HTTP. An error is classified by its chain of
+//! causes, outermost first.
 
 use std::error::Error;
 use std::{io, iter};
 
 use crate::engine::ports::PostError;
 
-/// The word for `error`, which came before a whole status line; `otherwise` where nothing about it has one.
+/// Returns the name of `error`, which occurred before a complete status line; `otherwise` if no cause has a name.
 pub(in crate::net) fn word(error: &(dyn Error + 'static), otherwise: PostError) -> PostError {
     causes(error).find_map(meaning).unwrap_or(otherwise)
 }
 
-/// `error` and what it was caused by, outermost first.
+/// Iterates over `error` and its causes, outermost first.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     iter::successors(Some(error), |current: &&(dyn Error + 'static)| (**current).source())
 }
@@ -36,7 +36,7 @@ fn meaning_of_http(error: &hyper::Error) -> Option<PostError> {
     }
 }
 
-/// TLS errors travel inside I/O errors, whose `source` leaves out the error that they carry.
+/// Classifies an I/O error. TLS errors are wrapped in I/O errors, whose `source` omits the wrapped error.
 fn meaning_of_io(error: &io::Error) -> Option<PostError> {
     use io::ErrorKind as Kind;
     if let Some(found) = error.get_ref().and_then(|inner| meaning(inner)) {

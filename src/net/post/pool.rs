@@ -1,4 +1,4 @@
-//! Connections that nobody uses at the moment, by the host and port that they were opened to.
+//! Idle connections, by host and port.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::connection::Connection;
 
-/// Idle connections go before common servers close them (2 s is the shortest default seen), since a request written
-/// into a closing connection fails, and is not sent again.
+/// Maximum idle time of a connection, below the timeouts of common servers (2 s is the shortest default seen). A
+/// request written to a closing connection fails and is not sent again.
 const IDLE_MAX: Duration = Duration::from_millis(1500);
-/// Contract 5: an account has at most 10 endpoints, and each at most 8 attempts at once. All of them may stand at one
-/// host, and a connection that is thrown away costs four times what the delivery does.
+/// Maximum number of idle connections to one host. Contract 5: an account has at most 10 endpoints, and each at most 8
+/// attempts in flight; all of them may be on one host. A new connection costs four times as much as the delivery.
 const IDLE_PER_HOST: usize = 80;
 
 /// The idle connections.
@@ -19,9 +19,9 @@ pub(super) struct Pool(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By host and port as they stand in the URL; the one that was used last stands last.
+    /// By host and port as written in the URL; the most recently used connection comes last.
     idle: HashMap<Box<str>, Vec<Idle>>,
-    /// Whether somebody comes by to close what has been idle for long.
+    /// Whether a task closes connections that are idle for too long.
     is_tended: bool,
 }
 
@@ -41,7 +41,7 @@ impl Pool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An open connection to `host`, if there is one.
+    /// Returns an open connection to `host`, if there is one.
     pub(super) fn take(&self, host: &str) -> Option<Connection> {
         loop {
             let mut idle = self.state().idle.get_mut(host)?.pop()?;
@@ -51,7 +51,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection for the next request to `host`, if it can bear another.
+    /// Stores a connection for the next request to `host`, if it is reusable.
     pub(super) fn put(self: &Arc<Self>, host: &str, mut connection: Connection) {
         if !connection.is_free() {
             return;
@@ -68,7 +68,7 @@ impl Pool {
         }
     }
 
-    /// Closes what has been idle for long; tells whether anything is left.
+    /// Closes connections that are idle for too long. Returns whether any are left.
     fn close_old(&self) -> bool {
         let mut state = self.state();
         state.idle.retain(|_, idle| {

@@ -9,17 +9,17 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Interim answers to one request.
+/// Maximum number of interim answers to one request.
 const INTERIM_MAX: usize = 16;
-/// Bytes that are read before the final head.
+/// Maximum number of bytes before the final head.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// The receiver sent too much before the final head of its answer.
+/// Error: the receiver sent too much before the final head of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the receiver sent more than {INTERIM_MAX} interim answers or 64 KiB before its answer")]
 pub(super) struct TooMuchBefore;
 
-/// Bytes and interim answers before the final head of the answer to the current request.
+/// Counts bytes and interim answers before the final head of the answer to the current request.
 #[derive(Debug, Default)]
 pub(super) struct Preamble {
     is_awaited: AtomicBool,
@@ -28,28 +28,28 @@ pub(super) struct Preamble {
 }
 
 impl Preamble {
-    /// A request begins.
+    /// Starts a request.
     pub(super) fn begin(&self) {
         self.bytes.store(0, Relaxed);
         self.interim.store(0, Relaxed);
         self.is_awaited.store(true, Relaxed);
     }
 
-    /// An interim answer came.
+    /// Counts an interim answer.
     pub(super) fn count_interim(&self) {
         self.interim.fetch_add(1, Relaxed);
     }
 
-    /// The final head came, or nothing will.
+    /// Ends the preamble: the final head arrived, or the request failed.
     ///
     /// # Errors
-    /// Where too much came before it.
+    /// Too much was sent before the final head.
     pub(super) fn end(&self) -> Result<(), TooMuchBefore> {
         self.is_awaited.store(false, Relaxed);
         if self.interim.load(Relaxed) > INTERIM_MAX { Err(TooMuchBefore) } else { Ok(()) }
     }
 
-    /// Returns how many bytes may still be read before the final head; unlimited once it has come.
+    /// Returns the number of bytes that may still be read before the final head. Unlimited after it.
     fn left(&self) -> usize {
         match (self.is_awaited.load(Relaxed), self.interim.load(Relaxed) > INTERIM_MAX) {
             (false, _) => usize::MAX,
@@ -59,7 +59,7 @@ impl Preamble {
     }
 }
 
-/// A stream that reads no further once the preamble is too long.
+/// A stream that stops reading when the preamble is too long.
 pub(super) struct HeadLimited<S> {
     stream: S,
     preamble: Arc<Preamble>,

@@ -1,5 +1,4 @@
-//! Webhook requests against receivers on loopback that behave in every way seen, with a certificate authority of
-//! their own.
+//! Webhook requests against receivers on loopback with a test authority, with behaviour of every kind.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +17,7 @@ use crate::engine::ports::LookupFailure;
 
 mod interim;
 
-/// Short enough for tests that must reach it, and long enough for all that must not.
+/// Short enough for tests that must reach it, and long enough for those that must not.
 const TEST_DEADLINE: Duration = Duration::from_secs(1);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -31,13 +30,13 @@ enum Does {
     KeepsAlive(&'static str),
     /// Writes these bytes, and closes without an answer when the next request has come on the same connection.
     AnswersOnce(&'static str),
-    /// Writes these bytes, then the same byte for ever.
+    /// Writes these bytes, then repeats the same byte for ever.
     Endless(&'static str),
     /// Writes these bytes again and again.
     Repeats(&'static str),
     /// Writes these bytes, then says nothing.
     Stalls(&'static str),
-    /// Closes without TLS's farewell.
+    /// Closes without a TLS close_notify.
     Resets,
     /// Does not speak TLS at all.
     SpeaksPlain,
@@ -52,13 +51,13 @@ struct World {
     port: u16,
     requests: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
-    /// Told when the receiver has closed a connection.
+    /// Notified when the receiver has closed a connection.
     closed: Arc<Notify>,
     names: Arc<Names>,
     post: HttpPost,
 }
 
-/// The receiver's name, at whatever addresses it has at the moment; where it has none, nobody answers.
+/// The addresses of the receiver's name. If there are none, lookups fail.
 struct Names(Mutex<Result<Vec<IpAddr>, LookupFailure>>);
 
 impl HostAddresses for Names {
@@ -110,7 +109,7 @@ impl World {
     }
 }
 
-/// A root store with a fresh authority, and a server certified by it for `name` (and for loopback).
+/// Returns a root store with a new test authority, and an acceptor with a certificate for `name` (and for loopback).
 fn authority(name: &str) -> (RootCertStore, TlsAcceptor) {
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::new(Vec::new()).unwrap();
@@ -130,7 +129,7 @@ fn authority(name: &str) -> (RootCertStore, TlsAcceptor) {
     (roots, TlsAcceptor::from(Arc::new(config)))
 }
 
-/// The receiver's side.
+/// The receiving side.
 #[derive(Clone)]
 struct Receiver {
     does: Does,
@@ -192,7 +191,7 @@ async fn receive(mut stream: TlsStream<TcpStream>, does: Does, requests: &Atomic
     }
 }
 
-/// Reads one whole request and checks that it is the one that was to be sent.
+/// Reads one whole request and checks that it is the expected one.
 async fn read_request(stream: &mut TlsStream<TcpStream>) -> bool {
     let mut seen = Vec::new();
     while !seen.ends_with(b"{\"id\":\"evt_1\"}") {
@@ -367,7 +366,7 @@ async fn a_connection_that_the_receiver_closed_meanwhile_is_not_used() {
     for _ in 0..3 {
         assert_eq!(world.post().await.error, None);
         world.closed.notified().await;
-        // The news is in the kernel by now; whoever waits for a connection hears of it.
+        // The close is in the kernel by now; this connection makes the runtime process it.
         drop(TcpStream::connect((LOOPBACK, world.port)).await.unwrap());
     }
     assert_eq!(world.requests(), 3);

@@ -1,4 +1,4 @@
-//! Facts of a certificate: its validity period, and whether it is for a name. Trust is not checked here.
+//! Facts of a certificate: its validity period, and the names it is for. Trust is not checked here.
 
 use std::path::Path;
 
@@ -9,24 +9,24 @@ use rustls::server::ParsedCertificate;
 use crate::base::time::Timestamp;
 use crate::machine::renewal::Validity;
 
-/// The leaf of a chain in PEM.
+/// The first certificate of a PEM chain.
 pub struct Certificate(CertificateDer<'static>);
 
 impl Certificate {
-    /// The first certificate in a file.
+    /// Reads the first certificate of a file.
     ///
     /// # Errors
-    /// A sentence, where there is none.
+    /// There is none. The error is a sentence.
     pub fn read(path: &Path) -> Result<Self, String> {
         CertificateDer::from_pem_file(path).map(Self).map_err(|error| format!("{}: {error:?}", path.display()))
     }
 
-    /// From when until when it holds.
+    /// Returns the validity period.
     pub fn validity(&self) -> Option<Validity> {
         validity(self.0.as_ref())
     }
 
-    /// Whether it is for `name`.
+    /// Returns whether the certificate is for `name`.
     pub fn is_for(&self, name: &str) -> bool {
         let (Ok(parsed), Ok(name)) = (ParsedCertificate::try_from(&self.0), ServerName::try_from(name)) else {
             return false;
@@ -35,7 +35,7 @@ impl Certificate {
     }
 }
 
-/// `Certificate.tbsCertificate.validity` (RFC 5280 4.1).
+/// Parses `Certificate.tbsCertificate.validity` (RFC 5280 4.1).
 fn validity(der: &[u8]) -> Option<Validity> {
     let (_, certificate, _) = element(der)?;
     let (_, mut rest, _) = element(certificate)?;
@@ -56,7 +56,7 @@ fn validity(der: &[u8]) -> Option<Validity> {
 fn moment(tag: u8, time: &[u8]) -> Option<Timestamp> {
     let digits = std::str::from_utf8(time).ok()?.strip_suffix('Z')?;
     let digits = match tag {
-        // UTCTime: years from 50 on are of the last century.
+        // UTCTime: years from 50 on belong to the 20th century.
         0x17 => format!("{}{digits}", if *time.first()? >= b'5' { "19" } else { "20" }),
         0x18 => digits.to_owned(),
         _ => return None,
@@ -74,7 +74,7 @@ fn moment(tag: u8, time: &[u8]) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// The first DER element: its tag, its content, and what follows it.
+/// Parses the first DER element: its tag, its content, and the bytes after it.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;

@@ -1,5 +1,5 @@
-//! One question to one name server at a time, and its answer with everything that an operator asks about: who said it,
-//! whether it was validated there (AD), and how long its signatures hold.
+//! Single DNS queries for an operator: which server answered, whether the answer was validated there (AD), and how long
+//! its signatures are valid.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-/// UDP payload that fits one packet on every path (the DNS flag day of 2020).
+/// UDP payload in bytes that fits into one packet on every path (DNS flag day 2020).
 const PAYLOAD_BYTES: u16 = 1232;
-/// Time limit of one try at one server.
+/// Time limit of one try of one server.
 const TRY: Duration = Duration::from_secs(2);
-/// Name servers asked at most, as in resolv.conf(5).
+/// Maximum number of name servers asked, as in resolv.conf(5).
 const SERVERS_MAX: usize = 3;
 
-/// Kind of record to ask for.
+/// Record type to query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// IPv4 addresses.
     A,
     /// IPv6 addresses.
     Aaaa,
-    /// The names of an address.
+    /// The names of an address (reverse lookup).
     Ptr,
     /// Texts.
     Txt,
@@ -52,38 +52,38 @@ impl Asked {
 /// Answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// The records as text: addresses, names in lower case without trailing dot, texts joined.
+    /// The records as text: addresses, names in lower case without trailing dot, or joined TXT strings.
     pub records: Vec<String>,
-    /// Whether the server says that it has validated them (RFC 4035 3.2.3).
+    /// Whether the server reports that it validated them (RFC 4035 3.2.3).
     pub is_validated: bool,
-    /// From when until when the signatures hold that came along, in seconds since 1970.
+    /// Validity period of the signatures in the answer, in seconds since 1970.
     pub signed: Option<(u32, u32)>,
     /// The server that answered.
     pub server: SocketAddr,
 }
 
-/// Why there is no answer.
+/// Reasons for a query without records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotTold {
     /// The name, or such a record at it, does not exist.
     #[error("there is none")]
     Absent,
-    /// Nobody says.
+    /// No server gave an answer.
     #[error("{0}")]
     Failed(String),
 }
 
-/// The name servers to ask.
+/// Client for a list of name servers.
 #[derive(Debug, Clone)]
 pub struct DnsProbe {
     servers: Vec<SocketAddr>,
 }
 
 impl DnsProbe {
-    /// Asks `servers`, or the system's where there are none.
+    /// Creates a client for `servers`, or for the system's servers if the list is empty.
     ///
     /// # Errors
-    /// A sentence, where the system names none either.
+    /// The system names no servers either. The error is a sentence.
     pub fn new(servers: &[SocketAddr]) -> Result<Self, String> {
         let mut servers = servers.to_vec();
         if servers.is_empty() {
@@ -95,7 +95,7 @@ impl DnsProbe {
         if servers.is_empty() { Err("/etc/resolv.conf names no server".to_owned()) } else { Ok(Self { servers }) }
     }
 
-    /// The records of this type at `name`; the servers are asked in turn until one answers.
+    /// Returns the records of this type at `name`. The servers are asked in turn until one answers.
     ///
     /// # Errors
     /// [`NotTold`].
@@ -174,7 +174,7 @@ fn read(message: &Message, asked: Asked, server: SocketAddr) -> Result<Told, Not
     Ok(Told { records, is_validated: message.metadata.authentic_data, signed, server })
 }
 
-/// A record of the type that was asked for, with its preference among its like.
+/// Formats a record of the requested type, with its preference.
 fn text(data: &RData, asked: Asked) -> Option<(u16, String)> {
     let name = |name: &Name| name.to_ascii().trim_end_matches('.').to_ascii_lowercase();
     match (asked, data) {
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives every question this answer, with the question's identifier.
+    /// A server that gives this answer to every query, with the query's identifier.
     async fn server(answer: impl Fn(&mut Message) + Send + 'static) -> DnsProbe {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();

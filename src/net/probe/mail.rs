@@ -1,4 +1,4 @@
-//! Whether a mail server can be reached at all: the connection and the greeting, nothing more.
+//! Probes whether a mail server is reachable: connects and reads the greeting, nothing more.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,10 +8,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
-/// The longest reply line (RFC 5321 4.5.3.1.5).
+/// Maximum length of a reply line in bytes (RFC 5321 4.5.3.1.5).
 const LINE_BYTES: usize = 512;
 
-/// The greeting of whoever listens at `address`, asked from `source` where one is given; without its line end.
+/// Returns the greeting of the server at `address` without its line end. Connects from `source`, if given.
 ///
 /// # Errors
 /// Those of the connection; `TimedOut` after `patience`.
@@ -33,7 +33,7 @@ async fn greeted(address: SocketAddr, source: Option<IpAddr>) -> io::Result<Stri
             Err(error) => return Err(error),
         }
     }
-    // QUIT is a courtesy: its answer does not matter.
+    // QUIT is a courtesy; its answer does not matter.
     let _said = stream.write_all(b"QUIT\r\n").await;
     Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
 }

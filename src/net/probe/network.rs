@@ -1,4 +1,4 @@
-//! The network as the checks of alerts and `postrider doctor` look at it: the port [`Probe`] over real sockets.
+//! Network probe for the checks of alerts and `postrider doctor`: implements the port [`Probe`] with real sockets.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,14 +15,15 @@ use crate::net::source;
 /// Time limit for one connection.
 const CONNECTING: Duration = Duration::from_secs(5);
 
-/// Looks at the network from this machine.
+/// Probes the network from this machine.
 pub struct NetworkProbe {
     dns: Result<DnsProbe, String>,
     guard: Arc<Guard>,
 }
 
 impl NetworkProbe {
-    /// Asks `servers` for names, or the system's where there are none. Addresses that `guard` refuses are not public.
+    /// Creates a probe that queries `servers`, or the system's servers if the list is empty. Addresses that `guard`
+    /// refuses count as not public.
     pub fn new(servers: &[SocketAddr], guard: Arc<Guard>) -> Self {
         Self { dns: DnsProbe::new(servers), guard }
     }

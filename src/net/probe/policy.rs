@@ -10,24 +10,24 @@ use rustls::RootCertStore;
 
 use crate::net::tls;
 
-/// Maximum size of a policy that is read (RFC 8461 3.3).
+/// Maximum size of a policy in bytes (RFC 8461 3.3).
 const POLICY_BYTES: usize = 64 << 10;
 
-/// Where a policy is fetched from.
+/// The host of a domain's policy.
 #[derive(Debug)]
 pub struct PolicyHost<'a> {
-    /// The domain that the policy is about.
+    /// The policy's domain.
     pub domain: &'a str,
     /// The addresses of its policy host.
     pub addresses: &'a [IpAddr],
-    /// The policy host's port; 443 but in tests.
+    /// The policy host's port; 443 except in tests.
     pub port: u16,
 }
 
-/// The policy's text.
+/// Fetches the policy's text.
 ///
 /// # Errors
-/// A sentence that says why there is none.
+/// There is none. The error is a sentence.
 pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Duration) -> Result<String, String> {
     let name = format!("mta-sts.{}", host.domain);
     let addresses: Vec<_> = host.addresses.iter().map(|address| SocketAddr::new(*address, host.port)).collect();
@@ -55,7 +55,7 @@ pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Durati
     String::from_utf8(policy).map_err(|_| format!("{url} is not UTF-8"))
 }
 
-/// The innermost reason: the outer ones only say that sending failed.
+/// Returns the innermost cause: the outer ones only say that sending failed.
 fn told(error: &reqwest::Error) -> String {
     let mut inner: &dyn std::error::Error = error;
     while let Some(source) = inner.source() {

@@ -1,5 +1,5 @@
-//! Looks at a submission listener as a client does: greeting, TLS, certificate, and whether AUTH is offered in the
-//! clear. Nobody logs in.
+//! Probes a submission listener as a client would: greeting, TLS, certificate, and whether AUTH is offered in clear
+//! text. It does not log in.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tokio_rustls::TlsConnector;
 
 use crate::net::tls;
 
-/// Bytes of one answer at most.
+/// Maximum size of one answer in bytes.
 const ANSWER_BYTES: usize = 8 * 1024;
 
-/// A listener to look at.
+/// A listener to probe.
 pub struct SubmissionHost<'a> {
-    /// The name that its certificate has to be for.
+    /// The name that its certificate must match.
     pub name: &'a str,
-    /// Where it listens.
+    /// Address of the listener.
     pub address: SocketAddr,
-    /// Whether it speaks TLS from the first byte.
+    /// Whether TLS starts with the first byte.
     pub is_implicit: bool,
 }
 
@@ -33,7 +33,7 @@ pub enum SubmissionFault {
     /// It can't be connected to.
     #[error("cannot connect to {0}: {1}")]
     Unreachable(SocketAddr, String),
-    /// It does not greet, or answers otherwise than SMTP does.
+    /// It sends no greeting, or an answer that is not SMTP.
     #[error("{0} does not answer as an SMTP server: {1}")]
     NotSmtp(SocketAddr, String),
     /// It does not offer STARTTLS.
@@ -47,10 +47,10 @@ pub enum SubmissionFault {
     Tls(SocketAddr, String),
 }
 
-/// Looks at `host`; its certificate has to verify against `roots`.
+/// Probes `host`, whose certificate must verify against `roots`.
 ///
 /// # Errors
-/// The first fault that was found.
+/// The first error found.
 pub async fn look(host: &SubmissionHost<'_>, roots: RootCertStore, patience: Duration) -> Result<(), SubmissionFault> {
     let silent = || SubmissionFault::NotSmtp(host.address, format!("no answer within {} s", patience.as_secs()));
     let connecting = timeout(patience, TcpStream::connect(host.address)).await;
@@ -78,7 +78,7 @@ async fn talk(host: &SubmissionHost<'_>, mut stream: TcpStream, roots: RootCertS
     expect(host, &mut stream, "EHLO doctor.invalid\r\n", "250").await.map(drop)
 }
 
-/// Whether the line of an answer to EHLO names this extension.
+/// Returns whether a line of the EHLO answer names this extension.
 fn is(text: &str, keyword: &str) -> bool {
     text.split(' ').next().is_some_and(|first| first.eq_ignore_ascii_case(keyword))
 }
@@ -94,7 +94,7 @@ async fn secured(
     connector.connect(name, stream).await.map_err(|error| fault(error.to_string()))
 }
 
-/// Says `line` and reads a whole answer, which has to begin with `code`.
+/// Sends `line` and reads a whole answer, which must begin with `code`.
 async fn expect<S: AsyncRead + AsyncWrite + Unpin>(
     host: &SubmissionHost<'_>,
     stream: &mut S,
@@ -107,7 +107,7 @@ async fn expect<S: AsyncRead + AsyncWrite + Unpin>(
     if answer.starts_with(code) { Ok(answer) } else { Err(fault(answer.trim_end().to_owned())) }
 }
 
-/// Reads lines up to one whose code is not followed by a hyphen.
+/// Reads the lines of an answer. The last line has no hyphen after its code.
 async fn answer<S: AsyncRead + Unpin>(stream: &mut S) -> std::io::Result<String> {
     let (mut text, mut line) = (Vec::new(), 0);
     while text.len() < ANSWER_BYTES {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// Probes a server that sends these answers, one for each line that it reads.
+    /// Probes a server that sends these answers, one per line that it reads.
     async fn found(answers: &'static [&'static str]) -> SubmissionFault {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,24 +1,24 @@
-//! Meaning of an S3 service's answers: which errors there are, and which of them leave a call in doubt.
+//! Answers of an S3 service: the kinds of errors, and which of them leave the outcome of a call unknown.
 
 use super::xml;
 use crate::base::time::Timestamp;
 use crate::engine::ports::BucketErrorKind;
 
-/// Characters of the service's own words in an error at most.
+/// Maximum number of characters of the service's message in an error.
 const WORDS_MAX: usize = 300;
 
 /// An answer that is not a success.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) status: u16,
-    /// The service's own code, such as `SlowDown`; empty where it names none.
+    /// The service's error code, such as `SlowDown`; empty if there is none.
     pub(super) code: String,
     message: String,
     request: String,
 }
 
 impl Refusal {
-    /// Reads the body of an answer. `request` is the service's identifier of the request.
+    /// Parses the body of an error answer. `request` is the service's request ID.
     pub(super) fn read(status: u16, body: &[u8], request: &str) -> Self {
         let body = String::from_utf8_lossy(body);
         let word = |name| xml::text(&body, name).map(|text| plain(&text)).unwrap_or_default();
@@ -30,12 +30,12 @@ impl Refusal {
         match (self.status, self.code.as_str()) {
             (_, "SlowDown" | "Throttling" | "TooManyRequests" | "RequestLimitExceeded" | "ServiceUnavailable")
             | (429 | 503, _) => BucketErrorKind::Throttled,
-            // Temporary credentials that are over are a 400.
+            // Expired temporary credentials are a 400.
             (401 | 403, _) | (400, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired") => {
                 BucketErrorKind::Forbidden
             }
             (409, _) => BucketErrorKind::Conflict,
-            // The body did not arrive in time; the code says which of the 400s it is.
+            // The body did not arrive in time. The code tells which 400 it is.
             (408, _) | (400, "RequestTimeout" | "IncompleteBody") => BucketErrorKind::Unknown,
             (501, _) => BucketErrorKind::Unsupported,
             (500.., _) => BucketErrorKind::Unknown,
@@ -43,7 +43,7 @@ impl Refusal {
         }
     }
 
-    /// In words, for errors and the log.
+    /// Formats the error for messages and the log.
     pub(super) fn words(&self) -> String {
         let mut words = format!("the bucket answered {}", self.status);
         if !self.code.is_empty() {
@@ -59,12 +59,12 @@ impl Refusal {
     }
 }
 
-/// A service's words as one bounded line.
+/// Converts the service's text to one line of limited length.
 fn plain(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).take(WORDS_MAX).collect()
 }
 
-/// The moment that a `Date` header names (RFC 9110 5.6.7, IMF-fixdate).
+/// Parses a `Date` header (RFC 9110 5.6.7, IMF-fixdate).
 pub(super) fn date(header: &str) -> Option<Timestamp> {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (_, rest) = header.split_once(", ")?;

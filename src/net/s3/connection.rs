@@ -1,4 +1,4 @@
-//! The HTTP client under the bucket: where it may connect to, and which failures leave a call in doubt.
+//! The HTTP client under the bucket: where it may connect to, and which failures leave the outcome of a call unknown.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::engine::ports::{BucketErrorKind, LookupFailure};
 use crate::net::dns::HostAddresses;
 use crate::net::tls;
 
-/// The host of a plain http endpoint is not on this machine, nor allowed.
+/// Error: a plain http endpoint whose host is neither this machine nor allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("plain http goes only to this machine and to the networks in [network] allow, which have no address of {0}")]
 pub struct Forbidden(pub String);
@@ -24,16 +24,16 @@ pub struct Forbidden(pub String);
 #[error("the host's name did not resolve: {0}")]
 struct Unresolved(LookupFailure);
 
-/// Whether plain http may go to `address`.
+/// Returns whether plain http may be used to `address`.
 fn is_near(address: IpAddr, allow: &[Network]) -> bool {
     let address = address.to_canonical();
     address.is_loopback() || allow.iter().any(|network| network.contains(address))
 }
 
-/// Whether `endpoint` may be spoken to, as far as that is known before its name is looked up.
+/// Checks whether `endpoint` may be used, as far as that is known before its name is resolved.
 ///
 /// # Errors
-/// [`Forbidden`], where it is an address that plain http must not go to.
+/// [`Forbidden`] if it is an address that plain http must not use.
 pub fn may_speak_http(endpoint: &Url, allow: &[Network]) -> Result<(), Forbidden> {
     let address = match endpoint.host() {
         Some(Host::Ipv4(address)) => IpAddr::V4(address),
@@ -60,12 +60,12 @@ pub(super) fn client(settings: &S3Settings, names: Arc<dyn HostAddresses>) -> Re
         .build()
 }
 
-/// Whether the request was surely not sent.
+/// Classifies a request error: whether the request was certainly not sent.
 pub(super) fn kind(error: &reqwest::Error) -> BucketErrorKind {
     if error.is_connect() { BucketErrorKind::Unreachable } else { BucketErrorKind::Unknown }
 }
 
-/// An error's innermost cause, which is what the operator can do something about. Never the URL.
+/// Returns the innermost cause, which the operator can act on. It never contains the URL.
 pub(super) fn cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(next) = cause.source() {
@@ -76,7 +76,7 @@ pub(super) fn cause(error: &reqwest::Error) -> String {
 
 struct Names {
     names: Arc<dyn HostAddresses>,
-    /// For plain http: the networks that may be reached beside this machine.
+    /// For plain http: the networks that may be reached besides this machine.
     allow: Option<Vec<Network>>,
 }
 
@@ -91,7 +91,7 @@ impl reqwest::dns::Resolve for Names {
             if found.is_empty() {
                 return Err(Forbidden(name.as_str().to_owned()).into());
             }
-            // Port 0 stands for the URL's.
+            // Port 0 means the port of the URL.
             let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
         })

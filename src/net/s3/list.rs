@@ -1,13 +1,13 @@
-//! Lists of objects (ListObjectsV2), a page a request.
+//! Lists of objects (ListObjectsV2), one page per request.
 
 use super::{S3, xml};
 use crate::engine::ports::{BucketError, BucketErrorKind, BucketOperation, BucketResult, ObjectInfo, ObjectPage};
 
-/// Names that a page has at most.
+/// Maximum number of names in a page.
 const PAGE: &str = "1000";
 
 impl S3 {
-    /// One page of the objects whose names begin with `prefix` and are greater than `after`.
+    /// Returns one page of the objects whose names begin with `prefix` and sort after `after`.
     pub(super) async fn page(&self, prefix: &str, after: &str) -> BucketResult<ObjectPage> {
         let operation = BucketOperation::List;
         let (full_prefix, full_after) =

@@ -1,9 +1,9 @@
-//! The bucket of an S3-compatible service: implements the ports [`Bucket`] and
+//! A bucket of an S3-compatible service: implements the ports [`Bucket`] and
 //! [`BucketSettings`](crate::engine::ports::BucketSettings).
 //!
-//! One call is one request: no redirect, no proxy, nothing sent again. A create carries `If-None-Match: *`, which is
-//! signed, so a proxy that drops it is found. Answers are bounded in size and time. The operator names the service, so
-//! the network guard is not asked, except that plain http goes only to this machine and to `[network] allow`.
+//! One call is one request: no redirect, no proxy, no retry. A create carries a signed `If-None-Match: *`, so a proxy
+//! that drops it is detected. Answers are limited in size and time. The operator configures the service, so the network
+//! guard does not apply, except that plain http goes only to this machine and to `[network] allow`.
 
 mod answer;
 mod connection;
@@ -41,31 +41,31 @@ use crate::engine::ports::{
     ObjectPage,
 };
 
-/// Bytes a second that a body must make at least, beside the configured time-out: 64 MiB have a minute more.
+/// Minimum rate of a body in bytes per second, in addition to the configured timeout: 64 MiB get one more minute.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
-/// Bytes of a list, of a setting, or of an error.
+/// Maximum size in bytes of a list, a setting or an error.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
-/// Where a bucket is, and how to ask for it.
+/// Location of a bucket and how to access it.
 #[derive(Clone)]
 pub struct S3Settings {
-    /// The service's address, without a path.
+    /// URL of the service, without a path.
     pub endpoint: Url,
     /// The region that requests are signed for.
     pub region: String,
-    /// Whether the bucket's name stands in the path, and not in front of the host.
+    /// Whether the bucket's name is in the path instead of the host name.
     pub path_style: bool,
     /// The bucket's name.
     pub bucket: String,
-    /// Prefix of all objects' names: empty, or ending with a slash.
+    /// Prefix of all object names: empty, or ending with a slash.
     pub prefix: String,
-    /// Timeout of a request, beside the time for its body.
+    /// Timeout of a request, without the time for its body.
     pub timeout: Duration,
-    /// Networks that may be reached by plain http beside this machine.
+    /// Networks that plain http may reach besides this machine.
     pub allow: Vec<Network>,
-    /// The authorities that the service's certificate may come from.
+    /// The trusted roots for the service's certificate.
     pub roots: RootCertStore,
-    /// Where credentials come from.
+    /// Sources of credentials.
     pub credentials: CredentialSources,
 }
 
@@ -75,24 +75,24 @@ pub struct S3 {
     client: Client,
     credentials: CredentialStore,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
-    /// The `Date` of the last answer, and when it came.
+    /// The `Date` of the last answer, and when it arrived.
     date: Mutex<Option<(Timestamp, Instant)>>,
 }
 
-/// One request, before it is signed.
+/// One unsigned request.
 struct Ask<'a> {
     operation: BucketOperation,
     method: Method,
-    /// The object's name below the prefix; none for the bucket itself.
+    /// The object's name after the prefix; `None` for the bucket itself.
     object: Option<&'a str>,
-    /// The name in errors.
+    /// The name shown in errors.
     name: &'a str,
     query: &'a [(&'a str, &'a str)],
     headers: &'a [(&'a str, &'a str)],
     body: Bytes,
 }
 
-/// An answer, read to its end.
+/// A complete answer.
 struct Answer {
     status: u16,
     request: String,
@@ -100,11 +100,11 @@ struct Answer {
 }
 
 impl S3 {
-    /// The bucket of `settings`, whose host is found through `names`. `now` is the wall clock, by which requests are
-    /// signed.
+    /// Creates a client for the bucket of `settings`, whose host is resolved through `names`. `now` is the wall clock
+    /// for signatures.
     ///
     /// # Errors
-    /// Those of the HTTP client's construction, which does no I/O.
+    /// The errors of building the HTTP client, which does no I/O.
     pub fn new(
         settings: S3Settings,
         names: Arc<dyn HostAddresses>,
@@ -115,7 +115,7 @@ impl S3 {
         Ok(Self { settings, client, credentials, now: Box::new(now), date: Mutex::default() })
     }
 
-    /// Sends a request and reads its answer, of at most `limit` bytes.
+    /// Sends a request and reads its answer of at most `limit` bytes.
     async fn ask(&self, ask: Ask<'_>, limit: usize) -> BucketResult<Answer> {
         let (operation, name) = (ask.operation, ask.name.to_owned());
         let error = |kind, message| BucketError { kind, operation, name: name.clone(), message };
@@ -133,7 +133,7 @@ impl S3 {
         let response = tokio::time::timeout(deadline, send).await.map_err(|_| late())??;
         self.note_date(response.headers());
         let (status, request) = (response.status().as_u16(), request_id(response.headers()));
-        // An error's own words are all that is read of it.
+        // Of an error answer only the error document is read.
         let limit = if (200..300).contains(&status) { limit } else { TEXT_BYTES_MAX };
         let body = self.body(response, limit).await.map_err(|(kind, message)| error(kind, message))?;
         Ok(Answer { status, request, body })
@@ -192,14 +192,14 @@ impl S3 {
             .into_iter()
             .filter(|(name, _)| *name != "host")
             .fold(builder, |builder, (name, value)| builder.header(name, value));
-        // Some services want the length of every write, also of an empty one.
+        // Some services require a length for every write, even an empty one.
         let is_empty_write = is_write && ask.body.is_empty();
         let builder = if is_empty_write { builder.header(CONTENT_LENGTH, "0") } else { builder };
         let request = builder.body(ask.body).build();
         request.map_err(|error| NoCredentials(format!("the request cannot be written: {}", connection::cause(&error))))
     }
 
-    /// The host, with its port where that is not the scheme's, and the path of an object or of the bucket.
+    /// Returns the host, with its port unless it is the scheme's default, and the path of an object or of the bucket.
     fn place(&self, object: Option<&str>) -> (String, String) {
         let settings = &self.settings;
         let host = settings.endpoint.host_str().unwrap_or_default();
@@ -222,7 +222,7 @@ impl S3 {
         }
     }
 
-    /// The error of an answer that is not a success.
+    /// Converts an error answer to an error.
     fn refused(&self, operation: BucketOperation, name: &str, refusal: &Refusal) -> BucketError {
         let kind = refusal.kind();
         if kind == BucketErrorKind::Forbidden {
@@ -231,7 +231,7 @@ impl S3 {
         BucketError { kind, operation, name: name.to_owned(), message: refusal.words() }
     }
 
-    /// The answer to a write.
+    /// Sends a write and reads its answer.
     async fn write(&self, operation: BucketOperation, name: &str, body: Bytes) -> BucketResult<Creation> {
         let is_create = operation == BucketOperation::Create;
         let headers: &[(&str, &str)] = if is_create { &[("if-none-match", "*")] } else { &[] };
@@ -255,14 +255,14 @@ impl S3 {
             _ => answer.refusal(),
         };
         match (refusal.status, refusal.code.as_str()) {
-            // Some services name no code, so what else is missing must be named.
+            // Some services send no code, so every 404 but `NoSuchBucket` means that the object does not exist.
             (404, code) if code != "NoSuchBucket" => Ok(None),
             (416, _) => Ok(Some(Bytes::new())),
             _ => Err(self.refused(operation, name, &refusal)),
         }
     }
 
-    /// A document about the bucket; none where the service says that there is none.
+    /// Returns a document about the bucket; `None` if the service says that there is none.
     async fn document(
         &self,
         operation: BucketOperation,
@@ -306,7 +306,7 @@ impl Bucket for S3 {
 
     fn read_range<'a>(&'a self, name: &'a str, from: u64, length: u64) -> BoxFuture<'a, BucketResult<Option<Bytes>>> {
         Box::pin(async move {
-            // A range of no bytes can't be written.
+            // An empty range can't be expressed.
             let last = from.saturating_add(length.max(1) - 1);
             let read = self.get(name, Some(&format!("bytes={from}-{last}"))).await?;
             let length = usize::try_from(length).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! The settings of the bucket, as far as they decide whether it may hold a replica.
+//! Settings of the bucket that decide whether it may hold a replica.
 
 use super::{S3, xml};
 use crate::engine::ports::{BoxFuture, BucketOperation, BucketResult, BucketSettings, Expiry, Versioning};
@@ -33,7 +33,7 @@ impl BucketSettings for S3 {
     }
 }
 
-/// The rule, where it removes current objects below `prefix`.
+/// Returns the rule if it removes current objects below `prefix`.
 fn expiry(rule: &str, prefix: &str) -> Option<Expiry> {
     let is_enabled = xml::first(rule, "Status") == Some("Enabled");
     xml::first(rule, "Expiration").filter(|_| is_enabled)?;

@@ -1,5 +1,5 @@
-//! AWS Signature Version 4, by header. Pure: the request's parts and the time go in, the `Authorization` header comes
-//! out.
+//! AWS Signature Version 4 in a header. Pure: it computes the `Authorization` header from the request's parts and the
+//! time.
 
 use std::fmt::Write as _;
 
@@ -9,43 +9,43 @@ use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// Stands for the hash of a body that is not signed. TLS protects such a body.
+/// Placeholder for the hash of an unsigned body. TLS protects such a body.
 pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
 /// Credentials with which a request is signed.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// The access key's identifier.
+    /// Access key ID.
     pub access_key_id: String,
-    /// The access key.
+    /// Secret access key.
     pub secret: Secret,
-    /// The token of temporary credentials.
+    /// Session token of temporary credentials.
     pub session_token: Option<Secret>,
-    /// The end of temporary credentials, where it is known.
+    /// Expiry time of temporary credentials, if known.
     pub expires_at: Option<Timestamp>,
 }
 
 /// The parts of a request that are signed.
 pub(super) struct Signable<'a> {
     pub(super) method: &'a str,
-    /// The path, encoded.
+    /// The encoded path.
     pub(super) path: &'a str,
-    /// Names and values of the query, not encoded.
+    /// Unencoded names and values of the query.
     pub(super) query: &'a [(&'a str, &'a str)],
-    /// Names in lower case and values; `host` among them.
+    /// Headers with lower-case names, including `host`.
     pub(super) headers: &'a [(&'a str, &'a str)],
     /// The body's SHA-256 in hexadecimal, or [`UNSIGNED`].
     pub(super) payload: &'a str,
 }
 
-/// The moment as SigV4 writes it: `20130524T000000Z`.
+/// Formats a time for SigV4: `20130524T000000Z`.
 pub(super) fn amz_date(at: Timestamp) -> String {
     let text = at.to_string();
     let digits: String = text[..19].chars().filter(|character| !"-:".contains(*character)).collect();
     format!("{digits}Z")
 }
 
-/// The value of `Authorization`. `date` is the value of `x-amz-date`.
+/// Returns the value of `Authorization`. `date` is the value of `x-amz-date`.
 pub(super) fn authorization(request: &Signable<'_>, credentials: &Credentials, region: &str, date: &str) -> String {
     let mut headers: Vec<_> = request.headers.iter().map(|(name, value)| (*name, value.trim())).collect();
     headers.sort_unstable();
@@ -71,7 +71,7 @@ fn signing_key(secret: &Secret, day: &str, region: &str) -> [u8; 32] {
     rest.iter().fold(hmac_sha256(first.expose(), &[day]), |key, part| hmac_sha256(&key, &[part]))
 }
 
-/// The query, encoded and sorted by name.
+/// Returns the query, encoded and sorted by name.
 pub(super) fn query_string(query: &[(&str, &str)]) -> String {
     let mut pairs: Vec<_> = query.iter().map(|(name, value)| (encode(name, false), encode(value, false))).collect();
     pairs.sort();
@@ -79,7 +79,7 @@ pub(super) fn query_string(query: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-/// Percent-encodes all but unreserved characters (RFC 3986 2.3), and slashes where `keeps_slashes`.
+/// Percent-encodes all but unreserved characters (RFC 3986 2.3). Slashes are kept if `keeps_slashes` is true.
 pub(super) fn encode(text: &str, keeps_slashes: bool) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
         match byte {

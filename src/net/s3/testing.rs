@@ -1,4 +1,4 @@
-//! A server for tests that answers each request with the next of its scripted answers, and keeps what it was asked.
+//! A test server that gives scripted answers in order and records its requests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// One request as it came.
+/// One received request.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    /// The first line.
+    /// The request line.
     pub(super) line: String,
-    /// Header lines, with their names in lower case.
+    /// Header lines, with lower-case names.
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
 }
@@ -22,7 +22,7 @@ impl Seen {
     }
 }
 
-/// The server. It answers as long as it has answers; then it closes connections without one.
+/// The server. When the script ends, it closes connections without an answer.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) address: SocketAddr,
@@ -43,13 +43,13 @@ impl Server {
         server
     }
 
-    /// Adds an answer of this status with more header lines and a body.
+    /// Adds an answer with this status, further header lines and a body.
     pub(super) fn answer(&self, status: u16, headers: &str, body: &str) {
         let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
         self.answer_raw(format!("{head}{body}").as_bytes());
     }
 
-    /// Adds an answer byte for byte.
+    /// Adds an answer as raw bytes.
     pub(super) fn answer_raw(&self, answer: &[u8]) {
         self.answers.lock().unwrap().push(answer.to_vec());
     }

@@ -1,4 +1,4 @@
-//! Requests as a service sees them, and what comes of its answers.
+//! Requests as a service receives them, and the results of its answers.
 
 use std::net::IpAddr;
 
@@ -93,7 +93,7 @@ async fn the_answer_to_a_create_says_what_became_of_it() {
             format!("create of log/1: the bucket answered {status} {code}: words (request R1)")
         );
     }
-    // An overwrite has no condition, so 412 is no answer to it.
+    // An overwrite has no condition, so 412 is not a valid answer to it.
     server.answer(412, "", "");
     let overwritten = bucket.overwrite("keys/1", Bytes::new()).await;
     assert_eq!(overwritten.unwrap_err().kind, BucketErrorKind::Refused);

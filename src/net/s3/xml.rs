@@ -1,17 +1,17 @@
-//! The few elements that an S3 service's XML is read for. Not an XML parser: it looks for elements by name, which never
-//! contain themselves in these documents. Takes time in proportion to the text, whatever it holds.
+//! Reads the few elements needed of an S3 service's XML. Not an XML parser: it searches for elements by name, which
+//! never contain themselves in these documents. Takes linear time for any text.
 
-/// The content of the first element `name`, as it stands.
+/// Returns the raw content of the first element `name`.
 pub(super) fn first<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     elements(xml, name).next()
 }
 
-/// The text of the first element `name`, decoded.
+/// Returns the decoded text of the first element `name`.
 pub(super) fn text(xml: &str, name: &str) -> Option<String> {
     first(xml, name).map(decoded)
 }
 
-/// The contents of all elements `name`, in their order.
+/// Returns the contents of all elements `name`, in order.
 pub(super) fn elements<'a>(xml: &'a str, name: &str) -> Elements<'a> {
     Elements { rest: xml, name: name.to_owned() }
 }
@@ -44,7 +44,7 @@ impl<'a> Iterator for Elements<'a> {
                 return Some("");
             }
             let close = format!("</{}>", self.name);
-            // An element without an end is the last.
+            // An element without an end tag is the last.
             let length = inner.find(&close).unwrap_or(inner.len());
             self.rest = inner.get(length + close.len()..).unwrap_or_default();
             return (length < inner.len() || inner.is_empty()).then(|| &inner[..length]);
@@ -52,7 +52,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Text with its references replaced. A reference that is none stands for itself.
+/// Replaces the character references of a text. An invalid reference stays as it is.
 fn decoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

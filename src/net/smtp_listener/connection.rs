@@ -1,4 +1,4 @@
-//! One accepted connection: carries bytes between the socket and the session, and questions to the handler.
+//! One accepted connection: moves bytes between socket and session, and passes the session's requests to the handler.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,12 +21,12 @@ use crate::smtp::server::{
 
 const READ_BYTES: usize = 16 * 1024;
 /// Time for which the connection is read after the last answer, so that the answer arrives. Closing a socket with
-/// unread bytes in it resets the connection and may discard the answer.
+/// unread bytes resets the connection and may discard the answer.
 const LINGER: Duration = Duration::from_secs(1);
-/// Maximum number of bytes that are read and discarded then.
+/// Maximum number of bytes read and discarded in that time.
 const LINGER_BYTES: usize = 1024 * 1024;
 
-/// A connection and all that it needs to be served.
+/// A connection and everything needed to serve it.
 pub(super) struct Connection {
     wire: Wire,
     peer: SocketAddr,
@@ -39,22 +39,22 @@ pub(super) struct Connection {
     buffer: Vec<u8>,
 }
 
-/// The message that is coming in.
+/// The message that is being received.
 struct Incoming {
     began: Instant,
-    /// Bytes that came, whether they are kept or not.
+    /// Number of received bytes, stored or not.
     received: usize,
-    /// Bytes that memory is reserved for.
+    /// Number of bytes with reserved memory.
     reserved: usize,
 }
 
-/// The connection's bytes, before and after STARTTLS.
+/// The connection before and after STARTTLS.
 enum Wire {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// End of a wait for bytes.
+/// Result of a wait for bytes.
 enum Heard {
     Bytes(usize),
     Closed,
@@ -88,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// Serves the connection to its end.
+    /// Serves the connection until it ends.
     pub(super) async fn run(mut self) -> io::Result<()> {
         if matches!(self.config.tls, ListenerTls::Implicit(_)) {
             self = self.encrypted().await?;
@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// A failed login is answered after a pause, so that guessing is slow.
+    /// Checks a login. The answer to a failed one is delayed, so that guessing is slow.
     async fn log_in(&mut self, question: LoginQuestion) {
         let answer = decided(&self.config, self.handler.on_login(question)).await;
         let answer = answer.unwrap_or_else(|| self.undecided());
@@ -150,7 +150,7 @@ impl Connection {
         self.session.answer_recipient(&answer);
     }
 
-    /// Reserves the declared size before the message comes; what is not declared is reserved as it comes.
+    /// Reserves memory for the declared size before the message arrives. Undeclared bytes are reserved as they arrive.
     fn ask_for_memory(&mut self, size: usize) {
         if self.handler.reserve(size) {
             self.message = Some(Incoming { began: Instant::now(), received: 0, reserved: size });
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// Takes bytes of a message: each that is kept has memory reserved for it.
+    /// Takes bytes of a message. Every stored byte has reserved memory.
     fn receive_data(&mut self, count: usize) {
         let size_max = self.config.session.size_max;
         if let Some(message) = &mut self.message {
@@ -185,7 +185,8 @@ impl Connection {
         }
     }
 
-    /// A client that speaks within the pause is an early talker, and the session greets it accordingly.
+    /// Waits for the greeting pause. A client that sends bytes in it is an early talker, and the session's greeting
+    /// says so.
     async fn wait_to_greet(&mut self) -> io::Result<()> {
         let pause = self.config.greeting_pause;
         if !pause.is_zero()
@@ -215,7 +216,7 @@ impl Connection {
         timeout(self.config.deadlines.write, written).await?
     }
 
-    /// Reads for the session; false where the client is gone.
+    /// Reads for the session; false if the client has disconnected.
     async fn read(&mut self, awaiting: Awaiting) -> io::Result<bool> {
         if awaiting == Awaiting::Command {
             self.end_message();
@@ -240,9 +241,9 @@ impl Connection {
         let stops = awaiting == Awaiting::Command;
         tokio::select! {
             biased;
-            // A message that has begun is read to its end; between commands a shutdown is told.
+            // A message that has begun is read to its end; a shutdown only interrupts waits for a command.
             _ = self.stopped.wait_for(Option::is_some), if stops => Ok(Heard::Stopped),
-            // Before the bytes: a client that never pauses does not outlive its session's deadline.
+            // Before the read: a client that never pauses must not outlive its session's deadline.
             () = tokio::time::sleep_until(deadline) => Ok(Heard::Nothing),
             read = self.wire.read(&mut self.buffer) => match read? {
                 0 => Ok(Heard::Closed),
@@ -251,7 +252,7 @@ impl Connection {
         }
     }
 
-    /// The end of the wait for more: that of the silence, the session, the message or the login.
+    /// Returns the earliest deadline of the wait: silence, session, message or login.
     fn deadline(&self, awaiting: Awaiting) -> Instant {
         let deadlines = &self.config.deadlines;
         let silence = match awaiting {
@@ -264,7 +265,7 @@ impl Connection {
         all.into_iter().flatten().min().unwrap_or(self.began)
     }
 
-    /// Does the TLS handshake.
+    /// Performs the TLS handshake.
     async fn encrypted(mut self) -> io::Result<Self> {
         let (ListenerTls::StartTls(tls) | ListenerTls::Implicit(tls)) = &self.config.tls else {
             return Err(io::Error::other("STARTTLS without a certificate"));
@@ -295,7 +296,7 @@ impl Connection {
     }
 }
 
-/// The decision, where it came in time.
+/// Returns the decision, if it is made in time.
 async fn decided<T>(config: &ListenerConfig, decision: BoxFuture<'_, T>) -> Option<T> {
     match config.deadlines.decision {
         Some(deadline) => timeout(deadline, decision).await.ok(),
@@ -303,7 +304,7 @@ async fn decided<T>(config: &ListenerConfig, decision: BoxFuture<'_, T>) -> Opti
     }
 }
 
-/// The configuration of a session, with the login rule of its client.
+/// Returns the configuration of a session, with the login rule of its client.
 fn session_config(config: &ServerConfig, handler: &dyn MailHandler) -> ServerConfig {
     let mut config = config.clone();
     if let (Door::Submission(rules), Some(login)) = (&mut config.door, handler.login_rule()) {

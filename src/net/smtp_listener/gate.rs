@@ -1,10 +1,10 @@
-//! Counts the connections of one or several listeners, in all and by address. Whoever holds a [`Pass`] is counted.
+//! Connection limit of one or several listeners, in all and per address. Each [`Pass`] counts as one connection.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The counts of the listeners that share it.
+/// The connection counts. Listeners with clones of one gate share them.
 #[derive(Clone)]
 pub struct Gate {
     counts: Arc<Mutex<Counts>>,
@@ -18,19 +18,19 @@ struct Counts {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// The right to one connection, given back when it is dropped.
+/// A permit for one connection, released when it is dropped.
 pub(in crate::net) struct Pass {
     counts: Arc<Mutex<Counts>>,
     address: IpAddr,
 }
 
 impl Gate {
-    /// For at most `max` connections, and `max_per_address` of one IPv4 address or one IPv6 /64.
+    /// Allows `max` connections, and `max_per_address` of one IPv4 address or one IPv6 /64.
     pub fn new(max: usize, max_per_address: usize) -> Self {
         Self { counts: Arc::default(), max, max_per_address }
     }
 
-    /// A pass for a connection from `address`, where there is room for one more.
+    /// Returns a permit for a connection from `address`, if the limits allow one more.
     pub(in crate::net) fn enter(&self, address: IpAddr) -> Option<Pass> {
         let address = network_of(address);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +58,7 @@ impl Drop for Pass {
     }
 }
 
-/// An IPv6 client owns a whole /64 and would otherwise count as many.
+/// Returns the network by which a client is counted. An IPv6 client has a whole /64, and would otherwise count as many.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),

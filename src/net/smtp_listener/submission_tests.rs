@@ -1,4 +1,4 @@
-//! The listener as submission uses it: deadlines of login and message, memory, and decisions without a deadline.
+//! The listener with submission settings: deadlines of login and message, memory, and decisions without a deadline.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,11 +7,11 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use super::*;
 use crate::smtp::server::{Door, SubmissionRules};
 
-/// A deadline that is met on purpose.
+/// A deadline that the tests let pass.
 const MOMENT: Duration = Duration::from_millis(50);
 const ENVELOPE: &str = "MAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\nDATA\r\n";
 
-/// Knows the password `good`, and has memory for so many bytes.
+/// Accepts the password `good`, and has memory for this many bytes.
 struct Keeper {
     memory: usize,
     released: Arc<AtomicUsize>,
@@ -101,7 +101,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
     }
 }
 
-/// Greeted, and logged in where so asked.
+/// A client after the greeting, and after a login if requested.
 async fn client_of(listener: &SmtpListener, logs_in: bool) -> Client<TcpStream> {
     let mut client = Client(BufReader::new(TcpStream::connect(listener.local_addr()).await.unwrap()));
     assert!(client.hear().await.starts_with("220 "));
@@ -112,7 +112,7 @@ async fn client_of(listener: &SmtpListener, logs_in: bool) -> Client<TcpStream> 
     client
 }
 
-/// In DATA.
+/// Brings the client into DATA.
 async fn sending(client: &mut Client<TcpStream>) {
     assert!(client.say(ENVELOPE).await.starts_with("250 "));
     assert!(client.hear().await.starts_with("250 "));

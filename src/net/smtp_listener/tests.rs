@@ -5,10 +5,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use super::*;
 use crate::smtp::server::Door;
 
-/// A deadline that is met on purpose.
+/// A deadline that the tests let pass.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// Takes everything, but never decides about `slow@`.
+/// Accepts everything, but never decides about `slow@`.
 struct Taker;
 
 impl MailService for Taker {
@@ -111,7 +111,7 @@ async fn one_connection_too_many_hears_421_and_a_closed_one_makes_room() {
     assert_eq!(second.hear().await, "421 4.7.0 mx.test Too many connections, try again later\r\n");
     first.say("QUIT\r\n").await;
     drop(first);
-    // The pass comes back a moment after the close: until then, every try is turned away.
+    // The permit is released a moment after the close. Until then every try is refused.
     while !client_of(&listener).await.hear().await.starts_with("220 ") {}
 }
 
@@ -188,7 +188,7 @@ async fn shutdown_tells_idle_clients_and_lets_a_message_end() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-/// TLS for mx.test, and a client that trusts it.
+/// Returns TLS for mx.test, and a client that trusts it.
 pub(super) fn certified() -> (rustls::ServerConfig, rustls::ClientConfig) {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let made = rcgen::generate_simple_self_signed(["mx.test".to_owned()]).unwrap();

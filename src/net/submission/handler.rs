@@ -1,6 +1,6 @@
-//! One connection of submission: asks the engine's session, and adds the limits that belong to the connection.
+//! One connection of submission: calls the engine's session and applies the limits of the connection.
 //!
-//! Nothing of a login is logged: neither the key nor the user name nor the client's address.
+//! Nothing of a login is logged: neither the key, nor the user name, nor the client's address.
 
 use std::future::ready;
 use std::net::IpAddr;
@@ -23,9 +23,9 @@ pub(super) struct Handler {
     submission: Arc<Submission>,
     dev: Option<Arc<DevDoor>>,
     address: IpAddr,
-    /// Absent while a message is being accepted, and for good where that broke off.
+    /// Absent while a message is being accepted, and for good if that was aborted.
     session: Option<SmtpSession>,
-    /// The account of the login, and the key's place among its connections where it has one.
+    /// The account of the login, and the permit among the key's connections, if a key was used.
     login: Option<(AccountId, Option<KeyPass>)>,
     reservation: Option<Reservation>,
 }
@@ -46,7 +46,7 @@ impl Handler {
         self.dev.as_ref().is_some_and(|dev| (dev.may_skip_login)(self.address))
     }
 
-    /// Makes the session that of `dev`'s key.
+    /// Logs the session in with `dev`'s key.
     fn use_default_key(&mut self) -> Option<LoginOutcome> {
         let (dev, session) = (self.dev.as_ref()?, self.session.as_mut()?);
         let outcome = session.login(dev.key.expose());
@@ -58,7 +58,8 @@ impl Handler {
 
     fn log_in(&mut self, question: &LoginQuestion) -> Answer {
         let password = question.password.expose();
-        // In `dev` a placeholder stands for the key. It opens nothing to clients that need a login.
+        // In `dev` a client may send a placeholder instead of a key. For clients that must log in it is just a wrong
+        // password.
         let outcome = if self.may_skip_login() && !has_key_form(password) {
             self.use_default_key()
         } else {
@@ -76,7 +77,7 @@ impl Handler {
     }
 
     fn logged_in(&mut self, account: AccountId, key: KeyId) -> Answer {
-        // A connection that logs in again holds one place.
+        // A connection that logs in again holds one permit.
         self.login = None;
         let Some(pass) = self.submission.keys.enter(key) else {
             if let Some(session) = &mut self.session {
@@ -103,7 +104,8 @@ impl Handler {
         Answer::new(421, "4.7.0", format!("{} {text}", self.submission.hostname))
     }
 
-    /// Accepts a message in a task of its own: neither a client that hangs up nor a listener that stops ends it.
+    /// Accepts a message in a separate task, so that neither a client that disconnects nor a listener that stops aborts
+    /// it.
     async fn accept(&mut self, message: ReceivedMessage) -> Decision {
         let (Some(mut session), reservation) = (self.session.take(), self.reservation.take()) else {
             return Decision::CloseWithoutAnswer;
@@ -195,7 +197,7 @@ fn has_key_form(password: &[u8]) -> bool {
     std::str::from_utf8(password).is_ok_and(|text| text.trim().parse::<KeySecret>().is_ok())
 }
 
-/// A session whose message broke off is closed; it answers nothing that says yes.
+/// Returns the answer of a session whose message was aborted. It is closed and never answers positively.
 fn broken() -> Answer {
     Answer::new(421, "4.3.0", "The session has ended")
 }

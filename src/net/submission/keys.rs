@@ -1,4 +1,4 @@
-//! Counts the connections that each API key has logged in on. A [`KeyPass`] is one of them.
+//! Counts the connections on which each API key has logged in. Each [`KeyPass`] is one of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,19 +11,19 @@ pub(super) struct Keys {
     max: usize,
 }
 
-/// The right of a key to one connection, given back when it is dropped.
+/// A permit for one connection of a key, released when it is dropped.
 pub(super) struct KeyPass {
     counts: Arc<Mutex<HashMap<KeyId, usize>>>,
     key: KeyId,
 }
 
 impl Keys {
-    /// At most `max` connections for each key.
+    /// Allows `max` connections per key.
     pub(super) fn new(max: usize) -> Self {
         Self { counts: Arc::default(), max }
     }
 
-    /// A pass for one more connection of `key`, where it may have one.
+    /// Returns a permit for one more connection of `key`, if the limit allows it.
     pub(super) fn enter(&self, key: KeyId) -> Option<KeyPass> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(key).or_default();

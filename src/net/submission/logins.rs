@@ -1,6 +1,7 @@
 //! Throttles failed logins by the client's address: an IPv4 address or an IPv6 /64.
 //!
-//! The key is checked first and a good one is always let in, so an address that others fail from is not locked out.
+//! The key is checked first, and a valid key is always accepted, so failures of others from the same address lock out
+//! no one.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::domain::network::Network;
 use crate::machine::throttle_table::{ThrottleKey, ThrottleTable};
 
-/// Addresses remembered at most: some 10 MiB.
+/// Maximum number of stored addresses, some 10 MiB.
 const REMEMBERED_MAX: usize = 32_768;
 
 /// The failures.
@@ -21,12 +22,12 @@ pub(super) struct FailedLogins {
 }
 
 impl FailedLogins {
-    /// Admits `limit` failures of one address in the throttle's window.
+    /// Allows `limit` failures of one address in the throttle's window.
     pub(super) fn new(limit: usize) -> Self {
         Self { table: Mutex::new(ThrottleTable::new(REMEMBERED_MAX)), limit }
     }
 
-    /// Counts a failed login at `now`; whether the address had its failures behind it already.
+    /// Counts a failed login at `now`. Returns whether the address had used up its failures before.
     pub(super) fn failed(&self, address: IpAddr, now: Duration) -> bool {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.attempt(key_of(address), self.limit, now).is_err()

@@ -1,13 +1,13 @@
-//! Memory for the messages that are coming in or being accepted, over all connections of submission.
+//! Memory limit of the messages that are being received or accepted, over all connections of submission.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::id::AccountId;
 use crate::machine::shares::Shares;
 
-/// Bytes of all messages in flight.
+/// Maximum number of bytes of all messages in flight.
 const ALL: usize = 256 << 20;
-/// Bytes of one account's messages in flight.
+/// Maximum number of bytes of one account's messages in flight.
 const EACH: usize = 192 << 20;
 
 /// The reservations of all connections, by account.
@@ -27,12 +27,12 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Nothing yet, for a message of `account`.
+    /// Creates an empty reservation for a message of `account`.
     pub(super) const fn new(memory: Arc<Mutex<Memory>>, account: AccountId) -> Self {
         Self { memory, account, bytes: 0 }
     }
 
-    /// Reserves so many more bytes; false where that exceeds a limit.
+    /// Reserves this many more bytes; false if that exceeds a limit.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let is_lent = memory.0.take(&self.account, bytes).is_ok();

@@ -1,5 +1,5 @@
-//! Sessions with a smarthost: the connection is secured as the operator says, by a certificate that verifies for the
-//! server's name, and then logged in. Nothing here ever falls back to clear text.
+//! Sessions with a smarthost: the connection is secured as configured, with a certificate that verifies for the
+//! server's name, and then logged in. They never fall back to clear text.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The driver against servers on loopback, scripted line by line.
+//! The driver against servers on loopback that are scripted line by line.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ mod submit;
 
 const NAME: &str = "mx.example.test";
 
-/// A transmitter that trusts these certificates alone.
+/// A transmitter that trusts only these certificates.
 fn transmitter(pem: Option<&[u8]>) -> Transmitter {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.unwrap_or_default()) {
@@ -54,14 +54,14 @@ fn envelope() -> Envelope {
     }
 }
 
-/// Extensions that the server under test offers.
+/// Extensions that the tested server offers.
 #[derive(Clone, Copy, PartialEq)]
 enum Offers {
     Clear,
     StartTls,
 }
 
-/// Serves one connection as an obliging server; returns every message it took. STARTTLS ends it with `None`.
+/// Serves one connection as a well-behaved server. Returns every accepted message. STARTTLS ends it with `None`.
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, offers: Offers, greets: &str) -> Option<Vec<String>> {
     let mut stream = BufReader::new(stream);
     stream.write_all(greets.as_bytes()).await.unwrap();
@@ -102,7 +102,7 @@ fn is_delivered(outcome: &Outcome) -> bool {
     outcome.phase == Phase::Dot && matches!(&outcome.ending, Ending::Answered(reply) if reply.is_positive())
 }
 
-/// A certificate for [`NAME`] and the acceptor that shows it.
+/// Returns a certificate for [`NAME`] and an acceptor that presents it.
 fn certificate() -> (String, TlsAcceptor) {
     let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -137,7 +137,7 @@ async fn messages_of_any_size_go_over_one_kept_connection() {
     assert_eq!(messages[1], format!("{}.\r\n", large.replace("\r\n..\r\n", "\r\n...\r\n")));
 }
 
-/// One message over STARTTLS; how the server is held to be authenticated.
+/// Sends one message over STARTTLS and returns how the server was authenticated.
 async fn authenticated_as(host: &str, roots: impl Fn(&str) -> Option<String>) -> Authenticated {
     let (listener, mut target) = listener().await;
     target.host = host.into();
@@ -225,7 +225,7 @@ async fn a_kept_connection_that_the_server_closed_is_not_reused() {
     let mut session = session.unwrap();
     assert!(session.is_reusable());
     drop(stream);
-    // Whether or not its end has been noticed by now: nothing that is sent on it counts as delivered.
+    // Whether its end has been noticed yet or not: nothing sent on it counts as delivered.
     let outcome = session.send(&envelope(), &mut Bytes::from_static(b"a\r\n")).await;
     assert!(matches!(outcome.ending, Ending::Closed(_)), "{outcome:?}");
     assert!(!session.is_reusable());
@@ -250,19 +250,19 @@ async fn why_a_server_hung_up_in_mid_message_is_heard() {
         session.send(&envelope(), &mut Bytes::from(vec![b'a'; 20_000_000])).await
     };
     let ((), outcome) = tokio::join!(server, client);
-    // A reset may overtake the answer; it is never taken for a delivery.
+    // A reset may overtake the answer; it never counts as a delivery.
     assert!(matches!(outcome.phase, Phase::Body), "{outcome:?}");
     assert!(matches!(&outcome.ending, Ending::Closed(_) | Ending::Answered(_)), "{outcome:?}");
 }
 
-/// One message over STARTTLS under this requirement, with the certificate for [`NAME`] trusted or not: how the server
-/// was authenticated, or how the session failed.
+/// Sends one message over STARTTLS under this requirement, with the certificate for [`NAME`] trusted or not. Returns
+/// how the server was authenticated, or how the session failed.
 async fn secured_as(requirement: impl Fn(&[u8]) -> TlsRequirement, trust: Trust) -> Result<Authenticated, Ending> {
     let (listener, mut target) = listener().await;
     let (pem, acceptor) = certificate();
     target.tls = requirement(&CertificateDer::from_pem_slice(pem.as_bytes()).unwrap());
     let server = tokio::spawn(async move {
-        // A session that was refused is not tried again, in clear or otherwise: nobody else ever connects.
+        // A refused session is not tried again, in clear text or otherwise: no other client connects.
         let (mut stream, _) = listener.accept().await.unwrap();
         assert!(serve(&mut stream, Offers::StartTls, "220 mx\r\n").await.is_none());
         if let Ok(mut stream) = acceptor.accept(stream).await {

@@ -1,4 +1,4 @@
-//! Interim answers: a few are skipped, and no receiver sends them without an end.
+//! Interim answers: a few are skipped, an endless series is an error.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! A credentials file in AWS's form: the section `[default]` with `aws_access_key_id`, `aws_secret_access_key` and
-//! perhaps `aws_session_token`.
+//! Reads a credentials file in AWS format: the section `[default]` with `aws_access_key_id`, `aws_secret_access_key`
+//! and optionally `aws_session_token`.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::{Credentials, NoCredentials};
 use crate::base::secret::Secret;
 
-/// Size of such a file in bytes at most.
+/// Maximum size of the file in bytes.
 const BYTES_MAX: u64 = 64 << 10;
 const SECTION: &str = "default";
 

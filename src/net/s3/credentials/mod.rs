@@ -1,7 +1,7 @@
-//! Credentials for the bucket: from a file in AWS's form, else the `AWS_*` environment, a systemd credential, the
-//! container's endpoint, or the instance's role. The first source that is configured is the only one.
+//! Credentials for the bucket: from a file in AWS format, else from the `AWS_*` environment, a systemd credential, the
+//! container's endpoint, or the instance's role. Only the first configured source is used.
 //!
-//! They are read again when their file changes, before temporary ones end, and after the bucket refused them.
+//! Credentials are read again when their file changes, before temporary ones expire, and after the bucket refused them.
 
 mod file;
 mod role;
@@ -20,34 +20,34 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use role::RoleEndpoints;
 
-/// Temporary credentials are replaced so long before their end.
+/// Temporary credentials are renewed this long before they expire.
 const RENEWAL: Duration = Duration::from_secs(300);
 
-/// Where credentials may come from, as the process found it at its start.
+/// Possible sources of credentials, determined when the process starts.
 #[derive(Debug, Clone, Default)]
 pub struct CredentialSources {
-    /// A file in AWS's form, which the configuration names. No other source counts then.
+    /// A file in AWS format, set in the configuration. It overrides all other sources.
     pub file: Option<PathBuf>,
     /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`.
     pub environment: Option<(String, Secret, Option<Secret>)>,
-    /// The systemd credential `replica-credentials`, where there is one.
+    /// The systemd credential `replica-credentials`, if there is one.
     pub systemd: Option<PathBuf>,
-    /// The container's endpoint: `AWS_CONTAINER_CREDENTIALS_FULL_URI`, or the relative one made absolute.
+    /// URL of the container's endpoint: `AWS_CONTAINER_CREDENTIALS_FULL_URI`, or the relative one made absolute.
     pub container: Option<String>,
     /// `AWS_CONTAINER_AUTHORIZATION_TOKEN`.
     pub container_token: Option<Secret>,
     /// `AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE`.
     pub container_token_file: Option<PathBuf>,
-    /// The instance's metadata service; none where `AWS_EC2_METADATA_DISABLED` is `true`.
+    /// URL of the instance's metadata service; `None` if `AWS_EC2_METADATA_DISABLED` is `true`.
     pub instance: Option<String>,
 }
 
-/// Why there are no credentials.
+/// The reason for missing credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoCredentials(pub(super) String);
 
-/// A file as it was when it was read.
+/// Modification time and size of a file when it was read.
 type Stamp = Option<(SystemTime, u64)>;
 
 struct Kept {
@@ -64,18 +64,18 @@ pub(super) struct CredentialStore {
 }
 
 impl CredentialStore {
-    /// Those of `sources`; endpoints that speak TLS are trusted by `roots`.
+    /// Creates a store for `sources`. TLS endpoints are verified against `roots`.
     pub(super) fn new(sources: CredentialSources, roots: RootCertStore) -> Result<Self, reqwest::Error> {
         let (kept, is_refused) = (Mutex::default(), AtomicBool::new(false));
         Ok(Self { sources, endpoints: RoleEndpoints::new(roots)?, kept, is_refused })
     }
 
-    /// Has them read again before the next request.
+    /// Makes the next request read the credentials again.
     pub(super) fn refuse(&self) {
         self.is_refused.store(true, Relaxed);
     }
 
-    /// The credentials for a request at `now`.
+    /// Returns the credentials for a request at `now`.
     pub(super) async fn get(&self, now: Timestamp) -> Result<Arc<Credentials>, NoCredentials> {
         let mut kept = self.kept.lock().await;
         let was_refused = self.is_refused.swap(false, Relaxed);
@@ -91,7 +91,7 @@ impl CredentialStore {
                 *kept = Some(Kept { credentials: Arc::clone(&credentials), stamp });
                 Ok(credentials)
             }
-            // Those that still count are better than none.
+            // Credentials that are still valid are better than none.
             Err(error) => match kept.as_ref() {
                 Some(kept) if kept.credentials.expires_at.is_some_and(|end| now < end) && !was_refused => {
                     tracing::warn!(%error, "could not renew the bucket's credentials; keeping the current ones");
@@ -102,7 +102,7 @@ impl CredentialStore {
         }
     }
 
-    /// The file that they stand in, where it is one.
+    /// Returns the path of the credentials file, if the source is a file.
     fn path(&self) -> Option<&Path> {
         let Some(file) = &self.sources.file else {
             return self.sources.systemd.as_deref().filter(|_| self.sources.environment.is_none());
@@ -139,7 +139,7 @@ fn stamp(path: &Path) -> Stamp {
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// The container's token, read each time: its file is renewed.
+/// Returns the container's token. Its file is renewed, so it is read each time.
 fn container_token(sources: &CredentialSources) -> Result<Option<Secret>, NoCredentials> {
     let Some(path) = &sources.container_token_file else { return Ok(sources.container_token.clone()) };
     let text = fs::read_to_string(path)

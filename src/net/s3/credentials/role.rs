@@ -1,5 +1,5 @@
-//! Temporary credentials from the endpoints of containers and of instances (IMDSv2). Both are on this machine or
-//! link-local, and speak plain http. Their answers are bounded in size and time.
+//! Temporary credentials from the endpoints of containers and instances (IMDSv2). Both are on this machine or
+//! link-local, and use plain http. Answers are limited in size and time.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::net::tls;
 
-/// The whole of one request.
+/// Time limit of one whole request.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// An endpoint that is not there must not hold up a start.
+/// Time limit of connecting. A missing endpoint must not delay the start.
 const CONNECTING: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 const TOKEN_HEADER: &str = "x-aws-ec2-metadata-token";
 const TOKEN_SECONDS_HEADER: &str = "x-aws-ec2-metadata-token-ttl-seconds";
 const ROLES: &str = "/latest/meta-data/iam/security-credentials/";
-/// The addresses beside loopback at which containers find their credentials without TLS (ECS, EKS).
+/// Addresses besides loopback at which containers get their credentials without TLS (ECS, EKS).
 const CONTAINER_ADDRESSES: [&str; 3] = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
 
-/// The client of such endpoints.
+/// HTTP client for such endpoints.
 pub(super) struct RoleEndpoints(Client);
 
-/// Credentials as both kinds of endpoints answer.
+/// Credentials in the answer format of both kinds of endpoints.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer {
@@ -53,7 +53,7 @@ impl RoleEndpoints {
         Ok(Self(client))
     }
 
-    /// Those of the container, which shows `token` where it has one.
+    /// Returns the container's credentials. Sends `token`, if given.
     pub(super) async fn of_container(
         &self,
         endpoint: &str,
@@ -70,7 +70,7 @@ impl RoleEndpoints {
         read(&ask(endpoint, request).await?).map_err(|why| failed(endpoint, why))
     }
 
-    /// Those of the instance's role.
+    /// Returns the credentials of the instance's role.
     pub(super) async fn of_instance(&self, endpoint: &str) -> Result<Credentials, NoCredentials> {
         let endpoint = endpoint.trim_end_matches('/');
         let request = self.0.put(format!("{endpoint}/latest/api/token")).header(TOKEN_SECONDS_HEADER, "300");
@@ -130,7 +130,7 @@ fn read(body: &[u8]) -> Result<Credentials, &'static str> {
     })
 }
 
-/// The innermost cause, without the URL that reqwest puts in front.
+/// Returns the innermost cause, without the URL that reqwest prepends.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {

@@ -1,4 +1,4 @@
-//! The order of the sources, and when they are asked again.
+//! The order of the sources, and when they are read again.
 
 use super::*;
 use crate::net::s3::testing::Server;

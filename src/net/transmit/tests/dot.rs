@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::ports::{Body, BoxFuture};
 
-/// A message that must not be handed over once its last block is due.
+/// A message that must not be completed: the final dot is refused.
 struct Withheld(Bytes);
 
 impl Body for Withheld {

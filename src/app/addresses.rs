@@ -24,7 +24,7 @@ pub(super) struct Addresses<'a> {
 /// Writes the bound addresses, whole or not at all.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub(super) fn write(directory: &Path, addresses: &Addresses<'_>) -> io::Result<()> {
     let texts = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
     let addresses = serde_json::json!({

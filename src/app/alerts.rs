@@ -15,7 +15,7 @@ use crate::store::error::StoreError;
 /// Marks that the service runs, and raises the alert of a last run that did not end by itself.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) async fn begin_run(engine: &Engine) -> Result<RunMarker, StoreError> {
     let marker = RunMarker::place(engine.store.directory());
     if let Some(seen) = marker.left_behind() {

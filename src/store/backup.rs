@@ -1,12 +1,13 @@
-//! Taking a backup of a store that runs (contract 8 `backup`).
+//! Taking a backup of a running store (contract 8 `backup`).
 //!
-//! All rows come from one snapshot. Reading them a page at a time from snapshots of their own would pin less, but a
-//! message, its timer and its events are one transaction, and a copy that holds one without the others is no copy.
-//! While the rows are read, pages that the writer frees stay pinned, so the database grows by what is rewritten
-//! meanwhile, and uses that room afterwards; the snapshot is let go before the first byte of content is read.
+//! All rows come from one snapshot. Paging with a snapshot per page would pin less, but a message, its timer and its
+//! events are one transaction, and a copy must not have one without the others. While the rows are read, pages that the
+//! writer frees stay pinned. The database grows by the pages rewritten during that time and reuses the space later. The
+//! snapshot is released before the first byte of content is read.
 //!
-//! Content comes after the rows: a body is durable before the row that names it, so whatever the rows name is there. A
-//! bucket whose time comes meanwhile is destroyed all the same, and is then in the backup as in the store: gone.
+//! Content is copied after the rows: a body is durable before the row that names it, so every named body exists. A
+//! bucket whose deadline passes during the backup is destroyed as usual, and is then missing from both the backup and
+//! the store.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -28,24 +29,24 @@ use super::schema::{FORMAT, Table, meta};
 use super::snapshot::Snapshot;
 use crate::base::time::Timestamp;
 
-/// Bytes of content that are read and passed on at once.
+/// Maximum number of content bytes that are read and written at once.
 const PIECE: u64 = 256 * 1024;
-/// Rows between two reports of progress.
+/// Number of rows between two progress reports.
 const PROGRESS_ROWS: u64 = 10_000;
 
 /// Contents of a backup beside the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Message bodies, and the keys that open them, sealed under the master key.
+    /// Message bodies and their keys, sealed under the master key.
     pub content: bool,
     /// The master key itself.
     pub master_key: bool,
 }
 
-/// Why a backup was not taken.
+/// Reason why a backup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The reader of the bytes is gone, or could not store them.
+    /// Writing to the output failed.
     #[error("the backup could not be written: {0}")]
     Unwritten(#[from] io::Error),
     /// The store could not be read.
@@ -56,16 +57,16 @@ pub enum BackupError {
     MasterKey(Box<OpenError>),
 }
 
-/// The segments that rows name, and how far.
+/// The segments that rows name, each with the end of the last named body.
 pub type Named = BTreeMap<(Timestamp, u32), u64>;
 
 impl Store {
-    /// Writes a backup of everything that is committed now, at `now`, to `out`. `beside` are names of files in the data
-    /// directory that belong with the store, where they are there. Blocks; holds little memory, whatever the store
-    /// holds.
+    /// Writes a backup of everything that is committed now, at `now`, to `out`. `beside` names files in the data
+    /// directory that belong to the store; missing ones are skipped. Blocks. Memory use does not depend on the size of
+    /// the store.
     ///
     /// # Errors
-    /// Why the backup is not whole.
+    /// The reason why the backup is incomplete.
     pub fn back_up(
         &self,
         now: Timestamp,
@@ -97,7 +98,7 @@ impl Store {
         Ok(writer.end()?)
     }
 
-    /// The part of a backup that needs the snapshot.
+    /// Writes the part of a backup that needs the snapshot.
     fn back_up_rows<W: Write>(
         &self,
         now: Timestamp,
@@ -116,7 +117,7 @@ impl Store {
         Self::write_rows(&snapshot, now, (extent, key), out)
     }
 
-    /// Writes the rows of `snapshot`, after the master key where it is given.
+    /// Writes the master key, if given, and then the rows of `snapshot`.
     pub(super) fn write_rows<W: Write>(
         snapshot: &Snapshot,
         now: Timestamp,
@@ -138,8 +139,7 @@ impl Store {
     }
 }
 
-/// Writes a backup of the rows alone that `transaction` shows, whatever their format: content and master key stay where
-/// they are.
+/// Writes a backup of only the rows that `transaction` sees, in any format. Content and master key are not included.
 pub(super) fn rows_of(
     transaction: &ReadTransaction,
     now: Timestamp,
@@ -183,11 +183,11 @@ fn begin<W: Write>(
     Ok(Writer::begin(out, &head)?)
 }
 
-/// Called with the table, the key and what is stored of each row.
+/// Callback for the table, the key and the stored bytes of each row.
 type EachStored<'a> = dyn FnMut(&str, &[u8], &[u8]) + 'a;
 
-/// Copies every row of every table as it is stored, whatever the format of the store, with its checksum where it has
-/// one. `each` is called with the table, the key and what is stored.
+/// Copies every row of every table as stored, in any store format, with its checksum if it has one. `each` is called
+/// with the table, the key and the stored bytes.
 fn copy_rows<W: Write>(
     transaction: &ReadTransaction,
     writer: &mut Writer<W>,
@@ -216,7 +216,7 @@ fn note(named: &mut Named, key: &[u8], stored: &[u8]) {
             let end = named.entry((place.bucket, place.segment)).or_default();
             *end = (*end).max(place.offset + u64::from(place.length));
         }
-        // It is copied as it is: a backup is no place to lose what may yet be mended.
+        // Copy the damaged row unchanged: it may still be repaired later.
         Err(error) => tracing::error!(%error, "could not read a row of the backup; leaving its body out"),
     }
 }

@@ -11,19 +11,19 @@ use tokio::sync::watch;
 
 use crate::base::id::AccountId;
 
-/// The bells of the accounts that somebody listens to.
+/// Notifiers of the accounts that have followers.
 #[derive(Default)]
 pub struct Bells(Mutex<HashMap<AccountId, watch::Sender<()>>>);
 
 impl Bells {
-    /// A bell that rings after every commit from now on that concerns the followers of `account`.
+    /// Returns a receiver that is notified after every later commit that concerns the followers of `account`.
     pub fn listen(&self, account: AccountId) -> watch::Receiver<()> {
         let mut bells = self.bells();
         bells.retain(|_, bell| !bell.is_closed());
         bells.entry(account).or_insert_with(|| watch::channel(()).0).subscribe()
     }
 
-    /// Rings for `accounts`; called by the writer after the sync.
+    /// Notifies the followers of `accounts`. The writer calls this after the sync.
     pub(super) fn ring(&self, accounts: &BTreeSet<AccountId>) {
         if accounts.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Reading a message's body, where a missing key has to be judged: the key was destroyed in its time, or it is lost.
+//! Reading a message's body. If its key is missing, the read decides whether the key was destroyed on time or was lost.
 
 use super::Store;
 use super::clock_doubts::end_of;
@@ -12,11 +12,11 @@ use crate::base::time::Timestamp;
 use crate::machine::retention::Bucket;
 
 impl Store {
-    /// Returns the body of `message` at `place`; `now` is the time by which deadlines are judged.
+    /// Returns the body of `message` at `place`. Deadlines are judged at `now`.
     ///
     /// # Errors
-    /// [`Unreadable::Gone`] if the body's time is over, or if the store was restored from a backup without bodies. A
-    /// key that is missing before its time is a failure, like a damaged body.
+    /// [`Unreadable::Gone`] if the body's deadline has passed, or if the store was restored from a backup without
+    /// bodies. A key that is missing before its deadline is a failure, like a damaged body.
     pub fn body(&self, place: Place, message: MessageId, now: Timestamp) -> Result<Vec<u8>, Unreadable> {
         match self.content().read(place, message) {
             Err(Unreadable::Gone) if !self.may_lack_key(place, message, now)? => {

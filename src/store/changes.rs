@@ -1,7 +1,7 @@
-//! Rows as they are to be: what an operation changed, what its batch did, what the journal keeps and then the database
-//! takes.
+//! Row changes in memory: those of one operation, of its batch, or of the journal records that the database does not
+//! have yet.
 //!
-//! They lie over whatever was there before: a read asks here first, and a scan goes through both as through one.
+//! They are an overlay: a read looks here first and then in the rows below; a scan merges both.
 
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Peekable;
@@ -15,15 +15,15 @@ use super::error::StoreError;
 use super::read::{Each, OnDamage, Order, Read};
 use super::schema::Table;
 
-/// Rows by key; none where one is to be removed.
+/// New value of each changed row by key; `None` for a removed row.
 type Rows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// Changes by table: few tables, in the order in which they were first changed.
+/// Changes by table. There are few tables, in the order of their first change.
 #[derive(Default)]
 pub(super) struct Changes(Vec<(Table, Rows)>);
 
 impl Changes {
-    /// Has `key` of `table` have `value`, or none.
+    /// Sets `key` of `table` to `value`, or removes it.
     pub(super) fn put(&mut self, table: Table, key: Vec<u8>, value: Option<Vec<u8>>) {
         match self.0.iter_mut().find(|(known, _)| *known == table) {
             Some((_, rows)) => drop(rows.insert(key, value)),
@@ -36,12 +36,12 @@ impl Changes {
         self.of(table)?.get(key).map(Option::as_deref)
     }
 
-    /// The changed rows of a table, where there are any.
+    /// Returns the changed rows of a table, if any.
     pub(super) fn of(&self, table: Table) -> Option<&Rows> {
         self.0.iter().find(|(known, _)| *known == table).map(|(_, rows)| rows)
     }
 
-    /// The tables that have changes, with those.
+    /// Returns the changed tables with their rows.
     pub(super) fn tables(&self) -> &[(Table, Rows)] {
         &self.0
     }
@@ -55,10 +55,10 @@ impl Changes {
         self.0.is_empty()
     }
 
-    /// Calls `each` with the rows of `below` as they are with these changes.
+    /// Calls `each` with the rows of `below` after applying these changes.
     ///
     /// # Errors
-    /// Those of `below`, and those of `each`.
+    /// Errors of `below` and of `each`.
     pub(super) fn scan_over(
         &self,
         below: &dyn Read,
@@ -86,19 +86,19 @@ impl Changes {
             }
             Ok(flow)
         })?;
-        // Those behind the last row of `below`; whether they were the last for `each` says nothing any more.
+        // Pass the changed rows after the last row of `below`.
         if flow.is_continue() { changed.pass(each, |_| true).map(drop) } else { Ok(()) }
     }
 
-    /// All of them, table by table.
+    /// Returns all changed rows, table by table.
     pub(super) fn into_rows(self) -> impl Iterator<Item = (Table, Vec<u8>, Option<Vec<u8>>)> {
         self.0.into_iter().flat_map(|(table, rows)| rows.into_iter().map(move |(key, value)| (table, key, value)))
     }
 
-    /// Writes them into `transaction`, each value with its checksum.
+    /// Writes the changes into `transaction`, each value with its checksum.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub(super) fn write_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
         let mut stored = Vec::new();
         for (table, rows) in &self.0 {
@@ -117,11 +117,11 @@ impl Changes {
     }
 }
 
-/// The changes of a range that are not passed yet, in the order of a scan.
+/// Changes in a range that the scan has not passed yet, in scan order.
 struct Turn<'a>(Peekable<InOrder<'a>>);
 
 impl<'a> Turn<'a> {
-    /// Calls `each` with those that are there while `is_next` says so of their keys.
+    /// Calls `each` with the next changed rows as long as `is_next` accepts their keys. Removed rows are skipped.
     fn pass(&mut self, each: &mut Each<'_>, is_next: impl Fn(&[u8]) -> bool) -> Result<ControlFlow<()>, StoreError> {
         while let Some((key, value)) = self.0.next_if(|(key, _)| is_next(key)) {
             if let Some(value) = value

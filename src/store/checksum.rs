@@ -1,26 +1,26 @@
-//! Row checksums. Every stored value ends with a CRC-32 of its table's name, its key and itself, so that a value that
-//! was changed on the disk, or belongs to another row, is found when it is read. Called wherever bytes meet the
-//! database: operations, rows and the journal know values without checksums.
+//! Row checksums. Every stored value ends with a CRC-32 of its table's name, its key and itself, so a read detects a
+//! value that was changed on disk or belongs to another row. Checksums are added and checked at the database's edge:
+//! operations, rows and the journal handle values without them.
 //!
-//! A CRC finds random damage: every change of up to 32 neighbouring bits, and all but one in four thousand million
-//! others. It is no protection against somebody who writes to the file on purpose.
+//! A CRC detects random damage: every change of up to 32 adjacent bits, and all but one in four billion others. It does
+//! not protect against somebody who changes the file on purpose.
 
 use super::schema::{Table, meta};
 
-/// Bytes of a checksum, after the value.
+/// Number of bytes of a checksum, which follows the value.
 const LENGTH: usize = 4;
 
 /// Whether the values of a database carry checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Values {
-    /// Those of format 1 do not.
+    /// Values of format 1 have no checksums.
     Plain,
-    /// Those of every later format do.
+    /// Values of every later format have checksums.
     Checked,
 }
 
 impl Values {
-    /// Those of a store of this format; none where the store is empty.
+    /// Returns the kind of values in a store of this format; `None` is an empty store.
     pub(super) const fn of_format(format: Option<u32>) -> Self {
         match format {
             Some(1) => Self::Plain,
@@ -28,7 +28,7 @@ impl Values {
         }
     }
 
-    /// The value as a database stores it.
+    /// Returns the value as the database stores it.
     pub(super) fn stored(self, table: &str, key: &[u8], value: &[u8]) -> Vec<u8> {
         match self {
             Self::Plain => value.to_vec(),
@@ -36,7 +36,7 @@ impl Values {
         }
     }
 
-    /// The value of what a database stores, unless its checksum does not fit.
+    /// Returns the value from its stored bytes, or `None` if the checksum does not match.
     pub(super) fn open<'a>(self, table: &str, key: &[u8], stored: &'a [u8]) -> Option<&'a [u8]> {
         match self {
             Self::Plain => Some(stored),
@@ -45,14 +45,14 @@ impl Values {
     }
 }
 
-/// The value with its checksum, as it is stored.
+/// Returns the value followed by its checksum.
 pub(super) fn stored(table: &str, key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut stored = Vec::with_capacity(value.len() + LENGTH);
     store(table, key, value, &mut stored);
     stored
 }
 
-/// Replaces what is in `stored` by the value with its checksum.
+/// Replaces the content of `stored` by the value followed by its checksum.
 pub(super) fn store(table: &str, key: &[u8], value: &[u8], stored: &mut Vec<u8>) {
     stored.clear();
     stored.extend_from_slice(value);
@@ -61,7 +61,7 @@ pub(super) fn store(table: &str, key: &[u8], value: &[u8], stored: &mut Vec<u8>)
     }
 }
 
-/// The value without its checksum, unless that does not fit.
+/// Returns the value without its checksum, or `None` if the checksum does not match.
 pub(super) fn open<'a>(table: &str, key: &[u8], stored: &'a [u8]) -> Option<&'a [u8]> {
     if is_bare(table, key) {
         return Some(stored);
@@ -70,12 +70,12 @@ pub(super) fn open<'a>(table: &str, key: &[u8], stored: &'a [u8]) -> Option<&'a 
     (of(table, key, value) == *checksum).then_some(value)
 }
 
-/// The format stands alone: it says whether there are checksums, to earlier versions of this program too.
+/// The format row has no checksum: it says whether there are checksums, and earlier versions of Postrider read it too.
 fn is_bare(table: &str, key: &[u8]) -> bool {
     key == meta::FORMAT && table == Table::Meta.name()
 }
 
-/// The lengths keep the end of one part apart from the beginning of the next.
+/// The lengths separate each part from the next.
 fn of(table: &str, key: &[u8], value: &[u8]) -> [u8; LENGTH] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(table.as_bytes());

@@ -1,4 +1,4 @@
-//! Clock facts in the store: the newest identifier, and the doubts about the wall clock.
+//! Clock facts in the store: the newest identifier and the periods in which the wall clock was doubtful.
 
 use std::collections::BTreeSet;
 
@@ -18,34 +18,35 @@ use crate::base::time::Timestamp;
 use crate::machine::retention::Bucket;
 use crate::machine::service_clock::{Past, STOPPED_MAX};
 
-/// Doubts that are looked at. Each is an event that people hear of.
+/// Maximum number of doubts that are read. Each one also sends an event to the operator.
 const DOUBTS_MAX: usize = 1_000_000;
 
-/// The key of a doubt's row.
+/// Returns the key of a doubt's row.
 pub fn key_of(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// When the content of `bucket` is past its deadline: its end, moved as far as the time was when the doubt ended in
-/// which its content was accepted. A doubt that lasts moves nothing, and nothing is destroyed meanwhile.
+/// Returns the deadline of the content in `bucket`: its end, moved by the doubt during which the content was accepted.
+/// The end moves by as much as the clock was corrected when that doubt ended. A doubt that has not ended moves nothing,
+/// and nothing is destroyed until it ends.
 ///
 /// # Errors
-/// Those of the database; a row that does not decode.
+/// Database errors; a row that does not decode.
 pub fn end_of(read: &impl Read, bucket: Bucket) -> Result<Timestamp, StoreError> {
     let Some(number) = bucket.doubt() else { return Ok(bucket.end) };
     let row: Option<ClockDoubtRow> = read.row(&key_of(number))?;
     Ok(bucket.end.moved_by(row.map_or(0, |row| row.offset_ms())))
 }
 
-/// The time at which a start judges what the journal carries: the wall clock, unless it is so far ahead of the newest
-/// identifier that it will be doubtful.
+/// Returns the time at which a start judges the deadlines of journal content: the wall clock, unless it is so far ahead
+/// of the newest identifier that it will be doubtful.
 pub(super) fn time_of_start(database: &Database, wall: Timestamp) -> Timestamp {
     // A new database has no tables yet.
     let found = guarded(|| newest_of_any_format(database)).ok().and_then(|found| found.ok().flatten());
     found.filter(|newest| wall.since(*newest) > STOPPED_MAX).unwrap_or(wall)
 }
 
-/// The time of the newest identifier of a database that may be of an earlier format.
+/// Returns the time of the newest identifier of a database, which may have an earlier format.
 fn newest_of_any_format(database: &Database) -> Result<Option<Timestamp>, StoreError> {
     let facts = database.begin_read()?.open_table(Table::Meta.definition())?;
     let values = Values::of_format(migrate::format_in(&facts)?);
@@ -58,17 +59,17 @@ fn newest_of_any_format(database: &Database) -> Result<Option<Timestamp>, StoreE
     Ok(newest.map(Ulid::timestamp))
 }
 
-/// The time of the newest identifier.
+/// Returns the time of the newest identifier.
 fn newest(found: &Snapshot) -> Result<Option<Timestamp>, StoreError> {
     let last = last_id(found, meta::LAST_ID)?.max(last_id(found, meta::LAST_MESSAGE_ID)?);
     Ok((last != Ulid::default()).then(|| last.timestamp()))
 }
 
 impl Store {
-    /// Returns the clock facts that the store remembers, for a start.
+    /// Returns the stored clock facts at start.
     ///
     /// # Errors
-    /// Those of the database; a row that does not decode.
+    /// Database errors; a row that does not decode.
     pub fn clock_past(&self) -> Result<Past, StoreError> {
         let snapshot = self.snapshot()?;
         let doubts = doubts(&snapshot)?;
@@ -80,15 +81,15 @@ impl Store {
         })
     }
 
-    /// The content buckets that are past their deadlines at `now`.
+    /// Returns the content buckets whose deadlines have passed at `now`.
     ///
     /// # Errors
-    /// Those of the file system or the database.
+    /// File system or database errors.
     pub fn buckets_over(&self, now: Timestamp) -> Result<BTreeSet<Timestamp>, StoreError> {
         let snapshot = self.snapshot()?;
         let mut over = BTreeSet::new();
         for end in self.content().buckets_until(Timestamp::MAX)? {
-            // Nobody knows the end of a bucket whose doubt is damaged: its content is kept.
+            // If the row of its doubt is damaged, the bucket's deadline is unknown: keep its content.
             if sound(end_of(&snapshot, Bucket { end }))?.is_some_and(|end| end <= now) {
                 over.insert(end);
             }
@@ -96,24 +97,24 @@ impl Store {
         Ok(over)
     }
 
-    /// The numbers of the doubts that have ended, with rows still to be moved.
+    /// Returns the numbers of the ended doubts that still have rows to move.
     ///
     /// # Errors
-    /// Those of the database; a row that does not decode.
+    /// Database errors; a row that does not decode.
     pub fn unsettled_doubts(&self) -> Result<Vec<u32>, StoreError> {
         let doubts = doubts(&self.snapshot()?)?;
         Ok(doubts.into_iter().filter(|(_, row)| row.is_unsettled()).map(|(number, _)| number).collect())
     }
 }
 
-/// The number of the last doubt, damaged or not, so that none is given out again.
+/// Returns the highest number of any doubt, damaged or not, so that no number is used twice.
 fn last_number(read: &impl Read) -> Result<Option<u32>, StoreError> {
     let range: (&[u8], &[u8]) = (&[], &after_prefix(&[]));
     let keys = read.keys_with(Table::ClockDoubts, range, Order::Descending, OnDamage::Key, 1)?;
     Ok(keys.first().and_then(|key| key.as_slice().try_into().ok()).map(u32::from_be_bytes))
 }
 
-/// The doubts whose rows can be read.
+/// Returns the doubts with readable rows.
 fn doubts(read: &impl Read) -> Result<Vec<(u32, ClockDoubtRow)>, StoreError> {
     let number = |key: &[u8]| key.try_into().map(u32::from_be_bytes).ok();
     let rows = read.sound_rows::<ClockDoubtRow>(&[], DOUBTS_MAX)?;

@@ -1,6 +1,6 @@
-//! Damage of the database: rows whose checksum does not fit, and pages that redb can't read. redb gives up on some
-//! damaged pages by a panic, which [`guarded`] turns into a value. Whatever meets damage logs it once and counts it,
-//! so that nobody above has to.
+//! Damage of the database: rows with a wrong checksum, and pages that redb can't read. redb panics on some damaged
+//! pages; [`guarded`] turns such a panic into an error. The code that finds damage logs it once and counts it, so
+//! callers don't have to.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -15,29 +15,30 @@ use super::schema::Table;
 use crate::base::id::{AccountId, Ulid};
 use crate::base::meter::Counter;
 
-/// Damaged rows that are remembered, so that each is logged once. A store with more of them logs the rest every time.
+/// Maximum number of damaged rows that are remembered, so that each is logged once. Further ones are logged at every
+/// read.
 const REMEMBERED: usize = 1000;
 
-/// The damage that a process has met.
+/// Damage that this process has found.
 #[derive(Debug, Default)]
 pub struct Damage {
-    /// Number of damaged rows and pages that were read.
+    /// Number of reads of damaged rows or pages.
     pub met: Counter,
     logged: Mutex<HashSet<(Table, String)>>,
 }
 
 impl Damage {
-    /// The row at `key` has a checksum that does not fit.
+    /// Reports that the row at `key` has a wrong checksum.
     pub(super) fn row(&self, table: Table, key: &[u8]) -> StoreError {
         self.note(table, row_name(table, key), "its checksum does not fit".to_owned())
     }
 
-    /// The rows around `key` are damaged, so that its own row may be hidden.
+    /// Reports damage around `key` that may hide its row.
     pub(super) fn hidden(&self, table: Table, key: &[u8]) -> StoreError {
         self.note(table, row_name(table, key), "a row beside it is damaged and may hide it".to_owned())
     }
 
-    /// The row at `key`, or the pages that lead to it, can't be read.
+    /// Reports that the row at `key`, or a page that leads to it, can't be read.
     pub(super) fn pages(&self, table: Table, key: &[u8], fault: String) -> StoreError {
         self.note(table, row_name(table, key), fault)
     }
@@ -53,7 +54,7 @@ impl Damage {
 }
 
 /// Returns the name of a row for logs and errors: the account and the identifiers in its key. Addresses, site names and
-/// hashes of secrets do not appear: they are replaced by a checksum, which tells rows apart.
+/// hashes of secrets are replaced by a checksum, which still tells rows apart.
 pub(super) fn row_name(table: Table, key: &[u8]) -> String {
     if table == Table::Meta {
         return String::from_utf8_lossy(key).into_owned();
@@ -104,15 +105,15 @@ pub(super) fn row_name(table: Table, key: &[u8]) -> String {
     name.join("/")
 }
 
-/// Runs `read`, which calls redb. A panic becomes an error with its message, and prints nothing.
+/// Runs `read`, which calls redb. A panic becomes an error with its message and prints nothing.
 ///
 /// # Errors
-/// What the panic said.
+/// The panic's message.
 pub(super) fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, String> {
     hush_panics();
     let before = IS_GUARDED.replace(true);
-    // Only what redb shares between threads outlives the panic, and redb answers for that: a lock whose holder
-    // panicked fails everybody after it.
+    // Only data that redb shares between threads outlives the panic. redb poisons its locks: a lock whose holder
+    // panicked fails every later holder.
     let done = catch_unwind(AssertUnwindSafe(read));
     IS_GUARDED.set(before);
     done.map_err(|payload| {
@@ -122,8 +123,8 @@ pub(super) fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// An open database. Closing it writes, so damage may make redb panic there too: nothing depends on what it would have
-/// written, and the panic ends here.
+/// An open database. Closing it writes, so redb may panic on damage there too. Nothing depends on that write, and the
+/// panic is caught here.
 pub(super) struct OpenDatabase(Option<Database>);
 
 impl OpenDatabase {
@@ -156,11 +157,11 @@ impl Drop for OpenDatabase {
 }
 
 thread_local! {
-    /// Whether this thread is inside of [`guarded`].
+    /// Whether this thread is running inside [`guarded`].
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keeps panics that [`guarded`] catches off the standard error; all others are printed as before.
+/// Silences panics that [`guarded`] catches. All others are printed as usual.
 fn hush_panics() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -1,15 +1,15 @@
-//! The third kind of error: the store itself failed. Nobody's input is at fault, nothing unsynced was acknowledged.
+//! Errors of the store itself, the third kind of error. The caller's input is not the cause, and nothing unsynced was
+//! acknowledged.
 
 use super::schema::Table;
 
-/// The store failed.
+/// A failure of the store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// The database reported an I/O error, or one of its invariants broken. Fatal: the process must end and
-    /// be started again.
+    /// The database reported an I/O error or a broken invariant. Fatal: the process must be restarted.
     #[error("the database failed: {0}")]
     Database(String),
-    /// The database's file is damaged where everything depends on it. Fatal: a restart does not help.
+    /// The database file is damaged in a place that everything depends on. Fatal: a restart does not help.
     #[error("the database is damaged: {0}")]
     Corrupted(String),
     /// A row does not decode.
@@ -20,7 +20,7 @@ pub enum StoreError {
         /// Description of the damage.
         fault: String,
     },
-    /// A row can't be trusted: its checksum does not fit, or its page can't be read. Other rows may be whole.
+    /// A row can't be trusted: its checksum does not match, or its page can't be read. Other rows may be sound.
     #[error("row {row} of table {} is damaged: {fault}", .table.name())]
     Damaged {
         /// The table.
@@ -33,29 +33,29 @@ pub enum StoreError {
     /// A content segment could not be written or read.
     #[error("a content segment failed: {0}")]
     Content(String),
-    /// A sync failed: nobody knows what is on the disk. Fatal, and never tried again.
+    /// A sync failed, so the state of the disk is unknown. Fatal, and never retried.
     #[error("could not sync {0}")]
     Unsynced(String),
-    /// No room left on the device. Nothing was damaged; it recovers when room returns.
+    /// The device is full. Nothing is damaged; writes work again once there is free space.
     #[error("no space is left for content")]
     Full,
-    /// An operation panicked; its changes were dropped whole.
+    /// An operation panicked; all its changes were dropped.
     #[error("an operation of the store panicked")]
     Panicked,
     /// The store is shutting down or has failed before.
     #[error("the store is closed")]
     Closed,
-    /// Earlier changes wait for the bucket of the replica. Nothing was changed.
+    /// Earlier changes wait for the replica's bucket. Nothing was changed.
     #[error("the bucket has not confirmed earlier changes")]
     Unconfirmed,
-    /// The change is on this machine's disk, and the bucket of the replica has not confirmed it in time. It counts once
-    /// the bucket does.
+    /// The change is on this machine's disk, but the replica's bucket has not confirmed it in time. It takes effect
+    /// once the bucket confirms it.
     #[error("the bucket has not confirmed the change yet")]
     InDoubt,
 }
 
 impl StoreError {
-    /// Whether one row is at fault, and the store itself works: only what needs that row fails.
+    /// Whether only one row is affected: operations that need it fail, and the rest of the store works.
     pub const fn is_of_row(&self) -> bool {
         match self {
             Self::Row { .. } | Self::Damaged { .. } => true,
@@ -71,7 +71,7 @@ impl StoreError {
         }
     }
 
-    /// A row that another row promises does not exist.
+    /// Returns the error for a missing row that another row refers to.
     pub fn missing(table: Table) -> Self {
         Self::Row { table, fault: "it does not exist, though another row refers to it".to_owned() }
     }
@@ -91,10 +91,10 @@ macro_rules! from_redb {
 }
 from_redb!(StorageError, TableError, TransactionError, CommitError, DatabaseError);
 
-/// Why an operation did not happen: the business said no, or the store failed.
+/// Reason why an operation was not applied: a refusal or a failure of the store.
 #[derive(Debug)]
 pub enum Stop<R> {
-    /// The business says no; nothing is changed.
+    /// The operation was refused for a business reason; nothing is changed.
     Refused(R),
     /// The store failed.
     Failed(StoreError),

@@ -1,15 +1,15 @@
-//! Filling a batch that will share a sync.
+//! Filling a batch that shares one sync.
 //!
-//! Nobody waits for company that may never come: a batch is closed as soon as nothing more is there, unless it is known
-//! that more is on its way, or that nobody waits for its answer. Where syncs are quick this makes batches of many out
-//! of batches of one or two, and every commit has its price in processor time.
+//! A batch is closed as soon as the queue is empty. It waits longer only if more items are known to be on their way, or
+//! if no caller waits for its answer. On devices with quick syncs this makes large batches out of batches of one or
+//! two; each commit has a price in processor time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// A batch that is being filled: with what waits, and with what comes while `patience` lasts.
+/// A batcher: takes the queued items, and those that arrive while `patience` lasts.
 pub(super) struct Gathering<'a, T, P: Fn(&[T]) -> Duration> {
     inbox: &'a Receiver<T>,
     began: Instant,
@@ -18,12 +18,12 @@ pub(super) struct Gathering<'a, T, P: Fn(&[T]) -> Duration> {
 }
 
 impl<'a, T, P: Fn(&[T]) -> Duration> Gathering<'a, T, P> {
-    /// At most `most` together; `patience` is asked of those that are there, and counts from now.
+    /// Collects at most `most` items. `patience` gets the items so far and returns how long to wait from now.
     pub(super) fn new(inbox: &'a Receiver<T>, most: usize, patience: P) -> Self {
         Self { inbox, began: Instant::now(), most, patience }
     }
 
-    /// The next, where there is one for `batch` in time.
+    /// Returns the next item for `batch`, if one arrives in time.
     pub(super) fn next(&self, batch: &[T]) -> Option<T> {
         if batch.len() >= self.most {
             return None;
@@ -34,7 +34,7 @@ impl<'a, T, P: Fn(&[T]) -> Duration> Gathering<'a, T, P> {
         })
     }
 
-    /// All of them, behind `first`.
+    /// Returns the whole batch, beginning with `first`.
     pub(super) fn all(self, first: T) -> Vec<T> {
         let mut batch = vec![first];
         while let Some(next) = self.next(&batch) {
@@ -44,12 +44,11 @@ impl<'a, T, P: Fn(&[T]) -> Duration> Gathering<'a, T, P> {
     }
 }
 
-/// Number of submissions that are being composed and signed and will soon have a body to append, or whose body is not
-/// written yet.
+/// Number of announced submissions: being composed and signed, or with a body that is not written yet.
 #[derive(Clone, Default)]
 pub(super) struct Announced(Arc<AtomicUsize>);
 
-/// One announced submission; taken back when it is dropped.
+/// One announced submission, withdrawn when dropped.
 pub struct Announcement(Announced);
 
 impl Announced {
@@ -64,7 +63,7 @@ impl Announced {
 }
 
 impl Announcement {
-    /// Whether nobody else is on the way: then company is not worth a thought.
+    /// Whether no other submission is announced, so that waiting for one makes no sense.
     pub fn is_alone(&self) -> bool {
         self.0.count() == 1
     }

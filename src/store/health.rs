@@ -1,6 +1,6 @@
-//! Whether the store can still be trusted. An I/O error of the database, a failed fsync, and a panic of one of the
-//! store's threads are the end of this process: the failure is logged once, every waiting caller gets it, nothing more
-//! is sent, and the daemon exits.
+//! Whether the store can still be trusted. An I/O error of the database, a failed fsync or a panic of a store thread
+//! ends the process: the failure is logged once, every waiting caller gets it, nothing more is sent, and the daemon
+//! exits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -13,21 +13,21 @@ use super::tripwire::Point;
 #[cfg(test)]
 use super::tripwire::Tripwire;
 
-/// Shared by the store's threads, by the workers that send, and by the daemon.
+/// Health of the store, shared by its threads, the workers that send, and the daemon.
 #[derive(Default)]
 pub struct Health {
     failure: OnceLock<StoreError>,
     failed: Notify,
-    /// The work of the writer's thread.
+    /// Work of the writer thread.
     pub(super) writer: Turns,
-    /// The work of the appender's thread.
+    /// Work of the appender thread.
     pub(super) appender: Turns,
     #[cfg(test)]
     pub(super) tripwire: Tripwire,
 }
 
 impl Health {
-    /// Latches a fatal failure and returns it, for the callers.
+    /// Latches a fatal failure and returns it for the callers.
     pub(super) fn fail(&self, error: &StoreError) -> StoreError {
         if self.failure.set(error.clone()).is_ok() {
             tracing::error!(%error, "store failed; exiting so that the supervisor restarts the service");
@@ -36,25 +36,25 @@ impl Health {
         error.clone()
     }
 
-    /// Runs a part of a thread's work, and latches its error or its panic before anybody hears of it.
+    /// Runs a piece of a thread's work. An error or a panic is latched before anybody sees it.
     ///
     /// # Errors
-    /// Those of `work`, and its panic.
+    /// Errors of `work`, and its panic.
     pub(super) fn watch<T>(&self, who: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-        // The store is not used again after a panic, whatever state its fields are in.
+        // The store is not used after a panic, so the state of its fields does not matter.
         let result = catch_unwind(AssertUnwindSafe(work));
         result
             .unwrap_or_else(|_| Err(StoreError::Database(format!("the {who} panicked"))))
             .map_err(|error| self.fail(&error))
     }
 
-    /// The failure, if there was one.
+    /// Returns the failure, if there was one.
     pub fn failure(&self) -> Option<&StoreError> {
         self.failure.get()
     }
 
-    /// Asked right before something leaves the process: its outcome could not be recorded once the store has failed,
-    /// and it would be sent again.
+    /// Checks the store right before data leaves the process. After a failure the outcome could not be recorded, and
+    /// the same data would be sent again.
     ///
     /// # Errors
     /// The failure, if there was one.
@@ -73,15 +73,15 @@ impl Health {
         }
     }
 
-    /// Whether a write could succeed: the store has not failed, and each of its threads is idle or has finished some
-    /// work since the last call with the same `seen`.
+    /// Whether a write could succeed: the store has not failed, and each thread is idle or has finished work since the
+    /// last call with the same `seen`.
     pub fn is_writing(&self, seen: &mut Progress) -> bool {
         let writer = self.writer.advances(&mut seen.writer);
         let appender = self.appender.advances(&mut seen.appender);
         self.failure().is_none() && writer && appender
     }
 
-    /// Panics where a test says so; nothing otherwise.
+    /// Panics if a test planned it; otherwise does nothing.
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "only tests panic here"))]
     pub(super) fn pass(&self, point: Point) {
         #[cfg(test)]
@@ -91,21 +91,21 @@ impl Health {
     }
 }
 
-/// Amount of work that each thread of the store had finished at the last look.
+/// Amount of work that each thread had finished at the last check.
 #[derive(Debug, Default)]
 pub struct Progress {
     writer: u64,
     appender: u64,
 }
 
-/// The pieces of work of one thread: how many it began, and how many it finished.
+/// Work of one thread: how many pieces it began and how many it finished.
 #[derive(Default)]
 pub(super) struct Turns {
     begun: AtomicU64,
     ended: AtomicU64,
 }
 
-/// A piece of work, finished when it is dropped.
+/// A piece of work, which ends when it is dropped.
 pub(super) struct Turn<'a>(&'a Turns);
 
 impl Turns {
@@ -114,7 +114,7 @@ impl Turns {
         Turn(self)
     }
 
-    /// Says that the thread is idle, until the pause is dropped: it waits for something that is not the disk.
+    /// Marks the thread as idle until the pause is dropped: it waits for something other than the disk.
     pub(super) fn pause(&self) -> Pause<'_> {
         self.ended.fetch_add(1, Ordering::AcqRel);
         Pause(self)

@@ -1,5 +1,5 @@
-//! A store that is looked at and not touched (contract 8 `check`): nothing is written to its directory, whatever has to
-//! be mended before it can be read. What redb would write, after a crash say, goes to memory instead.
+//! Read-only access to a store (contract 8 `check`). Nothing is written to its directory, even if it needs repair
+//! before it can be read. Pages that redb would write, for example after a crash, go to memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,52 +25,52 @@ use super::snapshot::Snapshot;
 use crate::base::secret::MasterKey;
 
 const PAGE: usize = 4096;
-/// Maximum memory of a repair: 512 MiB.
+/// Maximum memory for a repair: 512 MiB.
 const PAGES_MAX: usize = 131_072;
 
 /// An opened store.
 pub(super) struct Inspection {
     database: OpenDatabase,
-    /// Whether every page had its checksum and was accounted for before anything was mended, or why that is not known.
+    /// Whether every page had a correct checksum and was accounted for before any repair, or why that is unknown.
     pub(super) soundness: Result<bool, String>,
-    /// The bodies, as far as the master key is there.
+    /// The bodies, if the master key is available.
     pub(super) content: Option<SealedContent>,
     /// Error of the master key, if there is one.
     pub(super) key_fault: Option<String>,
-    /// The damage of the journal, of which only the records before it are seen.
+    /// Damage of the journal, if any. Only the records before it are visible.
     pub(super) journal_damage: Option<Damage>,
 }
 
-/// Why there is nothing to look at.
+/// Reason why a store can't be inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// No store is there.
+    /// There is no store.
     #[error("there is no store in it")]
     NoStore,
-    /// A process has it open.
+    /// Another process has it open.
     #[error("a process has the store open")]
     Locked,
-    /// It was written by a later version of this program.
+    /// It was written by a later version of Postrider.
     #[error("the store has format {found}, and this program knows formats up to {FORMAT}")]
     Newer {
         /// The format found.
         found: u32,
     },
-    /// It was written by an earlier one.
+    /// It was written by an earlier version of Postrider.
     #[error("the store has format {found}, and this program checks format {FORMAT}")]
     Older {
         /// The format found.
         found: u32,
-        /// Failures that can be seen without the rows.
+        /// Failures that can be found without the rows.
         failures: Vec<Failure>,
     },
-    /// The database can't be read at all: the worst that a check can find.
+    /// The database can't be read at all: the worst result of a check.
     #[error("the database can't be read: {0}")]
     Unreadable(String),
-    /// The database is missing or empty, and other files of the store are there.
+    /// The database is missing or empty, but other files of the store exist.
     #[error("postrider.redb is damaged: {0}")]
     Lost(String),
-    /// The file system.
+    /// The file system failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -82,7 +82,7 @@ impl From<StoreError> for InspectError {
 }
 
 impl Inspection {
-    /// Opens the store of `directory`, which no process has open.
+    /// Opens the store in `directory`. No process may have it open.
     pub(super) fn open(directory: &Path) -> Result<Self, InspectError> {
         let path = directory.join(FILE);
         if let Some(fault) = database::loss(&FileSystem, &path)? {
@@ -91,7 +91,8 @@ impl Inspection {
         if !path.exists() {
             return Err(InspectError::NoStore);
         }
-        // Opened for reading it takes the lock or finds it taken. What has to be mended first it refuses, unlocked.
+        // Opening read-only takes the lock or finds it taken. redb refuses a database that needs repair, without
+        // locking it.
         let locked = guarded(|| matches!(ReadOnlyDatabase::open(&path), Err(DatabaseError::DatabaseAlreadyOpen)));
         if locked.unwrap_or(false) {
             return Err(InspectError::Locked);
@@ -99,18 +100,18 @@ impl Inspection {
         Self::open_on(Arc::new(FileSystem), directory)
     }
 
-    /// The same on any disk, where nobody looks whether a process has the store open.
+    /// Opens a store on any disk, without checking whether a process has it open.
     pub(super) fn open_on(disk: Arc<dyn Disk>, directory: &Path) -> Result<Self, InspectError> {
         let overlay = Overlay::over(disk.open(&directory.join(FILE), Opening::Existing)?)?;
         let opened = guarded(|| Self::open_over(overlay, disk, directory));
         opened.unwrap_or_else(|fault| Err(InspectError::Unreadable(fault)))
     }
 
-    /// Opens what a start would open, and does what it would do.
+    /// Opens the store as a start would, with all its repairs.
     fn open_over(overlay: Overlay, disk: Arc<dyn Disk>, directory: &Path) -> Result<Self, InspectError> {
         let opened = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(overlay);
         let mut database = OpenDatabase::new(opened.map_err(|error| InspectError::Unreadable(error.to_string()))?);
-        // Before anything is written: a page that is written again has a checksum that fits, whatever it holds.
+        // Before any write: rewriting a page gives it a correct checksum, whatever its content.
         let soundness = guarded(|| database.check_integrity().map_err(|error| error.to_string())).flatten();
         check_format(&database, directory, &soundness)?;
         let mut in_journal = InJournal::default();
@@ -152,7 +153,7 @@ impl Inspection {
     }
 }
 
-/// Whether this program checks a store of its format.
+/// Checks that this version of Postrider can check a store of this format.
 fn check_format(database: &Database, directory: &Path, soundness: &Result<bool, String>) -> Result<(), InspectError> {
     let found = migrate::format_of(database)?.unwrap_or(FORMAT);
     if found > FORMAT {
@@ -161,21 +162,21 @@ fn check_format(database: &Database, directory: &Path, soundness: &Result<bool, 
     if found == FORMAT {
         return Ok(());
     }
-    // Its pages and its journal are what a start would look at before it brings the store forward.
+    // Check the pages and the journal, as a start would do before it migrates the store.
     let pages = check::page_failure(soundness);
     let damage = Replay::read(database, &FileSystem, directory)?.damage().map(ToString::to_string);
     let journal = damage.map(|what| Failure { rule: Rule::Journal, what });
     Err(InspectError::Older { found, failures: pages.into_iter().chain(journal).collect() })
 }
 
-/// A store that was restored and never opened has no empty tables yet.
+/// Creates the missing empty tables: a restored store that was never opened lacks them.
 fn make_tables(database: &Database) -> Result<(), StoreError> {
     let transaction = database.begin_write()?;
     schema::make_tables(&transaction)?;
     Ok(transaction.commit()?)
 }
 
-/// The pages of a file, and what was changed of them.
+/// Pages of a file with changes kept in memory.
 struct Overlay {
     file: Arc<dyn DiskFile>,
     changed: RwLock<Changed>,
@@ -183,7 +184,7 @@ struct Overlay {
 
 struct Changed {
     length: u64,
-    /// Number of bytes of the file that still count. Bytes that were cut off and grow again are zeros.
+    /// Number of bytes of the file that still count. Bytes that were truncated and added again are zeros.
     of_file: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
 }
@@ -195,7 +196,7 @@ impl Overlay {
         Ok(Self { file, changed: RwLock::new(changed) })
     }
 
-    /// The file's own bytes at `offset`; zeros behind the first `of_file`.
+    /// Reads the file's own bytes at `offset`; bytes after the first `of_file` are zeros.
     fn fill(&self, of_file: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = of_file.saturating_sub(offset).min(out.len() as u64);
         let (there, behind) = out.split_at_mut(usize::try_from(there).unwrap_or_default());
@@ -204,7 +205,7 @@ impl Overlay {
     }
 }
 
-/// The parts of a range, by page: the page, where the part begins in it, and the part of the whole range.
+/// Splits a range into pages: the page, the start of the part in it, and the part's place in the whole range.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -248,7 +249,7 @@ impl StorageBackend for Overlay {
         let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
         changed.length = length;
         changed.of_file = changed.of_file.min(length);
-        // The database's length is one of whole pages.
+        // The database's length is a whole number of pages.
         drop(changed.pages.split_off(&length.div_ceil(PAGE as u64)));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A job: one operation on its way through the writer, and whoever waits for its answer.
+//! A job: one operation in the writer's queue, with the callback for its answer.
 
 use super::content::Carried;
 use super::error::{Stop, StoreError};
@@ -9,25 +9,25 @@ use crate::base::id::Ulid;
 /// Answer of a finished operation.
 pub(super) type Answer<O> = Result<<O as Op>::Reply, Stop<<O as Op>::Refusal>>;
 
-/// Whether somebody waits for an operation's answer.
+/// Whether a caller waits for an operation's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Urgency {
-    /// A caller does.
+    /// A caller waits.
     Awaited,
-    /// Nobody does: it may wait for company.
+    /// No caller waits: the operation may wait for a batch.
     Patient,
 }
 
-/// An operation with its type forgotten.
+/// An operation with its type erased.
 pub(super) struct Job {
     pub(super) urgency: Urgency,
-    /// The bodies that are to stand in the same record; apart, for a queue has room for thousands of jobs.
+    /// Bodies to be inlined in the same record. Boxed, because a queue has space for thousands of jobs.
     carried: Vec<Carried>,
     operation: Box<dyn Operation>,
 }
 
 impl Job {
-    /// Has `op` applied, and its answer told to `done`.
+    /// Creates a job that applies `op` and passes its answer to `done`.
     pub(super) fn new<O: Op>(op: O, urgency: Urgency, done: impl FnOnce(Answer<O>) + Send + 'static) -> Self {
         Self { urgency, carried: Vec::new(), operation: Box::new(Pending { op, answer: None, done }) }
     }
@@ -36,7 +36,7 @@ impl Job {
         Self { carried: carried.into_iter().collect(), ..self }
     }
 
-    /// Applies the operation to the batch. What it did is returned where it succeeded; a refusal changes nothing.
+    /// Applies the operation to the batch and returns its effects. A refusal changes nothing.
     pub(super) fn apply(
         &mut self,
         batch: &mut Batch,
@@ -62,24 +62,24 @@ impl Job {
     }
 }
 
-/// End of an operation.
+/// Result of applying an operation.
 enum End {
-    /// It did what it is for.
+    /// The operation succeeded.
     Applied,
-    /// It was refused, or could not read a row: nothing is changed.
+    /// The operation was refused or could not read a row; nothing is changed.
     Dropped,
 }
 
 trait Operation: Send {
     fn apply(&mut self, tables: &mut Tables<'_>) -> Result<End, StoreError>;
 
-    /// Has the operation answer `error`: its changes are dropped whole.
+    /// Replaces the operation's answer by `error`; all its changes are dropped.
     fn fail(&mut self, error: StoreError);
 
     fn release(self: Box<Self>, committed: Result<(), StoreError>);
 }
 
-/// An operation, and its answer once it was applied.
+/// An operation and, once it is applied, its answer.
 struct Pending<O: Op, F> {
     op: O,
     answer: Option<Answer<O>>,
@@ -92,7 +92,7 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Operation for Pending<O, F> {
         let end = match &answer {
             Ok(_) => End::Applied,
             Err(Stop::Refused(_)) => End::Dropped,
-            // A row that does not decode is the fault of the operations that need it, not the end of the process.
+            // A row that does not decode fails only the operations that need it, not the process.
             Err(Stop::Failed(error)) if error.is_of_row() => {
                 tracing::error!(%error, "store operation failed; none of its changes were applied");
                 End::Dropped

@@ -1,25 +1,25 @@
-//! Which API keys have changed since somebody looked: what lets them be remembered outside the store without ever
-//! outliving a change.
+//! Change counters of API keys. They let callers cache keys outside the store without ever using an outdated one.
 //!
-//! The writer counts once a batch is durable and before it answers, so whoever is told that a key is revoked knows that
-//! every memory of it is out of date. It counts every write to the table, whatever operation it is of.
+//! The writer counts once a batch is durable and before it answers: when a caller learns that a key is revoked, every
+//! cached copy is already out of date. Every write to the table counts, whichever operation makes it.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::schema::{self, Table};
 use crate::base::id::{AccountId, KeyId};
 
-/// Keys share counters, so that any number of them fits. A key's neighbours are looked up again with it.
+/// Keys share counters, so that their number is not limited. When a key changes, keys with the same counter are looked
+/// up again too.
 const COUNTERS: usize = 1024;
 
-/// The counter of suspensions, which concern all keys of an account. They are rare enough to share one.
+/// Counter of suspensions, which affect all keys of an account. They are rare enough to share one.
 const SUSPENSIONS: usize = COUNTERS;
 
 /// The counters.
 #[derive(Debug)]
 pub struct KeyChanges([AtomicU64; COUNTERS + 1]);
 
-/// A moment in a key's history: equal to a later one where the key has not changed between.
+/// A version of a key's rows. It equals a later stamp if the key has not changed between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyStamp(u64, u64);
 
@@ -30,8 +30,8 @@ impl Default for KeyChanges {
 }
 
 impl KeyChanges {
-    /// The moment of a key and of its account's suspension. Taken before a snapshot, it vouches for the rows that the
-    /// snapshot shows.
+    /// Returns the stamp of a key and of its account's suspension. If it is taken before a snapshot, it is valid for
+    /// the rows of that snapshot.
     pub fn stamp(&self, account: AccountId, key: KeyId) -> KeyStamp {
         let count = |counter: usize| self.0[counter].load(SeqCst);
         KeyStamp(count(counter(&schema::api_key(account, key))), count(SUSPENSIONS))
@@ -45,7 +45,7 @@ impl KeyChanges {
     }
 }
 
-/// The counter that a write to `table` at `row_key` concerns, if one does.
+/// Returns the counter of a write to `table` at `row_key`, if there is one.
 pub(super) fn changed(table: Table, row_key: &[u8]) -> Option<usize> {
     match table {
         Table::Keys => Some(counter(row_key)),
@@ -54,7 +54,7 @@ pub(super) fn changed(table: Table, row_key: &[u8]) -> Option<usize> {
     }
 }
 
-/// By the end of the identifier, which is chance.
+/// Returns the counter from the end of the identifier, which is random.
 fn counter(row_key: &[u8]) -> usize {
     row_key.last_chunk().map_or(0, |end| usize::from(u16::from_be_bytes(*end)) % COUNTERS)
 }

@@ -1,45 +1,45 @@
-//! The store's bounds. A running store has the defaults, which were measured or argued; a simulation run draws its own
-//! from its seed, so that what the defaults seldom reach runs too: a full journal, a cache that evicts, little room.
+//! Limits of the store. A running store uses the defaults, which were measured or argued. A simulation run draws its
+//! own from its seed, so that it also reaches rare states: a full journal, a cache that evicts, a nearly full disk.
 
 use std::time::Duration;
 
-/// The database's cache: enough for the hot pages of a small service, little enough for a small machine.
+/// Size of the database's cache: enough for the hot pages of a small service, little enough for a small machine.
 pub(super) const CACHE_BYTES: usize = 32 << 20;
 
-/// The bounds of one opened store.
+/// Limits of one opened store.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The database's cache.
+    /// Size of the database's cache.
     pub(super) cache_bytes: usize,
-    /// Rows that a batch changes at most for a lone answer to come before they are written into the database: whoever
-    /// takes a snapshot meanwhile waits for some tenths of a millisecond. Among many callers all would wait.
+    /// Maximum number of changed rows in a batch for which a single caller is answered before the rows are written into
+    /// the database. Snapshots then wait for some tenths of a millisecond. With many callers all of them would wait.
     pub(super) lone_rows_max: usize,
-    /// Bodies of a batch, sealed, that the journal carries at most. They are written twice then, which costs less than
-    /// a sync as long as they are few.
+    /// Maximum size of a batch's sealed bodies that are inlined in the journal. They are written twice, which costs
+    /// less than a sync as long as they are few.
     pub(super) carried_bytes_max: usize,
-    /// Segment files kept open for reading, and as many for writing.
+    /// Number of segment files that are kept open for reading, and the same number for writing.
     pub(super) open_files_max: usize,
-    /// Bodies kept in memory until they are sent.
+    /// Size of the body cache, which keeps bodies in memory until they are sent.
     pub(super) body_cache_bytes_max: usize,
-    /// Records before a checkpoint. Nobody is answered during a checkpoint, and it takes the longer the more pages
-    /// changed: with 16 clients and 10 KB on a busy machine 31 ms after 400 messages, 42 after 1,270, 70 after 3,100. A
-    /// message takes 3.4 KiB of the journal until it is delivered, so there are some 600 of them between two
-    /// checkpoints.
+    /// Size of the journal that triggers a checkpoint. No caller is answered during a checkpoint, and it takes longer
+    /// the more pages changed: with 16 clients and 10 KB on a busy machine 31 ms after 400 messages, 42 after 1,270, 70
+    /// after 3,100. A message takes 3.4 KiB of the journal until it is delivered, so there are about 600 of them
+    /// between two checkpoints.
     pub(super) journal_bytes_max: u64,
-    /// The same where the device has little room left: a checkpoint needs room for every page that changed since the
-    /// last.
+    /// Size of the journal that triggers a checkpoint if the device has little free space: a checkpoint needs space for
+    /// every page that changed since the last one.
     pub(super) journal_bytes_max_short: u64,
-    /// Below this much free room the device has little left.
+    /// Free space below which the device counts as nearly full.
     pub(super) short_bytes: u64,
-    /// Age of the first record before a checkpoint, so that a store at rest has nothing to replay.
+    /// Age of the first record that triggers a checkpoint, so that an idle store has nothing to replay.
     pub(super) journal_age_max: Duration,
-    /// Segments that are owed their sync before a checkpoint: so many files stay open for it.
+    /// Maximum number of segments with an outstanding sync before a checkpoint: so many files stay open for it.
     pub(super) owed_segments_max: usize,
-    /// Room on the device that is kept for outcomes: they mostly go to pages that the database has already.
+    /// Space on the device reserved for outcomes. They mostly go to pages that the database already has.
     pub(super) reserve_bytes: u64,
-    /// Below this much free room the reserve is given back.
+    /// Free space below which the reserve is released.
     pub(super) reserve_short_bytes: u64,
-    /// From this much free room on it is taken.
+    /// Free space from which the reserve is taken again.
     pub(super) reserve_plenty_bytes: u64,
 }
 

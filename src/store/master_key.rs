@@ -1,5 +1,5 @@
-//! The master key: `master.key` in the data directory (mode 0600), or a systemd credential of that name. Without it
-//! nothing sealed opens, so it is made once and never replaced.
+//! The master key: `master.key` in the data directory (mode 0600), or a systemd credential of that name. Nothing sealed
+//! can be opened without it, so it is created once and never replaced.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use super::open::OpenError;
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
 
-/// Its name.
+/// Name of the key's file.
 pub const FILE: &str = "master.key";
-/// The key's own bytes.
+/// Raw bytes of the key.
 pub type Raw = Zeroizing<[u8; MasterKey::LENGTH]>;
 const PROOF_CONTEXT: &[u8] = b"master key proof";
 
-/// Reads the master key of `directory`, or makes it for a new store, which has no `proof` yet.
+/// Reads the master key of `directory`, or creates it for a new store, which has no `proof` yet.
 ///
 /// # Errors
-/// A key that can't be read or written, of the wrong length, or not the one that made `proof`.
+/// A key that can't be read or written, has the wrong length, or did not make `proof`.
 pub(super) fn of_store(
     disk: &dyn Disk,
     directory: &Path,
@@ -40,35 +40,35 @@ pub(super) fn of_store(
     if is_of(&key, proof) { Ok(key) } else { Err(OpenError::WrongMasterKey) }
 }
 
-/// The key of `directory` as bytes, for a backup that is to hold it.
+/// Returns the raw key of `directory`, for a backup that includes it.
 ///
 /// # Errors
-/// A key that can't be read, or is not the one that made `proof`.
+/// A key that can't be read, or did not make `proof`.
 pub(super) fn raw_of_store(disk: &dyn Disk, directory: &Path, proof: &[u8]) -> Result<Raw, OpenError> {
     let raw = read_raw_on(disk, &place(directory))?;
     if is_of(&MasterKey::new(&raw), proof) { Ok(raw) } else { Err(OpenError::WrongMasterKey) }
 }
 
-/// Whether `key` is the one that made `proof`.
+/// Whether `key` made `proof`.
 pub(super) fn is_of(key: &MasterKey, proof: &[u8]) -> bool {
     key.open(PROOF_CONTEXT, proof).is_ok()
 }
 
-/// Returns a value that only this key opens, by which it is recognised later.
+/// Returns a value that only this key opens, to recognise the key later.
 pub fn proof(key: &MasterKey, entropy: &dyn Entropy) -> Vec<u8> {
     key.seal(PROOF_CONTEXT, b"", entropy).0
 }
 
-/// The path of the key: among systemd's credentials, else in the data directory.
+/// Returns the path of the key: a systemd credential if there is one, otherwise in the data directory.
 pub fn place(directory: &Path) -> PathBuf {
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(|credentials| Path::new(&credentials).join(FILE));
     credentials.filter(|credential| credential.exists()).unwrap_or_else(|| directory.join(FILE))
 }
 
-/// Writes a key to `path` in `directory`, whole or not at all.
+/// Writes a key to `path` in `directory` atomically.
 pub(super) fn write(disk: &dyn Disk, path: &Path, directory: &Path, key: &Raw) -> Result<(), OpenError> {
     let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
-    // Under another name first: a crash must not leave half a key.
+    // Write under another name first: a crash must not leave a partial key.
     let half_made = path.with_extension("key.new");
     let file = disk.open(&half_made, Opening::Fresh).map_err(io)?;
     file.write_all_at(&**key, 0).and_then(|()| file.sync_data()).map_err(io)?;
@@ -79,10 +79,10 @@ fn read(disk: &dyn Disk, path: &Path) -> Result<MasterKey, OpenError> {
     read_raw_on(disk, path).map(|raw| MasterKey::new(&raw))
 }
 
-/// Reads a file that holds a master key.
+/// Reads a file with a master key.
 ///
 /// # Errors
-/// It can't be read, or has another length.
+/// The file can't be read or has another length.
 pub fn read_raw(path: &Path) -> Result<Raw, OpenError> {
     read_raw_on(&FileSystem, path)
 }

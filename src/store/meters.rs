@@ -1,6 +1,6 @@
-//! Meters of the store: its commits and syncs, the events that they made true, and how many timers wait.
+//! Metrics of the store: commits and syncs, the events they recorded, and the number of waiting timers.
 //!
-//! The writer and the appender count after the sync, so that nothing is counted which was not kept.
+//! The writer and the appender count after the sync, so that only durable work is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::{BounceKind, EventType};
 use crate::domain::stream::Stream;
 
-/// The meters of one store.
+/// Metrics of one store.
 #[derive(Debug)]
 pub struct StoreMeters {
     /// Number of operations in each commit.
@@ -27,11 +27,11 @@ pub struct StoreMeters {
     checkpoint_at: AtomicU64,
     /// Number of bodies that were synced together.
     pub append_bodies: Histogram,
-    /// Duration of writing and syncing them, in microseconds.
+    /// Duration of writing and syncing bodies, in microseconds.
     pub append_duration: Histogram,
     /// Number of syncs of the device: bodies, records of the journal, checkpoints.
     pub syncs: Counter,
-    /// The damaged rows that were met.
+    /// Damaged rows that were found.
     pub damage: Arc<Damage>,
     events: [[Counter; Stream::ALL.len()]; EventType::ALL.len()],
     bounces: [[Counter; Stream::ALL.len()]; BounceKind::ALL.len()],
@@ -39,7 +39,7 @@ pub struct StoreMeters {
     deliveries: AtomicU64,
 }
 
-/// An event that an operation recorded, as far as it is counted and logged.
+/// The part of a recorded event that is counted and logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Noted {
     pub(super) message: MessageId,
@@ -68,7 +68,7 @@ impl Default for StoreMeters {
 }
 
 impl StoreMeters {
-    /// Counts a commit that took so long.
+    /// Counts a commit and its duration.
     pub(super) fn committed(&self, operations: usize, took: Duration, noted: &[Noted], waiting: Waiting) {
         self.commit_operations.observe(operations as u64);
         self.commit_duration.observe_duration(took);
@@ -81,13 +81,13 @@ impl StoreMeters {
         self.wait(waiting);
     }
 
-    /// Counts a checkpoint that took so long and ended at `now`.
+    /// Counts a checkpoint, its duration and its end at `now`.
     pub(super) fn checked_in(&self, took: Duration, now: Timestamp) {
         self.checkpoint_duration.observe_duration(took);
         self.checkpoint_at.store(now.as_millis(), Relaxed);
     }
 
-    /// When the last checkpoint since the start ended.
+    /// Returns the end of the last checkpoint since the start.
     pub fn last_checkpoint(&self) -> Option<Timestamp> {
         Some(self.checkpoint_at.load(Relaxed)).filter(|millis| *millis > 0).map(Timestamp::from_millis)
     }
@@ -98,23 +98,23 @@ impl StoreMeters {
         self.append_duration.observe_duration(took);
     }
 
-    /// Records how many timers wait now.
+    /// Records the number of waiting timers.
     pub(super) fn wait(&self, waiting: Waiting) {
         self.transfers.store(waiting.transfers, Relaxed);
         self.deliveries.store(waiting.deliveries, Relaxed);
     }
 
-    /// Returns how many timers wait, due or not.
+    /// Returns the number of waiting timers, due or not.
     pub fn waiting(&self) -> Waiting {
         Waiting { transfers: self.transfers.load(Relaxed), deliveries: self.deliveries.load(Relaxed) }
     }
 
-    /// Returns how many events of this type were recorded on a stream since the start.
+    /// Returns the number of events of this type that were recorded on a stream since the start.
     pub fn events(&self, kind: EventType, stream: Stream) -> u64 {
         self.events[kind as usize][stream as usize].read()
     }
 
-    /// Returns how many bounces of this kind were recorded on a stream since the start.
+    /// Returns the number of bounces of this kind that were recorded on a stream since the start.
     pub fn bounces(&self, kind: BounceKind, stream: Stream) -> u64 {
         self.bounces[kind as usize][stream as usize].read()
     }
@@ -131,7 +131,7 @@ mod tests {
         let events = [
             noted(EventType::Queued, Stream::Marketing, None),
             noted(EventType::Bounced, Stream::Marketing, Some(BounceKind::Hard)),
-            // A deferral says what it means too, and is no bounce.
+            // A deferral has a bounce kind too, but is not counted as a bounce.
             noted(EventType::Deferred, Stream::Transactional, Some(BounceKind::Soft)),
         ];
         meters.committed(3, Duration::from_millis(4), &events, Waiting::default());

@@ -1,6 +1,6 @@
-//! Floor 4: the store. One door: [`Store`]. Every change is an [`op::Op`], plain data with a deterministic `apply`, run
-//! by the one writer thread as one of a batch; every look is a [`snapshot::Snapshot`]. Only this floor knows
-//! redb.
+//! Floor 4: the store, with [`Store`] as its one entrance. Every change is an [`op::Op`], plain data with a
+//! deterministic `apply`, which the writer thread runs as part of a batch. Every read uses a [`snapshot::Snapshot`].
+//! Only this floor knows redb.
 
 mod appended;
 pub mod archive;
@@ -83,7 +83,7 @@ use crate::base::id::{MessageId, Ulid};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
-/// The store of one data directory. Shared by everything that runs in the process.
+/// The store of one data directory, shared by everything in the process.
 pub struct Store {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -97,12 +97,12 @@ pub struct Store {
     key_changes: Arc<KeyChanges>,
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
-    /// None without replication.
+    /// Records on their way to the bucket; `None` without replication.
     outbox: Option<Arc<Outbox>>,
     announced: Announced,
     appender: Arc<Appender>,
     last_message: Mutex<Ulid>,
-    /// Gone once the store is closed.
+    /// Queues of the store's threads; `None` once the store is closed.
     doors: Mutex<Option<Doors>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -119,7 +119,7 @@ pub struct SizeBytes {
 }
 
 impl SizeBytes {
-    /// All of it.
+    /// Returns the sum of all parts.
     pub const fn total(&self) -> u64 {
         self.database.saturating_add(self.content).saturating_add(self.journal)
     }
@@ -132,7 +132,7 @@ struct Doors {
 }
 
 impl Doors {
-    /// Hands a job to the writer.
+    /// Sends a job to the writer.
     fn hand(&self, job: Job) {
         if let Err(refused) = self.writer.send(job) {
             refused.0.release(Err(StoreError::Closed));
@@ -141,27 +141,27 @@ impl Doors {
 }
 
 impl Store {
-    /// Everything committed until now.
+    /// Returns a snapshot of everything committed so far.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         self.showing.wait().map_err(|error| self.health.fail(&error))?;
         let transaction = self.database.begin_read().map_err(|error| self.health.fail(&error.into()))?;
         Ok(Snapshot::new(transaction, Arc::clone(&self.meters.damage)))
     }
 
-    /// Bytes that are free on the device, for whoever refuses work before there are none.
+    /// Returns the free bytes on the device, for callers that refuse work before the device is full.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn free_bytes(&self) -> Result<u64, StoreError> {
         self.disk
             .free_bytes(&self.directory)
             .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))
     }
 
-    /// Returns the size of the store on disk; unknown sizes count as 0.
+    /// Returns the size of the store on disk. Unknown sizes count as 0.
     pub fn size_bytes(&self) -> SizeBytes {
         let entries = self.disk.list(&self.directory).unwrap_or_default();
         let of = |name: &str| {
@@ -172,63 +172,63 @@ impl Store {
         SizeBytes { database, content: self.content.size_bytes(), journal }
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     pub fn directory(&self) -> &std::path::Path {
         &self.directory
     }
 
-    /// The bodies.
+    /// Returns the message bodies.
     pub const fn content(&self) -> &Arc<Content> {
         &self.content
     }
 
-    /// The timers that are due soon.
+    /// Returns the timers that are due soon.
     pub const fn near(&self) -> &Arc<NearTimers> {
         &self.near
     }
 
-    /// The bells of those who follow an account.
+    /// Returns the change notifier of accounts.
     pub const fn bells(&self) -> &Arc<Bells> {
         &self.bells
     }
 
-    /// Whether the store can still be trusted.
+    /// Returns the health of the store: whether it can still be trusted.
     pub const fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    /// Returns the meters of the store.
+    /// Returns the metrics of the store.
     pub const fn meters(&self) -> &Arc<StoreMeters> {
         &self.meters
     }
 
-    /// Which API keys have changed.
+    /// Returns the change counters of API keys.
     pub fn key_changes(&self) -> &KeyChanges {
         &self.key_changes
     }
 
-    /// The key that seals what must be readable again.
+    /// Returns the key that seals data which must be readable later.
     pub const fn master_key(&self) -> &Arc<MasterKey> {
         &self.master
     }
 
-    /// Where chance comes from.
+    /// Returns the source of randomness.
     pub const fn entropy(&self) -> &Arc<dyn Entropy> {
         &self.entropy
     }
 
-    /// Records on their way to the bucket; none without replication.
+    /// Returns the records on their way to the bucket; `None` without replication.
     pub const fn outbox(&self) -> Option<&Arc<Outbox>> {
         self.outbox.as_ref()
     }
 
-    /// Reserves the identifier of a message about to be composed, greater than every one before it: its Message-ID and
-    /// return path contain it, so it must be known before the writer sees the message.
+    /// Reserves the identifier of a message that is about to be composed, greater than every earlier one. The
+    /// Message-ID and the return path contain it, so it must be known before the writer sees the message.
     pub fn reserve_message_id(&self, now: Timestamp) -> MessageId {
         self.reserve_id(now)
     }
 
-    /// Reserves the identifiers of so many messages that are accepted together, in rising order.
+    /// Reserves the identifiers of `count` messages that are accepted together, in ascending order.
     pub fn reserve_message_ids(&self, now: Timestamp, count: usize) -> Vec<MessageId> {
         let wanted = Ulid::new(now, entropy::bytes(&*self.entropy));
         let mut last = self.last_message.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,7 +239,8 @@ impl Store {
         (0..count).map(next).collect()
     }
 
-    /// Reserves an identifier that what is committed has to contain already, as the context of a sealed secret say.
+    /// Reserves an identifier that committed data already has to contain, for example in the context of a sealed
+    /// secret.
     pub fn reserve_id<T: From<Ulid>>(&self, now: Timestamp) -> T {
         let wanted = Ulid::new(now, entropy::bytes(&*self.entropy));
         let mut last = self.last_message.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,15 +251,15 @@ impl Store {
     /// Commits `op` and answers after the sync.
     ///
     /// # Errors
-    /// The operation's refusal, or the store's failure.
+    /// The operation's refusal or a store failure.
     pub async fn commit<O: Op>(&self, op: O) -> Answer<O> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         self.enqueue(Job::new(op, Urgency::Awaited, move |answer| drop(sender.send(answer))));
         receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
     }
 
-    /// Commits `op`, which nobody waits for, within some milliseconds; `done` is called on the writer's thread after
-    /// the sync, and must be quick.
+    /// Commits `op` within some milliseconds, for callers that do not wait. `done` is called on the writer's thread
+    /// after the sync and must be quick.
     pub fn post<O: Op>(&self, op: O, done: impl FnOnce(Answer<O>) + Send + 'static) {
         self.enqueue(Job::new(op, Urgency::Patient, done));
     }
@@ -270,16 +271,16 @@ impl Store {
         }
     }
 
-    /// Announces that a body is about to come, so that the bodies before it may wait for it and share a sync.
+    /// Announces a body, so that earlier bodies may wait for it and share a sync.
     pub fn announce(&self) -> Announcement {
         self.announced.announce()
     }
 
-    /// Appends `body`, and commits the operation that names its place once it is durable, or together with it. Answers
-    /// after the commit's sync.
+    /// Appends `body`, and commits the operation that names its place after the body is durable or together with it.
+    /// Answers after the commit's sync.
     ///
     /// # Errors
-    /// The operation's refusal, or the store's failure; [`StoreError::Full`] where the body found no room.
+    /// The operation's refusal or a store failure; [`StoreError::Full`] if the body does not fit on the device.
     pub async fn commit_with_body<O: Op>(
         &self,
         announcement: Announcement,
@@ -291,8 +292,8 @@ impl Store {
         receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
     }
 
-    /// The same for whoever can't wait: `done` is called on a thread of the store, or at once; it must be quick, and
-    /// must take no snapshot, which would wait for its caller.
+    /// Like [`Store::commit_with_body`], for callers that can't wait. `done` is called on a thread of the store, or
+    /// immediately. It must be quick and must not take a snapshot, which would wait for its caller.
     pub fn post_with_body<O: Op>(
         &self,
         announcement: Announcement,
@@ -311,7 +312,7 @@ impl Store {
         self.append(&doors, Append { announcement, body, job });
     }
 
-    /// Writes a body that comes alone here, and hands any other to the appender.
+    /// Writes a single body on this thread, and sends any other to the appender.
     fn append(&self, doors: &Doors, append: Append) {
         match self.appender.append_alone(append) {
             Ok(placed) => placed.into_iter().for_each(|job| doors.hand(job)),
@@ -327,7 +328,7 @@ impl Store {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Commits what is on its way, then closes: later operations are refused. Blocks until the threads are done.
+    /// Commits the queued operations, then closes: later operations are refused. Blocks until the threads have ended.
     pub fn close(&self) {
         drop(self.doors.lock().unwrap_or_else(PoisonError::into_inner).take());
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));

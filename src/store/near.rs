@@ -1,11 +1,11 @@
-//! The near horizon: the timers that are due soon, in memory. The timers table is the far wheel behind it.
+//! Timer cache: the timers that are due soon, in memory. Later ones are only in the timers table.
 //!
-//! Every persisted timer before the horizon waits here ([`ahead`]) or is in somebody's hands ([`in_hand`]). The writer
-//! adds what its commits armed and takes out what they settled; the pump takes what is due, and refills from the table
-//! when it runs dry. What is listed here may already be settled (a refill reads a snapshot), so a worker checks the row
-//! it serves and [`NearTimers::forget`]s a timer that serves nothing.
+//! Every persisted timer before the horizon is either waiting here ([`ahead`]) or taken by a worker ([`in_hand`]). The
+//! writer adds the timers that its commits armed and removes the disarmed ones. The dispatcher takes the due timers and
+//! refills the cache from the table when it is empty. A cached timer may already be settled, because a refill reads a
+//! snapshot. A worker therefore checks the row it serves and calls [`NearTimers::forget`] for a timer without purpose.
 //!
-//! What stands still in a restored store is not held here at all: to the pump it is as if it were not there.
+//! Timers of a restored store that are on hold are not cached: the dispatcher does not see them.
 
 mod ahead;
 mod alarms;
@@ -36,10 +36,10 @@ pub use alarms::Alarm;
 use alarms::Alarms;
 use in_hand::InHand;
 
-/// The timers of the near future.
+/// The timers of the next minutes.
 pub struct NearTimers {
     state: Mutex<State>,
-    /// Woken when a timer was added, or the last one taken was settled.
+    /// Notified when a timer was added, or when the last taken one was settled.
     changed: Notify,
     /// Number of timers taken since the start.
     fired: AtomicU64,
@@ -49,22 +49,22 @@ struct State {
     ahead: Ahead,
     in_hand: InHand,
     alarms: Alarms,
-    /// Number of [`Hold`]s.
+    /// Number of active [`Hold`]s.
     held: usize,
 }
 
-/// Whether a commit changed what somebody may wait for.
+/// Whether a commit changed something that waiters must see.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum News {
-    /// It did: they are to be told.
+    /// It did: notify the waiters.
     ToTell,
-    /// Nothing that they would look at.
+    /// Nothing that concerns them.
     #[default]
     Nothing,
 }
 
-/// Work beside the timers that has to be done before everything counts as settled; over when it is dropped.
+/// Work without a timer that must end before everything counts as settled. It ends when this is dropped.
 pub struct Hold(Arc<NearTimers>);
 
 impl Drop for Hold {
@@ -77,13 +77,13 @@ impl Drop for Hold {
 /// Result of [`NearTimers::take_due`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The timers that are due now; each stays taken until its row is gone.
+    /// The timers that are due now. Each stays taken until its row is removed.
     pub timers: Vec<Timer>,
-    /// The alarms that are due now; each stays until it is silenced.
+    /// The alarms that are due now. Each stays until it is silenced.
     pub alarms: Vec<Alarm>,
-    /// When to look again, unless woken before.
+    /// Time of the next check, unless a change comes first.
     pub next: Timestamp,
-    /// Whether the table has to be read for more.
+    /// Whether more timers must be read from the table.
     pub is_dry: bool,
 }
 
@@ -94,7 +94,7 @@ impl Default for NearTimers {
 }
 
 impl NearTimers {
-    /// Nothing known yet: the first look refills. What `restored` holds stands still.
+    /// Creates an empty cache, which the first check refills. The timers that `restored` holds stay on hold.
     pub fn new(restored: Option<Restored>) -> Self {
         let state =
             State { ahead: Ahead::new(restored), in_hand: InHand::default(), alarms: Alarms::default(), held: 0 };
@@ -105,7 +105,7 @@ impl NearTimers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is in hand, and tells if nothing is any more.
+    /// Changes the taken timers and notifies the waiters if none is left.
     fn put_down(&self, put: impl FnOnce(&mut InHand)) {
         let mut state = self.state();
         put(&mut state.in_hand);
@@ -116,7 +116,8 @@ impl NearTimers {
         }
     }
 
-    /// Called by the writer once a batch is durable; whoever waits for a change is to be told where this says so.
+    /// Adds and removes the timers of a durable batch. The writer calls this, and notifies the waiters if the result
+    /// says so.
     pub(super) fn committed(&self, armed: &BTreeSet<Timer>, disarmed: &[Timer]) -> News {
         let mut state = self.state();
         let mut is_news = false;
@@ -128,7 +129,7 @@ impl NearTimers {
         if is_news { News::ToTell } else { News::Nothing }
     }
 
-    /// Wakes who waits for a change.
+    /// Notifies the waiters if there is news.
     pub(super) fn tell(&self, news: News) {
         match news {
             News::ToTell => self.changed.notify_waiters(),
@@ -136,7 +137,7 @@ impl NearTimers {
         }
     }
 
-    /// Holds the timers that end things while deadlines stand still, and lets them come due when they move on.
+    /// Suspends the timers that end things while deadlines are frozen, and resumes them afterwards.
     pub fn freeze(&self, is_frozen: bool) {
         if self.state().ahead.freeze(is_frozen) {
             self.changed.notify_waiters();
@@ -158,17 +159,17 @@ impl NearTimers {
         }
     }
 
-    /// Reads the next timers from the table, when [`Due::is_dry`].
+    /// Reads the next timers from the table if [`Due::is_dry`].
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn refill(
         &self,
         now: Timestamp,
         snapshot: impl FnOnce() -> Result<Snapshot, StoreError>,
     ) -> Result<(), StoreError> {
-        // The horizon moves before the snapshot is taken: what commits in between is added by its commit, and what the
-        // snapshot holds too is the same timer.
+        // Move the horizon before taking the snapshot. Timers committed in between are added by their commit; if the
+        // snapshot has them too, they are the same timers.
         let Some((from, goal)) = self.state().ahead.begin_refill(now) else { return Ok(()) };
         let read = snapshot().and_then(|snapshot| timers_between(&snapshot, &from, &goal));
         let mut state = self.state();
@@ -185,18 +186,18 @@ impl NearTimers {
         Ok(())
     }
 
-    /// Nothing stands still any more: what did is read from the table again, with all else that is due.
+    /// Releases the timers on hold: they are read from the table again.
     pub(super) fn let_go(&self) {
         self.state().ahead.let_go();
         self.changed.notify_waiters();
     }
 
-    /// A taken timer that can't be served yet: it fires again.
+    /// Gives back a taken timer that can't be served yet; it fires again.
     pub fn give_back(&self, timer: Timer) {
         self.give_back_all([timer]);
     }
 
-    /// The same for many at once.
+    /// Gives back several timers.
     pub fn give_back_all(&self, timers: impl IntoIterator<Item = Timer>) {
         let mut state = self.state();
         for timer in timers {
@@ -208,14 +209,14 @@ impl NearTimers {
         self.changed.notify_waiters();
     }
 
-    /// A taken timer that serves nothing any more.
+    /// Drops a taken timer that has no purpose any more.
     pub fn forget(&self, timer: &Timer) {
         self.put_down(|in_hand| {
             in_hand.forget(timer);
         });
     }
 
-    /// Taken timers that nobody keeps in memory any more: their rows stay, and [`NearTimers::claim`] takes them again.
+    /// Drops taken timers from memory. Their rows stay, and [`NearTimers::claim`] takes them again.
     pub fn leave(&self, timers: impl IntoIterator<Item = Timer>) {
         self.put_down(|in_hand| {
             timers.into_iter().for_each(|timer| {
@@ -224,13 +225,13 @@ impl NearTimers {
         });
     }
 
-    /// Whether a timer that was read from the table waits or is taken already, or is to be found there later.
+    /// Whether a timer that was read from the table is cached or taken, or will be read from the table later.
     pub fn knows(&self, timer: &Timer) -> bool {
         let state = self.state();
         !state.ahead.has_passed(timer) || state.in_hand.knows(timer)
     }
 
-    /// Takes a timer that was read from the table, unless somebody knows it, or is to find it there.
+    /// Takes a timer that was read from the table, unless [`NearTimers::knows`] it.
     pub fn claim(&self, timer: &Timer) -> bool {
         let mut state = self.state();
         let is_free = state.ahead.has_passed(timer) && !state.in_hand.knows(timer);
@@ -240,53 +241,53 @@ impl NearTimers {
         is_free
     }
 
-    /// Messages' taken timers that nobody works on until an alarm: they count as settled meanwhile. Those that were
-    /// settled for good by now are left out.
+    /// Suspends taken timers of messages until an alarm; they count as settled until then. Timers that are already
+    /// settled are skipped.
     pub fn rest(&self, timers: impl IntoIterator<Item = Timer>) {
         self.put_down(|in_hand| timers.into_iter().for_each(|timer| in_hand.rest(timer)));
     }
 
-    /// Resting timers that are worked on again.
+    /// Resumes suspended timers.
     pub fn rouse(&self, timers: impl IntoIterator<Item = Timer>) {
         let mut state = self.state();
         timers.into_iter().for_each(|timer| state.in_hand.rouse(timer));
     }
 
-    /// Has the pump told when `alarm` has come; until it is silenced, nothing counts as settled from then on.
+    /// Notifies the dispatcher when `alarm` is due. From then on nothing counts as settled until the alarm is silenced.
     pub fn set_alarm(&self, alarm: Alarm) {
         self.state().alarms.set(alarm);
         self.changed.notify_waiters();
     }
 
-    /// Takes an alarm back, rung or not.
+    /// Removes an alarm, due or not.
     pub fn silence(&self, alarm: &Alarm) {
         self.state().alarms.silence(alarm);
         self.changed.notify_waiters();
     }
 
-    /// The first alarm after `now`.
+    /// Returns the time of the first alarm after `now`.
     pub fn next_alarm(&self, now: Timestamp) -> Option<Timestamp> {
         self.state().alarms.next_after(now)
     }
 
-    /// Returns how many timers fired since the start.
+    /// Returns the number of timers that fired since the start.
     pub fn fired(&self) -> u64 {
         self.fired.load(Ordering::Relaxed)
     }
 
-    /// Begins work that belongs to this moment, though no timer stands for it.
+    /// Begins work of this moment that has no timer.
     pub fn hold(self: &Arc<Self>) -> Hold {
         self.state().held += 1;
         Hold(Arc::clone(self))
     }
 
-    /// Whether nothing due at `now` waits or is being worked on.
+    /// Whether no timer due at `now` is waiting or taken.
     pub fn is_settled(&self, now: Timestamp) -> bool {
         let state = self.state();
         state.held == 0 && state.in_hand.is_idle() && state.ahead.is_past(now) && !state.alarms.rings(now)
     }
 
-    /// Whether no timer of `kind` is in hand.
+    /// Whether no timer of `kind` is taken.
     #[cfg(test)]
     pub(crate) fn is_idle(&self, kind: TimerKind) -> bool {
         self.state().in_hand.is_idle_at(kind)
@@ -298,8 +299,8 @@ impl NearTimers {
     }
 }
 
-/// The keys of up to [`REFILL`] timers. A timer's key says all of it: where its row is damaged, the key counts if what
-/// it is for agrees.
+/// Returns up to [`REFILL`] timers between two keys. A timer's key contains everything about it: if its row is damaged,
+/// the key still counts if the row that it serves agrees.
 fn timers_between(snapshot: &Snapshot, from: &Timer, to: &Timer) -> Result<Vec<Vec<u8>>, StoreError> {
     let (mut keys, (from, to)) = (Vec::new(), (from.encode(), to.encode()));
     snapshot.scan_stored(Table::Timers, (&from, &to), Order::Ascending, &mut |key, stored| {
@@ -311,8 +312,8 @@ fn timers_between(snapshot: &Snapshot, from: &Timer, to: &Timer) -> Result<Vec<V
     Ok(keys)
 }
 
-/// Whether the key of a damaged timer can be acted on, though the damage may be in it: what it is for is due then, or
-/// its work looks for itself what there is to do. Meeting the row logs its damage.
+/// Whether the key of a damaged timer can be acted on, although the damage may be in the key. It can if the object it
+/// serves is due then, or if its work checks for itself what to do. Reading the row logs its damage.
 fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
     drop(sound(snapshot.get(Table::Timers, key))?);
     let Some(timer) = Timer::decode(key) else { return Ok(false) };
@@ -340,7 +341,7 @@ fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
         TimerKind::Unpark | TimerKind::Reputation | TimerKind::MessageIndex | TimerKind::SuppressionImport => {
             is_account()?
         }
-        // Each settles its timer by its time alone.
+        // These kinds settle their timer by its time alone.
         TimerKind::Idempotency | TimerKind::Content | TimerKind::EventLog | TimerKind::TlsReports => {
             timer == Timer::of_store(due, kind)
         }

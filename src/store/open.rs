@@ -35,20 +35,20 @@ pub(super) use preparing::{last_id, sequence};
 use recovering::{Recovered, recover};
 pub use replaying::OnJournalDamage;
 
-/// The database's file in the data directory.
+/// Name of the database file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
-/// Time to wait for another process's lock: a killed one may hold it for a moment.
+/// Maximum wait for another process's lock: a killed process may hold it for a moment.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum number of operations that wait at each thread; beyond it, callers wait.
+/// Maximum number of operations in each thread's queue. When it is full, callers wait.
 const QUEUE: usize = 4096;
 
-/// Why a data directory does not open.
+/// Reason why a data directory does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process holds it.
+    /// Another process has it open.
     #[error("another process has the data directory open")]
     Locked,
-    /// It was written by a later version of this program.
+    /// It was written by a later version of Postrider.
     #[error(
         "the data directory has format {found}, and this program knows formats up to {FORMAT}; use a newer program"
     )]
@@ -56,18 +56,18 @@ pub enum OpenError {
         /// The format found.
         found: u32,
     },
-    /// It was written by an earlier version, and could not be brought forward.
+    /// It was written by an earlier version and could not be migrated.
     #[error("the data directory has format {found}, and could not be brought to format {FORMAT}: {error}")]
     NotMigrated {
-        /// The format found, which it still has.
+        /// The format found, which is unchanged.
         found: u32,
-        /// Why not.
+        /// The reason.
         error: String,
     },
     /// The store was sealed with another master key.
     #[error("the master key is not the one that this store was made with")]
     WrongMasterKey,
-    /// A file of the store is damaged so that the service can't run on it.
+    /// A file of the store is so damaged that the service can't run on it.
     #[error("{} is damaged: {fault}", .file.display())]
     Damaged {
         /// The file.
@@ -75,16 +75,16 @@ pub enum OpenError {
         /// Description of the error.
         fault: String,
     },
-    /// A backup was being restored into the directory, and was not to its end.
+    /// A restore into the directory has not finished.
     #[error("a backup was being restored into the data directory, and not to its end")]
     HalfRestored,
-    /// A record in the midst of the journal can't be read, and later ones depend on it.
+    /// A record inside the journal can't be read, and later ones depend on it.
     #[error("{0}")]
     JournalDamaged(Damage),
-    /// The loss of a damaged journal is accepted, and the journal is not damaged.
+    /// The loss of a damaged journal was accepted, but the journal is not damaged.
     #[error("the journal is not damaged")]
     JournalWhole,
-    /// The directory or the master key.
+    /// The directory or the master key can't be accessed.
     #[error("{what}: {error}")]
     Io {
         /// The operation that was tried.
@@ -92,21 +92,20 @@ pub enum OpenError {
         /// The error.
         error: std::io::Error,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error(transparent)]
     Failed(#[from] StoreError),
 }
 
 /// The store's inputs from the world: disk, clock and randomness.
 pub struct Surroundings {
-    /// The service's time.
+    /// The service's clock.
     pub now: Arc<dyn Fn() -> ServiceTime + Send + Sync>,
-    /// Randomness.
+    /// Source of randomness.
     pub entropy: Arc<dyn Entropy>,
 }
 
-/// Workers of a store with their queues: threads of their own, or in crash simulations one driver that decides whose
-/// turn it is.
+/// Workers of a store with their queues. They run on threads; in crash simulations one driver decides which runs next.
 pub(super) struct Workers {
     pub(super) writer: Writer,
     pub(super) writer_inbox: Receiver<Job>,
@@ -115,10 +114,10 @@ pub(super) struct Workers {
 }
 
 impl Store {
-    /// Opens the store in `directory`, making both where they are missing, and starts its threads.
+    /// Opens the store in `directory` and starts its threads. Creates the directory and the store if they are missing.
     ///
     /// # Errors
-    /// [`OpenError`] says what is in the way.
+    /// [`OpenError`] says what prevents it.
     pub fn open(directory: &Path, surroundings: Surroundings) -> Result<Self, OpenError> {
         Self::open_with(directory, surroundings, StartOptions::default())
     }
@@ -126,8 +125,8 @@ impl Store {
     /// Opens the store with other options.
     ///
     /// # Errors
-    /// [`OpenError::JournalWhole`] where the damage of a journal is accepted that has none; otherwise as
-    /// [`Store::open`].
+    /// [`OpenError::JournalWhole`] if the loss of a damaged journal is accepted and the journal is not damaged;
+    /// otherwise as [`Store::open`].
     pub fn open_with(directory: &Path, surroundings: Surroundings, options: StartOptions) -> Result<Self, OpenError> {
         Self::open_within(directory, surroundings, LOCK_PATIENCE, options)
     }
@@ -137,7 +136,7 @@ impl Store {
         directory.join(FILE).exists()
     }
 
-    /// Removes a store in `directory` that nothing was kept in yet, and its master key; answers what failed.
+    /// Removes an unused new store in `directory` and its master key. Returns the errors.
     pub fn remove_unfinished(directory: &Path) -> Vec<std::io::Error> {
         let removed = [
             FileSystem.remove_file(&directory.join(FILE)),
@@ -151,7 +150,7 @@ impl Store {
         failures.filter(|error| error.kind() != std::io::ErrorKind::NotFound).collect()
     }
 
-    /// The same, with its own patience for another process's lock.
+    /// Opens the store with another maximum wait for a lock.
     pub(super) fn open_within(
         directory: &Path,
         surroundings: Surroundings,
@@ -163,7 +162,8 @@ impl Store {
         Ok(store)
     }
 
-    /// The same on any disk, with nobody at work yet. Damage that makes redb give up is reported as damage of its file.
+    /// Opens the store on any disk, without starting its workers. Damage that makes redb give up is reported as damage
+    /// of its file.
     pub(super) fn open_on(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -198,7 +198,7 @@ impl Store {
         let outbox = replica.map(open_outbox).transpose()?;
         let content = Arc::new(content);
         let journal = Journal::open(&*disk, directory, prepared.epoch, limits.clone())?;
-        // The names of the database, the journal, the key and the content are as durable as what is promised on them.
+        // The directory entries of database, journal, key and content must be as durable as the data in them.
         disk.sync_directory(directory)
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
         Ok(assemble(Parts {
@@ -217,7 +217,7 @@ impl Store {
         }))
     }
 
-    /// Gives each worker its thread.
+    /// Starts a thread for each worker.
     fn start(&self, workers: Workers) -> Result<(), OpenError> {
         let Workers { writer, writer_inbox, appender, appender_inbox } = workers;
         let Some(Doors { writer: after_append, .. }) = self.doors() else { return Err(StoreError::Closed.into()) };
@@ -227,7 +227,7 @@ impl Store {
         Ok(())
     }
 
-    /// Starts a thread whose panic, wherever it happens, is the store's failure.
+    /// Starts a thread. A panic anywhere in it counts as a failure of the store.
     fn spawn(
         &self,
         name: &'static str,
@@ -238,14 +238,14 @@ impl Store {
             run();
             Ok(())
         };
-        // A failure is latched by now, and whoever waits for the store hears it from there.
+        // The failure is latched by then, and everybody who waits for the store gets it from there.
         let watched = move || drop(health.watch(name, work));
         let thread = thread::Builder::new().name(name.to_owned()).spawn(watched);
         thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
     }
 }
 
-/// Logs that keys of content are missing before their time.
+/// Logs keys of content that are missing before their deadline.
 fn report_missing_keys(content: &Content, now: Timestamp) -> Result<(), StoreError> {
     let segments = content.segments_without_key(now)?;
     if segments > 0 {

@@ -1,11 +1,11 @@
-//! Files that their owner alone may read and write.
+//! Files that only their owner may read and write.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Mode of a new file: readable and writable by its owner alone.
+/// Mode of a new file: readable and writable only by its owner.
 pub(in crate::store) const MODE: u32 = 0o600;
 
 /// Options that open a file for writing, and give a new file [`MODE`].
@@ -15,27 +15,27 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// Creates an empty file, or empties the one at `path`, which keeps its mode.
+/// Creates an empty file. An existing file at `path` is truncated and keeps its mode.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn create(path: &Path) -> io::Result<File> {
     options().create(true).truncate(true).open(path)
 }
 
-/// Creates an empty file at a path that is free.
+/// Creates an empty file at an unused path.
 ///
 /// # Errors
-/// `AlreadyExists`, and those of the file system.
+/// `AlreadyExists`, and file system errors.
 pub fn create_new(path: &Path) -> io::Result<File> {
     options().create_new(true).open(path)
 }
 
-/// Replaces the content of the file at `path` durably. A crash leaves the old content or the new one. Writes a file
-/// with the extension `new` beside it first.
+/// Replaces the content of the file at `path` durably. After a crash the file has either the old content or the new
+/// one. Writes to a file with the extension `new` first.
 ///
 /// # Errors
-/// Those of the file system; the old content stays.
+/// File system errors; the old content stays.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let half_made = path.with_extension("new");
     let mut file = create(&half_made)?;
@@ -45,10 +45,10 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_name(path)
 }
 
-/// Gives a file that something else made [`MODE`].
+/// Sets [`MODE`] on an existing file.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn restrict(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(MODE))
 }
@@ -56,7 +56,7 @@ pub fn restrict(path: &Path) -> io::Result<()> {
 /// Syncs the directory entry of the file at `path`.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn sync_name(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()

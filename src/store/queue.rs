@@ -1,5 +1,5 @@
-//! Timers that are due and not yet served, for monitoring: the first rows of the timers table, and never more than a
-//! bounded number of them.
+//! Due timers that are not served yet, for monitoring. Only a bounded number of the first rows of the timers table is
+//! read.
 
 use std::ops::ControlFlow;
 
@@ -10,17 +10,17 @@ use super::schema::Table;
 use super::timer::{Timer, TimerKind};
 use crate::base::time::Timestamp;
 
-/// Maximum number of due timers that are counted: some milliseconds' work.
+/// Maximum number of due timers that are counted, which takes some milliseconds.
 pub const COUNTED_MAX: usize = 10_000;
 
-/// Due timers: in flight, or waiting for a worker. Counted among the first [`COUNTED_MAX`] timers that are due.
+/// Due timers, in flight or waiting for a worker, among the first [`COUNTED_MAX`] timers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DueNow {
     /// Messages.
     pub transfers: u64,
     /// Webhook deliveries.
     pub deliveries: u64,
-    /// Since when the message has been due that is due longest.
+    /// Due time of the message that has been due longest.
     pub oldest_transfer: Option<Timestamp>,
 }
 
@@ -28,7 +28,7 @@ impl Store {
     /// Returns the timers that are due at `now` and not on hold.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn due_now(&self, now: Timestamp) -> Result<DueNow, StoreError> {
         let (mut due, mut seen) = (DueNow::default(), 0);
         let until = Timer::first_after(now);
@@ -42,7 +42,7 @@ impl Store {
                     due.oldest_transfer.get_or_insert(at);
                 }
                 Some((TimerKind::Delivery, _)) => due.deliveries += 1,
-                // Postrider's own housekeeping.
+                // Postrider's internal maintenance.
                 Some(_) | None => {}
             }
             Ok(if seen < COUNTED_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })

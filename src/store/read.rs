@@ -1,4 +1,4 @@
-//! Reading rows, the same way from a snapshot and from inside an operation.
+//! Reading rows, in the same way from a snapshot and within an operation.
 
 use std::ops::ControlFlow;
 
@@ -6,7 +6,7 @@ use super::error::StoreError;
 use super::row::Row;
 use super::schema::Table;
 
-/// In which order a scan goes.
+/// Order of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// By ascending key.
@@ -25,33 +25,33 @@ impl Order {
     }
 }
 
-/// Policy of a scan for a damaged row.
+/// Handling of damaged rows in a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnDamage {
-    /// It fails: for decisions, which must not take the row as absent.
+    /// Fail: for decisions, which must not take the row as absent.
     Fail,
-    /// It leaves the row out, which is logged and counted: for lists, and for background work that must go on.
+    /// Skip the row, which is logged and counted: for lists, and for background work that must go on.
     Skip,
-    /// It passes the row's key with an empty value: for who needs keys alone. Whoever acts on such a key looks first
-    /// whether the row that it is about agrees, for the damage may be in the key.
+    /// Pass the row's key with an empty value, for callers that need only keys. The damage may be in the key, so
+    /// callers check the row that it refers to before they act on it.
     Key,
 }
 
-/// Callback of a scan for each key and value. The scan goes on until it breaks or fails.
+/// Callback of a scan for each key and value. The scan goes on until the callback breaks or fails.
 pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
 /// A source of rows.
 pub trait Read {
-    /// The bytes at `key`.
+    /// Returns the bytes at `key`.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Calls `each` with the rows whose keys are in the half-open `range`, until it breaks.
     ///
     /// # Errors
-    /// Those of the database, those of `each`, and a damaged row where `on_damage` says so.
+    /// Database errors, errors of `each`, and a damaged row if `on_damage` fails on it.
     fn scan_with(
         &self,
         table: Table,
@@ -64,7 +64,7 @@ pub trait Read {
     /// Whether there is a row at `key`, damaged or not.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     fn has(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
         match self.get(table, key) {
             Err(error) if error.is_of_row() => Ok(true),
@@ -75,15 +75,15 @@ pub trait Read {
     /// Calls `each` with the rows whose keys are in `from..to`, until it breaks. Fails at a damaged row.
     ///
     /// # Errors
-    /// Those of the database, those of `each`, and a damaged row.
+    /// Database errors, errors of `each`, and a damaged row.
     fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError> {
         self.scan_with(table, (from, to), order, OnDamage::Fail, each)
     }
 
-    /// Calls `each` with the sound rows whose keys are in `from..to`, until it breaks. Leaves out damaged rows.
+    /// Calls `each` with the sound rows whose keys are in `from..to`, until it breaks. Skips damaged rows.
     ///
     /// # Errors
-    /// Those of the database, and those of `each`.
+    /// Database errors and errors of `each`.
     fn scan_sound(
         &self,
         table: Table,
@@ -95,10 +95,10 @@ pub trait Read {
         self.scan_with(table, (from, to), order, OnDamage::Skip, each)
     }
 
-    /// The row at `key`.
+    /// Returns the row at `key`.
     ///
     /// # Errors
-    /// Those of the database; a row that does not decode.
+    /// Database errors; a row that does not decode.
     fn row<R: Row>(&self, key: &[u8]) -> Result<Option<R>, StoreError>
     where
         Self: Sized,
@@ -106,10 +106,10 @@ pub trait Read {
         self.get(R::TABLE, key)?.map(|bytes| R::decode(&bytes)).transpose()
     }
 
-    /// The row at `key`, for a list that leaves out what is damaged.
+    /// Returns the row at `key`, or `None` if it is damaged: for lists, which skip such rows.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     fn sound_row<R: Row>(&self, key: &[u8]) -> Result<Option<R>, StoreError>
     where
         Self: Sized,
@@ -117,11 +117,11 @@ pub trait Read {
         sound(self.row(key)).map(Option::flatten)
     }
 
-    /// Up to `limit` sound rows whose keys begin with `prefix`, in ascending order, with their keys. Leaves out damaged
-    /// rows.
+    /// Returns up to `limit` sound rows whose keys begin with `prefix`, in ascending order, with their keys. Skips
+    /// damaged rows.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     fn sound_rows<R: Row>(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, R)>, StoreError>
     where
         Self: Sized,
@@ -134,10 +134,10 @@ pub trait Read {
         Ok(rows)
     }
 
-    /// Up to `limit` rows whose keys begin with `prefix`, in ascending order, with their keys.
+    /// Returns up to `limit` rows whose keys begin with `prefix`, in ascending order, with their keys.
     ///
     /// # Errors
-    /// Those of the database; a row that does not decode.
+    /// Database errors; a row that does not decode.
     fn rows<R: Row>(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, R)>, StoreError>
     where
         Self: Sized,
@@ -150,10 +150,10 @@ pub trait Read {
         Ok(rows)
     }
 
-    /// Up to `limit` keys in `from..to`, in `order`. Fails at a damaged row.
+    /// Returns up to `limit` keys in `from..to`, in `order`. Fails at a damaged row.
     ///
     /// # Errors
-    /// Those of the database, and a damaged row.
+    /// Database errors and a damaged row.
     fn keys(
         &self,
         table: Table,
@@ -165,10 +165,10 @@ pub trait Read {
         self.keys_with(table, (from, to), order, OnDamage::Fail, limit)
     }
 
-    /// Up to `limit` keys of sound rows in `from..to`, in `order`. Leaves out damaged rows.
+    /// Returns up to `limit` keys of sound rows in `from..to`, in `order`. Skips damaged rows.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     fn sound_keys(
         &self,
         table: Table,
@@ -180,10 +180,10 @@ pub trait Read {
         self.keys_with(table, (from, to), order, OnDamage::Skip, limit)
     }
 
-    /// Up to `limit` keys in the half-open `range`, in `order`.
+    /// Returns up to `limit` keys in the half-open `range`, in `order`.
     ///
     /// # Errors
-    /// Those of the database, and a damaged row where `on_damage` says so.
+    /// Database errors, and a damaged row if `on_damage` fails on it.
     fn keys_with(
         &self,
         table: Table,
@@ -204,14 +204,14 @@ pub trait Read {
     }
 }
 
-/// Returns the row, or `None` if that one row is damaged: for lists, which leave it out.
+/// Returns the row, or `None` if only that row is damaged: for lists, which skip it.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub fn sound<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
         Ok(read) => Ok(Some(read)),
-        // Damage was logged where it was met.
+        // The damage was logged when it was found.
         Err(StoreError::Damaged { .. }) => Ok(None),
         Err(error) if error.is_of_row() => {
             tracing::error!(%error, "could not read a row; leaving it out");
@@ -221,7 +221,7 @@ pub fn sound<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     }
 }
 
-/// The first key after all keys that begin with `prefix`: the open end of a prefix scan.
+/// Returns the first key after all keys that begin with `prefix`: the exclusive end of a prefix scan.
 pub fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -230,6 +230,6 @@ pub fn after_prefix(prefix: &[u8]) -> Vec<u8> {
             return end;
         }
     }
-    // Nothing is greater than a prefix of 0xff bytes; no key is longer than 300 bytes.
+    // No key is greater than a prefix of 0xff bytes, and no key is longer than 300 bytes.
     vec![u8::MAX; 512]
 }

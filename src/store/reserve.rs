@@ -1,8 +1,9 @@
-//! A little room on the device that is kept for outcomes. Accepting stops long before a disk is full, but others may
-//! fill it: what is on the wire then must still be written down, or it would be sent again.
+//! Space on the device that is reserved for outcomes. Postrider stops accepting long before the disk is full, but other
+//! programs may fill it. The outcomes of messages in flight must still be recorded, or the messages would be sent
+//! again.
 //!
-//! The writer looks before each commit, which asks the file system one question: where the device runs short the room
-//! is given back to it, and taken again once there is plenty.
+//! Before each commit the writer asks the file system for its free space. It releases the reserve when space is short
+//! and takes it again when there is plenty.
 
 use std::io;
 use std::path::Path;
@@ -11,10 +12,10 @@ use std::sync::Arc;
 use super::disk::{Disk, DiskFile, Opening};
 use super::limits::Limits;
 
-/// Its file in the data directory.
+/// Name of the reserve's file in the data directory.
 pub(super) const FILE: &str = "reserve";
 
-/// The room that is kept.
+/// The reserved space.
 pub(super) struct Reserve {
     file: Option<Arc<dyn DiskFile>>,
     is_held: bool,
@@ -22,9 +23,9 @@ pub(super) struct Reserve {
     limits: Limits,
 }
 
-/// Gives the room of `directory` back before the database is opened, where the device runs short: opening may need it
-/// already. The writer takes it again once there is plenty. No file is made here, for the directory may be another
-/// process's or a later program's.
+/// Releases the reserve of `directory` if space is short, before the database is opened: opening may already need it.
+/// The writer takes the reserve again once there is plenty. No file is created here, because the directory may belong
+/// to another process or a later version.
 pub(super) fn make_room(disk: &dyn Disk, directory: &Path, limits: &Limits) {
     let path = directory.join(FILE);
     let is_short = disk.free_bytes(directory).is_ok_and(|free| free < limits.reserve_short_bytes);
@@ -37,8 +38,8 @@ pub(super) fn make_room(disk: &dyn Disk, directory: &Path, limits: &Limits) {
 }
 
 impl Reserve {
-    /// The room of `directory`, where `free` says how much the device has left. Without its file the store does
-    /// without.
+    /// Opens the reserve of `directory`; `free` returns the free space of the device. If the file can't be opened, the
+    /// store runs without a reserve.
     pub(super) fn open(
         disk: &dyn Disk,
         directory: &Path,
@@ -53,7 +54,7 @@ impl Reserve {
         Self { file: file.ok(), is_held: length > 0, free: Box::new(free), limits }
     }
 
-    /// Gives the room back where the device runs short, or takes it where there is plenty. Answers how much is free.
+    /// Releases the reserve if space is short, or takes it if there is plenty. Returns the free space.
     pub(super) fn before_commit(&mut self) -> Option<u64> {
         let free = (self.free)()?;
         if self.is_held && free < self.limits.reserve_short_bytes {
@@ -76,11 +77,11 @@ impl Reserve {
         self.change(|file| file.allocate(bytes));
     }
 
-    /// A file system that can't is asked no more.
+    /// Changes the reserve's file. After a failure the reserve is not changed again.
     fn change(&mut self, change: impl FnOnce(&dyn DiskFile) -> io::Result<()>) {
         let Some(file) = &self.file else { return };
         if let Err(error) = change(&**file) {
-            tracing::debug!(%error, "the room for outcomes could not be changed");
+            tracing::debug!(%error, "could not change the reserved disk space");
             self.file = None;
         }
     }
@@ -112,7 +113,7 @@ mod tests {
             reserve.before_commit();
             assert_eq!(kept(), expected, "{left} free");
         }
-        // The reserve of an earlier process is recognised.
+        // The reserve of an earlier process is found.
         let mut reserve = open();
         free.store(0, Ordering::SeqCst);
         reserve.before_commit();

@@ -1,8 +1,8 @@
-//! Making a data directory of a backup (contract 8 `restore`).
+//! Creating a data directory from a backup (contract 8 `restore`).
 //!
-//! Everything is built in a directory aside, within the one that it is for, and moved to its place when the backup was
-//! read to its end, every checksum fits and the master key opens what the store was made with. Until the last move the
-//! directory aside stands there, and [`super::Store::open`] refuses what stands around it.
+//! Everything is built in a temporary directory inside the target. It is moved to its place only after the backup was
+//! read to its end, every checksum matched and the master key opened the proof. Until the last move the temporary
+//! directory exists, and [`super::Store::open`] refuses the target.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -34,19 +34,20 @@ mod finishing;
 pub use base::{BaseContent, restore_base};
 use files::{close, create_new, make_directory, unwritten, write_new};
 
-/// The directory aside.
+/// Name of the temporary directory.
 const ASIDE: &str = "restoring";
-/// The file of keys in the directory of content.
+/// Name of the key file in the content directory.
 const KEYS: &str = "keys";
-/// Names that may exist in a directory that counts as empty: a lock that nobody holds, and the file system's own.
+/// Names that may exist in a directory that counts as empty: a lock file that no process holds, and the file system's
+/// own.
 const NOTHING: [&str; 2] = ["postrider.pid", "lost+found"];
-/// Parts of rows that share a transaction.
+/// Number of parts of rows that share a transaction.
 const PARTS: usize = 64;
 
-/// Whether a directory is a copy beside the original, or takes its place.
+/// Relation of the restored directory to the original.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lineage {
-    /// A copy, which must not go on with the original's log.
+    /// A copy, which must not continue the original's log.
     Fork {
         /// Whether its queue is on hold until the operator releases it.
         holds_queue: bool,
@@ -66,25 +67,25 @@ pub struct Restoration {
     pub standing: Standing,
 }
 
-/// Why nothing was restored.
+/// Reason why a restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The backup.
+    /// The backup is invalid.
     #[error(transparent)]
     Backup(#[from] Fault),
-    /// It holds a store of a later format.
+    /// It contains a store of a later format.
     #[error("the backup holds a store of format {found}, and this program knows formats up to {FORMAT}")]
     NewerStore {
         /// The format found.
         found: u32,
     },
-    /// It holds no master key, and none was given.
+    /// It contains no master key, and none was given.
     #[error("the backup has no master key; give one with --master-key")]
     NoMasterKey,
     /// The backup was sealed with another key.
     #[error("the master key is not the one that the store was made with")]
     WrongMasterKey,
-    /// The directory.
+    /// The directory can't be written.
     #[error("could not write to {}: {error}", .path.display())]
     Io {
         /// Path that was written.
@@ -92,15 +93,15 @@ pub enum RestoreError {
         /// The error.
         error: io::Error,
     },
-    /// The database.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Whether `directory` is missing, or holds nothing.
+/// Whether `directory` is missing or empty.
 ///
 /// # Errors
-/// It can't be read.
+/// The directory can't be read.
 pub fn is_empty(directory: &Path) -> io::Result<bool> {
     match fs::read_dir(directory) {
         Ok(names) => {
@@ -112,17 +113,17 @@ pub fn is_empty(directory: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether something is being restored into `directory`, or was begun to be.
+/// Whether a restore into `directory` has begun and not finished.
 pub(super) fn is_under_way(disk: &dyn Disk, directory: &Path) -> bool {
     disk.exists(&directory.join(ASIDE))
 }
 
-/// Restores `backup` into `directory`, which is there and empty, and which the caller has locked. The master key is
-/// `given`, or the backup's own. Files beside the store are restored under the names in `beside`, others are left out.
-/// `progress` hears what was read so far.
+/// Restores `backup` into `directory`, which exists, is empty and is locked by the caller. The master key is `given`,
+/// or the one in the backup. Files beside the store are restored if their names are in `beside`. `progress` gets the
+/// amount read so far.
 ///
 /// # Errors
-/// Why not; then nothing is left of it.
+/// The reason; then no file is left in the directory.
 pub fn restore(
     backup: impl Read,
     directory: &Path,
@@ -137,10 +138,10 @@ pub fn restore(
     build(reader, head, directory, given, beside, progress)
 }
 
-/// The same without a master key where the backup has none, to look at what is in it: nothing opens it.
+/// Restores a backup for inspection. If the backup has no master key, none is needed.
 ///
 /// # Errors
-/// Why not; then nothing is left of it.
+/// The reason; then no file is left in the directory.
 pub fn unpack(
     backup: impl Read,
     directory: &Path,
@@ -170,12 +171,12 @@ fn build(
     Ok(Restoration { head, totals: reader.totals(), standing })
 }
 
-/// A data directory in the making; what is not finished is removed when it is dropped.
+/// A data directory that is being built. If it is not finished, dropping removes it.
 struct Building {
     directory: PathBuf,
     aside: PathBuf,
     database: Option<Database>,
-    /// The open transaction, and the number of parts in it.
+    /// The open transaction and the number of parts in it.
     inserting: Option<(WriteTransaction, usize)>,
     /// The segment that is being written.
     segment: Option<((Timestamp, u32), File, u64)>,
@@ -235,12 +236,12 @@ impl Building {
             Part::Segment { bucket, number, offset, bytes } => self.append((bucket, number), offset, &bytes),
             Part::Keys(slots) => write_new(&self.aside.join(CONTENT).join(KEYS), &slots),
             Part::File { name, bytes } if beside.contains(&name.as_str()) => self.write_beside(&name, &bytes),
-            // Files of another version mean nothing to this one.
+            // Files of another version are unknown here.
             Part::File { .. } | Part::ContentAhead { .. } | Part::Head(_) | Part::End(_) => Ok(()),
         }
     }
 
-    /// Writes a file that stands beside the store, in its folder.
+    /// Writes a file that belongs to the store, in its folder.
     fn write_beside(&self, name: &str, bytes: &[u8]) -> Result<(), RestoreError> {
         let path = self.aside.join(name);
         if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
@@ -249,13 +250,13 @@ impl Building {
         write_new(&path, bytes)
     }
 
-    /// The rows in the present format.
+    /// Migrates the rows to the current format.
     fn brought_forward(&self, table: &str, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
         let formats = (self.format, FORMAT);
         rows.into_iter()
             .filter_map(|(key, value)| {
                 let value = match (table == Table::Meta.name(), key.as_slice()) {
-                    // A restored store has no journal; one that is missing would be damage.
+                    // A restored store has no journal. If the row stayed, the missing journal would count as damage.
                     (true, meta::JOURNAL) => return None,
                     (true, meta::FORMAT) => FORMAT.to_be_bytes().to_vec(),
                     _ => migrate::forward(migrate::STEPS, formats, (table, &key, value))?,
@@ -265,7 +266,7 @@ impl Building {
             .collect()
     }
 
-    /// Writes rows as they are to be stored.
+    /// Writes rows in their stored form.
     fn insert(&mut self, table: &str, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), RestoreError> {
         self.note(table, rows)?;
         let (transaction, parts) = match self.inserting.take() {
@@ -294,11 +295,11 @@ impl Building {
         Ok(transaction)
     }
 
-    /// Keeps what has to be known of the rows; a wrong master key is known before all of them are written.
+    /// Remembers facts that later steps need. A wrong master key is found before all rows are written.
     fn note(&mut self, table: &str, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), RestoreError> {
         if table == Table::Meta.name() {
             for (key, stored) in rows {
-                // A damaged fact counts as missing here: without the proof of its key no store is restored.
+                // A damaged fact counts as missing: without the proof of its key no store is restored.
                 let value = checksum::open(table, key, stored);
                 self.facts.extend(value.map(|value| (key.clone(), value.to_vec())));
             }
@@ -313,7 +314,7 @@ impl Building {
         Ok(())
     }
 
-    /// Whether the key opens what the store was made with.
+    /// Checks that the key opens the store's proof.
     fn prove(&self, key: &Raw) -> Result<(), RestoreError> {
         let proof = self.facts.get(meta::MASTER_KEY_PROOF).ok_or(RestoreError::WrongMasterKey)?;
         if master_key::is_of(&MasterKey::new(key), proof) { Ok(()) } else { Err(RestoreError::WrongMasterKey) }

@@ -1,8 +1,8 @@
-//! The one place that names tables and builds their keys.
+//! The only place that names tables and builds their keys.
 //!
-//! Keys begin with the account, so that another tenant's row can't be reached by a forgotten check, and go on with
-//! identifiers, which sort by time: new rows land at the end of their account's range. All integers are big-endian,
-//! so bytes compare like the values they stand for.
+//! Keys begin with the account, so that a forgotten check can't reach another tenant's row. Identifiers follow, which
+//! sort by time: new rows are added at the end of their account's range. All integers are big-endian, so that bytes
+//! compare like the values they encode.
 
 pub mod dmarc;
 pub mod meta;
@@ -28,14 +28,14 @@ use crate::domain::stream::Stream;
 use super::error::StoreError;
 use super::row::tls_policy::PolicyType;
 
-/// The format of the whole store. A store of a newer format is refused.
+/// Format of the store. A store of a newer format is refused.
 pub const FORMAT: u32 = 2;
 
-/// Refuses a database where a known table is missing and an unknown one stands in its place: a damaged name, whose
-/// rows would all be taken as absent. Tables of a later version beside all known ones are left alone.
+/// Refuses a database that lacks a known table and has an unknown one. This means that a table's name is damaged, and
+/// all its rows would be taken as absent. Additional tables of a later version are ignored.
 ///
 /// # Errors
-/// [`StoreError::Corrupted`] names both; those of the database.
+/// [`StoreError::Corrupted`] names both tables; database errors.
 pub(super) fn refuse_renamed(database: &Database) -> Result<(), StoreError> {
     let found: Vec<_> = database.begin_read()?.list_tables()?.map(|table| table.name().to_owned()).collect();
     let is_known = |name: &&String| Table::ALL.iter().any(|table| table.name() == name.as_str());
@@ -49,10 +49,10 @@ pub(super) fn refuse_renamed(database: &Database) -> Result<(), StoreError> {
     }
 }
 
-/// Makes sure that every table exists, so that snapshots may open them all.
+/// Creates missing tables, so that snapshots can open all of them.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn make_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {
     for table in Table::ALL {
         transaction.open_table(table.definition())?;
@@ -60,7 +60,7 @@ pub(super) fn make_tables(transaction: &WriteTransaction) -> Result<(), StoreErr
     Ok(())
 }
 
-/// `account` and a 16-byte identifier: the key of most rows.
+/// Key of most rows: `account` and a 16-byte identifier.
 pub fn owned(account: AccountId, id: &[u8; 16]) -> [u8; 32] {
     let mut key = [0; 32];
     key[..16].copy_from_slice(account.as_bytes());
@@ -68,12 +68,12 @@ pub fn owned(account: AccountId, id: &[u8; 16]) -> [u8; 32] {
     key
 }
 
-/// A relay's name, which has no NUL, and a site's.
+/// Key of a relay's name, which has no NUL, and a site's name.
 pub fn warm_up(relay: &str, site: &str) -> Vec<u8> {
     [relay.as_bytes(), b"\0", site.as_bytes()].concat()
 }
 
-/// `account` and two identifiers.
+/// Key of `account` and two identifiers.
 fn owned_pair(account: AccountId, first: &[u8; 16], second: &[u8; 16]) -> [u8; 48] {
     let mut key = [0; 48];
     key[..32].copy_from_slice(&owned(account, first));
@@ -81,7 +81,7 @@ fn owned_pair(account: AccountId, first: &[u8; 16], second: &[u8; 16]) -> [u8; 4
     key
 }
 
-/// `account` and bytes of any length.
+/// Key of `account` and bytes of any length.
 pub fn named(account: AccountId, name: &[u8]) -> Vec<u8> {
     [account.as_bytes(), name].concat()
 }
@@ -173,7 +173,7 @@ pub fn stored_content(bucket: Timestamp, account: AccountId) -> [u8; 24] {
     key
 }
 
-/// Key of [`Table::Users`], and the beginning of the keys of [`Table::SessionsByUser`].
+/// Key of [`Table::Users`] and prefix of the keys of [`Table::SessionsByUser`].
 pub fn user(account: AccountId, user: UserId) -> [u8; 32] {
     owned(account, user.as_bytes())
 }
@@ -196,8 +196,8 @@ pub fn change(account: AccountId, change: ChangeId) -> [u8; 32] {
     owned(account, change.as_bytes())
 }
 
-/// The beginning of the keys of [`Table::Waiting`] for one address. No address contains a NUL, so none is the
-/// beginning of another.
+/// Prefix of the keys of [`Table::Waiting`] for one address. No address contains a NUL, so no address is a prefix of
+/// another.
 pub fn waiting_for(account: AccountId, match_key: &str) -> Vec<u8> {
     [account.as_bytes().as_slice(), match_key.as_bytes(), &[0]].concat()
 }
@@ -218,14 +218,14 @@ pub fn idempotency_expiry(expires_at: Timestamp, account: AccountId, hash: &[u8;
     key
 }
 
-/// Key of [`Table::StsPolicies`]: as long as a timer's identifier, which it is too.
+/// Key of [`Table::StsPolicies`]. It has the length of a timer's identifier and also serves as one.
 pub fn sts_policy(domain: &DomainName) -> [u8; 16] {
     let digest = hmac_sha256(b"sts policy", &[domain.as_str().as_bytes()]);
     digest.first_chunk().copied().unwrap_or_default()
 }
 
-/// Returns the prefix of the keys of [`Table::TlsReports`] for one day and domain: as long as a timer's identifier,
-/// which it is too.
+/// Returns the prefix of the keys of [`Table::TlsReports`] for one day and domain. It has the length of a timer's
+/// identifier and also serves as one.
 pub fn tls_reports_of(day: u32, domain: &DomainName) -> [u8; 16] {
     let digest = hmac_sha256(b"tls report", &[domain.as_str().as_bytes()]);
     let mut prefix = [0; 16];
@@ -235,14 +235,14 @@ pub fn tls_reports_of(day: u32, domain: &DomainName) -> [u8; 16] {
     prefix
 }
 
-/// Key of [`Table::TlsReports`], of what [`tls_reports_of`] tells.
+/// Key of [`Table::TlsReports`] with a prefix from [`tls_reports_of`].
 pub fn tls_report(of: [u8; 16], policy_type: PolicyType) -> [u8; 17] {
     let mut key = [policy_type as u8; 17];
     key[..16].copy_from_slice(&of);
     key
 }
 
-/// Key of [`Table::TlsReportDays`], and what the keys of its rows begin with.
+/// Key of [`Table::TlsReportDays`], and prefix of the keys of that day's rows.
 pub const fn tls_report_day(day: u32) -> [u8; 4] {
     day.to_be_bytes()
 }
@@ -255,13 +255,13 @@ pub fn outcomes_of_hour(account: AccountId, hour: u32) -> [u8; 20] {
     key
 }
 
-/// Key of [`Table::Outcomes`]. The provider is empty where no server was asked.
+/// Key of [`Table::Outcomes`]. The provider is empty if no server was contacted.
 pub fn outcomes(account: AccountId, hour: u32, stream: Stream, domain: DomainId, provider: &str) -> Vec<u8> {
     let of_hour = outcomes_of_hour(account, hour);
     [&of_hour[..], &[stream as u8], domain.as_bytes(), provider.as_bytes()].concat()
 }
 
-/// Hour, stream, sending domain and provider in a key of [`Table::Outcomes`].
+/// Returns the hour, stream, sending domain and provider in a key of [`Table::Outcomes`].
 pub fn outcomes_parts(key: &[u8]) -> Option<(u32, Stream, DomainId, &str)> {
     let (hour, rest) = key.get(16..)?.split_first_chunk::<4>()?;
     let (&stream, rest) = rest.split_first()?;
@@ -276,7 +276,7 @@ pub fn alert(account: AccountId, alert: AlertId) -> [u8; 32] {
     owned(account, alert.as_bytes())
 }
 
-/// The beginning of the keys of [`Table::AlertStates`] of one condition.
+/// Prefix of the keys of [`Table::AlertStates`] for one condition.
 pub fn alert_states_of(account: AccountId, condition: Condition) -> Vec<u8> {
     [account.as_bytes().as_slice(), &[condition.code()]].concat()
 }
@@ -286,12 +286,12 @@ pub fn alert_state(account: AccountId, condition: Condition, subject: &str) -> V
     [&alert_states_of(account, condition), subject.as_bytes()].concat()
 }
 
-/// The subject in a key of [`Table::AlertStates`].
+/// Returns the subject in a key of [`Table::AlertStates`].
 pub fn alert_state_subject(key: &[u8]) -> Option<&str> {
     std::str::from_utf8(key.get(17..)?).ok()
 }
 
-/// The due time and delivery in a key of [`Table::Parked`].
+/// Returns the due time and the delivery in a key of [`Table::Parked`].
 pub fn parked_parts(key: &[u8]) -> Option<(Timestamp, DeliveryId)> {
     let rest = key.get(32..)?;
     let (due, delivery) = rest.split_first_chunk::<8>()?;

@@ -1,11 +1,11 @@
-//! Read barrier: a snapshot waits until all answered batches are in the database, so that nobody who was answered reads
-//! old state. If a batch can't be written there, all reads fail.
+//! Read barrier: a snapshot waits until all answered batches are in the database, so that no caller reads state older
+//! than its answer. If a batch can't be written into the database, all reads fail.
 
 use std::sync::{PoisonError, RwLock};
 
 use super::error::StoreError;
 
-/// Held by the writer while it shows what it has answered.
+/// Lock that the writer holds from answering a batch until it is in the database.
 #[derive(Default)]
 pub(super) struct Showing(RwLock<Last>);
 
@@ -17,19 +17,19 @@ enum Last {
 }
 
 impl Showing {
-    /// Answers and shows by `show`.
+    /// Runs `show`, which answers callers and writes the batch into the database.
     ///
     /// # Errors
-    /// Those of `show`.
+    /// Errors of `show`.
     pub(super) fn show(&self, show: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
         let mut last = self.0.write().unwrap_or_else(PoisonError::into_inner);
         show().inspect_err(|_| *last = Last::Failed)
     }
 
-    /// Waits until all that was answered can be seen.
+    /// Waits until all answered batches are visible.
     ///
     /// # Errors
-    /// It never will be before the next start: showing it failed, or panicked.
+    /// A batch could not be made visible: writing it failed or panicked. Only a restart helps.
     pub(super) fn wait(&self) -> Result<(), StoreError> {
         match self.0.read().map(|last| *last) {
             Ok(Last::Shown) => Ok(()),
@@ -39,7 +39,7 @@ impl Showing {
         }
     }
 
-    /// Whether something is answered that is not shown.
+    /// Whether an answered batch is not visible yet.
     #[cfg(test)]
     pub(super) fn is_under_way(&self) -> bool {
         self.0.try_read().is_err()

@@ -1,4 +1,5 @@
-//! A consistent view of everything committed. Cheap to open; never held over an await, or it pins freed pages.
+//! A consistent view of everything committed. Cheap to open. It must never be held over an await, because it pins freed
+//! pages.
 
 mod neighbours;
 
@@ -23,16 +24,16 @@ pub struct Snapshot {
     damage: Arc<Damage>,
 }
 
-/// Called with each key and what is stored there, checksum included.
+/// Callback for each key and its stored bytes with the checksum.
 pub(super) type EachStored<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
 impl Snapshot {
-    /// The view of `transaction`, of a database whose values have checksums. `damage` counts the damage that is met.
+    /// Creates a view from `transaction`, of a database whose values have checksums. `damage` counts the damage found.
     pub(super) fn new(transaction: ReadTransaction, damage: Arc<Damage>) -> Self {
         Self { transaction, tables: std::array::from_fn(|_| OnceCell::new()), damage }
     }
 
-    /// The view itself, for whoever copies all of it.
+    /// Returns the transaction, to copy everything.
     pub(super) const fn transaction(&self) -> &ReadTransaction {
         &self.transaction
     }
@@ -52,7 +53,7 @@ impl Snapshot {
         Ok(cell.get_or_init(|| opened))
     }
 
-    /// Returns redb's answer about `key`, if its pages can be read.
+    /// Returns redb's answer about `key` if its pages can be read.
     fn read<T>(
         &self,
         table: Table,
@@ -66,20 +67,20 @@ impl Snapshot {
         }
     }
 
-    /// Whether a search finds a row at `key`, whether its checksum fits or not. Damage may hide the row: this is for
-    /// counts, not for decisions.
+    /// Whether a lookup finds a row at `key`, even with a wrong checksum. Damage may hide the row, so use this for
+    /// counts and not for decisions.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub(super) fn finds(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
         let opened = self.table(table)?;
         self.read(table, key, guarded(|| Ok(opened.get(key)?.is_some())))
     }
 
-    /// Calls `each` with all that is stored in a range of keys, whether its checksum fits or not.
+    /// Calls `each` with everything stored in a range of keys, even with a wrong checksum.
     ///
     /// # Errors
-    /// Those of the database, those of `each`, and pages that can't be read, after which nothing follows.
+    /// Database errors, errors of `each`, and pages that can't be read, after which the scan ends.
     pub(super) fn scan_stored(
         &self,
         table: Table,
@@ -99,7 +100,7 @@ impl Snapshot {
                     Order::Descending => range.next_back(),
                 };
                 let entry = next.transpose()?;
-                // A damaged page may show itself only here.
+                // redb may notice a damaged page only here.
                 let _bytes = entry.as_ref().map(|(key, value)| key.value().len() + value.value().len());
                 Ok(entry)
             });

@@ -1,6 +1,6 @@
-//! Hold of a restored store: the transfers and webhook deliveries that waited when its backup was taken, and the TLS
-//! reports of days that had begun by then. Their timers stay in the table, without a write and without memory, and
-//! never come due until the operator releases them. Mail accepted since then is sent as usual.
+//! Hold of a restored store: it suspends the transfers and webhook deliveries that were queued when the backup was
+//! taken, and the TLS reports of days that had begun by then. Their timers stay in the table and never come due until
+//! the operator releases them; this needs no writes and no memory. Mail accepted since then is sent as usual.
 
 use std::ops::ControlFlow;
 
@@ -22,10 +22,10 @@ pub struct Standing {
 }
 
 impl Store {
-    /// The backup whose queues stand still here, if they do.
+    /// Returns the backup whose queues are on hold, if there is one.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn standstill(&self) -> Result<Option<Restored>, StoreError> {
         let restored = self.snapshot()?.row::<Restored>(meta::RESTORED)?;
         Ok(restored.filter(|restored| restored.stands_still))
@@ -34,7 +34,7 @@ impl Store {
     /// Returns the number of timers on hold. Reads all timers.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn standing(&self, restored: &Restored) -> Result<Standing, StoreError> {
         let mut standing = Standing::default();
         self.snapshot()?.scan_sound(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
@@ -47,16 +47,16 @@ impl Store {
         Ok(standing)
     }
 
-    /// Lets go what stands still, and answers what it was; nothing where nothing did.
+    /// Releases the hold and returns its backup; `None` if there was no hold.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub async fn release_queue(&self) -> Result<Option<Restored>, StoreError> {
         let released = self.commit(ReleaseQueue).await.map_err(|stop| match stop {
             Stop::Failed(error) => error,
             Stop::Refused(never) => match never {},
         })?;
-        // A second request during the first is answered after the same commit: either may wake the dispatcher.
+        // A second request during the first is answered after the same commit, so either may wake the dispatcher.
         self.near().let_go();
         Ok(released)
     }
@@ -70,7 +70,7 @@ mod tests {
     use crate::store::testing::{START, Sender, TestStore};
     use std::time::Duration;
 
-    /// Marks everything that waits now as restored.
+    /// Marks all waiting timers as restored.
     fn stand_still(test: &mut TestStore) -> Restored {
         let last = |key: &[u8]| {
             let bytes = test.snapshot().get(Table::Meta, key).unwrap().unwrap();

@@ -1,7 +1,7 @@
-//! Tables as an operation sees them: its own changes, over those of its batch, over the committed rows.
+//! Tables as an operation sees them: its own changes, over the changes of its batch, over the committed rows.
 //!
-//! An operation writes into changes of its own, which join the batch's when it succeeds and are dropped when it
-//! refuses, fails or panics: the batch stays whole. The database hears of a batch when that is durable.
+//! An operation writes into its own changes. They join the batch's when it succeeds, and are dropped when it is
+//! refused, fails or panics, so the batch stays intact. A batch is written into the database only after it is durable.
 
 use super::changes::Changes;
 use super::content::Carried;
@@ -23,7 +23,7 @@ pub(super) struct Batch {
     pub(super) committed: Snapshot,
     /// Rows to write.
     pub(super) changes: Changes,
-    /// The bodies that the journal is to carry.
+    /// Bodies to be inlined in the journal's record.
     pub(super) bodies: Vec<Carried>,
     /// Change in the number of timers of each kind.
     pub(super) waiting: WaitingChange,
@@ -42,7 +42,7 @@ impl Batch {
         }
     }
 
-    /// Takes what an operation changed: all of it, for what can fail comes first.
+    /// Adds all changes of an operation. Everything that can fail comes first.
     fn join(&mut self, changes: Changes) -> Result<(), StoreError> {
         let mut waiting = self.waiting;
         for (key, value) in changes.of(Table::Timers).into_iter().flatten() {
@@ -81,12 +81,12 @@ impl Read for Batch {
     }
 }
 
-/// Inputs that the writer passes to every operation: the time, and the randomness that it was submitted with.
+/// Inputs that the writer passes to every operation: the time, and the randomness that was drawn at submission.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// The time of the operation.
     pub time: ServiceTime,
-    /// The low 80 bits of identifiers made in a fresh millisecond.
+    /// The low 80 bits of identifiers that are made in a new millisecond.
     pub chance: [u8; 10],
 }
 
@@ -103,7 +103,7 @@ pub struct Tables<'batch> {
     clears_journal: bool,
 }
 
-/// Effects of a successful operation beside its rows, for the writer.
+/// Effects of a successful operation on the writer, beside its rows.
 pub(super) struct Applied {
     pub(super) last_id: Ulid,
     pub(super) armed: Vec<Timer>,
@@ -128,22 +128,22 @@ impl<'batch> Tables<'batch> {
         }
     }
 
-    /// The service's time at this operation, for stamps and timers.
+    /// Returns the service's time of this operation, for stamps and timers.
     pub const fn now(&self) -> Timestamp {
         self.moment.time.now
     }
 
-    /// The time by which deadlines are judged. It stands still while the wall clock is doubtful.
+    /// Returns the time by which deadlines are judged. It is frozen while the wall clock is doubtful.
     pub const fn expiry(&self) -> Timestamp {
         self.moment.time.expiry
     }
 
-    /// The whole time of this operation.
+    /// Returns all clocks of this operation.
     pub const fn time(&self) -> ServiceTime {
         self.moment.time
     }
 
-    /// A fresh identifier: greater than every one before it, in commit order, whatever the clock does.
+    /// Returns a new identifier, greater than every earlier one in commit order, whatever the clock does.
     pub fn next_id<T: From<Ulid>>(&mut self) -> T {
         let wanted = Ulid::new(self.now(), self.moment.chance);
         self.last_id = wanted.max(self.last_id.next());
@@ -160,12 +160,12 @@ impl<'batch> Tables<'batch> {
         self.changes.put(table, key.to_vec(), Some(value));
     }
 
-    /// Removes what is at `key`.
+    /// Removes the row at `key`.
     pub fn remove(&mut self, table: Table, key: &[u8]) {
         self.changes.put(table, key.to_vec(), None);
     }
 
-    /// Arms `timer`: it fires at its due time, after every crash again, until it is disarmed.
+    /// Arms `timer`: it fires at its due time, and again after every crash, until it is disarmed.
     pub fn arm(&mut self, timer: Timer) {
         self.put_bytes(Table::Timers, &timer.encode(), Vec::new());
         self.armed.push(timer);
@@ -174,7 +174,7 @@ impl<'batch> Tables<'batch> {
     /// Arms `timer`, unless it is armed and its row can be read.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub(super) fn arm_unless_armed(&mut self, timer: Timer) -> Result<(), StoreError> {
         if sound(self.get(Table::Timers, &timer.encode()))?.flatten().is_none() {
             self.arm(timer);
@@ -189,22 +189,22 @@ impl<'batch> Tables<'batch> {
         self.disarmed.push(timer);
     }
 
-    /// Has an event counted, once it is committed.
+    /// Counts an event once it is committed.
     pub(super) fn note(&mut self, noted: Noted) {
         self.noted.push(noted);
     }
 
-    /// Has the followers of `account` look again after the commit.
+    /// Notifies the followers of `account` after the commit.
     pub fn tell(&mut self, account: AccountId) {
         self.told.push(account);
     }
 
-    /// Has nothing be left in the journal, after this, of what its records carry.
+    /// Removes all earlier records from the journal after the commit, with the data that they contain.
     pub fn clear_journal(&mut self) {
         self.clears_journal = true;
     }
 
-    /// Joins the changes to the batch's, and the bodies that go with them.
+    /// Adds the changes and their inlined bodies to the batch.
     pub(super) fn join(self, bodies: Vec<Carried>) -> Result<Applied, StoreError> {
         self.batch.join(self.changes)?;
         self.batch.bodies.extend(bodies);

@@ -1,5 +1,4 @@
-//! Helpers for tests of the store: a store in a temporary directory, with a clock that is set and randomness that
-//! repeats.
+//! Helpers for tests of the store: a store in a temporary directory, with a settable clock and repeatable randomness.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,10 +36,10 @@ use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
 use crate::machine::{endpoint, retention};
 
-/// When every story begins: at the start of a UTC hour.
+/// Time at which every test begins: the start of a UTC hour.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000 / 3_600_000 * 3_600_000);
 
-/// A store of its own.
+/// A store for one test.
 pub(crate) struct TestStore {
     store: Option<Store>,
     now: Arc<AtomicU64>,
@@ -58,12 +57,12 @@ impl TestStore {
         made
     }
 
-    /// The store that is in `directory` already.
+    /// Opens the existing store in `directory`.
     pub(super) fn in_directory(directory: tempfile::TempDir) -> Self {
         Self::try_in_directory(directory, OnJournalDamage::Refuse).unwrap()
     }
 
-    /// The store that is in `directory` already, if it opens.
+    /// Opens the existing store in `directory`, or returns the error.
     pub(super) fn try_in_directory(
         directory: tempfile::TempDir,
         on_damage: OnJournalDamage,
@@ -73,7 +72,7 @@ impl TestStore {
         Ok(made)
     }
 
-    /// The error of opening the store that is in `directory`, and the directory again.
+    /// Returns the error of opening the store in `directory`, and the directory.
     pub(super) fn refused_in_directory(
         directory: tempfile::TempDir,
         on_damage: OnJournalDamage,
@@ -88,7 +87,7 @@ impl TestStore {
         Self { store: None, now, passed: Arc::default(), seed, replica: None, directory }
     }
 
-    /// Returns the inputs of the store; its randomness never repeats that of an earlier opening.
+    /// Returns the inputs of the store. Each opening gets different randomness.
     pub(super) fn surroundings(&mut self) -> Surroundings {
         self.seed += 1;
         let now = Arc::clone(&self.now);
@@ -110,19 +109,19 @@ impl TestStore {
         Ok(())
     }
 
-    /// Stops the process's part and lets the directory go.
+    /// Closes the store and releases the directory.
     pub(super) fn close(&mut self) {
         if let Some(store) = self.store.take() {
             store.close();
         }
     }
 
-    /// Writes a row as it is.
+    /// Writes a row directly.
     pub(super) fn write<R: Row>(&self, key: &[u8], row: &R) {
         self.put(R::TABLE, key, Some(&row.encode()));
     }
 
-    /// Writes bytes as they are, or removes what is there.
+    /// Writes bytes directly, or removes the row.
     pub(crate) fn put(&self, table: Table, key: &[u8], value: Option<&[u8]>) {
         // Acknowledged batches may not be in the database yet; a snapshot waits for them.
         drop(self.snapshot());
@@ -177,13 +176,13 @@ impl TestStore {
         self.snapshot().keys(table, prefix, &end, super::read::Order::Ascending, usize::MAX).unwrap()
     }
 
-    /// The timers of one kind in the table.
+    /// Returns the timers of one kind in the table.
     pub(crate) fn timers(&self, kind: timer::TimerKind) -> Vec<timer::Timer> {
         let timers = self.keys(Table::Timers, &[]).into_iter().filter_map(|key| timer::Timer::decode(&key));
         timers.filter(|timer| timer.kind == kind).collect()
     }
 
-    /// Commits `op` and waits for its answer.
+    /// Commits `op` and returns its answer.
     pub(crate) fn commit<O: Op>(&self, op: O) -> Answer<O> {
         let (sender, receiver) = mpsc::channel();
         let done = move |answer| drop(sender.send(answer));
@@ -191,7 +190,7 @@ impl TestStore {
         receiver.recv().unwrap()
     }
 
-    /// Commits what must not be refused.
+    /// Commits an operation that must not be refused.
     pub(crate) fn done<O: Op>(&self, op: O) -> O::Reply {
         match self.commit(op) {
             Ok(reply) => reply,
@@ -222,7 +221,7 @@ impl TestStore {
         Ulid::new(self.now(), entropy::bytes(&**self.store().entropy()))
     }
 
-    /// An account with a verified transactional domain `example.com`.
+    /// Creates an account with a verified transactional domain `example.com`.
     pub(crate) fn sender(&self) -> Sender<'_> {
         self.sender_with(QuotaLimits::default())
     }
@@ -235,7 +234,7 @@ impl TestStore {
 }
 
 impl Store {
-    /// Has the store fail as it does when its writer panics.
+    /// Makes the store fail as if its writer had panicked.
     pub(crate) fn fail_in_writer(&self) {
         drop(self.health.watch("writer", || -> Result<(), _> { panic!("a damaged page") }));
     }
@@ -252,7 +251,7 @@ pub(crate) fn domain_row(name: &str, stream: Stream, status: DomainStatus) -> Do
     DomainRow { status, ..DomainRow::new(name.parse().unwrap(), stream, START) }
 }
 
-/// A webhook endpoint that takes `events`, or all.
+/// A webhook endpoint for `events`, or for all events.
 pub(super) fn endpoint_row(events: Option<&[EventType]>) -> EndpointRow {
     EndpointRow {
         url: "https://hooks.example/".to_owned(),
@@ -268,7 +267,7 @@ pub(super) fn endpoint_row(events: Option<&[EventType]>) -> EndpointRow {
     }
 }
 
-/// A message to `to` as it was accepted at `now`.
+/// A message to `to`, accepted at `now`.
 pub(crate) fn message_row(domain: DomainId, to: &str, now: Timestamp) -> MessageRow {
     let day = Duration::from_secs(24 * 3600);
     MessageRow {
@@ -299,7 +298,7 @@ pub(crate) fn message_row(domain: DomainId, to: &str, now: Timestamp) -> Message
     }
 }
 
-/// Somebody who may send.
+/// A sender: an account with a verified domain.
 #[derive(Clone, Copy)]
 pub(crate) struct Sender<'a> {
     test: &'a TestStore,
@@ -313,7 +312,7 @@ impl<'a> Sender<'a> {
         Self { test, account, domain }
     }
 
-    /// The operation that accepts a message from `a@example.com`. No body is written for it.
+    /// Returns the operation that accepts a message from `a@example.com`. No body is written for it.
     pub(crate) fn message(&self, to: &str) -> Accept {
         let now = self.test.now();
         let id = self.test.store().reserve_message_id(now);
@@ -330,7 +329,7 @@ impl<'a> Sender<'a> {
         id
     }
 
-    /// Accepts a message with a body, which is to be gone so many hours after the start.
+    /// Accepts a message with a body whose deadline is `hours` after the start.
     pub(crate) fn accept_with_body(&self, to: &str, hours: u64, body: &[u8]) -> MessageId {
         let mut accept = self.message(to);
         let (id, end) = (accept.id, START + Duration::from_secs(3600 * hours));
@@ -364,20 +363,20 @@ impl<'a> Sender<'a> {
         });
     }
 
-    /// Accepts one with an idempotency key.
+    /// Accepts a message with an idempotency key.
     pub(crate) fn accept_once(&self, to: &str, key: u8, body: u8) -> Result<Accepted, Refusal> {
         let claim = IdempotencyClaim { key_hash: [key; 32], body_hash: [body; 32] };
         self.test.answer_of(Accept { idempotency: Some(claim), ..self.message(to) })
     }
 
-    /// The key of a message's rows.
+    /// Returns the key of a message's rows.
     pub(crate) fn key(&self, message: MessageId) -> [u8; 32] {
         schema::message(self.account, message)
     }
 }
 
 impl TestStore {
-    /// Returns the result of accepting, if the store did not fail.
+    /// Returns the result of accepting. Panics if the store failed.
     pub(crate) fn answer_of(&self, accept: Accept) -> Result<Accepted, Refusal> {
         self.commit(accept).map_err(|stop| match stop {
             Stop::Refused(refusal) => refusal,

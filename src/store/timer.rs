@@ -1,16 +1,16 @@
-//! A timer: something that is to happen at a moment, as a row. Written in the transaction of the state that it serves,
-//! and there until the operation that settles it: a crash fires it again.
+//! A timer: a row that makes something due at a moment. It is written in the transaction of the state that it serves,
+//! and stays until the operation that settles it. After a crash it fires again.
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
-/// Purpose of a timer. Its number stands in storage keys and is never used again for something else.
+/// Purpose of a timer. Storage keys contain its number, which is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum TimerKind {
-    /// A message's next attempt, or the end of its time.
+    /// A message's next attempt or expiry.
     Transfer = 1,
     /// A webhook delivery's next attempt.
     Delivery = 2,
@@ -32,19 +32,19 @@ pub enum TimerKind {
     StsPolicy = 12,
     /// Counts of TLS sessions past their 30 days.
     TlsReports = 13,
-    /// An account's bounces and complaints, to be judged.
+    /// The next evaluation of an account's bounces and complaints.
     Reputation = 14,
-    /// A domain's TLS report of a day, to be sent.
+    /// The sending of a domain's TLS report of a day.
     TlsReport = 15,
-    /// An account's messages, to be indexed for searches.
+    /// The indexing of an account's messages for searches.
     MessageIndex = 16,
-    /// An import of suppressions, to be taken back or finished where its process ended.
+    /// An import of suppressions that must be undone or finished after its process ended.
     SuppressionImport = 17,
     /// The next rotation of a domain's DKIM keys.
     DkimRotation = 18,
-    /// An operator's view of an account, past its time.
+    /// The end of an operator's view of an account.
     ViewEnd = 24,
-    /// Changes of an alert that people are to be told of.
+    /// Changes of an alert to be announced.
     AlertAnnouncement = 30,
     /// A notice's next attempt.
     Notice = 31,
@@ -55,7 +55,8 @@ pub enum TimerKind {
 }
 
 impl TimerKind {
-    /// Whether it sweeps, forgets or destroys what is past its deadline. Such timers wait while deadlines stand still.
+    /// Whether it sweeps, forgets or destroys data past its deadline. Such timers are suspended while deadlines are
+    /// frozen.
     pub const fn ends_things(self) -> bool {
         match self {
             Self::Idempotency
@@ -65,7 +66,7 @@ impl TimerKind {
             | Self::StsPolicy
             | Self::TlsReports
             | Self::AlertExpiry => true,
-            // A message's own end is judged where its timer is served: until then it is tried on.
+            // A message's expiry is judged when its timer is served; until then it is retried.
             Self::Transfer
             | Self::Delivery
             | Self::Unpark
@@ -87,7 +88,7 @@ impl TimerKind {
 /// One timer. Timers sort by due time first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Timer {
-    /// When it fires.
+    /// Time at which it fires.
     pub due: Timestamp,
     /// Purpose of the timer.
     pub kind: TimerKind,
@@ -101,17 +102,17 @@ impl Timer {
     /// Length of the stored form in bytes.
     pub const LENGTH: usize = 41;
 
-    /// A timer about `id` of `account`.
+    /// Creates a timer about `id` of `account`.
     pub const fn new(due: Timestamp, kind: TimerKind, account: AccountId, id: Ulid) -> Self {
         Self { due, kind, account, id }
     }
 
-    /// A timer of the whole store.
+    /// Creates a timer of the whole store.
     pub fn of_store(due: Timestamp, kind: TimerKind) -> Self {
         Self::new(due, kind, AccountId::default(), Ulid::default())
     }
 
-    /// The key in the timers table: due, kind, account, identifier.
+    /// Returns the key in the timers table: due time, kind, account, identifier.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut key = [0; Self::LENGTH];
         key[..8].copy_from_slice(&self.due.as_millis().to_be_bytes());
@@ -121,7 +122,7 @@ impl Timer {
         key
     }
 
-    /// Reads a key of the timers table; none where it is no timer that this program knows.
+    /// Decodes a key of the timers table; `None` if this version does not know the timer.
     pub fn decode(key: &[u8]) -> Option<Self> {
         let key: &[u8; Self::LENGTH] = key.try_into().ok()?;
         let (due, rest) = key.split_first_chunk::<8>()?;
@@ -155,7 +156,7 @@ impl Timer {
         Some(Self::new(due, kind, AccountId(Ulid(*account)), Ulid(id.try_into().ok()?)))
     }
 
-    /// The first key of the timers table that is due after `moment`.
+    /// Returns the first key of the timers table that is due after `moment`.
     pub fn first_after(moment: Timestamp) -> [u8; 8] {
         (moment.as_millis() + 1).to_be_bytes()
     }

@@ -1,4 +1,4 @@
-//! Totals of a store that was written before they were kept: counted once, when the store is opened.
+//! Totals of a store that was written before totals existed. They are counted once, when the store is opened.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,12 +17,12 @@ use super::timer::{Timer, TimerKind};
 use crate::base::id::{AccountId, DeliveryId, Ulid};
 use crate::base::time::Timestamp;
 
-/// The totals that this version keeps. A store that has fewer is counted again.
+/// Version of the totals. A store with a lower one is counted again.
 const KEPT: u8 = 1;
 
 type InBuckets = BTreeMap<(Timestamp, AccountId), u64>;
 
-/// Rows between two reports.
+/// Number of rows between two reports.
 const PART: u64 = 10_000;
 
 /// Counts rows, and reports the count at the beginning and after each part.
@@ -36,7 +36,7 @@ impl<'a> Counted<'a> {
         Self { rows: Cell::new(0), report }
     }
 
-    /// One more.
+    /// Counts a row.
     pub(super) fn row(&self) {
         let rows = self.rows.get() + 1;
         self.rows.set(rows);
@@ -47,11 +47,11 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Adds the totals that the store lacks to `changes`, and reports how many rows it counted. Memory grows with the
-/// number of totals, not with the rows counted. A damaged row counts for nothing.
+/// Adds the totals that the store lacks to `changes`, and reports the number of counted rows. Memory use grows with the
+/// number of totals, not with the number of rows. Damaged rows are not counted.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn count_missing(found: &impl Read, changes: &mut Changes, report: &dyn Fn(u64)) -> Result<(), StoreError> {
     let kept = sound(found.get(Table::Meta, meta::TOTALS))?.flatten();
     if kept.is_some_and(|kept| kept.first().is_some_and(|kept| *kept >= KEPT)) {
@@ -96,7 +96,7 @@ fn count_outstanding(found: &impl Read, changes: &mut Changes, rows: &Counted<'_
     Ok(())
 }
 
-/// Counts the content of every message whose bucket has a timer: the others have ended.
+/// Counts the content of every message whose bucket has a timer; other buckets have ended.
 fn count_stored_content(found: &impl Read, changes: &mut Changes, rows: &Counted<'_>) -> Result<(), StoreError> {
     let (mut in_buckets, mut in_all) = (InBuckets::new(), BTreeMap::<AccountId, u64>::new());
     found.scan_sound(Table::Messages, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {

@@ -1,17 +1,17 @@
-//! Points in the code of the writer and the appender at which a test makes them panic: what redb does on a damaged
-//! page. Outside of tests nothing happens there.
+//! Points in the writer and the appender at which a test can make them panic, as redb does on a damaged page. Outside
+//! of tests they do nothing.
 
 #[cfg(test)]
 use std::sync::{Mutex, PoisonError};
 
-/// Where a thread may panic.
+/// A point at which a thread may panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Point {
     /// Before a batch is applied.
     Commit,
-    /// After a batch is durable, and before the database has it.
+    /// After a batch is durable and before it is in the database.
     Recorded,
-    /// After the database has a batch, and before its callers are answered.
+    /// After a batch is in the database and before its callers are answered.
     Published,
     /// Before a checkpoint.
     Checkpoint,
@@ -25,24 +25,24 @@ pub(super) enum Point {
 
 #[cfg(test)]
 impl Point {
-    /// All of them.
+    /// All points.
     pub(super) const ALL: [Self; 7] =
         [Self::Commit, Self::Recorded, Self::Published, Self::Checkpoint, Self::Idle, Self::Append, Self::Appended];
 }
 
-/// The point at which the next passer panics.
+/// The point at which the next pass panics.
 #[cfg(test)]
 #[derive(Default)]
 pub(super) struct Tripwire(Mutex<Option<(Point, u64)>>);
 
 #[cfg(test)]
 impl Tripwire {
-    /// Has the thread panic that comes to `point` after `passes` others have passed.
+    /// Makes a thread panic at `point` after `passes` passes.
     pub(super) fn set(&self, point: Point, passes: u64) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((point, passes));
     }
 
-    /// Lets everybody pass.
+    /// Removes the planned panic.
     pub(super) fn clear(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

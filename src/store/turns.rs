@@ -1,5 +1,5 @@
-//! A store without threads: its workers take their turns when a simulation says so, and its disk is simulated. What a
-//! thread's timing would decide, the simulation decides, so that a seed repeats.
+//! A store without threads, for simulations: the simulation decides which worker runs next, and the disk is simulated.
+//! Decisions that a thread's timing would make are drawn from the seed, so that a run repeats.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::open::{OpenError, StartOptions, Surroundings, Workers};
 /// The data directory on the simulated disk.
 pub(crate) const DIRECTORY: &str = "/var/lib/postrider";
 
-/// The workers of a store, with the operations that are on their way to the writer.
+/// The workers of a store with their queued operations.
 pub(crate) struct Turns {
     workers: Workers,
     bodies: Vec<Append>,
@@ -29,7 +29,7 @@ impl Turns {
         Self { workers, bodies: Vec::new(), handed: VecDeque::new() }
     }
 
-    /// The appender's turn: it writes the bodies that wait.
+    /// Runs the appender: writes the queued bodies.
     pub(crate) fn append(&mut self) {
         self.bodies.extend(self.workers.appender_inbox.try_iter());
         let bodies = std::mem::take(&mut self.bodies);
@@ -38,7 +38,7 @@ impl Turns {
         }
     }
 
-    /// The writer's turn: it commits up to `most` of the operations that wait.
+    /// Runs the writer: commits up to `most` queued operations.
     pub(crate) fn write(&mut self, most: usize) {
         self.workers.writer.rest_if_due();
         self.handed.extend(self.workers.writer_inbox.try_iter());
@@ -48,29 +48,29 @@ impl Turns {
         }
     }
 
-    /// Makes a checkpoint where the journal has records.
+    /// Makes a checkpoint if the journal has records.
     pub(crate) fn rest(&mut self) {
         self.workers.writer.rest();
     }
 
-    /// Serves all that waits.
+    /// Serves everything that is queued.
     pub(crate) fn settle(&mut self) {
         self.append();
         self.write(usize::MAX);
     }
 
-    /// When the journal is old enough for a checkpoint, on the monotonic clock; none while it is empty.
+    /// Returns the monotonic time at which the journal is old enough for a checkpoint; `None` while it is empty.
     pub(crate) fn rest_at(&self) -> Option<Duration> {
         self.workers.writer.rest_at()
     }
 
-    /// Time until the journal is old enough for a checkpoint; none while it is empty.
+    /// Returns the time until the journal is old enough for a checkpoint; `None` while it is empty.
     pub(crate) fn rest_in(&self) -> Option<Duration> {
         let now = (self.workers.writer.monotonic)();
         self.rest_at().map(|at| at.saturating_sub(now))
     }
 
-    /// Whether a worker has something to do now.
+    /// Whether a worker has something to do.
     pub(crate) fn has_work(&mut self) -> bool {
         self.handed.extend(self.workers.writer_inbox.try_iter());
         self.bodies.extend(self.workers.appender_inbox.try_iter());
@@ -78,7 +78,7 @@ impl Turns {
     }
 }
 
-/// Bounds by chance: each is so small that it is reached, or as a running store has it.
+/// Draws random limits: each is either so small that it is reached, or the default of a running store.
 pub(crate) fn draw_limits(chance: &mut Chance) -> Limits {
     let usual = Limits::default();
     let mut size = |small: [u64; 2], usual: u64| [small[0], small[1], usual][chance.index(3)];
@@ -98,7 +98,7 @@ pub(crate) fn draw_limits(chance: &mut Chance) -> Limits {
     }
 }
 
-/// A machine's disk, for simulations outside of this floor.
+/// A machine's disk, for simulations on higher floors.
 #[derive(Clone)]
 pub(crate) struct Machine(SimulatedDisk);
 
@@ -107,18 +107,18 @@ pub(crate) struct Machine(SimulatedDisk);
 pub(crate) enum DiskFault {
     /// The process is killed; the page cache stays.
     Kill,
-    /// The machine loses power; what was not synced is lost by chance.
+    /// The machine loses power; a random part of the unsynced data is lost.
     PowerCut,
-    /// The machine loses power, and all that was not synced.
+    /// The machine loses power and all unsynced data.
     PowerCutOfAll,
     /// An operation fails.
     Error,
-    /// There is no room for so many operations.
+    /// The device is full for so many operations.
     Full(u64),
 }
 
 impl Machine {
-    /// A machine with an empty disk.
+    /// Creates a machine with an empty disk.
     pub(crate) fn new(seed: u64) -> Self {
         Self(SimulatedDisk::new(seed, Honesty::Honest))
     }
@@ -126,14 +126,14 @@ impl Machine {
     /// Opens the store on the machine's disk.
     ///
     /// # Errors
-    /// Those of [`Store::open`].
+    /// Errors of [`Store::open`].
     pub(crate) fn open(&self, surroundings: Surroundings, options: StartOptions) -> Result<(Store, Turns), OpenError> {
         let disk = Arc::new(self.0.clone());
         let (store, workers) = Store::open_on(disk, Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
         Ok((store, Turns::new(workers)))
     }
 
-    /// Plans a fault for the `after`th operation from now, the next one being 0.
+    /// Plans a fault for the `after`th operation from now; the next one is 0.
     pub(crate) fn plan(&self, after: u64, fault: DiskFault) {
         let fault = match fault {
             DiskFault::Kill => Fault::Off(Loss::Nothing),
@@ -145,7 +145,7 @@ impl Machine {
         self.0.plan(after, fault);
     }
 
-    /// Forgets the planned faults.
+    /// Removes the planned faults.
     pub(crate) fn forgive(&self) {
         self.0.forgive();
     }
@@ -155,12 +155,12 @@ impl Machine {
         self.0.is_off()
     }
 
-    /// Ends the process that had the disk, and turns the machine on if it is off.
+    /// Ends the process on this disk, and turns the machine on if it is off.
     pub(crate) fn restart(&self) {
         self.0.restart();
     }
 
-    /// A digest of the disk operations until now.
+    /// Returns a digest of the disk operations so far.
     pub(crate) fn trace(&self) -> u64 {
         self.0.trace()
     }

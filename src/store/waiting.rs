@@ -1,5 +1,5 @@
-//! Counts of timers that wait for a transfer or for a webhook delivery, due or not. The counts are kept beside the
-//! rows, in the transactions that change them, so that a start with millions counts none.
+//! Counts of waiting timers of transfers and webhook deliveries, due or not. They are stored, and change in the same
+//! transactions as the timers, so that a start does not have to count millions.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use super::totals::Counted;
 pub struct Waiting {
     /// Messages whose transfer has not ended.
     pub transfers: u64,
-    /// Webhook deliveries that are not settled; those of disabled endpoints are parked and not among them.
+    /// Webhook deliveries that are not settled. Deliveries of disabled endpoints are parked and not counted.
     pub deliveries: u64,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct WaitingChange {
 }
 
 impl WaitingChange {
-    /// Notes that the timer at `key` of the timers table is there now, where it was before as `was_there` says.
+    /// Records whether the timer at `key` of the timers table existed before (`was_there`) and exists now (`is_there`).
     pub(super) fn note(&mut self, key: &[u8], was_there: bool, is_there: bool) {
         let change = i64::from(is_there) - i64::from(was_there);
         match key.get(8) {
@@ -38,7 +38,7 @@ impl WaitingChange {
 }
 
 impl Waiting {
-    /// The count after `change`.
+    /// Returns the count after `change`.
     pub(super) const fn changed(self, change: WaitingChange) -> Self {
         Self {
             transfers: self.transfers.saturating_add_signed(change.transfers),
@@ -56,7 +56,7 @@ impl Waiting {
         Some(Self { transfers: u64::from_be_bytes(*transfers), deliveries })
     }
 
-    /// Counts the timers of `tables`, for a store that has no count yet.
+    /// Counts the timers of `tables`, for a store without counts.
     pub(super) fn count(tables: &impl Read, report: &dyn Fn(u64)) -> Result<Self, StoreError> {
         let (mut found, counted) = (WaitingChange::default(), Counted::begin(report));
         // A damaged timer counts, as it does when it is armed or disarmed.

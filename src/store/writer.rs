@@ -1,6 +1,6 @@
-//! The writer: the one thread that changes the database. It applies whatever operations wait, makes them durable with
-//! one record of the journal and one sync, and only then releases the answers and writes the rows into the database,
-//! where they are seen. While it syncs, the next batch gathers; there is no artificial delay.
+//! The writer: the only thread that changes the database. It applies the queued operations, makes them durable with one
+//! journal record and one sync, and only then releases the answers and writes the rows into the database, where
+//! snapshots see them. The next batch fills while it syncs; there is no artificial delay.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,23 +35,23 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
 use crate::machine::service_clock::ServiceTime;
 
-/// Maximum number of operations that share a sync: bounds the wait of the first.
+/// Maximum number of operations that share a sync. It limits the wait of the first.
 const BATCH_MAX: usize = 512;
 
-/// Time for which operations that nobody waits for are batched.
+/// Time for which operations without a waiting caller are batched.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// The time between two looks at callers that come while a batch waits for the bucket.
+/// Time between two checks for new callers while a batch waits for the bucket.
 const REFUSE_EVERY: Duration = Duration::from_millis(50);
 
 fn patience(batch: &[Job]) -> Duration {
     if batch.iter().all(|job| job.urgency == Urgency::Patient) { PATIENCE } else { Duration::ZERO }
 }
 
-/// One more operation for a batch, where there is one.
+/// The next operation for a batch, if there is one.
 type Next = Option<Job>;
 
-/// The writing thread's state.
+/// State of the writer thread.
 pub(super) struct Writer {
     pub(super) database: Arc<OpenDatabase>,
     pub(super) near: Arc<NearTimers>,
@@ -61,7 +61,7 @@ pub(super) struct Writer {
     pub(super) meters: Arc<StoreMeters>,
     pub(super) key_changes: Arc<KeyChanges>,
     pub(super) time: Box<dyn Fn() -> ServiceTime + Send>,
-    /// For the age of the journal, which the wall clock must not change.
+    /// Clock for the age of the journal, which changes of the wall clock must not affect.
     pub(super) monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
@@ -69,26 +69,26 @@ pub(super) struct Writer {
     pub(super) reserve: Reserve,
     pub(super) journal: Journal,
     pub(super) lone_rows_max: usize,
-    /// The sequence of the last batch.
+    /// Sequence of the last batch.
     pub(super) sequence: Sequence,
-    /// Where records go on to the bucket; none without replication.
+    /// Records on their way to the bucket; `None` without replication.
     pub(super) outbox: Option<Arc<Outbox>>,
-    /// Operations that came while a batch waited for the bucket, and that nobody waits for.
+    /// Operations without a waiting caller that arrived while a batch waited for the bucket.
     pub(super) deferred: Vec<Job>,
 }
 
-/// Way in which a batch was made durable.
+/// Way in which a batch became durable.
 enum Durable {
-    /// By a record of the journal: the database has yet to take it.
+    /// By a journal record: the database does not have it yet.
     Recorded,
     /// By a checkpoint: the database has it.
     CheckedIn,
 }
 
-/// Effects of a batch beside rows.
+/// Effects of a batch beside its rows.
 #[derive(Default)]
 struct Effects {
-    /// Without what a later operation of the batch disarmed.
+    /// Armed timers, without those that a later operation of the batch disarmed.
     armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
     noted: Vec<Noted>,
@@ -99,7 +99,7 @@ struct Effects {
 }
 
 impl Writer {
-    /// Runs until every sender is gone; once the database has failed, everything is refused.
+    /// Runs until all senders are dropped. After a failure of the database every operation is refused.
     pub(super) fn run(mut self, inbox: &Receiver<Job>) {
         let health = Arc::clone(&self.health);
         loop {
@@ -128,19 +128,19 @@ impl Writer {
         }
     }
 
-    /// When the journal is old enough for a checkpoint, where anything is in it.
+    /// Returns the time at which the journal is old enough for a checkpoint; `None` while it is empty.
     pub(super) fn rest_at(&self) -> Option<Duration> {
         self.journal.due().filter(|_| self.health.failure().is_none())
     }
 
-    /// Makes a checkpoint where one is due for the age of the journal.
+    /// Makes a checkpoint if the journal is old enough.
     pub(super) fn rest_if_due(&mut self) {
         if self.rest_at().is_some_and(|due| due <= (self.monotonic)()) {
             self.rest();
         }
     }
 
-    /// Commits a batch, with what `company` adds to it, and releases its answers.
+    /// Commits a batch, with the jobs that `company` adds to it, and releases its answers.
     pub(super) fn serve(&mut self, mut jobs: Vec<Job>, company: impl FnMut(&[Job]) -> Next) {
         let health = Arc::clone(&self.health);
         let committed = match health.failure() {
@@ -150,7 +150,7 @@ impl Writer {
         for job in jobs {
             job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
         }
-        // Last, for those who waited for an answer are first in the queue for a processor.
+        // Notify last: answered callers should get a processor first.
         let Ok(effects) = committed else { return };
         self.near.tell(effects.news);
         self.bells.ring(&effects.told);
@@ -159,28 +159,28 @@ impl Writer {
         }
     }
 
-    /// Leaves nothing in the journal that a start would have to lay over the database.
+    /// Makes a checkpoint, so that a start has no records to replay.
     pub(super) fn rest(&mut self) {
         if self.rest_at().is_none() {
             return;
         }
         let health = Arc::clone(&self.health);
         let _turn = health.writer.begin();
-        // Latched where it fails; whoever comes next is refused.
+        // The failure is latched; later operations are refused.
         drop(health.watch("writer", || {
             let transaction = self.database.begin_write()?;
             self.check_in(transaction)
         }));
     }
 
-    /// Leaves in `jobs` those that are not answered yet.
+    /// Commits `jobs`. Those that are not answered yet stay in `jobs`.
     fn commit(&mut self, jobs: &mut Vec<Job>, mut company: impl FnMut(&[Job]) -> Next) -> Result<Effects, StoreError> {
         self.health.pass(Point::Commit);
         let committed = Snapshot::new(self.database.begin_read()?, Arc::clone(&self.meters.damage));
         let mut batch = Batch::new(committed);
         let mut effects = self.apply_all(&mut batch, jobs, &mut company)?;
         let Batch { committed, mut changes, bodies, waiting, changed_keys } = batch;
-        // It would keep a checkpoint from giving pages back.
+        // The open snapshot would keep a checkpoint from freeing pages.
         drop(committed);
         if changes.is_empty() {
             return Ok(effects);
@@ -206,7 +206,7 @@ impl Writer {
         Ok(effects)
     }
 
-    /// Each operation is applied as it comes: whoever is waited for finds the others done.
+    /// Applies operations as they arrive: when the batch closes, only the last one is left to apply.
     fn apply_all(
         &mut self,
         batch: &mut Batch,
@@ -225,7 +225,7 @@ impl Writer {
         }
     }
 
-    /// Gives a batch its sequence, and records what the bucket has confirmed since the batch before.
+    /// Gives a batch its sequence number, and records what the bucket has confirmed since the last batch.
     fn number(&self, changes: &mut Changes) -> Sequence {
         let sequence = self.sequence.next((self.time)().now);
         changes.put(Table::Meta, meta::SEQUENCE.to_vec(), Some(sequence.encode()));
@@ -235,7 +235,7 @@ impl Writer {
         sequence
     }
 
-    /// Makes a batch durable, and passes its record on. A store that is synchronous waits until the bucket has it.
+    /// Makes a batch durable and sends its record to the bucket. A synchronous store waits until the bucket has it.
     fn keep(
         &mut self,
         sequence: Sequence,
@@ -258,8 +258,8 @@ impl Writer {
         if let Some(outbox) = &self.outbox {
             outbox.stage(sequence, record.payload());
             if outbox.sync().is_some() {
-                // The checkpoint shows the rows, so the bucket must have them before. A crash in between is made good
-                // by the log.
+                // A checkpoint makes the rows visible, so the bucket must have them first. The log covers a crash in
+                // between.
                 outbox.store();
                 outbox.release_staged();
             }
@@ -277,8 +277,9 @@ impl Writer {
         Ok(Durable::CheckedIn)
     }
 
-    /// Waits for the bucket, where the store is synchronous. Callers that wait for longer than the rule says are told
-    /// that their change is in doubt; it is shown to nobody before the bucket has it. Callers behind them are refused.
+    /// Waits for the bucket if the store is synchronous. Callers that wait longer than the configured timeout are
+    /// answered that their change is in doubt. No snapshot sees the change before the bucket has it. Callers after them
+    /// are refused.
     fn land(&mut self, sequence: Sequence, jobs: &mut Vec<Job>, company: &mut impl FnMut(&[Job]) -> Next) {
         let Some((outbox, rule)) = self.outbox.as_ref().and_then(|outbox| Some((Arc::clone(outbox), outbox.sync()?)))
         else {
@@ -301,8 +302,8 @@ impl Writer {
         }
     }
 
-    /// Writes what is durable into the database, where it is seen. Where that is little and one caller waits, that one
-    /// is answered before.
+    /// Writes the durable changes into the database, where snapshots see them. If there are few changes and only one
+    /// waiting caller, that caller is answered first.
     fn show(&self, changes: &Changes, jobs: &mut Vec<Job>, effects: &mut Effects) -> Result<(), StoreError> {
         let awaited = jobs.iter().filter(|job| job.urgency == Urgency::Awaited).count();
         if awaited != 1 || changes.count() > self.lone_rows_max {
@@ -323,7 +324,7 @@ impl Writer {
         journal::publish(transaction)
     }
 
-    /// Publishes the effects that answered callers rely on beside rows.
+    /// Publishes the effects beside rows that answered callers rely on.
     fn make_known(&self, effects: &mut Effects) {
         self.key_changes.committed(&effects.changed_keys);
         effects.news = self.near.committed(&effects.armed, &effects.disarmed);
@@ -344,7 +345,8 @@ impl Writer {
 
     fn apply(&mut self, job: &mut Job, batch: &mut Batch, effects: &mut Effects) -> Result<(), StoreError> {
         let moment = Moment { time: (self.time)(), chance: entropy::bytes(&*self.entropy) };
-        // A panic is a defect of that operation alone: its changes are gone, its caller is told, the batch goes on.
+        // A panic is a defect of that operation alone: its changes are dropped, its caller gets the error, the batch
+        // continues.
         let applied = catch_unwind(AssertUnwindSafe(|| job.apply(batch, moment, self.last_id)));
         let Ok(applied) = applied else {
             tracing::error!("store operation panicked; none of its changes were applied");

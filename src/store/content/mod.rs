@@ -203,7 +203,7 @@ impl Content {
     /// file without a key is no loss.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(super) fn segments_without_key(&self, now: Timestamp) -> Result<usize, StoreError> {
         let mut count = 0;
         for bucket in segment::buckets(&*self.disk, &self.directory)?.into_iter().filter(|bucket| *bucket > now) {
@@ -279,7 +279,7 @@ impl Content {
     /// process died, or the message was refused, between its body and its commit.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn buckets_until(&self, now: Timestamp) -> Result<BTreeSet<Timestamp>, StoreError> {
         let mut buckets = segment::buckets(&*self.disk, &self.directory)?;
         buckets.append(&mut self.keys.buckets());

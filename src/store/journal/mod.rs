@@ -62,7 +62,7 @@ pub(super) struct Journal {
 /// Makes the file where there is none, durably: before the database names an epoch, for then a missing file is damage.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub(super) fn make(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     if disk.exists(&directory.join(FILE)) {
         return Ok(());
@@ -121,7 +121,7 @@ impl Journal {
     /// The journal of `directory`, whose records of earlier epochs count no more.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(super) fn open(disk: &dyn Disk, directory: &Path, epoch: Epoch, limits: Limits) -> Result<Self, StoreError> {
         let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
         let mut journal = Self { file, epoch, end: epoch::RECORDS, number: 0, due: None, owed: Vec::new(), limits };
@@ -132,7 +132,7 @@ impl Journal {
     /// Leaves no record in the file, also none of an earlier epoch. Right after a checkpoint.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(super) fn clear(&mut self) -> Result<(), StoreError> {
         debug_assert_eq!(self.end, epoch::RECORDS, "records that count are not cleared");
         let cleared =

@@ -259,7 +259,7 @@ impl Op for RevokeKey {
 /// The key with this hash, and its account.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn key_by_hash(read: &impl Read, hash: &[u8; 32]) -> Result<Option<(AccountId, ApiKey)>, StoreError> {
     let Some(row_key) = read.get(Table::KeysByHash, hash)? else { return Ok(None) };
     let Some(key) = read.row::<ApiKey>(&row_key)? else { return Ok(None) };

@@ -69,7 +69,7 @@ impl StorageRoom {
     /// Whether the account has room for the message.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Store errors.
     pub fn has_room(&self, read: &impl Read, account: AccountId) -> Result<bool, StoreError> {
         Ok(self.max == 0 || stored_content::used(read, account)?.saturating_add(self.wanted) <= self.max)
     }

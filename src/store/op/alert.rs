@@ -45,7 +45,7 @@ impl Changed {
 /// Notes that a condition holds.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub fn found(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -> Result<Changed, StoreError> {
     step(tables, account, Input::Found(sighting.severity), sighting.condition, sighting.subject_id(), Some(sighting))
 }
@@ -53,7 +53,7 @@ pub fn found(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -
 /// Notes that a condition happened at this moment and is over.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub fn happened(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -> Result<Changed, StoreError> {
     step(tables, account, Input::Happened(sighting.severity), sighting.condition, sighting.subject_id(), Some(sighting))
 }
@@ -61,7 +61,7 @@ pub fn happened(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting
 /// Notes that a condition does not hold.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub fn gone(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -318,7 +318,7 @@ impl Op for RecordFindings {
 /// The subjects of which a condition has a state.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub fn known_subjects(read: &impl Read, account: AccountId, condition: Condition) -> Result<Vec<String>, StoreError> {
     let from = schema::alert_states_of(account, condition);
     let keys = read.sound_keys(Table::AlertStates, &from, &after_prefix(&from), Order::Ascending, STATES_MAX)?;

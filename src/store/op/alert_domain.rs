@@ -20,7 +20,7 @@ fn subject(domain: DomainId, row: &DomainRow) -> Subject {
 /// Raises or ends the alert of a domain whose status becomes another; `row` is the domain before.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn status_changed(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -51,7 +51,7 @@ pub(super) fn status_changed(
 /// not seen though they are to sign soon; `row` is the domain after the look.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn looked_at(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -84,7 +84,7 @@ const fn shown(purpose: RecordPurpose) -> &'static str {
 /// Ends the alerts of a domain that is removed.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn removed(tables: &mut Tables<'_>, account: AccountId, domain: DomainId) -> Result<(), StoreError> {
     let id = domain.to_string();
     for condition in [Condition::DomainFailing, Condition::DomainRecord, Condition::DmarcOwnFailing] {

@@ -21,7 +21,7 @@ const fn is_most(used: u64, limit: u64) -> bool {
 /// Raises or ends the alert of an account whose quota counts `added` messages more.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn counted(
     tables: &mut Tables<'_>,
     account: AccountId,

@@ -85,7 +85,7 @@ impl Op for NoteChange {
 /// Writes the line of a change that is a part of the operation that calls this.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn write(
     tables: &mut Tables<'_>,
     account: AccountId,

@@ -59,7 +59,7 @@ pub fn sighting(cause: Option<&str>) -> Sighting {
 /// Records doubt `number`, unless it is known.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn begin(tables: &mut Tables<'_>, number: u32) -> Result<(), StoreError> {
     // A damaged row stays as it is: mail goes on, and its messages keep the deadlines that they were given.
     if !tables.has(Table::ClockDoubts, &key_of(number))? {
@@ -75,7 +75,7 @@ pub(super) fn begin(tables: &mut Tables<'_>, number: u32) -> Result<(), StoreErr
 /// doubt has ended meanwhile, and nobody will come by to move the message's deadlines, they are moved now.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn stamped<'a>(
     tables: &mut Tables<'_>,
     key: &[u8],

@@ -346,7 +346,7 @@ pub fn dkim_name(row: &DomainRow, selector: &str) -> String {
 /// The domain of `account` with this name.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn domain_by_name(
     read: &impl Read,
     account: AccountId,

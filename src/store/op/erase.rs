@@ -115,7 +115,7 @@ impl RawRow {
     /// The row at `key`, if there is one.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Store errors.
     pub fn read(read: &impl crate::store::read::Read, table: Table, key: &[u8]) -> Result<Option<Self>, StoreError> {
         let place = Table::ALL.iter().position(|known| *known == table).and_then(|place| u8::try_from(place).ok());
         let found = read.get(table, key)?.zip(place);

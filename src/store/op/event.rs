@@ -48,7 +48,7 @@ pub struct Subject<'a> {
 /// Appends an event of `kind` to the message's timeline and the account's log, counts it, and owes it to the endpoints.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn record(
     tables: &mut Tables<'_>,
     subject: &Subject<'_>,
@@ -110,7 +110,7 @@ fn fan_out(tables: &mut Tables<'_>, subject: &Subject<'_>, kind: EventType, even
 /// Writes a new delivery and sees to it that it comes due.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn owe(
     tables: &mut Tables<'_>,
     account: AccountId,

@@ -113,7 +113,7 @@ pub(super) fn unbind(tables: &mut Tables<'_>, account: AccountId, user: UserId) 
 /// The user who signs in with an identity, and their account.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn user_by_identity(read: &impl Read, identity: &IdentityRow) -> Result<Option<(AccountId, User)>, StoreError> {
     let Some(key) = read.get(Table::UsersByIdentity, &identity.digest())? else { return Ok(None) };
     let Some(user) = read.row::<User>(&key)? else { return Ok(None) };

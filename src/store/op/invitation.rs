@@ -106,7 +106,7 @@ impl<O: Told<Reply = User>> Told for Vouched<O> {
 /// Whether the owner of an address is known to read it.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub fn is_proven(read: &impl Read, email: &Address) -> Result<bool, StoreError> {
     Ok(read.sound_row::<ProvenAddressRow>(email.match_key().as_bytes())?.is_some())
 }
@@ -114,7 +114,7 @@ pub fn is_proven(read: &impl Read, email: &Address) -> Result<bool, StoreError> 
 /// Notes that the owner of an address reads it, or that the operator vouches for it.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub(super) fn prove(tables: &mut Tables<'_>, email: &Address) -> Result<(), StoreError> {
     if !is_proven(tables, email)? {
         let since = tables.now();
@@ -126,7 +126,7 @@ pub(super) fn prove(tables: &mut Tables<'_>, email: &Address) -> Result<(), Stor
 /// Whether the link that an audit line tells of was sent by mail.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub fn was_sent(read: &impl Read, account: AccountId, line: ChangeId) -> Result<bool, StoreError> {
     let row: Option<AuditRow> = read.sound_row(&schema::change(account, line))?;
     Ok(row.is_some_and(|row| row.change.action == Action::UserInvited))

@@ -77,7 +77,7 @@ fn note(tables: &mut Tables<'_>, account: AccountId, id: MessageId, terms: &[Ter
 /// The last message of an account that is in a block.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn last_indexed(read: &impl Read, account: AccountId) -> Result<Option<MessageId>, StoreError> {
     let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
     let keys = read.sound_keys(Table::MessageIndex, from, &to, Order::Descending, 1)?;
@@ -88,7 +88,7 @@ pub fn last_indexed(read: &impl Read, account: AccountId) -> Result<Option<Messa
 /// by earlier versions, so they come before all others and are found by bisection over their times.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn last_without_metadata(read: &impl Read, account: AccountId) -> Result<Option<MessageId>, StoreError> {
     let without_from = |from| Ok::<_, StoreError>(block_from(read, account, from)?.filter(|(_, has)| !has));
     let (Some((mut last, _)), Some(newest)) = (without_from(Ulid::default())?, last_indexed(read, account)?) else {

@@ -136,7 +136,7 @@ pub struct HourlyOutcomes<'a> {
 /// Shows the account's counts of the hours `from..to` to `each`, the oldest first.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn scan(
     read: &impl Read,
     account: AccountId,

@@ -68,7 +68,7 @@ pub(in crate::store) fn is_redelivered(bytes: &[u8]) -> bool {
 /// The latest delivery of an event to an endpoint, where there were several.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn latest(
     read: &impl Read,
     account: AccountId,
@@ -82,7 +82,7 @@ pub fn latest(
 /// The number of outstanding deliveries of an endpoint.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn count(read: &impl Read, account: AccountId, endpoint: EndpointId) -> Result<u64, StoreError> {
     let row = read.row::<OutstandingRow>(&schema::endpoint(account, endpoint))?;
     Ok(row.unwrap_or_default().deliveries)
@@ -92,7 +92,7 @@ pub fn count(read: &impl Read, account: AccountId, endpoint: EndpointId) -> Resu
 /// for the requested ones that are stored of the whole account.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn room(read: &impl Read, account: AccountId, endpoint: EndpointId) -> Result<u64, StoreError> {
     let stored = read.row::<OutstandingRow>(account.as_bytes())?.unwrap_or_default().deliveries;
     let most = count(read, account, endpoint)?.max(stored);
@@ -137,7 +137,7 @@ pub(in crate::store) fn is_requested(row: &DeliveryRow, id: DeliveryId) -> bool 
 /// Reports whether an event has an outstanding delivery at an endpoint. Reads a fixed number of rows at most.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn is_owed(read: &impl Read, account: AccountId, endpoint: EndpointId, event: EventId) -> Result<bool, StoreError> {
     let of = |id| schema::delivery_of_endpoint(account, endpoint, DeliveryId(id));
     let (from, to) = (of(event.0.next()), of(end_of_near(event)));

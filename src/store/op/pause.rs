@@ -22,7 +22,7 @@ pub const TRIED_MAX: usize = 256;
 /// Whether the account's mail for `site` is paused.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn is_paused(read: &impl Read, account: AccountId, site: &str) -> Result<bool, StoreError> {
     Ok(read.row::<PauseRow>(&schema::named(account, site.as_bytes()))?.is_some())
 }

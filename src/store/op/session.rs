@@ -234,7 +234,7 @@ fn stepped(totp: Option<SecondFactor>, step: Option<u64>) -> Option<SecondFactor
 /// The sessions of a user, with what each is found by; there are never many.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn sessions_of(
     read: &impl Read,
     account: AccountId,

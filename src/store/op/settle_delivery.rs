@@ -256,7 +256,7 @@ impl Op for Unpark {
 /// Makes the first slice of an endpoint's parked deliveries due, and arms a timer for the rest.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn unpark(tables: &mut Tables<'_>, account: AccountId, endpoint: EndpointId) -> Result<(), StoreError> {
     let prefix = schema::owned(account, endpoint.as_bytes());
     let end = crate::store::read::after_prefix(&prefix);

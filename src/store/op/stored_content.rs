@@ -14,7 +14,7 @@ use crate::store::tables::Tables;
 /// counts again.
 ///
 /// # Errors
-/// Those of the database.
+/// Database errors.
 pub fn used(read: &impl Read, account: AccountId) -> Result<u64, StoreError> {
     Ok(read.sound_row::<StoredContentRow>(account.as_bytes())?.unwrap_or_default().bytes)
 }

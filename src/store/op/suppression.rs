@@ -56,7 +56,7 @@ pub struct Added {
 /// Suppresses an address. One that is suppressed already stays so for its first reason.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn add(tables: &mut Tables<'_>, account: AccountId, new: &Suppression) -> Result<Added, StoreError> {
     add_in(tables, account, new, None)
 }
@@ -97,7 +97,7 @@ pub(super) fn add_in(
 /// Whether an address is suppressed.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn is_suppressed(read: &impl Read, account: AccountId, address: &Address) -> Result<bool, StoreError> {
     Ok(find(read, account, &schema::named(account, address.match_key().as_bytes()))?.is_some())
 }
@@ -105,7 +105,7 @@ pub fn is_suppressed(read: &impl Read, account: AccountId, address: &Address) ->
 /// The suppression at `key`, where it counts.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn find(read: &impl Read, account: AccountId, key: &[u8]) -> Result<Option<SuppressionRow>, StoreError> {
     let Some(row) = read.row::<SuppressionRow>(key)? else { return Ok(None) };
     let is_hidden = Unfinished::of_row(read, account, &row)?.hides(&row);
@@ -120,7 +120,7 @@ impl Unfinished {
     /// The import of `account`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Store errors.
     pub fn of(read: &impl Read, account: AccountId) -> Result<Self, StoreError> {
         let row = read.row::<SuppressionImportRow>(account.as_bytes())?;
         Ok(Self(row.filter(|row| row.stage != ImportStage::Finished).map(|row| row.id)))
@@ -150,7 +150,7 @@ impl Name {
     /// The key of the row that is named; none where an identifier is unknown.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Store errors.
     pub fn row_key(&self, read: &impl Read, account: AccountId) -> Result<Option<Vec<u8>>, StoreError> {
         let match_key = match self {
             Self::Id(id) => read.get(Table::SuppressionsById, &schema::suppression(account, *id))?,

@@ -18,7 +18,7 @@ use crate::store::timer::{Timer, TimerKind};
 /// The suspension of an account. None where it is not suspended.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn suspension(read: &impl Read, account: AccountId) -> Result<Option<SuspensionRow>, StoreError> {
     read.row(account.as_bytes())
 }
@@ -26,7 +26,7 @@ pub fn suspension(read: &impl Read, account: AccountId) -> Result<Option<Suspens
 /// Whether deliveries to an endpoint may be attempted: it is enabled, and its account is not suspended.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn accepts_deliveries(
     read: &impl Read,
     account: AccountId,

@@ -74,7 +74,7 @@ impl Op for ExpireStsPolicy {
 /// The policy of `domain` that is believed at `now`.
 ///
 /// # Errors
-/// Those of the database; a row that does not decode.
+/// Database errors; a row that does not decode.
 pub fn policy_of(read: &impl Read, domain: &DomainName, now: Timestamp) -> Result<Option<StsPolicyRow>, StoreError> {
     let row = read.row::<StsPolicyRow>(&schema::sts_policy(domain))?;
     // Nobody can make two names with one digest; were it done, each would only lose its policy to the other.

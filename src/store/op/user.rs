@@ -199,7 +199,7 @@ impl Op for DeleteUser {
 /// The user who signs in with an address in this matching form, and their account.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn user_by_email(read: &impl Read, match_key: &str) -> Result<Option<(AccountId, User)>, StoreError> {
     let Some(key) = read.get(Table::UsersByEmail, match_key.as_bytes())? else { return Ok(None) };
     let Some(user) = read.row::<User>(&key)? else { return Ok(None) };

@@ -46,7 +46,7 @@ pub(super) fn end(
 /// The messages to an address that wait, oldest first, those behind `after`, `limit` at most.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn to_address(
     read: &impl Read,
     account: AccountId,
@@ -76,7 +76,7 @@ pub struct ForSuppressed {
 /// The messages of an account that wait for suppressed addresses, from this key on.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn for_suppressed(read: &impl Read, account: AccountId, from: &[u8]) -> Result<ForSuppressed, StoreError> {
     let (mut found, mut looked) = (ForSuppressed::default(), 0);
     let to = after_prefix(account.as_bytes());

@@ -59,7 +59,7 @@ impl Backlog {
     /// store. Records beyond belong to a batch that was never committed, and are removed.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(super) fn open(disk: Arc<dyn Disk>, data: &Path, last: u64) -> io::Result<(Self, Vec<Found>)> {
         let directory = data.join(DIRECTORY);
         disk.create_directory(&directory)?;

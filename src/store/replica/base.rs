@@ -29,7 +29,7 @@ impl Store {
     /// Takes the snapshot of a base.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn base_snapshot(&self) -> Result<BaseSnapshot, StoreError> {
         let snapshot = self.snapshot()?;
         let sequence = sequence(&snapshot)?;

@@ -55,7 +55,7 @@ pub fn is_fork(data: &Path) -> bool {
 /// Removes the mark of a restored directory: it has claimed a log of its own.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn clear_fork(data: &Path) -> io::Result<()> {
     match FileSystem.remove_file(&data.join(FORK)) {
         Ok(()) => FileSystem.sync_directory(&data.join(DIRECTORY)),

@@ -142,7 +142,7 @@ impl Follower {
     /// The store's format.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn format(&self) -> Result<u32, StoreError> {
         let facts = self.database.begin_read()?.open_table(Table::Meta.definition())?;
         Ok(migrate::format_in(&facts)?.unwrap_or(FORMAT))
@@ -205,7 +205,7 @@ impl Follower {
     /// Ends a slot: the store is at `position`.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn end_slot(&mut self, position: Position) -> Result<(), StoreError> {
         let transaction = match self.slot.take() {
             Some(transaction) => transaction,
@@ -249,7 +249,7 @@ impl Follower {
     /// Puts everything on hold that is queued at `now`, until the operator releases it.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn hold_queue(&mut self, now: Timestamp) -> Result<Standing, StoreError> {
         let found = self.snapshot()?;
         let earlier: Option<Restored> = found.row(meta::RESTORED)?;
@@ -280,7 +280,7 @@ impl Follower {
     /// Numbers of queued messages, and of those that are due at `now`.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Database errors.
     pub fn queued(&self, now: Timestamp) -> Result<(u64, u64), StoreError> {
         let found = self.snapshot()?;
         let waiting = found.get(Table::Meta, meta::WAITING)?.and_then(|bytes| Waiting::decode(&bytes));

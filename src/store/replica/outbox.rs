@@ -91,7 +91,7 @@ impl Outbox {
     /// records come from the backlog.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(in crate::store) fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,

@@ -38,7 +38,7 @@ pub struct ReporterDays {
 /// Shows the counts of the days `from..to` of a domain to `each`, the oldest first.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn scan(
     read: &impl Read,
     (account, domain): (AccountId, DomainId),
@@ -59,7 +59,7 @@ pub fn scan(
 /// The reporters of each of the days `from..to` of a domain, the oldest first.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn scan_days(
     read: &impl Read,
     (account, domain): (AccountId, DomainId),
@@ -81,7 +81,7 @@ pub fn scan_days(
 /// The reporters of a domain, with their keys.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn reporters(
     read: &impl Read,
     account: AccountId,
@@ -94,7 +94,7 @@ pub fn reporters(
 /// The reporters that the account has taken out of a domain's counts.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub fn ignored_reporters(
     read: &impl Read,
     account: AccountId,

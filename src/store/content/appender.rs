@@ -1,7 +1,7 @@
-//! The appender writes bodies. Its thread syncs a batch, then passes its operations on to the writer, so that a body is
-//! durable strictly before the commit that names it; while that commit syncs, the next bodies are written. A small
-//! batch is not worth a sync of its own: it goes on to be durable with the commit's ([`Carried`]). A small body that
-//! comes alone is not even worth waking the thread.
+//! The appender writes bodies. Its thread syncs a batch and then sends the operations to the writer, so that a body is
+//! durable strictly before the commit that names it. While that commit syncs, the next bodies are written. A small
+//! batch is not worth its own sync: its bodies are inlined in the journal and become durable with the commit
+//! ([`Carried`]). A single small body is written on the caller's thread, without waking the appender.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -20,22 +20,22 @@ use crate::store::tripwire::Point;
 /// Maximum number of bodies that are synced together.
 const BATCH_MAX: usize = 256;
 
-/// Returns how long bodies wait for those that are being signed: the longer, the more there are, because each takes a
-/// fraction of a millisecond and a batch has a fixed price. A lone body does not wait.
+/// Returns how long bodies wait for those that are being signed. The more there are, the longer the wait: each takes a
+/// fraction of a millisecond, and a batch has a fixed price. A single body does not wait.
 fn patience(announced: usize) -> Duration {
     let each = Duration::from_micros(250) * u32::try_from(announced).unwrap_or(u32::MAX).min(1024);
     if announced == 0 { Duration::ZERO } else { each.clamp(Duration::from_millis(2), Duration::from_millis(8)) }
 }
 
-/// A body to append, and what to commit when it is durable.
+/// A body to append, with the operation to commit when it is durable.
 pub(in crate::store) struct Append {
-    /// Taken back once it is written.
+    /// Withdrawn once the body is written.
     pub(in crate::store) announcement: Announcement,
     pub(in crate::store) body: SealedBody,
     pub(in crate::store) job: PlacedJob,
 }
 
-/// Where a body was written, and itself where it is not durable there yet.
+/// Place of a written body, with its content if it is not durable there yet.
 pub(in crate::store) struct Placed {
     pub(in crate::store) place: Place,
     pub(in crate::store) carried: Option<Carried>,
@@ -44,19 +44,19 @@ pub(in crate::store) struct Placed {
 /// Way in which a batch of bodies becomes durable.
 #[derive(Clone, Copy)]
 enum Durable {
-    /// It is, by a sync of its own.
+    /// By its own sync.
     Synced,
-    /// By the record of the rows that name them.
+    /// By the journal record of the rows that name them.
     Carried,
 }
 
-/// Makes the job that names the body, or answers its caller that the body could not be written.
+/// Creates the job that names the body, or answers its caller that the body could not be written.
 pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Placed, StoreError>) -> Option<Job> + Send>;
 
-/// Where the next body of each segment goes.
+/// End of each segment, where its next body goes.
 type Ends = HashMap<(u64, u32), u64>;
 
-/// State of the appending thread, also used by a caller whose body comes alone.
+/// State of the appender thread, also used by a caller with a single body.
 pub(in crate::store) struct Appender {
     content: Arc<Content>,
     health: Arc<Health>,
@@ -78,7 +78,7 @@ impl Appender {
         Self { content, health, meters, announced, carried_bytes_max, ends: Mutex::default() }
     }
 
-    /// Runs until every sender is gone.
+    /// Runs until all senders are dropped.
     pub(in crate::store) fn run(&self, inbox: &Receiver<Append>, writer: &SyncSender<Job>) {
         while let Ok(first) = inbox.recv() {
             let left = |batch: &[Append]| patience(self.announced.count().saturating_sub(batch.len()));
@@ -92,8 +92,8 @@ impl Appender {
         }
     }
 
-    /// Writes a batch of bodies, syncs it where it is not to be carried, and makes the jobs that name them. A panic
-    /// here, on whatever thread, is the store's failure.
+    /// Writes a batch of bodies, syncs it unless it is inlined, and creates the jobs that name the bodies. A panic here
+    /// counts as a failure of the store on any thread.
     pub(in crate::store) fn append(&self, batch: Vec<Append>) -> Vec<Job> {
         let placed = match self.health.failure() {
             Some(_) => Err(StoreError::Closed),
@@ -103,7 +103,7 @@ impl Appender {
         placed.into_iter().zip(batch).filter_map(|(placed, append)| self.pass_on(placed, append)).collect()
     }
 
-    /// Writes the bodies of a batch and says of each where it stands, or why it does not.
+    /// Writes the bodies of a batch. Returns the place of each, or the reason why it was not written.
     fn place(&self, batch: &[Append]) -> Vec<Result<(Place, Durable), StoreError>> {
         self.health.pass(Point::Append);
         let began = Instant::now();
@@ -118,15 +118,15 @@ impl Appender {
         written.into_iter().map(|place| place.and_then(durable)).collect()
     }
 
-    /// Writes a small body that comes alone, on its bringer's thread, and makes the job that names it; answers its
-    /// caller where that fails. Any other is given back, for the thread.
+    /// Writes a single small body on the caller's thread and creates the job that names it. If that fails, the caller
+    /// gets the error as its answer. Any other body is returned, for the appender thread.
     pub(in crate::store) fn append_alone(&self, append: Append) -> Result<Option<Job>, Append> {
         let Append { announcement, body, .. } = &append;
         let has_file = body.segment.file.get().is_some();
         if !announcement.is_alone() || !has_file || !self.is_carried(body.bytes.len()) {
             return Err(append);
         }
-        // A lone caller finds the thread idle. Until its body is written, it counts as in flight.
+        // A single caller finds the thread idle. Until its body is written, it counts as in flight.
         Ok(self.append(vec![append]).pop())
     }
 
@@ -167,7 +167,7 @@ impl Appender {
                 StoreError::Full => StoreError::Full,
                 error => self.health.fail(&error),
             })?;
-        // Only whoever holds the ends sets it.
+        // Only the holder of the ends sets it.
         drop(segment.file.set(file));
         Ok(())
     }
@@ -177,8 +177,8 @@ impl Appender {
         segments.sort_by_key(|segment| (segment.bucket, segment.number));
         segments.dedup_by_key(|segment| (segment.bucket, segment.number));
         for segment in segments {
-            // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this
-            // process.
+            // After a failed fsync the state of the disk is unknown, and a second one could report a false success: end
+            // the process.
             self.meters.syncs.count();
             segment.sync().map_err(|error| self.health.fail(&unsynced(&self.content.directory, &error)))?;
         }

@@ -1,7 +1,7 @@
-//! Bodies that the journal carries. A sync has its price, however little it makes durable: where few bodies come
-//! together, they stand in the same record as the rows that name them, and one sync is enough for both. They are
-//! written to their segments all the same, and those are synced before the record counts no more; a start after a crash
-//! writes them once more.
+//! Bodies inlined in the journal. A sync has its price, however little it makes durable. A small batch of bodies is
+//! therefore stored in the same record as the rows that name them, and one sync covers both. The bodies are also
+//! written to their segments, which are synced before the record stops counting. A start after a crash writes them to
+//! the segments again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,24 +14,24 @@ use crate::base::time::Timestamp;
 use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
 
-/// A body that was written to its segment, and not synced.
+/// A body that was written to its segment but not synced.
 pub(in crate::store) struct Carried {
     pub(in crate::store) place: Place,
     pub(in crate::store) sealed: Vec<u8>,
     pub(in crate::store) segment: Arc<Segment>,
 }
 
-/// Where a body stands, as a key: its bucket, its segment, its offset.
+/// Place of a body as a key: bucket, segment and offset.
 pub(in crate::store) type PlaceKey = [u8; 20];
 
 impl Carried {
-    /// The key under which the journal carries it.
+    /// Returns the key of the body in the journal.
     pub(in crate::store) fn key(&self) -> PlaceKey {
         key_of(&self.place)
     }
 }
 
-/// The key under which the body at `place` is carried.
+/// Returns the journal key of the body at `place`.
 pub(in crate::store) fn key_of(place: &Place) -> PlaceKey {
     let mut key = [0; 20];
     key[..8].copy_from_slice(&place.bucket.as_millis().to_be_bytes());
@@ -40,7 +40,7 @@ pub(in crate::store) fn key_of(place: &Place) -> PlaceKey {
     key
 }
 
-/// The bucket, segment and offset of a key; none where it is none.
+/// Returns the bucket, segment and offset of a key; `None` if it is malformed.
 fn parts_of(key: &[u8]) -> Option<(Timestamp, u32, u64)> {
     let (bucket, rest) = key.split_first_chunk()?;
     let (segment, offset) = rest.split_first_chunk()?;
@@ -48,7 +48,7 @@ fn parts_of(key: &[u8]) -> Option<(Timestamp, u32, u64)> {
     Some((bucket, u32::from_be_bytes(*segment), u64::from_be_bytes(offset.try_into().ok()?)))
 }
 
-/// Writes the bodies that a journal carries to their segments.
+/// Writes the bodies in a journal to their segments.
 pub(in crate::store) struct Returning {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -57,13 +57,14 @@ pub(in crate::store) struct Returning {
 }
 
 impl Returning {
-    /// Those of the data directory `directory`.
+    /// Creates a writer for the segments of `directory`. Deadlines are judged at `now`.
     pub(in crate::store) fn new(disk: Arc<dyn Disk>, directory: &Path, now: Timestamp) -> Self {
         Self { disk, directory: directory.join("content"), now, files: BTreeMap::new() }
     }
 
-    /// Writes one to where it belongs, unless its time is over. Also where it can be read there: after a failed sync
-    /// the system goes on showing what never came to the disk, and a sync makes durable only what is written again.
+    /// Writes a body to its place, unless its deadline has passed. It writes even if the body can be read there: after
+    /// a failed sync the system may show data that never reached the disk, and a sync makes durable only what is
+    /// written again.
     pub(in crate::store) fn write(&mut self, key: &[u8], sealed: &[u8]) -> Result<(), StoreError> {
         let Some((bucket, number, offset)) = parts_of(key) else {
             return Err(StoreError::Content("the journal carries a body without a place".to_owned()));
@@ -72,7 +73,7 @@ impl Returning {
         file.write_all_at(sealed, offset).map_err(|error| failed("write to", &self.directory, &error))
     }
 
-    /// The file of a segment. A lost one is created again. None if it was removed at its deadline.
+    /// Returns the file of a segment. A lost one is created again. `None` if it was removed at its deadline.
     fn file(&mut self, bucket: Timestamp, number: u32) -> Result<Option<Arc<dyn DiskFile>>, StoreError> {
         if let Some(file) = self.files.get(&(bucket, number)) {
             return Ok(Some(Arc::clone(file)));
@@ -91,27 +92,27 @@ impl Returning {
         Ok(Some(file))
     }
 
-    /// Makes all of them durable where they belong.
+    /// Syncs all bodies in their segments.
     pub(in crate::store) fn sync(self) -> Result<(), StoreError> {
         let sync = |file: &Arc<dyn DiskFile>| file.sync_data();
         self.files.values().try_for_each(sync).map_err(|error| unsynced(&self.directory, &error))
     }
 }
 
-/// Bodies that only a journal has for certain, for who reads a store without mending it.
+/// Inlined bodies of a journal, for reading a store without repairing it.
 #[derive(Default)]
 pub(in crate::store) struct InJournal(BTreeMap<PlaceKey, Vec<u8>>);
 
 impl InJournal {
-    /// Keeps one.
+    /// Adds a body.
     pub(in crate::store) fn keep(&mut self, key: &[u8], sealed: &[u8]) {
-        // Anything else is no place, and is found missing when it is asked for.
+        // Other keys are malformed; their bodies are found missing when they are read.
         if let Ok(key) = key.try_into() {
             self.0.insert(key, sealed.to_owned());
         }
     }
 
-    /// The body at `place`, where the journal carries it.
+    /// Returns the body at `place` if the journal has it.
     pub(super) fn get(&self, place: &Place) -> Option<&[u8]> {
         self.0.get(&key_of(place)).map(Vec::as_slice)
     }

@@ -1,14 +1,14 @@
-//! Bodies, the rows of a backup, and lists that are being imported, under zstd. Each thread keeps its contexts, whose
-//! making costs as much as compressing a small message.
+//! Compression with zstd of bodies, the rows of a backup, and lists that are being imported. Each thread keeps its
+//! contexts: creating one costs as much as compressing a small message.
 
 use std::cell::RefCell;
 use std::io;
 
 use zstd::bulk::{Compressor, Decompressor};
 
-/// Fast, and most of what zstd can do with HTML.
+/// Fast, with most of zstd's gain on HTML.
 const LEVEL: i32 = 1;
-/// Maximum size of a decompressed body: the largest message and a margin.
+/// Maximum size of a decompressed body: the largest message plus a margin.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 thread_local! {
@@ -16,7 +16,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// `body`, compressed.
+/// Returns `body` compressed.
 pub(crate) fn compress(body: &[u8]) -> Vec<u8> {
     COMPRESSOR.with_borrow_mut(|kept| {
         let fresh = || Compressor::new(LEVEL).unwrap_or_else(|error| unreachable!("level 1 is a level: {error}"));
@@ -25,10 +25,10 @@ pub(crate) fn compress(body: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns the input of [`compress`]; of several results one after the other, the concatenated inputs.
+/// Returns the input of [`compress`]. For several concatenated results it returns the concatenated inputs.
 ///
 /// # Errors
-/// The bytes are damaged, or would grow beyond any message.
+/// The bytes are damaged, or are larger than any message.
 pub(crate) fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {
     let length = Decompressor::upper_bound(compressed).unwrap_or(BODY_BYTES_MAX).min(BODY_BYTES_MAX);
     DECOMPRESSOR.with_borrow_mut(|kept| {

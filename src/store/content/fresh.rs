@@ -1,6 +1,6 @@
-//! Bodies that were appended a moment ago, as they are sent. Most messages leave at once; their bodies need not be
-//! read, opened and decompressed for that. What memory holds is bounded, and nothing relies on it: who does not find a
-//! body here reads it.
+//! Body cache: bodies as they are sent, appended a moment ago. Most messages leave at once, and their bodies then need
+//! not be read, opened and decompressed. The cache is bounded, and nothing depends on it: on a miss the body is read
+//! from disk.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 
-/// A body longer than this is not kept: it would take the room of many.
+/// Maximum length of a cached body. A longer one would displace many others.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// The newest bodies.
+/// The body cache.
 pub(super) struct Fresh {
     kept: Mutex<Kept>,
     /// Maximum size of all cached bodies.
@@ -20,13 +20,13 @@ pub(super) struct Fresh {
 
 #[derive(Default)]
 struct Kept {
-    /// With the end of their bucket. Identifiers rise, so the first is the oldest.
+    /// Bodies with the end of their bucket. Identifiers ascend, so the first is the oldest.
     bodies: BTreeMap<MessageId, (Timestamp, Vec<u8>)>,
     bytes: usize,
 }
 
 impl Kept {
-    /// Drops the oldest body; false where there is none.
+    /// Drops the oldest body; false if the cache is empty.
     fn drop_oldest(&mut self) -> bool {
         let Some((_, (_, body))) = self.bodies.pop_first() else { return false };
         self.bytes -= body.capacity();
@@ -35,24 +35,24 @@ impl Kept {
 }
 
 impl Fresh {
-    /// Makes an empty cache that holds at most `bytes_max` bytes.
+    /// Creates an empty cache that holds at most `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self { kept: Mutex::default(), bytes_max }
     }
 
-    /// Keeps the body of `message`, which stands in `bucket`, while there is room.
+    /// Adds the body of `message` in `bucket`. Older bodies are dropped if it does not fit.
     pub(super) fn keep(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>) {
         if body.capacity() > BODY_BYTES_MAX {
             return;
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bytes += body.capacity();
-        // An identifier that comes again replaces its body.
+        // A repeated identifier replaces its body.
         kept.bytes -= kept.bodies.insert(message, (bucket, body)).map_or(0, |(_, replaced)| replaced.capacity());
         while kept.bytes > self.bytes_max && kept.drop_oldest() {}
     }
 
-    /// Takes the body of `message` out.
+    /// Removes and returns the body of `message`.
     pub(super) fn take(&self, message: MessageId) -> Option<Vec<u8>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, body) = kept.bodies.remove(&message)?;
@@ -60,7 +60,7 @@ impl Fresh {
         Some(body)
     }
 
-    /// Forgets what stands in a bucket that is over.
+    /// Drops the bodies of a bucket that has ended.
     pub(super) fn forget(&self, bucket: Timestamp) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bodies.retain(|_, (of, _)| *of != bucket);

@@ -1,4 +1,4 @@
-//! Content that is only read, for a check: nothing is made where something is missing.
+//! Read-only access to content, for a check: nothing missing is created.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
 
-/// Which segment: its bucket, and its number there.
+/// Identifies a segment: its bucket, and its number there.
 type SegmentName = (Timestamp, u32);
 
 /// The content of a data directory that no process has open.
@@ -29,7 +29,7 @@ pub(in crate::store) struct SealedContent {
 }
 
 impl SealedContent {
-    /// The content below `directory`, if there is any, and what the journal carries of it.
+    /// Opens the content below `directory`, if there is any, with the bodies inlined in the journal.
     pub(in crate::store) fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -46,7 +46,7 @@ impl SealedContent {
         self.keys.len() as u64
     }
 
-    /// The body of `message` at `place`.
+    /// Returns the body of `message` at `place`.
     pub(in crate::store) fn read(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
         let id = (place.bucket, place.segment);
         let key = self.keys.get(&id).ok_or(Unreadable::Gone)?;

@@ -1,11 +1,11 @@
-//! Message content: append-only segments outside the database, bucketed by the hour or day at which they must be gone.
+//! Message content: append-only segments outside the database, in buckets by the hour or day at which they must be
+//! destroyed.
 //!
-//! A body is compressed (zstd) and sealed under its segment's own key; the key rests in a slot of `keys` and of its
+//! A body is compressed (zstd) and sealed under its segment's own key. The key is stored in a slot of `keys` and of its
 //! mirror, sealed under the master key. At a bucket's end the slots are overwritten and the files unlinked: no row is
-//! rewritten and nothing is compacted, ever. Freed database pages are never zeroed, which is why bodies don't live
-//! there.
+//! rewritten and nothing is compacted. Freed database pages are never zeroed, which is why bodies are not stored there.
 //!
-//! `seal` runs where messages are signed; `Appender` alone writes; `read` serves everyone.
+//! `seal` runs on the threads that sign messages. Only `Appender` writes. Everyone calls `read`.
 
 mod appender;
 mod carried;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-/// The directory of the segments, in the data directory.
+/// Name of the directory of segments in the data directory.
 pub(super) const DIRECTORY: &str = "content";
 
 pub(super) use appender::{Append, Appender, Placed, PlacedJob};
@@ -41,21 +41,21 @@ use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
-/// Where a body stands.
+/// Place of a body in the segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Place {
-    /// The end of the bucket: from then on the body is unrecoverable.
+    /// End of the bucket: from then on the body can't be recovered.
     pub bucket: Timestamp,
-    /// Which segment of the bucket.
+    /// Number of the segment in the bucket.
     pub segment: u32,
-    /// Where the sealed bytes begin.
+    /// Start of the sealed bytes.
     pub offset: u64,
-    /// Number of bytes.
+    /// Number of sealed bytes.
     pub length: u32,
 }
 
 impl Place {
-    /// The place of a body that is not on disk yet: only its bucket is known.
+    /// Returns the place of a body that is not on disk yet: only its bucket is known.
     pub const fn unknown(bucket: Timestamp) -> Self {
         Self { bucket, segment: 0, offset: 0, length: 0 }
     }
@@ -66,18 +66,18 @@ pub struct SealedBody {
     segment: Arc<Segment>,
     message: MessageId,
     bytes: Vec<u8>,
-    /// The same as it is sent.
+    /// The body as it is sent.
     body: Vec<u8>,
 }
 
 impl SealedBody {
-    /// The bytes that it takes in its segment.
+    /// Returns the number of bytes that it takes in its segment.
     pub fn stored_bytes(&self) -> u64 {
         u64::try_from(self.bytes.len()).unwrap_or(u64::MAX)
     }
 }
 
-/// The end of a body, compressed before its beginning was made.
+/// The end of a body, compressed before its beginning was created.
 pub struct CompressedEnd {
     length: usize,
     compressed: Vec<u8>,
@@ -90,10 +90,10 @@ impl CompressedEnd {
     }
 }
 
-/// Why a body can't be read.
+/// Reason why a body can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// Its bucket is over: the key is destroyed.
+    /// Its bucket has ended and the key is destroyed.
     #[error("the content is gone")]
     Gone,
     /// The file or the bytes are damaged.
@@ -106,7 +106,7 @@ pub struct Content {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     keys: KeySlots,
-    /// The segments that this process appends to, by bucket.
+    /// Segments that this process appends to, by bucket.
     writing: Mutex<HashMap<Timestamp, Arc<Segment>>>,
     reading: Mutex<HashMap<(Timestamp, u32), Arc<dyn DiskFile>>>,
     fresh: Fresh,
@@ -116,10 +116,10 @@ pub struct Content {
 }
 
 impl Content {
-    /// Opens the content below `directory`, which is made where it is missing.
+    /// Opens the content below `directory`. Creates the directory if it is missing.
     ///
     /// # Errors
-    /// Those of the file system; a key file that the master key does not open.
+    /// File system errors; a key file that the master key does not open.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -137,18 +137,18 @@ impl Content {
         Ok(Self { disk, directory: inner, keys, writing, reading, fresh, health, entropy, open_files_max })
     }
 
-    /// Gives new segments numbers from `first` on.
+    /// Sets the lowest number of new segments.
     pub(super) fn begin_segments_at(&self, first: u32) {
         self.keys.begin_numbers_at(first);
     }
 
-    /// Compresses and seals `body`, to stand in `bucket`. Nothing is written yet.
+    /// Compresses and seals `body` for `bucket`. Nothing is written yet.
     pub fn seal(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>) -> SealedBody {
         let compressed = compression::compress(&body);
         self.seal_compressed(bucket, message, body, &compressed)
     }
 
-    /// The same for a `body` whose end was compressed ahead.
+    /// Seals a `body` with an end that was compressed before.
     pub fn seal_with(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>, end: &CompressedEnd) -> SealedBody {
         let mut compressed = compression::compress(&body[..body.len() - end.length]);
         compressed.extend_from_slice(&end.compressed);
@@ -161,37 +161,37 @@ impl Content {
         SealedBody { segment, message, bytes, body }
     }
 
-    /// The segment of `bucket` that this process appends to. Its file and key slot are made by the appender, before
+    /// Returns the segment of `bucket` that this process appends to. The appender creates its file and key slot before
     /// the first body in it can be named.
     fn segment_for(&self, bucket: Timestamp) -> Arc<Segment> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if writing.len() >= self.open_files_max && !writing.contains_key(&bucket) {
-            // Hours that are over are appended to no more; one that is not begins a further segment.
+            // Nothing is appended to buckets that have ended; a bucket that has not begins a new segment.
             writing.clear();
         }
         Arc::clone(writing.entry(bucket).or_insert_with(|| {
-            // Never one of an earlier process: its tail may be torn.
+            // Never reuse a segment of an earlier process: its tail may be torn.
             let number = self.keys.reserve_number(bucket);
             Arc::new(Segment::new(bucket, number, entropy::bytes(&*self.entropy)))
         }))
     }
 
-    /// Takes the body of `message` out of the memory of bodies that were appended a moment ago.
+    /// Removes and returns the body of `message` from the body cache.
     pub fn fresh(&self, message: MessageId) -> Option<Vec<u8>> {
         self.fresh.take(message)
     }
 
-    /// The body of `message` at `place`, as it stands on the disk.
+    /// Returns the body of `message` at `place` from the disk.
     ///
     /// # Errors
-    /// [`Unreadable::Gone`] once the bucket's key is destroyed; otherwise damage, or I/O.
+    /// [`Unreadable::Gone`] once the bucket's key is destroyed; otherwise damage or an I/O error.
     pub fn read(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
         let key = self.keys.get(place.bucket, place.segment).ok_or_else(|| self.missing(place.bucket))?;
         let file = self.file(place.bucket, place.segment)?;
         Ok(opened(&*file, &key, place, message, &self.directory)?)
     }
 
-    /// Why there is no key for a segment of `bucket`.
+    /// Returns the reason why there is no key for a segment of `bucket`.
     fn missing(&self, bucket: Timestamp) -> Unreadable {
         if self.keys.may_have_lost(bucket) {
             return StoreError::Content("the key of this content is damaged".to_owned()).into();
@@ -199,8 +199,8 @@ impl Content {
         Unreadable::Gone
     }
 
-    /// Counts segments that end after `now` and have bodies but no key. A segment is made before its key, so an empty
-    /// file without a key is no loss.
+    /// Counts segments that end after `now` and have bodies but no key. A segment is created before its key, so an
+    /// empty file without a key is not a loss.
     ///
     /// # Errors
     /// File system errors.
@@ -213,7 +213,7 @@ impl Content {
         Ok(count)
     }
 
-    /// Returns the number of content key slots that are or were damaged. None of them is used again.
+    /// Returns the number of content key slots that are or were damaged. They are never reused.
     pub fn damaged_key_slots(&self) -> u64 {
         self.keys.damaged()
     }
@@ -232,10 +232,10 @@ impl Content {
         Ok(file)
     }
 
-    /// A sealed segment's bytes from `offset` on, as far as `buffer` takes them, for a backup.
+    /// Reads a sealed segment's bytes from `offset` into `buffer`, for a backup.
     ///
     /// # Errors
-    /// [`Unreadable::Gone`] once its key is destroyed, or its file; otherwise I/O.
+    /// [`Unreadable::Gone`] once its key or its file is destroyed; otherwise I/O errors.
     pub(in crate::store) fn read_sealed(
         &self,
         (bucket, number): (Timestamp, u32),
@@ -249,11 +249,11 @@ impl Content {
         let read = self.file(bucket, number).and_then(|file| {
             file.read_exact_at(buffer, offset).map_err(|error| failed("read", &self.directory, &error))
         });
-        // The bucket may have ended in between: its keys go before its files.
+        // The bucket may have ended in between: its keys are destroyed before its files.
         read.map_err(|error| if gone() { Unreadable::Gone } else { error.into() })
     }
 
-    /// Takes over the key slot of another machine's segment, as its key file holds it.
+    /// Adds the key slot of another machine's segment, in its stored form.
     pub(in crate::store) fn adopt_key(&self, segment: (Timestamp, u32), slot: &[u8]) -> Result<(), StoreError> {
         self.keys.adopt(segment, slot)
     }
@@ -263,20 +263,19 @@ impl Content {
         self.keys.get(bucket, number).is_some()
     }
 
-    /// The key slots of these segments, sealed under the master key, as they stand in the file of keys; those of
-    /// segments that are gone are left out.
+    /// Returns the stored key slots of these segments, sealed under the master key. Segments that are gone are skipped.
     pub(in crate::store) fn sealed_keys(&self, segments: impl Iterator<Item = (Timestamp, u32)>) -> Vec<u8> {
         segments.filter_map(|(bucket, number)| self.keys.slot(bucket, number)).flatten().collect()
     }
 
-    /// Returns the size of the bodies and their keys on disk. There is a file or two for an hour, so this reads the
-    /// sizes of some hundred files at most.
+    /// Returns the size of the bodies and their keys on disk. Each hour has one or two files, so this reads the sizes
+    /// of some hundred files at most.
     pub fn size_bytes(&self) -> u64 {
         segment::size_bytes(&*self.disk, &self.directory)
     }
 
-    /// The buckets with a key or a file that end at `now` at the latest: also those that no message names, because the
-    /// process died, or the message was refused, between its body and its commit.
+    /// Returns the buckets with a key or a file that end at `now` or earlier. This includes buckets that no message
+    /// names because the process ended, or the message was refused, between body and commit.
     ///
     /// # Errors
     /// File system errors.
@@ -287,10 +286,10 @@ impl Content {
         Ok(buckets)
     }
 
-    /// Makes everything in `bucket` unrecoverable: its keys first, then its files. May be repeated.
+    /// Destroys everything in `bucket`: its keys first, then its files. May be repeated.
     ///
     /// # Errors
-    /// Those of the file system; what was begun is finished by the next call. A failed sync is the end of the process.
+    /// File system errors; the next call finishes the work. A failed sync ends the process.
     pub fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != bucket);
@@ -298,14 +297,14 @@ impl Content {
         let destroyed = self.keys.destroy(bucket);
         let destroyed = destroyed.and_then(|()| segment::remove_bucket(&*self.disk, &self.directory, bucket));
         destroyed.map_err(|error| match error {
-            // A second sync would say that it is done, and the keys could still be read from the disk.
+            // A second sync might succeed although the keys can still be read from the disk.
             StoreError::Unsynced(_) => self.health.fail(&error),
             error => error,
         })
     }
 }
 
-/// The body that stands at `place` in its segment's `file`.
+/// Returns the body at `place` of its segment's `file`.
 fn opened(
     file: &dyn DiskFile,
     key: &MasterKey,
@@ -318,13 +317,13 @@ fn opened(
     unsealed(&sealed, key, message, directory)
 }
 
-/// The same, of the bytes that stand there.
+/// Opens and decompresses the stored bytes of a body.
 fn unsealed(sealed: &[u8], key: &MasterKey, message: MessageId, directory: &Path) -> Result<Vec<u8>, StoreError> {
     let compressed = key.open(message.as_bytes(), sealed).map_err(|error| StoreError::Content(error.to_string()))?;
     compression::decompress(compressed.expose()).map_err(|error| failed("decompress", directory, &error))
 }
 
-/// The error of a sync, whatever the file system calls it.
+/// Returns the error of a failed sync, whatever the file system calls it.
 fn unsynced(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Unsynced(format!("{}: {error}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! One segment: a file of sealed bodies, one after the other, under one key. Appended to by one process only.
+//! One segment: a file of sealed bodies under one key. Only one process ever appends to it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,17 +15,17 @@ use crate::store::error::StoreError;
 
 /// A segment that this process appends to.
 pub(in crate::store) struct Segment {
-    /// The end of its bucket.
+    /// End of its bucket.
     pub(super) bucket: Timestamp,
-    /// Its number within the bucket.
+    /// Its number in the bucket.
     pub(super) number: u32,
-    /// The key that seals its bodies.
+    /// Key that seals its bodies.
     pub(super) key: MasterKey,
     /// The same key as bytes, until its slot is written.
     pub(super) key_bytes: Zeroizing<[u8; MasterKey::LENGTH]>,
-    /// Its file, once the appender made it.
+    /// Its file, once the appender has created it.
     pub(super) file: OnceLock<Arc<dyn DiskFile>>,
-    /// Whether a sync failed.
+    /// Whether a sync has failed.
     is_doubtful: Mutex<bool>,
 }
 
@@ -36,8 +36,8 @@ impl Segment {
         Self { bucket, number, key: MasterKey::new(&key_bytes), key_bytes, file, is_doubtful }
     }
 
-    /// Makes durable what was written to its file. Appender and writer both ask for it, and the system tells of a lost
-    /// write only once: whoever comes after a failure is told of it too.
+    /// Syncs the bytes written to its file. Appender and writer both call this. The system reports a lost write only
+    /// once, so a failure is remembered and returned to every later caller.
     pub(in crate::store) fn sync(&self) -> io::Result<()> {
         let Some(file) = self.file.get() else { return Ok(()) };
         let mut is_doubtful = self.is_doubtful.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,15 +47,15 @@ impl Segment {
         file.sync_data().inspect_err(|_| *is_doubtful = true)
     }
 
-    /// Makes the segment's file, durable, empty as it is: what the journal carries of it is written to a file that is
-    /// there.
+    /// Creates the segment's file durably, even while it is empty: a start writes inlined bodies only to an existing
+    /// file.
     pub(super) fn create(&self, disk: &dyn Disk, directory: &Path) -> Result<Arc<dyn DiskFile>, StoreError> {
-        // The number is this process's alone; a file that is there is what a full disk left of an earlier try.
+        // Only this process uses the number; an existing file is left from an earlier try on a full disk.
         make(disk, directory, self.bucket, self.number)
     }
 }
 
-/// Makes an empty file for a segment, durable with its name.
+/// Creates an empty file for a segment, durable with its directory entry.
 pub(super) fn make(
     disk: &dyn Disk,
     directory: &Path,
@@ -75,31 +75,31 @@ fn bucket_directory(directory: &Path, bucket: Timestamp) -> PathBuf {
     directory.join(format!("{:013}", bucket.as_millis()))
 }
 
-/// Where a segment's file stands.
+/// Returns the path of a segment's file.
 pub(in crate::store) fn path(directory: &Path, bucket: Timestamp, number: u32) -> PathBuf {
     bucket_directory(directory, bucket).join(format!("{number:06}.segment"))
 }
 
-/// The greatest number of a segment file in `bucket`, or none.
+/// Returns the greatest number of a segment file in `bucket`.
 pub(super) fn greatest_number(disk: &dyn Disk, directory: &Path, bucket: Timestamp) -> Option<u32> {
     let entries = disk.list(&bucket_directory(directory, bucket)).ok()?;
     entries.iter().filter_map(|entry| entry.name.strip_suffix(".segment")?.parse().ok()).max()
 }
 
-/// The numbers of the segment files in `bucket` that are not empty.
+/// Returns the numbers of the segment files in `bucket` that are not empty.
 pub(super) fn with_bodies(disk: &dyn Disk, directory: &Path, bucket: Timestamp) -> Vec<u32> {
     let entries = disk.list(&bucket_directory(directory, bucket)).unwrap_or_default();
     let filled = entries.iter().filter(|entry| entry.length.is_some_and(|length| length > 0));
     filled.filter_map(|entry| entry.name.strip_suffix(".segment")?.parse().ok()).collect()
 }
 
-/// The buckets that have a directory.
+/// Returns the buckets that have a directory.
 pub(super) fn buckets(disk: &dyn Disk, directory: &Path) -> Result<BTreeSet<Timestamp>, StoreError> {
     let entries = disk.list(directory).map_err(|error| failed("list", directory, &error))?;
     Ok(entries.iter().filter_map(|entry| entry.name.parse().ok()).map(Timestamp::from_millis).collect())
 }
 
-/// Returns the size of everything below `directory`, in bytes; unknown sizes count as 0.
+/// Returns the size of everything below `directory` in bytes; unknown sizes count as 0.
 pub(super) fn size_bytes(disk: &dyn Disk, directory: &Path) -> u64 {
     let entries = disk.list(directory).unwrap_or_default();
     let size = |entry: crate::store::disk::Entry| match entry.length {
@@ -109,18 +109,18 @@ pub(super) fn size_bytes(disk: &dyn Disk, directory: &Path) -> u64 {
     entries.into_iter().map(size).sum()
 }
 
-/// Unlinks a bucket's files and makes that durable. A bucket that is not there is done.
+/// Unlinks a bucket's files durably. Does nothing if the bucket does not exist.
 pub(super) fn remove_bucket(disk: &dyn Disk, directory: &Path, bucket: Timestamp) -> Result<(), StoreError> {
     let path = bucket_directory(directory, bucket);
     match disk.remove_directory(&path) {
         Ok(()) => sync_directory(disk, directory),
-        // Gone, and perhaps not durably so.
+        // It is unlinked, but perhaps not durably.
         Err(error) if error.kind() == io::ErrorKind::NotFound => sync_directory(disk, directory),
         Err(error) => Err(failed("remove", &path, &error)),
     }
 }
 
-/// Makes the names in `directory` durable.
+/// Syncs the entries of `directory`.
 pub(in crate::store) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     disk.sync_directory(directory).map_err(|error| unsynced(directory, &error))
 }

@@ -1,4 +1,4 @@
-//! Stories of content: a body is there until its bucket's end, for its own message alone, and then nowhere.
+//! Tests of content: a body can be read until its bucket's end, only for its own message, and never afterwards.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use crate::store::op::Op;
 use crate::store::tables::Tables;
 use crate::store::testing::{START, TestStore};
 
-/// Answers the place of the body that it was committed with.
+/// Returns the place of the body that it was committed with.
 #[derive(Serialize, Deserialize)]
 struct Keep(Place);
 

@@ -1,10 +1,11 @@
 //! Epochs, and the two slots at the start of the file that name the current one.
 //!
-//! The database holds the epoch whose records count. A file that was emptied, overwritten or exchanged for an earlier
-//! copy has no record of it, like one whose epoch has just begun. So the file names its epoch too, durably before the
-//! database does: a file that does not is not the journal of this database, and a start reports its loss.
+//! The database stores the epoch of the records that count. A file that was emptied, overwritten or replaced by an
+//! earlier copy has no records of that epoch, but neither has a file at the beginning of a new epoch. So the file also
+//! names its epoch, durably and before the database does. A file that does not is not this database's journal, and a
+//! start reports its loss.
 //!
-//! Epochs use the slots in turn. Until the database has the new epoch, the slot of the old one stays as it is.
+//! Epochs use the slots alternately. Until the database has the new epoch, the slot of the old one is unchanged.
 
 use std::io;
 
@@ -12,19 +13,19 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::signature::hmac_sha256;
 use crate::store::disk::DiskFile;
 
-/// Keys the checksums of the records that count. Its lowest bit is the number of its slot. Never drawn twice.
+/// Key for the checksums of the records that count. Its lowest bit is the number of its slot. Never drawn twice.
 pub(in crate::store) type Epoch = [u8; 16];
 
-/// Bytes of a slot: a block of the disk, so that writing one can't tear the other.
+/// Size of a slot: a block of the disk, so that writing one can't tear the other.
 const SLOT: u64 = 4096;
-/// Where the first record begins, after the slots.
+/// Start of the first record, after the slots.
 pub(super) const RECORDS: u64 = 2 * SLOT;
-/// The first bytes of a slot in use.
+/// First bytes of a slot in use.
 const MAGIC: [u8; 4] = *b"PRE\x02";
-/// Bytes of a slot in use: the magic number, and a checksum that only the epoch makes.
+/// Length of a slot in use: the magic number, and a checksum that only the epoch gives.
 const LENGTH: usize = 4 + 16;
 
-/// Draws an epoch to follow `current`, with the other slot.
+/// Draws an epoch to follow `current`, for the other slot.
 pub(super) fn following(current: Option<&Epoch>, entropy: &dyn Entropy) -> Epoch {
     let mut epoch: Epoch = entropy::bytes(entropy);
     if let Some(current) = current {
@@ -33,7 +34,7 @@ pub(super) fn following(current: Option<&Epoch>, entropy: &dyn Entropy) -> Epoch
     epoch
 }
 
-/// Where the slot of `epoch` begins.
+/// Returns the start of the slot of `epoch`.
 fn slot(epoch: &Epoch) -> u64 {
     u64::from(epoch[0] & 1) * SLOT
 }
@@ -46,13 +47,13 @@ fn name(epoch: &Epoch) -> [u8; LENGTH] {
     name
 }
 
-/// Names `epoch` in `file`, durably.
+/// Writes the name of `epoch` into `file` durably.
 pub(super) fn write(file: &dyn DiskFile, epoch: &Epoch) -> io::Result<()> {
     file.write_all_at(&name(epoch), slot(epoch))?;
     file.sync_data()
 }
 
-/// Writes zeros over the slot that `epoch` does not use, so that the next epoch finds room there on a full disk.
+/// Writes zeros over the slot that `epoch` does not use, so that the next epoch has space there on a full disk.
 pub(super) fn blank_other(file: &dyn DiskFile, epoch: &Epoch) -> io::Result<()> {
     file.write_all_at(&[0; SLOT as usize], SLOT - slot(epoch))
 }

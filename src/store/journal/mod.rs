@@ -1,18 +1,17 @@
-//! The journal: what was committed since the database's last checkpoint, row by row, in one file.
+//! The journal: a write-ahead log with the row changes since the database's last checkpoint, in one file.
 //!
-//! A commit of the database writes every page that it touched, most of which the next commit touches again. So a batch
-//! is made durable by one record here and one sync; the database takes the batch into its pages in memory, and writes
-//! them at a checkpoint, when the journal is full or has grown old. After a crash the database stands as the last
-//! checkpoint left it, and the records are laid over it again. A record may carry the bodies that its rows name
-//! ([`super::content`]).
+//! A commit of the database writes every page that it touched, and the next commit touches most of them again. So a
+//! batch becomes durable by one record here and one sync. The database takes the batch into its pages in memory and
+//! writes them at a checkpoint, when the journal is full or old. After a crash the database is in the state of the last
+//! checkpoint, and the records are replayed. A record may contain the bodies that its rows name ([`super::content`]).
 //!
-//! Each checkpoint draws an epoch at random, names it in the file ([`epoch`]), and keeps it in the same transaction;
-//! from then on records are written from the first place again, under the new epoch. A record counts only if its
-//! checksums, which are keyed with the epoch and bind the place, fit ([`record`]). A start replays the records up to
-//! the first that does not verify ([`replay`]). Where later ones of the same epoch follow, or the file neither names
-//! the epoch nor has a record of it, the file is damaged ([`scan`]). The file is written over and seldom cut, because a
-//! sync that changes no length is a cheaper one. At a start, and where bodies that it may have carried have come to
-//! their end, no record is left in it.
+//! Each checkpoint draws a random epoch, names it in the file ([`epoch`]), and stores it in the same transaction. From
+//! then on records are written from the first place again, under the new epoch. A record counts only if its checksums
+//! match, which are keyed with the epoch and bound to the place ([`record`]). A start replays the records up to the
+//! first that does not verify ([`replay`]). The file is damaged if later records of the same epoch follow, or if the
+//! file neither names the epoch nor has a record of it ([`scan`]). The file is overwritten and seldom truncated,
+//! because a sync that changes no length is cheaper. At a start, and when bodies that it may contain reach their
+//! deadline, all records are removed from it.
 
 mod epoch;
 mod record;
@@ -43,23 +42,24 @@ use super::migrate;
 use super::schema::{Table, meta};
 use crate::base::entropy::Entropy;
 
-/// Its file in the data directory.
+/// Name of the journal in the data directory.
 pub(super) const FILE: &str = "journal";
-/// The journal of a store that runs.
+/// The journal of a running store.
 pub(super) struct Journal {
     file: Arc<dyn DiskFile>,
     epoch: Epoch,
     end: u64,
-    /// The number of the next record in this epoch.
+    /// Number of the next record in this epoch.
     number: u32,
-    /// When a checkpoint is due by monotonic time, where there is a record.
+    /// Monotonic time at which a checkpoint is due, if there is a record.
     due: Option<Duration>,
-    /// The segments of which only records have all bodies for certain.
+    /// Segments with bodies that are durable only in the records.
     owed: Vec<Arc<Segment>>,
     limits: Limits,
 }
 
-/// Makes the file where there is none, durably: before the database names an epoch, for then a missing file is damage.
+/// Creates the file durably if it is missing. This comes before the database names an epoch, because afterwards a
+/// missing file is damage.
 ///
 /// # Errors
 /// File system errors.
@@ -71,11 +71,11 @@ pub(super) fn make(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> 
     made.map_err(|error| failed("make", &error))
 }
 
-/// Names the epoch of `database` in the file if its store has format 1, whose journals name none: after the migration
-/// a file without the name is damage. The records must have been replayed.
+/// Names the epoch of `database` in the file if its store has format 1, whose journals name none. After the migration a
+/// file without the name is damage. The records must have been replayed before.
 ///
 /// # Errors
-/// Those of the database and of the file system.
+/// Database and file system errors.
 pub(super) fn name_epoch_of_format_1(database: &Database, disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     let Some((epoch, Values::Plain)) = replay::epoch_of(database)? else { return Ok(()) };
     make(disk, directory)?;
@@ -83,42 +83,42 @@ pub(super) fn name_epoch_of_format_1(database: &Database, disk: &dyn Disk, direc
     named.map_err(|error| failed("name the epoch in", &error))
 }
 
-/// The record of a batch: room for its header, and its payload.
+/// The record of a batch: space for its header, and its payload.
 pub(super) struct Record(Vec<u8>);
 
 impl Record {
-    /// The record of `changes`, which carries `bodies`.
+    /// Creates the record of `changes` with the inlined `bodies`.
     pub(super) fn of(changes: &Changes, bodies: &[Carried]) -> Self {
         let mut record = vec![0; record::HEAD];
         redo::encode(changes, bodies, &mut record);
         Self(record)
     }
 
-    /// The payload.
+    /// Returns the payload.
     pub(super) fn payload(&self) -> &[u8] {
         &self.0[record::HEAD..]
     }
 }
 
-/// The changes in the payload of a record.
+/// Returns the changes in the payload of a record.
 ///
 /// # Errors
-/// A malformed payload; one of a later version.
+/// A malformed payload, or one of a later version.
 pub(super) fn decode_record(payload: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     redo::decode(record::Layout::Second, payload)
 }
 
-/// Whether a batch is durable by its record.
+/// Whether a batch became durable by its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     /// It is.
     Record,
-    /// There is no room for its record: only a checkpoint makes it durable.
+    /// Its record does not fit: only a checkpoint makes it durable.
     NoRoom,
 }
 
 impl Journal {
-    /// The journal of `directory`, whose records of earlier epochs count no more.
+    /// Opens the journal of `directory`. Records of earlier epochs do not count.
     ///
     /// # Errors
     /// File system errors.
@@ -129,7 +129,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Leaves no record in the file, also none of an earlier epoch. Right after a checkpoint.
+    /// Removes all records from the file, including those of earlier epochs. Called right after a checkpoint.
     ///
     /// # Errors
     /// File system errors.
@@ -140,7 +140,8 @@ impl Journal {
         cleared.map_err(|error| failed("clear", &error))
     }
 
-    /// Writes zeros over as much as records take where room is short, so that they find it later, and cuts the rest.
+    /// If space is short, overwrites the place of records with zeros, so that later records have space. Truncates the
+    /// rest.
     fn blank(&self) -> io::Result<()> {
         let kept = self.file.length()?.saturating_sub(epoch::RECORDS).min(self.limits.journal_bytes_max_short);
         self.file.set_length(epoch::RECORDS + kept)?;
@@ -148,10 +149,10 @@ impl Journal {
         self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], epoch::RECORDS)
     }
 
-    /// Writes and syncs `record` at monotonic time `now`, where `free` bytes are left on the device.
+    /// Writes and syncs `record` at monotonic time `now`. `free` is the free space of the device.
     ///
     /// # Errors
-    /// Those of the file system. Nobody knows then what is on the disk: the end of this process.
+    /// File system errors. The state of the disk is then unknown, and the process must end.
     pub(super) fn append(
         &mut self,
         Record(record): &mut Record,
@@ -178,7 +179,7 @@ impl Journal {
         Ok(Kept::Record)
     }
 
-    /// Bodies are only written, not synced: the next checkpoint syncs their segments.
+    /// Remembers the segments of bodies that are written but not synced; the next checkpoint syncs them.
     pub(super) fn owe(&mut self, bodies: &[Carried]) {
         for Carried { segment, .. } in bodies {
             if !self.owed.iter().any(|owed| Arc::ptr_eq(owed, segment)) {
@@ -187,21 +188,21 @@ impl Journal {
         }
     }
 
-    /// Number of syncs of the next checkpoint: the segments that it owes, the epoch's name, its pages, and then that
-    /// they count.
+    /// Returns the number of syncs of the next checkpoint: the outstanding segments, the epoch's name, the pages, and
+    /// the commit.
     pub(super) fn syncs_of_checkpoint(&self) -> u64 {
         self.owed.len() as u64 + 3
     }
 
-    /// When a checkpoint is due for the age of the first record, by monotonic time, where there is one.
+    /// Returns the monotonic time at which the first record is old enough for a checkpoint, if there is a record.
     pub(super) const fn due(&self) -> Option<Duration> {
         self.due
     }
 
-    /// Commits `transaction` as a checkpoint: with all that the records tell of, which count no more.
+    /// Commits `transaction` as a checkpoint. It contains everything in the records, which then stop counting.
     ///
     /// # Errors
-    /// Those of the database and of the file system. Nobody knows then what is on the disk: the end of this process.
+    /// Database and file system errors. The state of the disk is then unknown, and the process must end.
     pub(super) fn check_in(&mut self, transaction: WriteTransaction, entropy: &dyn Entropy) -> Result<(), StoreError> {
         for segment in self.owed.drain(..) {
             segment.sync().map_err(|error| failed("sync a segment of", &error))?;
@@ -214,10 +215,10 @@ impl Journal {
     }
 }
 
-/// Commits `transaction` as the checkpoint of a start, while no journal is open yet.
+/// Commits `transaction` as the checkpoint of a start, before a journal is open.
 ///
 /// # Errors
-/// Those of the database and of the file system.
+/// Database and file system errors.
 pub(super) fn checkpoint_at_start(
     disk: &dyn Disk,
     directory: &Path,
@@ -229,7 +230,8 @@ pub(super) fn checkpoint_at_start(
     checkpoint(&*file, transaction, entropy)
 }
 
-/// Commits `transaction` as a checkpoint, and returns the epoch that begins with it, which `file` names by then.
+/// Commits `transaction` as a checkpoint, and returns the epoch that begins with it. `file` names that epoch before the
+/// commit.
 fn checkpoint(
     file: &dyn DiskFile,
     mut transaction: WriteTransaction,
@@ -240,20 +242,20 @@ fn checkpoint(
         let mut facts = transaction.open_table(Table::Meta.definition())?;
         let values = Values::of_format(migrate::format_in(&facts)?);
         epoch = epoch::following(replay::epoch_in(&facts, values)?.as_ref(), entropy);
-        // A journal of format 1 names no epoch. Its records begin where the name would stand.
+        // A journal of format 1 names no epoch: its records begin where the name would be.
         if values == Values::Checked {
             epoch::write(file, &epoch).map_err(|error| failed("name the epoch in", &error))?;
         }
         facts.insert(meta::JOURNAL, values.stored(Table::Meta.name(), meta::JOURNAL, &epoch).as_slice())?;
     }
     set(&mut transaction, Durability::Immediate)?;
-    // Keeps which pages are free beside the rows, so that a start after a crash need not look through all of them.
+    // Stores the list of free pages too, so that a start after a crash need not scan all pages.
     transaction.set_quick_repair(true);
     transaction.commit()?;
     Ok(epoch)
 }
 
-/// Commits `transaction`, which is durable already: readers see it, and a checkpoint writes it.
+/// Commits `transaction`, which is already durable in the journal: snapshots see it, and a checkpoint writes it.
 pub(super) fn publish(mut transaction: WriteTransaction) -> Result<(), StoreError> {
     set(&mut transaction, Durability::None)?;
     Ok(transaction.commit()?)

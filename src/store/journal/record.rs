@@ -1,8 +1,8 @@
 //! One record of the journal: a header that can be verified without the payload, and the payload.
 //!
 //! The header holds a magic number, the record's number in its epoch, the payload's length, the payload's checksum and
-//! a checksum of the header itself. Both checksums are keyed with the epoch and bind the place in the file, so a record
-//! of an earlier epoch, or one that stands elsewhere, never verifies. All integers are little-endian.
+//! a checksum of the header itself. Both checksums are keyed with the epoch and bound to the place in the file, so a
+//! record of an earlier epoch or at another place never verifies. All integers are little-endian.
 //!
 //! Journals of stores of format 1 have records without a magic number and a version ([`Layout::First`]). They are only
 //! read, when a store is upgraded.
@@ -15,42 +15,42 @@ use crate::base::signature::hmac_sha256;
 
 /// Length of a header in bytes: magic, number, length, checksum of the payload, checksum of the header.
 pub(super) const HEAD: usize = 4 + 4 + 4 + CHECK + CHECK;
-/// The first bytes of every record.
+/// First bytes of every record.
 const MAGIC: [u8; 4] = *b"PRJ\x02";
 /// Length of a checksum in bytes.
 const CHECK: usize = 16;
-/// Bytes of a header in front of its own checksum.
+/// Number of header bytes before its own checksum.
 const CHECKED: usize = HEAD - CHECK;
 /// Length of a header of [`Layout::First`]: length and checksum.
 const FIRST_HEAD: usize = 4 + CHECK;
 
 type Check = [u8; CHECK];
 
-/// The form of a record.
+/// Format of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// The form of stores of format 1: `length, checksum, payload`.
+    /// Format in stores of format 1: `length, checksum, payload`.
     First,
-    /// The form that is written now.
+    /// Format that is written now.
     Second,
 }
 
-/// A record that verifies.
+/// A verified record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) layout: Layout,
-    /// Its number in its epoch; none in [`Layout::First`].
+    /// Its number in its epoch; `None` in [`Layout::First`].
     pub(super) number: Option<u32>,
-    /// Where its payload stands in the file.
+    /// Place of its payload in the file.
     pub(super) payload: Range<usize>,
 }
 
-/// Contents at one place of the file.
+/// Content at a place of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A record, all of it.
+    /// A complete record.
     Whole(Record),
-    /// A header that verifies, with a payload that does not.
+    /// A verified header whose payload does not verify.
     HeaderOnly {
         /// The record's number in its epoch.
         number: u32,
@@ -60,7 +60,7 @@ pub(super) enum Found {
 }
 
 /// Fills in the header of `record`, whose payload is complete: it becomes record `number` of `epoch`, at `begin`.
-/// Returns false where the payload is too long for a record.
+/// Returns false if the payload is too long for a record.
 pub(super) fn seal(epoch: &Epoch, begin: u64, number: u32, record: &mut [u8]) -> bool {
     let (head, payload) = record.split_at_mut(HEAD);
     let Ok(length) = u32::try_from(payload.len()) else { return false };
@@ -73,7 +73,7 @@ pub(super) fn seal(epoch: &Epoch, begin: u64, number: u32, record: &mut [u8]) ->
     true
 }
 
-/// The record of `epoch` at `begin` of a journal's `bytes`.
+/// Returns the record of `epoch` at `begin` of a journal's `bytes`.
 pub(super) fn at(bytes: &[u8], begin: usize, epoch: &Epoch) -> Found {
     let Some(rest) = bytes.get(begin..) else { return Found::Nothing };
     match second_at(rest, begin, epoch) {
@@ -82,7 +82,7 @@ pub(super) fn at(bytes: &[u8], begin: usize, epoch: &Epoch) -> Found {
     }
 }
 
-/// The first place from `from` on where a record may begin, so that a search calculates few checksums.
+/// Returns the first place from `from` on at which a record may begin, so that a search calculates few checksums.
 pub(super) fn candidate(bytes: &[u8], from: usize) -> Option<usize> {
     let rest = bytes.get(from..)?;
     let is_second = |at: usize| rest[at] == MAGIC[0] && rest[at..].starts_with(&MAGIC);
@@ -109,8 +109,9 @@ fn second_at(rest: &[u8], begin: usize, epoch: &Epoch) -> Found {
     }
 }
 
-/// The checksum of the first layout covers the payload alone, so its length is believed only together with it. A
-/// payload begins with the names of tables: without one no checksum is calculated, so that a search stays fast.
+/// Reads a record of the first layout. Its checksum covers only the payload, so its length can be trusted only if the
+/// checksum matches. A payload begins with the names of tables; without one no checksum is calculated, which keeps a
+/// search fast.
 fn first_at(rest: &[u8], begin: usize, epoch: &Epoch) -> Found {
     let Some((head, payload)) = rest.split_at_checked(FIRST_HEAD) else { return Found::Nothing };
     let length = integer(&head[..4]) as usize;
@@ -129,14 +130,14 @@ fn integer(bytes: &[u8]) -> u32 {
     bytes.try_into().map_or(0, u32::from_le_bytes)
 }
 
-/// A checksum that tells a part of a record from anything else that may stand in its place.
+/// Returns the keyed checksum of a part of a record.
 fn check(epoch: &Epoch, begin: u64, part: &[u8], bytes: &[u8]) -> Check {
     let digest = hmac_sha256(epoch, &[part, &begin.to_le_bytes(), bytes]);
     let (check, _) = digest.split_first_chunk().unwrap_or_else(|| unreachable!("a digest has 32 bytes"));
     *check
 }
 
-/// A record of the first layout, for tests of upgrades.
+/// Returns a record of the first layout, for tests of upgrades.
 #[cfg(test)]
 pub(super) fn of_first_layout(epoch: &Epoch, begin: u64, payload: &[u8]) -> Vec<u8> {
     let digest = hmac_sha256(epoch, &[&begin.to_le_bytes(), payload]);

@@ -1,9 +1,9 @@
-//! Redo record of a batch: its row changes as bytes, as the journal keeps them. Tables are named and rows are raw, so
-//! that a replay needs nothing of the code that made them.
+//! Redo record of a batch: its row changes as bytes, in the journal's format. Tables are named and rows are raw, so
+//! that a replay does not depend on the code that made the changes.
 //!
 //! A version, `count, (length, name)*` of the tables, then for each row `table, length of the key, length of the value,
-//! key, value`; a removed row has [`REMOVED`] for a length and no value. Integers are little-endian. Inlined bodies
-//! stand among the rows, under a name that no table has. Records of format 1 have no version.
+//! key, value`; a removed row has [`REMOVED`] for a length and no value. Integers are little-endian. Inlined bodies are
+//! among the rows, under a name that no table has. Records of format 1 have no version.
 
 use super::record::Layout;
 use crate::store::changes::Changes;
@@ -11,24 +11,24 @@ use crate::store::content::Carried;
 use crate::store::error::StoreError;
 use crate::store::schema::Table;
 
-/// The version of payloads that is written, which records of format 1 lack.
+/// Version of payloads that are written now. Records of format 1 have none.
 const VERSION: u8 = 2;
 
-/// The length of a value that is not there any more. No value is that long: the database takes 3 GiB.
+/// Length that marks a removed row. No value is that long: the maximum of the database is 3 GiB.
 const REMOVED: u32 = u32::MAX;
-/// Where bodies stand.
+/// Table name of inlined bodies.
 pub(in crate::store) const BODIES: &str = "content";
 
-/// One row, as it is to be.
+/// One changed row.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::store) struct Change<'a> {
     pub(in crate::store) table: &'a str,
     pub(in crate::store) key: &'a [u8],
-    /// None where the row is to be removed.
+    /// New value; `None` if the row is removed.
     pub(in crate::store) value: Option<&'a [u8]>,
 }
 
-/// Writes `changes`, and `bodies` that are to be carried, behind what is in `bytes`.
+/// Appends `changes` and the inlined `bodies` to `bytes`.
 pub(super) fn encode(changes: &Changes, bodies: &[Carried], bytes: &mut Vec<u8>) {
     bytes.push(VERSION);
     let tables = changes.tables();
@@ -44,7 +44,7 @@ pub(super) fn encode(changes: &Changes, bodies: &[Carried], bytes: &mut Vec<u8>)
     bodies.iter().for_each(|body| put(bytes, tables.len(), &body.key(), Some(&body.sealed)));
 }
 
-/// A payload with one body alone.
+/// Returns a payload with only one body.
 pub(in crate::store) fn encode_body(key: &[u8], sealed: &[u8]) -> Vec<u8> {
     let mut bytes = vec![VERSION, 1, byte(BODIES.len())];
     bytes.extend(BODIES.as_bytes());
@@ -68,10 +68,10 @@ fn length(length: usize) -> u32 {
     u32::try_from(length).unwrap_or_else(|_| unreachable!("the database takes keys and values up to 3 GiB"))
 }
 
-/// The changes in the payload of a record.
+/// Returns the changes in the payload of a record.
 ///
 /// # Errors
-/// Bytes that [`encode`] does not make; a version that this program does not know.
+/// Bytes that [`encode`] does not produce; a version that is not known here.
 pub(super) fn decode(layout: Layout, bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     let damaged = || StoreError::Database("the journal has a record that can't be read".to_owned());
     let mut rest = Rest(bytes);
@@ -96,7 +96,7 @@ pub(super) fn decode(layout: Layout, bytes: &[u8]) -> Result<Vec<Change<'_>>, St
     Ok(changes)
 }
 
-/// Whether `bytes` begin as a payload of the first layout does: with a count of tables and the name of one.
+/// Whether `bytes` begin like a payload of the first layout, with a count of tables and a table's name.
 pub(super) fn begins_first_layout(bytes: &[u8]) -> bool {
     let mut rest = Rest(bytes);
     let count = rest.byte().unwrap_or(0);
@@ -104,7 +104,7 @@ pub(super) fn begins_first_layout(bytes: &[u8]) -> bool {
     count > 0 && name.is_some_and(|name| name == BODIES || Table::ALL.iter().any(|table| table.name() == name))
 }
 
-/// Bytes that are not read yet.
+/// Bytes that are not decoded yet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

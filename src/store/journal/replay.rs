@@ -1,8 +1,8 @@
-//! Replaying the journal: the records that a crash left are written into the database again.
+//! Replay of the journal: after a crash its records are written into the database again.
 //!
-//! Where a record in the midst of the journal is damaged, only the records before it may be replayed. Records hold rows
-//! as they were to be, and each was made on top of the one before: a later record without the damaged one would make a
-//! state that never was, a timer without its message for instance. The state before the damage was true once.
+//! If a record inside the journal is damaged, only the records before it may be replayed. Records hold the new rows,
+//! and each builds on the one before. A later record without the damaged one would give a state that never existed, for
+//! example a timer without its message. The state before the damage did exist.
 
 use std::io;
 use std::path::Path;
@@ -29,10 +29,10 @@ pub(in crate::store) struct Replay {
 }
 
 impl Replay {
-    /// Reads the journal of `directory`, and finds the records that `database` lacks.
+    /// Reads the journal of `directory` and finds the records that `database` lacks.
     ///
     /// # Errors
-    /// Those of the database and of the file system.
+    /// Database and file system errors.
     pub(in crate::store) fn read(database: &Database, disk: &dyn Disk, directory: &Path) -> Result<Self, StoreError> {
         let Some((epoch, values)) = epoch_of(database)? else {
             return Ok(Self { bytes: Vec::new(), found: Scan::default(), values: Values::Checked });
@@ -46,7 +46,7 @@ impl Replay {
                 Ok(Self { bytes, found, values })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // Versions that wrote format 1 went on without the file.
+                // Versions that wrote format 1 continued without the file.
                 let damage = (values == Values::Checked).then_some(Damage::Missing);
                 let found = Scan { damage, ..Scan::default() };
                 Ok(Self { bytes: Vec::new(), found, values })
@@ -55,16 +55,16 @@ impl Replay {
         }
     }
 
-    /// The damage in it, where there is any: then only the records before it are replayed.
+    /// Returns the damage, if any. Then only the records before it are replayed.
     pub(in crate::store) const fn damage(&self) -> Option<&Damage> {
         self.found.damage.as_ref()
     }
 
-    /// Replays the records: a transaction that is to be committed, where there is anything. `body` is handed the bodies
-    /// that they carry, which must be durable before that. May be repeated.
+    /// Replays the records. Returns a transaction to commit if there was anything. `body` gets the inlined bodies,
+    /// which must be durable before the commit. May be repeated.
     ///
     /// # Errors
-    /// Those of the database, and those of `body`; a record of a later version of this program.
+    /// Database errors and errors of `body`; a record of a later version.
     pub(in crate::store) fn apply(
         &self,
         database: &Database,
@@ -98,16 +98,16 @@ impl Replay {
         Ok(Some(transaction))
     }
 
-    /// The payloads of the records to replay, as a backlog takes them: format 1 is upgraded, and has none.
+    /// Returns the payloads of the replayed records for a backlog. A store of format 1 is migrated and has none.
     pub(in crate::store) fn payloads(&self) -> impl Iterator<Item = &[u8]> {
         self.found.payloads(&self.bytes).filter(|(layout, _)| *layout == Layout::Second).map(|(_, payload)| payload)
     }
 
-    /// Keeps a damaged file as it is under another name, durably, and returns that name. The journal itself stays until
-    /// a checkpoint has what is whole of it: a crash before that must find the damage again.
+    /// Copies a damaged file durably to another name, and returns that name. The journal itself stays until a
+    /// checkpoint contains its sound records: a crash before that must find the damage again.
     ///
     /// # Errors
-    /// Those of the file system; a full disk among them.
+    /// File system errors, including a full disk.
     pub(in crate::store) fn keep_damaged(
         &self,
         disk: &dyn Disk,
@@ -128,7 +128,7 @@ impl Replay {
     }
 }
 
-/// The epoch whose records the database lacks, and whether its values have checksums.
+/// Returns the epoch of the records that the database lacks, and whether its values have checksums.
 pub(super) fn epoch_of(database: &Database) -> Result<Option<(Epoch, Values)>, StoreError> {
     let facts = match database.begin_read()?.open_table(Table::Meta.definition()) {
         Ok(facts) => facts,
@@ -139,8 +139,8 @@ pub(super) fn epoch_of(database: &Database) -> Result<Option<(Epoch, Values)>, S
     Ok(epoch_in(&facts, values)?.map(|epoch| (epoch, values)))
 }
 
-/// The epoch among `facts`. A damaged one is an error: without it no record would count, and all of them would be lost
-/// in silence.
+/// Returns the epoch among `facts`. A damaged one is an error: without it no record would count, and all would be lost
+/// silently.
 pub(super) fn epoch_in(
     facts: &impl ReadableTable<&'static [u8], &'static [u8]>,
     values: Values,

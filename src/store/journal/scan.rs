@@ -1,9 +1,9 @@
-//! Looking through a journal's file: the records to replay, and whether the end is a torn write or damage.
+//! Scan of a journal's file: which records to replay, and whether the end is a torn write or damage.
 //!
-//! A record is synced before the next one is written. So a header of the same epoch that stands behind a record which
-//! does not verify proves that this record was whole once: the file is damaged. Where nothing stands behind, the record
-//! may be a write that a crash interrupted, whose operations were never acknowledged, or the last record may have been
-//! damaged since. The file can't tell the two apart.
+//! A record is synced before the next one is written. If a record does not verify and a header of the same epoch
+//! follows it, the record was once complete: the file is damaged. If nothing follows, there are two cases that the file
+//! can't distinguish. Either a crash interrupted the write and its operations were never acknowledged, or the last
+//! record was damaged later.
 
 use super::epoch::{self, Epoch};
 use super::record::{self, Found, Layout, Record};
@@ -11,18 +11,18 @@ use super::record::{self, Found, Layout, Record};
 /// Damage of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// A record can't be read, and later records of the same epoch stand behind it.
+    /// A record can't be read, and later records of the same epoch follow it.
     Record {
-        /// Records before the damage, which are whole.
+        /// Number of sound records before the damage.
         whole: u64,
-        /// Where the damaged record begins in the file, in bytes.
+        /// Start of the damaged record in the file, in bytes.
         offset: u64,
-        /// Records from the damaged one on, as far as they are known.
+        /// Number of records from the damaged one on, as far as known.
         left_out: u64,
     },
-    /// The file is missing, with every record that was in it.
+    /// The file is missing, with all its records.
     Missing,
-    /// The file neither names the database's epoch nor has a record of it: it was emptied, overwritten or exchanged.
+    /// The file neither names the database's epoch nor has a record of it: it was emptied, overwritten or replaced.
     Foreign,
 }
 
@@ -48,21 +48,21 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// The content of a journal under one epoch.
+/// Content of a journal under one epoch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// The records from the start of the file on, up to the first that does not verify.
+    /// Records from the start of the file up to the first that does not verify.
     pub(super) records: Vec<Record>,
-    /// Set where later records follow the first that does not verify.
+    /// Set if later records follow the first that does not verify.
     pub(super) damage: Option<Damage>,
-    /// Where a record begins whose header verifies and whose payload does not, with nothing behind it.
+    /// Start of a last record whose header verifies and whose payload does not.
     pub(super) torn_at: Option<u64>,
 }
 
-/// Looks through the `bytes` of a journal that names its epoch for the records of `epoch`.
+/// Scans the `bytes` of a journal that names its epoch for the records of `epoch`.
 pub(super) fn scan_named(bytes: &[u8], epoch: &Epoch) -> Scan {
     let mut scan = scan(bytes, epoch, usize::try_from(epoch::RECORDS).unwrap_or(usize::MAX));
-    // A record proves as well as the name that the file belongs to the epoch.
+    // A record is as good a proof as the name that the file belongs to the epoch.
     let is_proven = !scan.records.is_empty() || scan.torn_at.is_some() || scan.damage.is_some();
     if !is_proven && !epoch::is_named(bytes, epoch) {
         scan.damage = Some(Damage::Foreign);
@@ -70,7 +70,7 @@ pub(super) fn scan_named(bytes: &[u8], epoch: &Epoch) -> Scan {
     scan
 }
 
-/// Looks through a journal's `bytes` for the records of `epoch`, the first of which begins at `begin`.
+/// Scans a journal's `bytes` for the records of `epoch`, from `begin` on.
 pub(super) fn scan(bytes: &[u8], epoch: &Epoch, mut begin: usize) -> Scan {
     let mut scan = Scan::default();
     let failed = loop {
@@ -85,7 +85,7 @@ pub(super) fn scan(bytes: &[u8], epoch: &Epoch, mut begin: usize) -> Scan {
     let whole = scan.records.len() as u64;
     let behind = behind(bytes, begin + 1, epoch);
     if behind.records > 0 {
-        // The number of the last record says how many there were; records of the first layout are only counted.
+        // The number of the last record says how many there were. Records of the first layout are only counted.
         let left_out = behind.last.map_or(behind.records + 1, |last| (u64::from(last) + 1).saturating_sub(whole));
         scan.damage = Some(Damage::Record { whole, offset: begin as u64, left_out: left_out.max(2) });
     } else if matches!(failed, Found::HeaderOnly { .. }) {
@@ -94,7 +94,7 @@ pub(super) fn scan(bytes: &[u8], epoch: &Epoch, mut begin: usize) -> Scan {
     scan
 }
 
-/// The records, whole or with their header alone, that stand behind one that does not verify.
+/// Records after one that does not verify, complete or with only a header.
 #[derive(Default)]
 struct Behind {
     records: u64,
@@ -124,7 +124,7 @@ fn behind(bytes: &[u8], from: usize, epoch: &Epoch) -> Behind {
 }
 
 impl Scan {
-    /// The payloads to replay, with their layouts.
+    /// Returns the payloads to replay, with their layouts.
     pub(super) fn payloads<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (Layout, &'a [u8])> {
         self.records.iter().map(|record| (record.layout, &bytes[record.payload.clone()]))
     }

@@ -1,4 +1,4 @@
-//! Stories of the journal: what a crash leaves of the database and of the file, and what is made of it.
+//! Tests of the journal: the state of database and file after a crash, and their recovery.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::store::testing::{Sender, TestStore};
 
 const NOW: Duration = Duration::from_secs(1_700);
 
-/// Returns the directory as it would be after `kill -9`: the files as they are while the process still runs.
+/// Returns a copy of the directory as after `kill -9`: its files while the process is still running.
 pub(in crate::store) fn killed(test: &TestStore) -> tempfile::TempDir {
     let left = tempfile::tempdir().unwrap();
     copy(test.directory(), left.path());
@@ -52,7 +52,7 @@ fn what_was_answered_after_the_last_checkpoint_is_there_after_a_crash() {
     let expected = messages(&test);
     assert_eq!(expected.len(), 20);
     let left = killed(&test);
-    // The database's own file knows nothing of them yet: it is the journal that does.
+    // The database file does not have them yet; only the journal does.
     let mut after = TestStore::in_directory(left);
     assert_eq!(messages(&after), expected);
     after.reopen();
@@ -120,7 +120,7 @@ fn a_body_whose_bucket_is_over_is_not_written_again_and_one_that_was_lost_is() {
     );
 }
 
-/// The folders of the buckets in a data directory, the earliest first.
+/// Returns the folders of the buckets in a data directory, the earliest first.
 fn buckets(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory.join("content")).unwrap().map(|entry| entry.unwrap().path());
     let mut buckets: Vec<_> = entries.filter(|path| path.is_dir()).collect();
@@ -132,7 +132,7 @@ fn journal_of(test: &TestStore) -> Vec<u8> {
     fs::read(test.directory().join(FILE)).unwrap()
 }
 
-/// Flips bits in a journal that was left by a crash, and opens the store.
+/// Flips bits in a journal that a crash left, and opens the store.
 fn opened_with(test: &TestStore, journal: &[u8]) -> Result<TestStore, OpenError> {
     let left = killed(test);
     fs::write(left.path().join(FILE), journal).unwrap();
@@ -210,7 +210,7 @@ fn a_start_that_is_interrupted_while_it_accepts_the_damage_finds_the_damage_agai
     damaged[first + 5] ^= 1;
     let left = killed(&test);
     fs::write(left.path().join(FILE), &damaged).unwrap();
-    // The copy has no room where a directory has its name.
+    // The copy can't be written if a directory has its name.
     fs::create_dir(left.path().join(format!("journal.damaged-{}", test.now().as_millis()))).unwrap();
     let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Accept);
     assert!(matches!(error, OpenError::Failed(_)), "{error}");
@@ -250,7 +250,7 @@ fn a_damaged_last_record_is_left_out_like_one_that_was_never_completed() {
     assert_eq!(messages(&opened_with(&test, &journal).unwrap()).len(), 2);
 }
 
-/// The records of a journal, in the form of stores of format 1.
+/// Converts the records of a journal to the format of stores of format 1.
 fn in_first_layout(journal: &[u8], epoch: &Epoch) -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut begins) = (Vec::new(), Vec::new());
     for record in scan_named(journal, epoch).records {

@@ -1,15 +1,15 @@
-//! Alarms: moments at which somebody wants to be woken, known here so that time that is moved stops at them. An alarm
-//! is no row: a crash forgets it, together with why it was set.
+//! Alarms: moments at which a worker wants to be woken. They are known here so that a virtual clock stops at them. An
+//! alarm has no row: a crash loses it together with the state for which it was set.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use crate::base::time::Timestamp;
 
-/// When somebody wants to be woken, and who.
+/// Time of an alarm, and the number of its owner.
 pub type Alarm = (Timestamp, u64);
 
-/// All that are set.
+/// All alarms that are set.
 #[derive(Default)]
 pub(super) struct Alarms(BTreeSet<Alarm>);
 
@@ -22,17 +22,17 @@ impl Alarms {
         self.0.remove(alarm);
     }
 
-    /// Those that have come and are not silenced.
+    /// Returns the alarms that are due and not silenced.
     pub(super) fn due(&self, now: Timestamp) -> Vec<Alarm> {
         self.0.iter().take_while(|(at, _)| *at <= now).copied().collect()
     }
 
-    /// Whether one has come and is not silenced.
+    /// Whether an alarm is due and not silenced.
     pub(super) fn rings(&self, now: Timestamp) -> bool {
         self.0.first().is_some_and(|(at, _)| *at <= now)
     }
 
-    /// When the next one comes.
+    /// Returns the time of the next alarm after `now`.
     pub(super) fn next_after(&self, now: Timestamp) -> Option<Timestamp> {
         let later = (Bound::Excluded((now, u64::MAX)), Bound::Unbounded);
         self.0.range(later).next().map(|(at, _)| *at)

@@ -1,5 +1,5 @@
-//! Timers in hand: *taken* by whoever serves them, until their rows are gone, or *resting*: taken, and put off in
-//! memory alone until an alarm. A message is one of many, so little is kept of it.
+//! Taken timers. A worker serves each until its row is removed. A *suspended* one is taken and postponed, in memory
+//! only, until an alarm. There may be very many messages, so each takes little memory.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
 use crate::store::timer::{Timer, TimerKind};
 
-/// A message's timer: no two accounts share an identifier.
+/// A message's timer. No two accounts share an identifier.
 type OfMessage = (Timestamp, Ulid);
 
-/// Timers that were taken and are not settled.
+/// Timers that are taken and not settled.
 #[derive(Default)]
 pub(super) struct InHand {
     messages: HashSet<OfMessage>,
@@ -28,7 +28,7 @@ impl InHand {
         }
     }
 
-    /// Whether it was in hand; it is not any more.
+    /// Removes a timer, and returns whether it was taken.
     pub(super) fn forget(&mut self, timer: &Timer) -> bool {
         match of_message(timer) {
             Some(message) => self.messages.remove(&message) | self.resting.remove(&message),
@@ -36,14 +36,14 @@ impl InHand {
         }
     }
 
-    /// Has a taken timer rest.
+    /// Suspends a taken timer.
     pub(super) fn rest(&mut self, timer: Timer) {
         let message = of_message(&timer);
         debug_assert!(message.is_some(), "only messages rest");
         self.resting.extend(message.filter(|message| self.messages.remove(message)));
     }
 
-    /// Has a resting timer count as taken again.
+    /// Resumes a suspended timer.
     pub(super) fn rouse(&mut self, timer: Timer) {
         self.messages.extend(of_message(&timer).filter(|message| self.resting.remove(message)));
     }
@@ -55,13 +55,13 @@ impl InHand {
         }
     }
 
-    /// Whether nobody works on a timer of `kind`.
+    /// Whether no timer of `kind` is being worked on.
     #[cfg(test)]
     pub(super) fn is_idle_at(&self, kind: TimerKind) -> bool {
         (kind != TimerKind::Transfer || self.messages.is_empty()) && self.others.iter().all(|timer| timer.kind != kind)
     }
 
-    /// Whether nobody works on anything.
+    /// Whether no timer is being worked on.
     pub(super) fn is_idle(&self) -> bool {
         self.messages.is_empty() && self.others.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Stories of the near horizon: what is due is found once, whether it was armed before or after, near or far.
+//! Tests of the timer cache: each due timer is taken once, whether it was armed early or late, for soon or later.
 
 use std::time::Duration;
 
@@ -49,8 +49,7 @@ fn refill(test: &TestStore) {
     test.store().near().refill(test.now(), || test.store().snapshot()).unwrap();
 }
 
-/// Returns the timers that a dispatcher takes at the present time, in seconds after the start. It refills while memory
-/// is empty.
+/// Returns the timers that a dispatcher takes now, in seconds after the start. It refills while the cache is dry.
 fn taken(test: &TestStore) -> Vec<u64> {
     let mut found = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The last part of opening a store: the store itself, its writer and its appender, around the state that they share.
+//! The last part of opening a store: the store with its writer and its appender, around their shared state.
 
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -39,7 +39,7 @@ pub(super) struct Parts<'a> {
     pub(super) outbox: Option<Arc<Outbox>>,
 }
 
-/// Makes the store and its workers, which have no threads yet.
+/// Creates the store and its workers, which have no threads yet.
 pub(super) fn assemble(parts: Parts<'_>) -> (Store, Workers) {
     let Parts { disk, directory, limits, database, health, content, outbox, .. } = parts;
     let Surroundings { now, entropy } = parts.surroundings;

@@ -1,4 +1,4 @@
-//! The database's file and its directory when a store is opened.
+//! The database file and its directory when a store is opened.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::store::journal;
 /// Name of the database while it is created.
 pub(super) const HALF_MADE: &str = "postrider.redb.new";
 
-/// Makes the data directory where it is missing, durably.
+/// Creates the data directory durably if it is missing.
 pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     let io = |error| OpenError::Io { what: format!("creating {}", directory.display()), error };
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !disk.exists(path);
@@ -27,14 +27,14 @@ pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), Op
         return Ok(());
     }
     disk.create_directory(directory).map_err(io)?;
-    // Its name, too, is as durable as what will be promised on it.
+    // Its directory entry must be as durable as the data in it.
     missing.iter().filter_map(|made| made.parent()).try_for_each(|above| {
         disk.sync_directory(if above.as_os_str().is_empty() { Path::new(".") } else { above }).map_err(io)
     })
 }
 
-/// Describes the fault if the database's file at `path` is missing or empty beside other files of a store. A new
-/// database in its place would hold no account, and its first checkpoint would clear the journal of the old one.
+/// Describes the fault if the database file at `path` is missing or empty while other files of a store exist. A new
+/// database in its place would have no accounts, and its first checkpoint would clear the old journal.
 pub(in crate::store) fn loss(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
     let state = match disk.open(path, Opening::Existing) {
         Ok(file) if file.length()? > 0 => return Ok(None),
@@ -47,8 +47,8 @@ pub(in crate::store) fn loss(disk: &dyn Disk, path: &Path) -> io::Result<Option<
     Ok(other.map(|other| format!("it is {state}, and {other:?} beside it belongs to a store")))
 }
 
-/// Opens the database at `path`, and makes it where it is missing. Waits for another process's lock for `patience`.
-/// Reports a repair to `progress`.
+/// Opens the database at `path`, or creates it. Waits up to `patience` for another process's lock. Reports a repair to
+/// `progress`.
 pub(in crate::store) fn open(
     disk: &dyn Disk,
     path: &Path,
@@ -82,7 +82,7 @@ pub(in crate::store) fn open(
     }
 }
 
-/// Whether an error of opening means that the file does not hold what was written to it.
+/// Whether an error of opening means that the file is damaged.
 fn is_damage(error: &DatabaseError) -> bool {
     match error {
         DatabaseError::Storage(StorageError::Corrupted(_)) | DatabaseError::UpgradeRequired(_) => true,
@@ -93,11 +93,11 @@ fn is_damage(error: &DatabaseError) -> bool {
     }
 }
 
-/// Makes an empty database, under another name first: half a database would stand in the way of every later start.
+/// Creates an empty database, first under another name: a partial database would block every later start.
 fn make_database(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
     let half_made = path.with_file_name(HALF_MADE);
-    // Of an earlier try nothing is kept.
+    // Discard the file of an earlier try.
     drop(disk.open(&half_made, Opening::Fresh).map_err(io)?);
     drop(disk.open_database(&half_made, &Database::builder()).map_err(StoreError::from)?);
     disk.rename(&half_made, path).map_err(io)

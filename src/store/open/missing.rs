@@ -1,4 +1,4 @@
-//! Tests of starts where a file of the store is missing or is not its own: none goes on as if nothing had been in it.
+//! Tests of starts with a missing or foreign file of the store: none continues as if the store had been empty.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ fn journal_of(test: &TestStore) -> Vec<u8> {
     fs::read(test.directory().join(journal::FILE)).unwrap()
 }
 
-/// The number of messages in a store.
+/// Returns the number of messages in a store.
 fn sent(test: &TestStore) -> usize {
     test.snapshot().keys(Table::Messages, &[], &[u8::MAX; 64], Order::Ascending, usize::MAX).unwrap().len()
 }

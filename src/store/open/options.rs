@@ -9,54 +9,54 @@ use crate::store::limits::Limits;
 use crate::store::migrate::Migration;
 use crate::store::replica::Position;
 
-/// Work of a start that may take long.
+/// Slow work of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartWork {
-    /// The database is repaired after a crash.
+    /// Repair of the database after a crash.
     Repairing,
-    /// The store is brought to the format of this version.
+    /// Migration of the store to the current format.
     Migrating(Migration),
-    /// Rows are counted for totals that the store lacks: so many are done.
+    /// Counting of rows for missing totals, with the number done so far.
     Counting(u64),
 }
 
-/// The start of a store that is replicated: where its log stands after the claim.
+/// Start of a replicated store, after its claim: the position in its log.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplicaStart {
-    /// The position of the log: its last slot is this process's claim.
+    /// Position in the log. Its last slot is this process's claim.
     pub confirmed: Position,
-    /// Bytes of unconfirmed records that are kept on disk.
+    /// Maximum size of unconfirmed records on disk, in bytes.
     pub backlog_bytes_max: u64,
-    /// Set where a batch counts only once the bucket has it.
+    /// Set if replication is synchronous: a batch counts only once the bucket has it.
     pub sync: Option<SyncRule>,
 }
 
-/// The rule of synchronous replication: every batch waits for the bucket.
+/// Rule of synchronous replication: every batch waits for the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncRule {
-    /// The longest wait of an answer.
+    /// Maximum wait of an answer.
     pub timeout: Duration,
-    /// Whether a batch without the bucket's confirmation stays in doubt. Otherwise the store goes on without the
+    /// Whether a batch without the bucket's confirmation stays in doubt. Otherwise the store continues without the
     /// bucket.
     pub stops: bool,
 }
 
-/// The choices of a start.
+/// Options of a start.
 pub struct StartOptions {
     /// Policy for a damaged journal.
     pub on_journal_damage: OnJournalDamage,
-    /// Time since some fixed moment, which never goes back: for the age of the journal.
+    /// Monotonic clock, as time since a fixed moment: for the age of the journal.
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// Called while a start does what may take long, so that a supervisor can be asked for more time.
+    /// Called during slow work of a start, so that a supervisor can be asked for more time.
     pub progress: Rc<dyn Fn(StartWork)>,
-    /// The bounds that the store keeps.
+    /// Limits of the store.
     pub limits: Limits,
-    /// None without replication.
+    /// Replication; `None` without it.
     pub replica: Option<ReplicaStart>,
 }
 
 impl Default for StartOptions {
-    /// A damaged journal is refused, and time is the process's own.
+    /// Refuses a damaged journal, and uses the process's own monotonic clock.
     fn default() -> Self {
         let began = Instant::now();
         Self {

@@ -1,5 +1,5 @@
-//! The end of opening a store: every table is made, the master key checked, and the state read that the writer goes on
-//! from.
+//! A late part of opening a store: it creates missing tables, checks the master key, and reads the state from which the
+//! writer continues.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct Prepared {
     pub(super) epoch: Epoch,
 }
 
-/// Makes every table, checks the master key, and reads what the store goes on from.
+/// Creates missing tables, checks the master key, and reads the state from which the store continues.
 pub(super) fn prepare(
     database: &Database,
     disk: &dyn Disk,
@@ -72,12 +72,12 @@ pub(super) fn prepare(
     Ok(Prepared { last, last_message, sequence, master, restored, waiting, epoch })
 }
 
-/// The last identifier given out, so that the next is greater.
+/// Returns the last identifier used, so that the next is greater.
 pub(in crate::store) fn last_id(found: &Snapshot, key: &[u8]) -> Result<Ulid, StoreError> {
     Ok(found.get(Table::Meta, key)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid).unwrap_or_default())
 }
 
-/// The sequence of the last batch; that before the first in a store of an earlier version.
+/// Returns the sequence of the last batch; for a store of an earlier version, the one before the first.
 pub(in crate::store) fn sequence(found: &Snapshot) -> Result<Sequence, StoreError> {
     let bytes = found.get(Table::Meta, meta::SEQUENCE)?;
     Ok(bytes.and_then(|bytes| Sequence::decode(&bytes)).unwrap_or_default())

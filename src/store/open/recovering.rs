@@ -14,11 +14,11 @@ use crate::store::reserve::{self, Reserve};
 use crate::store::schema::{self, FORMAT};
 use crate::store::{clock_doubts, journal, migrate, restore};
 
-/// A database of the current format that has all of its journal.
+/// A database of the current format with its journal replayed.
 pub(super) struct Recovered {
     pub(super) database: Arc<OpenDatabase>,
     pub(super) reserve: Reserve,
-    /// Time of the start, which decides the expiry of content.
+    /// Time of the start, by which expired content is recognised.
     pub(super) started_at: Timestamp,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn recover(
         let (disk, directory) = (Arc::clone(disk), directory.to_owned());
         move || disk.free_bytes(&directory).ok()
     });
-    // Recovery after a crash may need disk space that others have taken since.
+    // Recovery after a crash may need disk space that other programs have taken since.
     reserve.before_commit();
     let now = (surroundings.now)().now;
     let started_at = clock_doubts::time_of_start(&database, now);

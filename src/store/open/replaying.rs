@@ -1,6 +1,6 @@
-//! Replaying the journal when a store is opened. A damaged journal stops the start, unless the operator accepts the
-//! loss: then the records before the damage are replayed, the file is kept under another name, and the mail that is
-//! queued goes on hold, because its outcome may be among the lost records.
+//! Replaying the journal when a store is opened. A damaged journal stops the start unless the operator accepts the
+//! loss. In that case the records before the damage are replayed, the file is kept under another name, and queued mail
+//! is put on hold, because its outcome may be among the lost records.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::store::schema::{Table, meta};
 /// Policy for a damaged journal at a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnJournalDamage {
-    /// It fails, and changes nothing.
+    /// The start fails and changes nothing.
     Refuse,
-    /// It goes on with the records before the damage. Where there is no damage, it fails.
+    /// The start continues with the records before the damage. It fails if there is no damage.
     Accept,
 }
 
@@ -53,7 +53,7 @@ pub(in crate::store) fn replay(
     if let Some(damage) = damage {
         let name = replay.keep_damaged(&**disk, directory, now)?;
         report(damage, name.as_deref());
-        // Seen now, and durable with the hold.
+        // Visible now, and durable together with the hold.
         replayed.map(journal::publish).transpose()?;
         replayed = Some(hold_queue(database, now)?);
     }
@@ -78,7 +78,7 @@ fn report(damage: &journal::Damage, kept_as: Option<&str>) {
     );
 }
 
-/// A transaction that puts everything on hold that is queued. The store may still be of an earlier format.
+/// Returns a transaction that puts everything queued on hold. The store may have an earlier format.
 fn hold_queue(database: &Database, now: Timestamp) -> Result<WriteTransaction, StoreError> {
     let transaction = database.begin_write()?;
     let mut table = transaction.open_table(Table::Meta.definition())?;

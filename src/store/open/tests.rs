@@ -1,4 +1,4 @@
-//! Stories of opening: one process at a time, no store of a later program, no master key but its own.
+//! Tests of opening: only one process at a time, no store of a later version, no other master key.
 
 use std::cell::RefCell;
 use std::fs;
@@ -120,7 +120,7 @@ fn the_room_that_is_kept_is_given_back_before_the_database_is_opened() {
     let (directory, surroundings) = (test.directory().to_owned(), test.surroundings());
     let kept = || fs::metadata(directory.join(reserve::FILE)).unwrap().len();
     fs::write(directory.join(reserve::FILE), [0; 4096]).unwrap();
-    // A start that goes no further than to the database.
+    // This start ends at the database.
     fs::write(directory.join(FILE), [1; 8192]).unwrap();
     let limits = Limits { reserve_short_bytes: u64::MAX, ..Limits::default() };
     let options = StartOptions { limits, ..StartOptions::default() };

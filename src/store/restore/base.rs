@@ -1,5 +1,5 @@
-//! Building a data directory from a base of a replica: its rows come as a backup without content, its content as pieces
-//! of segments.
+//! Building a data directory from a base of a replica. Its rows have the form of a backup without content; its content
+//! comes as pieces of segments.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,20 +12,20 @@ use crate::store::schema::FORMAT;
 
 /// Content of a base.
 pub struct BaseContent<I> {
-    /// Pieces of segments: bucket, number, offset and bytes, ascending, without gaps in a segment.
+    /// Pieces of segments: bucket, number, offset and bytes, in ascending order and without gaps in a segment.
     pub pieces: I,
     /// The key slots of the segments.
     pub keys: Vec<u8>,
 }
 
-/// A piece of a segment, or why it can't be read.
+/// A piece of a segment, or the reason why it can't be read.
 type Piece = Result<((Timestamp, u32), u64, Vec<u8>), RestoreError>;
 
-/// Builds a data directory from the `rows` of a base and its `content`, which is asked for after the rows. `key` is the
+/// Builds a data directory from the `rows` of a base and its `content`, which is read after the rows. `key` is the
 /// store's master key.
 ///
 /// # Errors
-/// Why not; then nothing is left of it.
+/// The reason; then no file is left in the directory.
 pub fn restore_base<I: Iterator<Item = Piece>>(
     rows: impl Read,
     directory: &Path,
@@ -52,7 +52,7 @@ pub fn restore_base<I: Iterator<Item = Piece>>(
         progress(&head, totals);
     }
     building.take(Part::Keys(keys), beside)?;
-    // The content came beside the rows.
+    // The content was read separately from the rows.
     let head = Head { has_content: true, ..head };
     let standing = building.finish(&head, lineage)?;
     Ok(Restoration { head, totals, standing })

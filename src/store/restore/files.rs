@@ -1,4 +1,4 @@
-//! Files of a data directory in the making.
+//! Files of a data directory that is being built.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! The end of building a data directory: a copy is marked, everything is made durable and moved to its place.
+//! The end of building a data directory: a copy is marked, everything is synced and moved to its place.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ use crate::store::schema::{Table, meta};
 use crate::store::standstill::Standing;
 
 impl Building {
-    /// Marks a copy as one, makes everything durable, and moves it to its place.
+    /// Marks a copy, syncs everything, and moves it to its place.
     pub(super) fn finish(mut self, head: &Head, lineage: Lineage) -> Result<Standing, RestoreError> {
         close(self.segment.take().as_ref().map(|(_, file, _)| file))?;
         if let Lineage::Fork { holds_queue } = lineage {
@@ -50,7 +50,7 @@ impl Building {
         }
         self.database = None;
         if let Some(key) = &self.given {
-            // Once more: the facts that it was held against may have been none.
+            // Check again: the first check may have had no proof to compare with.
             self.prove(key)?;
             master_key::write(&FileSystem, &self.aside.join(master_key::FILE), &self.aside, key)
                 .map_err(|error| unwritten(&self.aside, io::Error::other(error)))?;
@@ -60,7 +60,7 @@ impl Building {
         Ok(self.standing)
     }
 
-    /// The database last: without it nothing looks like a store.
+    /// Moves the files up, the database last: without it the directory does not count as a store.
     fn move_up(&self) -> Result<(), RestoreError> {
         let io = |error| unwritten(&self.aside, error);
         sync_below(&self.aside.join(CONTENT))?;

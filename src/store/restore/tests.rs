@@ -1,5 +1,5 @@
-//! Stories of a backup and what is made of it: all that was committed before, nothing of what came after, and nothing
-//! at all where something is wrong.
+//! Tests of backup and restore: the copy has everything committed before the backup and nothing committed later, and a
+//! bad backup restores nothing.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::store::testing::{START, Sender, TestStore};
 const ALL: Extent = Extent { content: true, master_key: true };
 const ROWS: Extent = Extent { content: false, master_key: true };
 
-/// Sees to something when the first bytes of the backup are written, which is after its snapshot.
+/// Runs a callback when the first bytes of the backup are written, which is after its snapshot.
 struct Meanwhile<'a, F: FnMut()>(&'a mut Vec<u8>, Option<F>);
 
 impl<F: FnMut()> Write for Meanwhile<'_, F> {
@@ -91,7 +91,7 @@ fn everything_committed_before_is_there_and_stands_still_and_nothing_that_came_a
     assert_eq!(std::fs::read(copy.directory().join("beside")).unwrap(), b"a file");
     let standstill = copy.store().standstill().unwrap().unwrap();
     assert_eq!(copy.store().standing(&standstill).unwrap(), restoration.standing);
-    // Taken again, it is a backup like any other.
+    // A backup of the copy is a backup like any other.
     let (again, _) = restored(&backup(&copy, ALL));
     assert_eq!(body(&Sender::of(&again, account, domain), &again, first).unwrap(), b"first");
 }

@@ -1,4 +1,4 @@
-//! Keys of the tables of DMARC reports. All begin with the account and the domain, and most go on with the UTC day,
+//! Keys of the tables of DMARC reports. All begin with the account and the domain, and most continue with the UTC day,
 //! counted from the epoch, so that the oldest come first.
 
 use crate::base::id::{AccountId, DmarcReportId, DomainId};
@@ -8,10 +8,10 @@ use crate::domain::dmarc_source::SourceNetwork;
 /// Identifies a reporter of a domain: a digest of its name.
 pub type ReporterKey = [u8; 8];
 
-/// Identifies a report among those of a domain that begin on one day: a digest of what makes it one.
+/// Identifies a report among those of a domain that begin on one day: a digest of its identifying fields.
 pub type ReportDigest = [u8; 16];
 
-/// The beginning of all keys of one domain.
+/// Prefix of all keys of one domain.
 pub fn dmarc_domain(account: AccountId, domain: DomainId) -> [u8; 32] {
     super::owned(account, domain.as_bytes())
 }
@@ -21,7 +21,7 @@ pub fn dmarc_report(account: AccountId, domain: DomainId, report: DmarcReportId)
     super::owned_pair(account, domain.as_bytes(), report.as_bytes())
 }
 
-/// Key of [`Table::DmarcDays`](super::Table::DmarcDays), and the beginning of the keys of one day.
+/// Key of [`Table::DmarcDays`](super::Table::DmarcDays), and prefix of the keys of one day.
 pub fn dmarc_day(account: AccountId, domain: DomainId, day: u32) -> [u8; 36] {
     let mut key = [0; 36];
     key[..32].copy_from_slice(&dmarc_domain(account, domain));
@@ -29,7 +29,7 @@ pub fn dmarc_day(account: AccountId, domain: DomainId, day: u32) -> [u8; 36] {
     key
 }
 
-/// The day in a key that continues with one.
+/// Returns the day in a key that has one after the domain.
 pub fn dmarc_day_of(key: &[u8]) -> Option<u32> {
     key.get(32..)?.first_chunk().map(|day| u32::from_be_bytes(*day))
 }
@@ -42,7 +42,7 @@ pub fn dmarc_seen(account: AccountId, domain: DomainId, day: u32, report: Report
     key
 }
 
-/// The digest of what makes a report one: its From domain, identifier, policy domain and begin.
+/// Returns the digest of a report's identifying fields: From domain, report identifier, policy domain and begin.
 pub fn dmarc_digest(from_domain: &str, report_id: &str, policy_domain: &str, begin_secs: u64) -> ReportDigest {
     let begin = begin_secs.to_be_bytes();
     let parts = [from_domain.as_bytes(), b"\0", policy_domain.as_bytes(), b"\0", &begin, report_id.as_bytes()];
@@ -50,7 +50,7 @@ pub fn dmarc_digest(from_domain: &str, report_id: &str, policy_domain: &str, beg
     digest.first_chunk().copied().unwrap_or_default()
 }
 
-/// The key of the reporter with this name.
+/// Returns the key of the reporter with this name.
 pub fn dmarc_reporter_key(name: &str) -> ReporterKey {
     let digest = hmac_sha256(b"dmarc reporter", &[name.as_bytes()]);
     digest.first_chunk().copied().unwrap_or_default()
@@ -69,12 +69,12 @@ pub fn dmarc_source(account: AccountId, domain: DomainId, network: SourceNetwork
     [&dmarc_domain(account, domain)[..], &network.to_bytes()].concat()
 }
 
-/// The network in a key of [`Table::DmarcSources`](super::Table::DmarcSources).
+/// Returns the network in a key of [`Table::DmarcSources`](super::Table::DmarcSources).
 pub fn dmarc_source_of(key: &[u8]) -> Option<SourceNetwork> {
     SourceNetwork::from_bytes(key.get(32..)?).map(|(network, _)| network)
 }
 
-/// The beginning of the keys of [`Table::DmarcCounts`](super::Table::DmarcCounts) for one day and network.
+/// Prefix of the keys of [`Table::DmarcCounts`](super::Table::DmarcCounts) for one day and network.
 pub fn dmarc_counts_of(account: AccountId, domain: DomainId, day: u32, network: SourceNetwork) -> Vec<u8> {
     [&dmarc_day(account, domain, day)[..], &network.to_bytes()].concat()
 }
@@ -90,7 +90,7 @@ pub fn dmarc_counts(
     [&dmarc_counts_of(account, domain, day, network)[..], &reporter].concat()
 }
 
-/// Day, network and reporter in a key of [`Table::DmarcCounts`](super::Table::DmarcCounts).
+/// Returns day, network and reporter in a key of [`Table::DmarcCounts`](super::Table::DmarcCounts).
 pub fn dmarc_counts_parts(key: &[u8]) -> Option<(u32, SourceNetwork, ReporterKey)> {
     let day = dmarc_day_of(key)?;
     let (network, reporter) = SourceNetwork::from_bytes(key.get(36..)?)?;

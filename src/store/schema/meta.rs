@@ -2,19 +2,19 @@
 
 /// The store's format, four bytes.
 pub const FORMAT: &[u8] = b"format";
-/// Something that only the store's own master key opens.
+/// A value that only the store's own master key opens.
 pub const MASTER_KEY_PROOF: &[u8] = b"master_key_proof";
-/// The last identifier that the writer gave out.
+/// The last identifier that the writer assigned.
 pub const LAST_ID: &[u8] = b"last_id";
-/// The greatest message identifier accepted.
+/// The greatest accepted message identifier.
 pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
-/// The epoch of the journal whose records this state lacks, sixteen bytes.
+/// Epoch of the journal records that this state lacks, sixteen bytes.
 pub const JOURNAL: &[u8] = b"journal";
 /// Number of waiting timers, sixteen bytes.
 pub const WAITING: &[u8] = b"waiting";
-/// Which totals the store keeps, one byte: see [`crate::store::totals`].
+/// Version of the totals in the store, one byte: see [`crate::store::totals`].
 pub const TOTALS: &[u8] = b"totals";
-/// Progress of a migration; only in the copy that it makes.
+/// Progress of a migration; only in the copy that the migration writes.
 pub const MIGRATION: &[u8] = b"migration";
 /// The number of the last batch and the time of its commit, sixteen bytes: [`crate::store::replica::Sequence`].
 pub const SEQUENCE: &[u8] = b"sequence";

@@ -1,4 +1,4 @@
-//! Keys of the index that finds messages by the Message-ID that a client gave by SMTP.
+//! Keys of the index of messages by the Message-ID that a client set over SMTP.
 
 #[cfg(doc)]
 use super::Table;
@@ -6,9 +6,9 @@ use super::owned;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::signature::hmac_sha256;
 
-/// The beginning of the keys of [`Table::MessagesByOriginalId`] for one Message-ID of a client.
+/// Prefix of the keys of [`Table::MessagesByOriginalId`] for one Message-ID of a client.
 pub fn messages_by_original_id(account: AccountId, original: &str) -> [u8; 32] {
-    // People leave the angle brackets off, and some clients do.
+    // Users and some clients omit the angle brackets.
     let bare = original.trim().trim_start_matches('<').trim_end_matches('>');
     let digest = hmac_sha256(b"original message id", &[bare.as_bytes()]);
     owned(account, &digest.first_chunk().copied().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The names of the tables. A name is never changed, and never used again for something else.
+//! Names of the tables. A name is never changed and never reused.
 
 use redb::TableDefinition;
 
@@ -14,7 +14,7 @@ macro_rules! tables {
             /// Every table.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The name in the file. Never changed, never used again for something else.
+            /// Returns the name in the file, which is never changed and never reused.
             pub const fn name(self) -> &'static str {
                 match self {$(Self::$name => $text,)*}
             }
@@ -27,7 +27,7 @@ tables! {
     Meta = "meta";
     /// account → settings and quota limits.
     Accounts = "accounts";
-    /// hint of the account, account → nothing: whose a return path may be.
+    /// hint of the account, account → nothing: finds the accounts that a return path may belong to.
     AccountsByHint = "accounts_by_hint";
     /// account, key → API key.
     Keys = "keys";
@@ -37,19 +37,19 @@ tables! {
     Domains = "domains";
     /// account, name → domain.
     DomainsByName = "domains_by_name";
-    /// name → account and domain: who has it verified.
+    /// name → account and domain that have it verified.
     DomainOwners = "domain_owners";
-    /// account, message → what was accepted; written once.
+    /// account, message → accepted message; written once.
     Messages = "messages";
-    /// account, message → how far its transfer is.
+    /// account, message → state of its transfer.
     Transfers = "transfers";
-    /// account, last message of a block → what the block's messages may be found by.
+    /// account, last message of a block → search terms of the block's messages.
     MessageIndex = "message_index";
     /// account, digest of the client's Message-ID, message → nothing.
     MessagesByOriginalId = "messages_by_original_id";
     /// account, message, event → the event's JSON bytes; written once, kept with the message.
     Timeline = "timeline";
-    /// account, message, event → what was said in the attempt that failed: text, kept as long as the event log's event.
+    /// account, message, event → transcript of the failed attempt: text, kept as long as the event log's event.
     Transcripts = "transcripts";
     /// account, event → type and message: the customer's event log, kept 30 days.
     EventLog = "event_log";
@@ -63,11 +63,11 @@ tables! {
     DeliveriesByEndpoint = "deliveries_by_endpoint";
     /// account, delivery, attempt number → one attempt.
     Attempts = "attempts";
-    /// account, endpoint, event → delivery: the latest one, where the event was owed more than once.
+    /// account, endpoint, event → latest delivery, if the event was delivered again.
     Redelivered = "redelivered";
-    /// account, endpoint, due, delivery → nothing: what waits for a disabled endpoint.
+    /// account, endpoint, due, delivery → nothing: deliveries parked for a disabled endpoint.
     Parked = "parked";
-    /// account, endpoint → how many of its deliveries are pending or held; account → how many were requested.
+    /// account, endpoint → number of its deliveries that are pending or held; account → number of requested ones.
     Outstanding = "outstanding";
     /// account → its API keys that are neither revoked nor expired.
     ActiveKeys = "active_keys";
@@ -85,78 +85,79 @@ tables! {
     Suppressions = "suppressions";
     /// account, suppression → address in matching form: the list, newest last.
     SuppressionsById = "suppressions_by_id";
-    /// account → its import of suppressions that is not at its end.
+    /// account → its unfinished import of suppressions.
     SuppressionImports = "suppression_imports";
-    /// relay, site → how much the relay handed over there on the last day that it did: for relays that warm up.
+    /// relay, site → number of messages the relay sent there on the last day that it sent any: for relays that warm up.
     WarmUps = "warm_ups";
-    /// account, address in matching form, NUL, message → nothing: the messages that wait.
+    /// account, address in matching form, NUL, message → nothing: the queued messages.
     Waiting = "waiting";
-    /// account, site or domain → since when the account's mail for it is paused.
+    /// account, site or domain → start of the pause of the account's mail for it.
     Pauses = "pauses";
-    /// account → since when and why it is suspended.
+    /// account → start and reason of its suspension.
     Suspensions = "suspensions";
-    /// account, user → somebody who signs in to the panel.
+    /// account, user → panel user.
     Users = "users";
     /// address in matching form → account, user.
     UsersByEmail = "users_by_email";
-    /// account, user → the identity at a provider of OpenID Connect that they sign in with.
+    /// account, user → OpenID Connect identity for signing in.
     Identities = "identities";
     /// digest of an identity → account, user.
     UsersByIdentity = "users_by_identity";
-    /// SHA-256 of the token → a signed-in browser.
+    /// SHA-256 of the token → browser session.
     Sessions = "sessions";
     /// account, user, SHA-256 of the token → nothing: the sessions of a user.
     SessionsByUser = "sessions_by_user";
-    /// account, line → what somebody changed through the panel.
+    /// account, line → change made through the panel.
     AuditLog = "audit_log";
-    /// account → how many lines its audit log has.
+    /// account → number of lines in its audit log.
     AuditLines = "audit_lines";
     /// digest of a receiving domain → its MTA-STS policy.
     StsPolicies = "sts_policies";
-    /// day, digest of a receiving domain, kind of policy → how TLS sessions went.
+    /// day, digest of a receiving domain, kind of policy → results of TLS sessions.
     TlsReports = "tls_reports";
-    /// day → how many rows it has there.
+    /// day → number of its rows in that table.
     TlsReportDays = "tls_report_days";
-    /// account, hour, stream, sending domain, provider → what became of the messages accepted in that hour.
+    /// account, hour, stream, sending domain, provider → outcomes of the messages accepted in that hour.
     Outcomes = "outcomes";
     /// account, domain, report → an aggregate report, or the part of one that belongs to the domain.
     DmarcReports = "dmarc_reports";
-    /// account, domain, day on which a report begins, digest → nothing: the reports that were counted.
+    /// account, domain, day on which a report begins, digest → nothing: the counted reports.
     DmarcSeen = "dmarc_seen";
-    /// account, domain, day → the reporters of the day, and how much it counts.
+    /// account, domain, day → reporters of the day, and its totals.
     DmarcDays = "dmarc_days";
-    /// account, domain, day, network, reporter → messages by what receivers made of them.
+    /// account, domain, day, network, reporter → messages by the receivers' results.
     DmarcCounts = "dmarc_counts";
-    /// account, domain, network → when reports named it, and whether the account calls it its own.
+    /// account, domain, network → when reports named it, and whether the account has confirmed it as its own.
     DmarcSources = "dmarc_sources";
     /// account, domain, digest of the name → a reporter, and whether it is ignored.
     DmarcReporters = "dmarc_reporters";
-    /// account → how its bounces and complaints were judged last.
+    /// account → last evaluation of its bounces and complaints.
     Reputations = "reputations";
-    /// account, alert → an alert; the account is zero for the service's.
+    /// account, alert → alert; the account is zero for alerts of the service.
     Alerts = "alerts";
-    /// account, condition, subject → how far the alert of it is.
+    /// account, condition, subject → state of its alert.
     AlertStates = "alert_states";
     /// account, alert → condition and severity of an open alert.
     OpenAlerts = "open_alerts";
     /// alert → account.
     AlertOwners = "alert_owners";
-    /// notice → a mail or webhook request that is to be sent.
+    /// notice → mail or webhook request to send.
     Notices = "notices";
     /// address in matching form → the notices to it.
     NoticeAddresses = "notice_addresses";
-    /// address in matching form → since when it may get notices.
+    /// address in matching form → time since when it may get notices.
     ProvenAddresses = "proven_addresses";
     /// account → its invitations of the last day.
     Invitations = "invitations";
-    /// number → a doubt about the wall clock: when it began, and what came of it.
+    /// number → doubt about the wall clock: its beginning and its result.
     ClockDoubts = "clock_doubts";
-    /// due, kind, account, identifier → nothing: what is to happen when. This table is the far timer wheel.
+    /// due, kind, account, identifier → nothing: the timers. Later timers are only here; the next ones are also in the
+    /// timer cache.
     Timers = "timers";
 }
 
 impl Table {
-    /// The definition of the table for redb.
+    /// Returns the definition of the table for redb.
     pub(in crate::store) const fn definition(self) -> Definition {
         TableDefinition::new(self.name())
     }

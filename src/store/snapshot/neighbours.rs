@@ -1,6 +1,6 @@
-//! Proof that a row is absent. A damaged key hides its row: the search for it ends beside it, or is led astray. So a
-//! search that finds nothing looks at the rows on both sides of the place where it ended. It believes in the absence
-//! only if they are sound and in order.
+//! Proof that a row is absent. A damaged key hides its row: a lookup ends beside it or goes astray. So a lookup without
+//! a result checks the rows on both sides of the place where it ended. The row counts as absent only if they are sound
+//! and in order.
 
 use redb::{AccessGuard, ReadOnlyTable, ReadableTableMetadata as _, StorageError};
 
@@ -11,24 +11,25 @@ use crate::store::schema::Table;
 type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
 type Entry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
 
-/// Number of damaged rows that are skipped on each side. A few may have damaged values; more are a damaged page.
+/// Maximum number of damaged rows that are skipped on each side. A few may have damaged values; more mean a damaged
+/// page.
 const PASSED: usize = 4;
 
 /// The rows on one side of a place.
 #[derive(PartialEq, Eq)]
 enum Side {
-    /// The nearest sound row lies on this side, and no damaged row before it belongs to the place.
+    /// The nearest sound row is on this side, and no damaged row before it belongs to the place.
     Sound,
     /// There are no rows.
     Empty,
-    /// The row of the place may be here.
+    /// The missing row may be here.
     InDoubt,
 }
 
-/// Whether there is no row at `key`, where a search has found none.
+/// Whether there is no row at `key`, after a lookup found none.
 ///
 /// # Errors
-/// Those of redb.
+/// Errors of redb.
 pub(super) fn is_absent(opened: &Opened, table: Table, key: &[u8]) -> Result<bool, StorageError> {
     let after = side(opened.range::<&[u8]>(key..)?, table, key, Order::Ascending)?;
     let before = before(opened, table, key)?;
@@ -36,10 +37,10 @@ pub(super) fn is_absent(opened: &Opened, table: Table, key: &[u8]) -> Result<boo
     Ok(before != Side::InDoubt && after != Side::InDoubt && (!is_seemingly_empty || opened.len()? == 0))
 }
 
-/// Whether a scan that begins at `key` leaves out no row before its first.
+/// Whether a scan that begins at `key` misses no row before its first.
 ///
 /// # Errors
-/// Those of redb.
+/// Errors of redb.
 pub(super) fn begins_at(opened: &Opened, table: Table, key: &[u8]) -> Result<bool, StorageError> {
     Ok(before(opened, table, key)? != Side::InDoubt)
 }
@@ -48,7 +49,7 @@ fn before(opened: &Opened, table: Table, key: &[u8]) -> Result<Side, StorageErro
     side(opened.range::<&[u8]>(..key)?.rev(), table, key, Order::Descending)
 }
 
-/// `rows` go away from the place of `key`.
+/// Checks one side. `rows` begin next to `key` and lead away from it.
 fn side<'a>(
     rows: impl Iterator<Item = Result<Entry<'a>, StorageError>>,
     table: Table,

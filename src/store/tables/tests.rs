@@ -1,4 +1,4 @@
-//! Stories of changes over changes: what an operation reads is what it will leave behind, whatever stands beneath.
+//! Tests of layered changes: an operation reads exactly what it will leave behind, whatever is below.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,10 +14,10 @@ const TABLE: Table = Table::Suppressions;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A change of one key: a value, or that it is removed.
+/// A change of one key: a value, or `None` for its removal.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// A batch over what the first half of `stored` leaves committed, and that did the rest itself.
+/// Returns a batch that made the second half of the changes in `stored`; the first half is committed.
 fn batch_over(stored: &[Change]) -> Batch {
     let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
     let transaction = database.begin_write().unwrap();

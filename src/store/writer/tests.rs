@@ -1,4 +1,5 @@
-//! Stories of the writer: a batch is as whole as its operations, answers come after the sync, identifiers only grow.
+//! Tests of the writer: operations are all or nothing within a batch, answers come after the sync, identifiers only
+//! grow.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -20,7 +21,7 @@ use crate::store::testing::TestStore;
 use crate::store::timer::{Timer, TimerKind};
 use crate::store::tripwire::Point;
 
-/// Writes one key, makes some identifiers, and ends as it is told.
+/// Writes one key, makes some identifiers, and ends as configured.
 #[derive(Debug, Serialize, Deserialize)]
 struct Write {
     key: Vec<u8>,
@@ -60,7 +61,7 @@ fn write(key: &str, end: End) -> Write {
     Write { key: key.as_bytes().to_vec(), ids: 1, end }
 }
 
-/// Holds the writer up after a commit, so that what is posted meanwhile becomes one batch.
+/// Blocks the writer after a commit, so that operations posted in the meantime become one batch.
 fn hold_up(test: &TestStore) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel();
     test.store().post(write("first", End::Commit), move |_| held.recv().unwrap());
@@ -94,7 +95,7 @@ fn what_is_refused_or_panics_leaves_its_batch_whole() {
     test.done(write("and on", End::Commit));
 }
 
-/// Waits until the store has failed, which it must.
+/// Waits until the store has failed.
 fn failure_of(test: &TestStore) -> StoreError {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let failed = async { tokio::time::timeout(Duration::from_secs(20), test.store().health().failed()).await };
@@ -120,7 +121,7 @@ fn a_panic_anywhere_on_the_writers_or_the_appenders_thread_is_latched_before_any
             test.store().post(write("later", End::Commit), drop);
         }
         assert!(failure_of(&test).to_string().contains("panicked"), "{point:?}");
-        // Answered with success before the panic, or with the failure once that is latched, or never.
+        // The answer is a success before the panic, a failure after it is latched, or none.
         if let Ok((is_ok, has_failed)) = told.recv() {
             assert!(is_ok || has_failed, "{point:?}");
         }
@@ -142,7 +143,7 @@ fn a_writer_that_hangs_is_seen_by_whoever_asks_whether_a_write_could_succeed() {
     let test = TestStore::new();
     test.done(write("first", End::Commit));
     let mut seen = Progress::default();
-    // An answer comes a moment before its turn has ended.
+    // An answer comes shortly before its piece of work ends.
     while !test.store().health().is_writing(&mut seen) {
         thread::yield_now();
     }
@@ -168,7 +169,7 @@ fn an_answer_comes_when_a_snapshot_sees_the_row() {
         test.done(write(&key, End::Commit));
         assert!(test.snapshot().get(Table::Suppressions, key.as_bytes()).unwrap().is_some());
         let timers = test.store().near().take_due(test.now(), 9).timers;
-        // Nothing is near before the first refill: the table knows it.
+        // The cache is empty before the first refill; the table has the timers.
         assert!(timers.is_empty() && !test.timers(TimerKind::EventLog).is_empty());
     }
 }
@@ -195,7 +196,7 @@ fn whoever_is_answered_before_the_database_has_it_waits_for_that() {
 fn a_checkpoint_is_due_by_the_time_that_passed_whatever_the_wall_clock_says() {
     let test = TestStore::new();
     let checkpoints = || test.store().meters().checkpoint_duration.read().count;
-    // The writer looks whether a checkpoint is due before each batch, so the second answer comes after it.
+    // The writer checks before each batch whether a checkpoint is due, so the second answer comes after it.
     let go_on = || {
         test.done(write("one", End::Commit));
         test.done(write("two", End::Commit));

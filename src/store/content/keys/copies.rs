@@ -1,5 +1,5 @@
-//! The two copies of the key file compared, place by place: which keys there are, and what has to be written so that
-//! both copies have every key.
+//! Comparison of the two copies of the key file, slot by slot: which keys exist, and what must be written so that both
+//! copies have every key.
 
 use std::collections::BTreeMap;
 
@@ -10,34 +10,34 @@ use super::{FILE, MIRROR};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
-/// A key, to be sealed again.
+/// A raw key, to be sealed again.
 pub(super) type RawKey = Zeroizing<[u8; MasterKey::LENGTH]>;
 
 /// Contents of both copies.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// The keys that have a place, the same in both copies once [`Self::rewrite`] is done.
+    /// Keys with their places, which are the same in both copies once [`Self::rewrite`] is done.
     pub(super) keys: BTreeMap<SegmentId, (u64, RawKey)>,
-    /// Places of [`Self::keys`] that one copy lacks, or that have the form of format 1.
+    /// Places of [`Self::keys`] that one copy lacks, or that use format 1.
     pub(super) rewrite: Vec<(u64, SegmentId)>,
-    /// Keys whose place is damaged in one copy: they need another place.
+    /// Keys that need another place, because theirs is damaged in one copy.
     pub(super) homeless: BTreeMap<SegmentId, RawKey>,
-    /// The places of those, and others that may hold a key twice.
+    /// Places of those keys, and places that may hold a key twice.
     pub(super) retire: Vec<u64>,
-    /// Places whose key neither copy has, with the bucket that they name.
+    /// Places with no readable key in either copy, with the bucket that they name.
     pub(super) lost: Vec<(u64, Option<Timestamp>)>,
     pub(super) free: Vec<u64>,
-    /// Number of places retired before.
+    /// Number of places that were retired earlier.
     pub(super) retired: u64,
     /// Number of places.
     pub(super) places: u64,
-    /// The damage, a sentence for each slot.
+    /// Descriptions of the damage, one sentence for each slot.
     pub(super) faults: Vec<String>,
 }
 
 impl Copies {
-    /// Compares the two files. Bucket and number of a slot of format 1 may be damaged, for nothing binds them: such a
-    /// slot is a key only if `has_file` says that its segment's file exists.
+    /// Compares the two files. The bucket and number of a slot of format 1 are not verified and may be damaged. Such a
+    /// slot counts as a key only if `has_file` says that its segment's file exists.
     pub(super) fn compare(
         file: &[u8],
         mirror: &[u8],
@@ -81,10 +81,11 @@ impl Copies {
     fn keep(&mut self, place: u64, segment: SegmentId, key: [u8; MasterKey::LENGTH], is_rewritten: bool) {
         if let Some((_, known)) = self.keys.get(&segment) {
             if **known == key {
-                // A move that a crash interrupted.
+                // A crash interrupted a move.
                 self.retire.push(place);
             } else {
-                // One of two slots of format 1 names the wrong segment. This key may be the only copy of another's.
+                // One of two slots of format 1 names the wrong segment. This key may be the only copy of the other
+                // segment's.
                 self.lost.push((place, None));
                 self.faults.push(format!("slot {place} of content/{FILE} names a segment that has another key"));
             }
@@ -96,7 +97,7 @@ impl Copies {
         self.keys.insert(segment, (place, Zeroizing::new(key)));
     }
 
-    /// A place where the copies contradict each other, or of which neither can be read.
+    /// Handles a place at which the copies differ or are both unreadable.
     fn damaged(&mut self, place: u64, file: Slot, mirror: Slot) {
         let mut named = None;
         let mut has_key = false;

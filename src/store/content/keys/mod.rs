@@ -1,12 +1,12 @@
-//! The key slots: a small file of fixed slots, each a segment's key sealed under the master key, and its mirror.
+//! The key slots: a small file of fixed slots, each with a segment's key sealed under the master key, and its mirror.
 //!
-//! Slots are overwritten in place and reused, never appended to, so that a destroyed key leaves nothing behind in the
-//! files. (In-place overwriting is not physical erasure on flash or copy-on-write file systems; what is promised is
-//! that no key is reachable through the file system.)
+//! Slots are overwritten in place and reused, never appended, so that a destroyed key is no longer in the files. (On
+//! flash or copy-on-write file systems this is not physical erasure; the promise is that no key is reachable through
+//! the file system.)
 //!
 //! Both files have the same slots in the same places, and every change is durable in both before it counts. A start
-//! compares them ([`copies`]). A key that one of them has damaged moves to another place, and its old place is never
-//! used again. A place that is damaged in both stays as it is until its bucket is over.
+//! compares them ([`copies`]). A key that is damaged in one file moves to another place, and its old place is retired.
+//! A place that is damaged in both files stays unchanged until its bucket has ended.
 
 mod copies;
 mod slot;
@@ -29,7 +29,7 @@ use crate::base::time::Timestamp;
 use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
 
-/// The file of keys below `content`, and its mirror.
+/// Name of the key file below `content`, and of its mirror.
 pub(super) const FILE: &str = "keys";
 pub(super) const MIRROR: &str = "keys.mirror";
 
@@ -49,15 +49,15 @@ struct State {
     keys: BTreeMap<SegmentId, (u64, Arc<MasterKey>)>,
     free: BTreeSet<u64>,
     slots: u64,
-    /// Places that can't be read, each until the end of the bucket that it may be of.
+    /// Unreadable places, each with the end of the bucket that it may belong to.
     lost: Vec<(u64, Timestamp)>,
     /// Number of places that are never used again.
     retired: u64,
-    /// Places of keys that may have been written to one of the files alone, for their disk was full.
+    /// Places of keys that may be in only one of the files, because the disk was full.
     unfinished: BTreeMap<SegmentId, u64>,
-    /// Numbers given out for segments whose slot is not written yet.
+    /// Reserved numbers of segments with a slot that is not written yet.
     reserved: BTreeMap<Timestamp, u32>,
-    /// The lowest number that is given out.
+    /// The lowest number that is reserved.
     first_number: u32,
 }
 
@@ -89,9 +89,9 @@ impl KeySlots {
         Ok(slots)
     }
 
-    /// Writes a file as it is read, and syncs it. A key may have been overwritten by a process that was killed before
-    /// it synced, or whose sync failed: then it is gone for us, and not for the disk. A sync makes durable only what is
-    /// written again.
+    /// Writes a file again as it was read, and syncs it. If a process was killed before its sync, or its sync failed,
+    /// an overwritten key may look gone to us and still be on the disk. A sync makes durable only what is written
+    /// again.
     fn write_again(&self, file: usize) -> Result<Vec<u8>, StoreError> {
         let (path, file) = (self.directory.join([FILE, MIRROR][file]), &self.files[file]);
         let bytes = self.disk.read(&path).map_err(|error| failed("read", &path, &error))?;
@@ -100,7 +100,7 @@ impl KeySlots {
         Ok(bytes)
     }
 
-    /// Goes on from what the files hold, and mends them.
+    /// Takes over the content of the files and repairs them.
     fn take(&self, copies: Copies) -> Result<(), StoreError> {
         for fault in &copies.faults {
             tracing::error!(fault, "damaged file of content keys; moving keys that have a copy to another slot");
@@ -123,7 +123,7 @@ impl KeySlots {
             self.write(place, &slot::encode(*segment, key, &self.master, &*self.entropy))?;
             state.keys.insert(*segment, (place, Arc::new(MasterKey::new(key))));
         }
-        // Before the damaged places go: the moved keys have to be durable.
+        // The moved keys must be durable before the damaged places are retired.
         if !copies.retire.is_empty() {
             self.sync()?;
             self.retire(&copies.retire)?;
@@ -133,8 +133,8 @@ impl KeySlots {
         Ok(())
     }
 
-    /// Has both files hold the keys that one of them lacks, or that have the form of format 1: one file after the
-    /// other, so that a whole copy is durable at every moment.
+    /// Writes the keys that one file lacks, or that use format 1, to both files. The files are written one after the
+    /// other, so that one complete copy is durable at every moment.
     fn rewrite(&self, copies: &Copies) -> Result<(), StoreError> {
         if copies.rewrite.is_empty() {
             return Ok(());
@@ -158,12 +158,12 @@ impl KeySlots {
         places.iter().try_for_each(|place| self.write(*place, &slot::retired()))
     }
 
-    /// Gives out no number below `first`.
+    /// Sets the lowest number that is reserved from now on.
     pub(super) fn begin_numbers_at(&self, first: u32) {
         self.state().first_number = first;
     }
 
-    /// A number for a new segment of `bucket`, greater than every one before it.
+    /// Reserves a number for a new segment of `bucket`, greater than every earlier one.
     pub(super) fn reserve_number(&self, bucket: Timestamp) -> u32 {
         let mut state = self.state();
         let with_key = state.keys.range((bucket, 0)..=(bucket, u32::MAX)).next_back().map(|((_, number), _)| *number);
@@ -174,15 +174,15 @@ impl KeySlots {
         number
     }
 
-    /// Writes a new segment's key, durably.
+    /// Writes a new segment's key durably.
     pub(super) fn put(&self, segment: &Segment) -> Result<(), StoreError> {
         let id = (segment.bucket, segment.number);
         let bytes = slot::encode(id, &segment.key_bytes, &self.master, &*self.entropy);
         let mut state = self.state();
-        // Another try of the same segment takes the place of the one before.
+        // A retry for the same segment uses the same place.
         let place = state.unfinished.remove(&id).unwrap_or_else(|| state.place());
         if let Err(error) = self.write(place, &bytes).and_then(|()| self.sync()) {
-            // One of the files may hold the key. The place stays its bucket's, and is overwritten at the bucket's end.
+            // One of the files may hold the key. The place stays reserved, and is overwritten at the bucket's end.
             state.unfinished.insert(id, place);
             return Err(error);
         }
@@ -190,7 +190,7 @@ impl KeySlots {
         Ok(())
     }
 
-    /// Writes the slot of another machine's segment, durably. One that is there already stays.
+    /// Writes the slot of another machine's segment durably. An existing slot is kept.
     pub(super) fn adopt(&self, id: SegmentId, bytes: &[u8]) -> Result<(), StoreError> {
         let foreign = || StoreError::Content("a segment's key is malformed, or of another segment".to_owned());
         let slot::Slot::Key { segment, key, is_first: false } = slot::read(bytes, &self.master) else {
@@ -213,16 +213,16 @@ impl KeySlots {
         Ok(())
     }
 
-    /// The key of a segment, unless it is destroyed.
+    /// Returns the key of a segment, unless it is destroyed.
     pub(super) fn get(&self, bucket: Timestamp, number: u32) -> Option<Arc<MasterKey>> {
         self.state().keys.get(&(bucket, number)).map(|(_, key)| Arc::clone(key))
     }
 
-    /// The slot of a segment as it stands in the file, or where that is damaged in its mirror, unless it is destroyed.
+    /// Returns the stored slot of a segment, from the mirror if the file's slot is damaged, unless it is destroyed.
     pub(super) fn slot(&self, bucket: Timestamp, number: u32) -> Option<Bytes> {
         let state = self.state();
         let (place, _) = state.keys.get(&(bucket, number))?;
-        // Under the lock, so that no slot is read while it is overwritten.
+        // The lock keeps the slot from being overwritten while it is read.
         self.files.iter().find_map(|file| {
             let mut bytes = [0; SLOT];
             file.read_exact_at(&mut bytes, place * SLOT as u64).ok()?;
@@ -233,24 +233,24 @@ impl KeySlots {
         })
     }
 
-    /// The buckets that have a key, or may have one in one of the files.
+    /// Returns the buckets that have, or may have, a key in one of the files.
     pub(super) fn buckets(&self) -> BTreeSet<Timestamp> {
         let state = self.state();
         state.keys.keys().chain(state.unfinished.keys()).map(|(bucket, _)| *bucket).collect()
     }
 
-    /// Returns the number of slots that are or were damaged. None of them is used again.
+    /// Returns the number of slots that are or were damaged. They are never reused.
     pub(super) fn damaged(&self) -> u64 {
         let state = self.state();
         state.retired + state.lost.len() as u64
     }
 
-    /// Whether the key of a segment of `bucket` may be one that neither file has any more.
+    /// Whether a segment of `bucket` may have a key that is lost in both files.
     pub(super) fn may_have_lost(&self, bucket: Timestamp) -> bool {
         self.state().lost.iter().any(|(_, until)| bucket <= *until)
     }
 
-    /// Overwrites every key of `bucket` in both files, durably, then frees the slots.
+    /// Overwrites every key of `bucket` durably in both files, then frees the slots.
     pub(super) fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
         let mut state = self.state();
         state.reserved.remove(&bucket);
@@ -303,14 +303,14 @@ fn has_file(disk: &dyn Disk, directory: &Path, (bucket, number): SegmentId) -> b
     disk.exists(&segment::path(directory, bucket, number))
 }
 
-/// The keys of a directory of content that no process has open, and what is damaged of their files.
+/// Keys in a content directory that no process has open, and the damage of its key files.
 pub(super) struct KeysFound {
     pub(super) keys: BTreeMap<SegmentId, Arc<MasterKey>>,
     pub(super) faults: Vec<String>,
 }
 
-/// Reads the keys below `directory`, and changes nothing. A file that is missing is an empty one: a restored store that
-/// was not started since has no mirror, and one without content has no keys.
+/// Reads the keys below `directory` without changing anything. A missing file counts as empty: a restored store has no
+/// mirror before its first start, and one without content has no keys.
 pub(super) fn find(disk: &dyn Disk, directory: &Path, master: &MasterKey) -> Result<KeysFound, StoreError> {
     let read = |name: &str| {
         let path = directory.join(name);

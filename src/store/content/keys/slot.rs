@@ -1,8 +1,8 @@
-//! One slot of the key file: a segment's key, sealed under the master key for its bucket and number alone.
+//! One slot of the key file: a segment's key, sealed under the master key and bound to its bucket and number.
 //!
 //! `magic, bucket, number, sealed key, zeros, checksum`, 128 bytes, integers big-endian. A slot never crosses a sector,
-//! so a power cut leaves the old or the new one. The checksum needs no key: damage is told from a wrong master key.
-//! Only a slot of zeros is free.
+//! so a power cut leaves the old or the new one. The checksum needs no key, which distinguishes damage from a wrong
+//! master key. Only a slot of zeros is free.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,17 +13,17 @@ use crate::base::time::Timestamp;
 
 /// Length of a slot in bytes.
 pub(super) const SLOT: usize = 128;
-/// Bytes in front of the checksum.
+/// Number of bytes before the checksum.
 const CHECKED: usize = SLOT - 16;
-/// The first bytes of a slot that holds a key, and of one that is never used again.
+/// First bytes of a slot with a key, and of a retired slot.
 const MAGIC: [u8; 8] = *b"PRKEY\0\0\x02";
 const MAGIC_RETIRED: [u8; 8] = *b"PRKEYRET";
 const CONTEXT: &[u8] = b"content segment";
-/// Where the sealed key begins, and its length: nonce, key and tag.
+/// Start of the sealed key, and its length: nonce, key and tag.
 const SEALED_AT: usize = 8 + 8 + 4;
 const SEALED: usize = 12 + MasterKey::LENGTH + 16;
 
-/// Which segment: its bucket, and its number there.
+/// Identifies a segment: its bucket, and its number there.
 pub(super) type SegmentId = (Timestamp, u32);
 
 /// The bytes of a slot.
@@ -37,16 +37,16 @@ pub(super) enum Slot {
     Key {
         segment: SegmentId,
         key: Box<[u8; MasterKey::LENGTH]>,
-        /// Whether it has the form of format 1, without a checksum.
+        /// Whether it uses format 1, without a checksum.
         is_first: bool,
     },
-    /// A slot that was damaged once.
+    /// A slot that was damaged and is never reused.
     Retired,
     /// Anything else, with the bucket that it names, which may be damaged too.
     Damaged { named: Option<Timestamp> },
 }
 
-/// A slot of format 1. Nothing binds bucket and number.
+/// A slot of format 1. Its bucket and number are not verified.
 #[derive(Serialize, Deserialize)]
 struct First {
     version: u8,
@@ -55,7 +55,7 @@ struct First {
     key: Sealed,
 }
 
-/// The slot of a key.
+/// Returns the slot of a key.
 pub(super) fn encode(
     segment: SegmentId,
     key: &[u8; MasterKey::LENGTH],
@@ -71,14 +71,14 @@ pub(super) fn encode(
     checked(bytes)
 }
 
-/// The slot that is never used again.
+/// Returns a retired slot.
 pub(super) fn retired() -> Bytes {
     let mut bytes = [0; SLOT];
     bytes[..8].copy_from_slice(&MAGIC_RETIRED);
     checked(bytes)
 }
 
-/// Reads a slot; one that the end of the file cuts off has fewer bytes.
+/// Reads a slot. At the end of a truncated file it has fewer bytes.
 pub(super) fn read(bytes: &[u8], master: &MasterKey) -> Slot {
     if bytes.iter().all(|byte| *byte == 0) {
         return Slot::Free;
@@ -112,7 +112,7 @@ fn first(bytes: &[u8], master: &MasterKey) -> Option<Slot> {
     Some(Slot::Key { segment, key: Box::new(key.expose().try_into().ok()?), is_first: true })
 }
 
-/// The bucket that the bytes of a slot name, verified or not.
+/// Returns the bucket that the bytes of a slot name, verified or not.
 fn named(bytes: &[u8]) -> Option<Timestamp> {
     if let Ok((slot, _)) = postcard::take_from_bytes::<First>(bytes) {
         return Some(slot.bucket);
@@ -125,7 +125,7 @@ fn context((bucket, number): SegmentId) -> Vec<u8> {
     [CONTEXT, &bucket.as_millis().to_be_bytes(), &number.to_be_bytes()].concat()
 }
 
-/// A slot with the checksum of what is in front of it.
+/// Returns a slot with the checksum of the preceding bytes.
 pub(super) fn checked(mut bytes: Bytes) -> Bytes {
     let check = checksum(&bytes[..CHECKED]);
     bytes[CHECKED..].copy_from_slice(&check);
@@ -139,7 +139,7 @@ fn checksum(front: &[u8]) -> [u8; SLOT - CHECKED] {
     check
 }
 
-/// A slot of format 1, for tests of upgrades.
+/// Returns a slot of format 1, for tests of upgrades.
 #[cfg(test)]
 pub(super) fn encode_first(
     segment: SegmentId,

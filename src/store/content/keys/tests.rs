@@ -1,4 +1,4 @@
-//! Tests of the key slots: one damaged copy costs nothing, a damaged slot is never used again, and no key outlives its
+//! Tests of the key slots: damage of one copy loses nothing, a damaged slot is never reused, and no key outlives its
 //! bucket in either file.
 
 use std::fs;
@@ -37,7 +37,7 @@ fn faults(test: &TestStore) -> Vec<String> {
     report.failures.into_iter().map(|failure| failure.what).collect()
 }
 
-/// A closed store with one body, whose key is in slot 0.
+/// Creates a closed store with one body, whose key is in slot 0.
 fn with_a_body() -> (TestStore, Place, MessageId) {
     let mut test = TestStore::new();
     let place = keep(&test, bucket(0), message(1), b"whole");

@@ -335,9 +335,7 @@ async fn next<D: Door>(door: &D, room: &Room) -> Option<Arrived<D::Stream>> {
                     let place = room.places.take().await?;
                     return Some(Arrived { presence, place, stream, peer });
                 }
-                None => {
-                    tracing::debug!(?peer, "connection limit of one client address reached; closing the new connection")
-                }
+                None => tracing::debug!(?peer, "connection limit of one client address reached"),
             },
             // The client has disconnected already; accept the next one.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -1,32 +1,32 @@
-//! Capabilities that a server announces (RFC 5321 4.1.1.1), as far as sending needs them.
+//! Capabilities that a server announces (RFC 5321 4.1.1.1), limited to those that sending uses.
 
 use super::reply::{Reply, said};
 
-/// The extensions that the server's EHLO answer names. [`Default`] is a server that only knows HELO.
+/// The extensions in the server's EHLO answer. [`Default`] is a server that only supports HELO.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Commands may be sent without awaiting the answer before (RFC 2920).
+    /// Whether commands may be sent without waiting for the previous answer (RFC 2920).
     pub pipelining: bool,
-    /// TLS may be started (RFC 3207).
+    /// Whether STARTTLS is offered (RFC 3207).
     pub starttls: bool,
-    /// Bytes above 127 in the body (RFC 6152).
+    /// Whether the body may contain bytes above 127 (RFC 6152).
     pub eight_bit_mime: bool,
-    /// Bytes above 127 in addresses and headers (RFC 6531).
+    /// Whether addresses and headers may contain bytes above 127 (RFC 6531).
     pub smtputf8: bool,
-    /// Whether SIZE may be said (RFC 1870).
+    /// Whether the SIZE parameter may be sent (RFC 1870).
     pub size: bool,
-    /// The largest message that the server takes, where it says so.
+    /// Maximum message size in bytes, if the server announces one.
     pub size_max: Option<u64>,
-    /// AUTH PLAIN is offered (RFC 4954, RFC 4616).
+    /// Whether AUTH PLAIN is offered (RFC 4954, RFC 4616).
     pub auth_plain: bool,
-    /// AUTH LOGIN is offered.
+    /// Whether AUTH LOGIN is offered.
     pub auth_login: bool,
-    /// The most messages of one connection (RFC 9422 MAILMAX), where the server says so.
+    /// Maximum number of messages per connection (RFC 9422 MAILMAX), if the server announces one.
     pub messages_max: Option<u32>,
 }
 
 impl Capabilities {
-    /// Those that an answer to EHLO names; its first line is the server's name.
+    /// Parses an answer to EHLO, whose first line is the server's name.
     pub fn of(reply: &Reply) -> Self {
         let mut capabilities = Self::default();
         for line in reply.lines.iter().skip(1) {
@@ -48,10 +48,10 @@ impl Capabilities {
             "SMTPUTF8" => self.smtputf8 = true,
             "SIZE" => {
                 self.size = true;
-                // Zero says that there is no limit (RFC 1870 4).
+                // Zero means no limit (RFC 1870 4).
                 self.size_max = parameters.next().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
             }
-            // Some old servers write `AUTH=LOGIN`, beside or in place of the proper form.
+            // Some old servers write `AUTH=LOGIN`, in addition to the proper form or in place of it.
             "AUTH" => {
                 for mechanism in parameters {
                     self.auth_plain |= mechanism.eq_ignore_ascii_case("PLAIN");

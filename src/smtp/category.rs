@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 
-/// The category of a bounce or deferral. Names are public behaviour: only added, never renamed.
+/// The category of a bounce or deferral. The names are a public interface: they are added, never renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
-    /// No such mailbox.
+    /// The mailbox does not exist.
     InvalidRecipient,
-    /// The mailbox exists no more, or is disabled.
+    /// The mailbox no longer exists, or is disabled.
     InactiveMailbox,
     /// The mailbox is over its quota.
     MailboxFull,
@@ -18,37 +18,37 @@ pub enum Category {
     NoMailHost,
     /// The domain could not be looked up.
     DnsFailure,
-    /// No connection, or it was lost.
+    /// There was no connection, or it was lost.
     ConnectionFailed,
-    /// No secured connection.
+    /// The connection could not be secured.
     TlsFailure,
-    /// Turned away because it is new.
+    /// The server defers unknown senders for some time.
     Greylisted,
-    /// Too much at once.
+    /// Too many messages or connections at once.
     RateLimited,
-    /// The sending address or domain has a bad name.
+    /// The sending address or domain has a bad reputation.
     ReputationBlock,
     /// The content looks like spam.
     SpamContent,
-    /// A rule of the receiver's.
+    /// A rule of the receiver.
     Policy,
-    /// SPF, DKIM, DMARC or reverse DNS.
+    /// SPF, DKIM, DMARC or reverse DNS failed.
     Authentication,
     /// The server does not serve this recipient's domain.
     RelayDenied,
-    /// Larger than the receiver takes.
+    /// The message is larger than the receiver accepts.
     MessageTooLarge,
     /// The content looks like malware, or has a forbidden attachment.
     Virus,
-    /// The server did not speak SMTP as it should, or lacks an extension.
+    /// The server violated SMTP, or lacks a required extension.
     ProtocolError,
-    /// The message goes in circles.
+    /// The message is in a routing loop.
     RoutingLoop,
-    /// Given up after its lifetime.
+    /// The message's lifetime ended before it was delivered.
     Expired,
-    /// A fault of the receiver's system.
+    /// An error in the receiver's system.
     SystemError,
-    /// All of the destination's addresses are of networks that must not be reached.
+    /// The network guard refuses all of the destination's addresses.
     BlockedDestination,
     /// This service could not read the message's content from its disk.
     ContentUnreadable,
@@ -57,7 +57,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// The name on every interface.
+    /// Returns the name used in every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InvalidRecipient => "invalid_recipient",
@@ -87,7 +87,8 @@ impl Category {
         }
     }
 
-    /// Whether it is about the recipient's address itself: only then may a rule suppress it (contract 6).
+    /// Returns whether the category concerns the recipient's address itself: only then may a rule suppress it (contract
+    /// 6).
     pub const fn is_of_the_address(self) -> bool {
         matches!(self, Self::InvalidRecipient | Self::InactiveMailbox | Self::BadDomain)
     }

@@ -1,8 +1,8 @@
-//! The sending side of an SMTP session without a socket: bytes in, bytes out, deadlines out (RFC 5321, 2920, 3207).
+//! The sending side of an SMTP session, without a socket: bytes in, bytes and deadlines out (RFC 5321, 2920, 3207).
 //!
-//! The driver does what [`Client::want`] says and reports what came of it, until [`Client::take_outcome`] has the end
-//! of a try or [`Want::Ready`] asks for a message. Whatever the server does, a message counts as delivered only by a
-//! 2xx that came after the whole message and its final dot were written.
+//! The driver performs the request of [`Client::want`] and reports the result, until [`Client::take_outcome`] returns
+//! the end of an attempt or [`Want::Ready`] asks for a message. Whatever the server does, a message counts as delivered
+//! only after a 2xx that arrived after the whole message and its final dot were written.
 
 use std::time::Duration;
 
@@ -47,16 +47,16 @@ pub struct Client {
     tls: Option<TlsFacts>,
     out: Vec<u8>,
     due: Duration,
-    /// When greeting and EHLO must be answered.
+    /// Deadline for greeting and EHLO.
     opening_ends: Duration,
-    /// Number of messages begun on this connection.
+    /// Number of messages started on this connection.
     messages: u32,
     transcript: Transcript,
     outcome: Option<Outcome>,
 }
 
 impl Client {
-    /// A session over a connection just made; `now` is any monotonic time, the same for all calls.
+    /// Creates a session over a new connection. `now` is a monotonic time; all calls must use the same clock.
     pub fn new(settings: Settings, now: Duration) -> Self {
         let opening_ends = now + settings.deadlines.opening;
         let due = opening_ends.min(now + settings.deadlines.greeting);
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    /// Returns the next thing that the client wants from its driver.
+    /// Returns the next request of the client to its driver.
     pub const fn want(&self) -> Want {
         if self.outcome.is_some() {
             return Want::Finished;
@@ -93,12 +93,12 @@ impl Client {
         }
     }
 
-    /// When [`Client::deadline_passed`] is to be called, if what is wanted has not happened by then.
+    /// Returns the time at which to call [`Client::deadline_passed`], if the requested event has not happened by then.
     pub const fn due(&self) -> Duration {
         self.due
     }
 
-    /// The bytes to write.
+    /// Returns the bytes to write.
     pub fn output(&self) -> &[u8] {
         &self.out
     }
@@ -108,23 +108,24 @@ impl Client {
         self.tls.as_ref()
     }
 
-    /// Why the connection is in clear, where it is.
+    /// Returns why the connection is in clear text, if it is.
     pub const fn fault_of_clear_text(&self) -> TlsFault {
         if self.capabilities.starttls { TlsFault::ValidationFailure } else { TlsFault::StartTlsNotSupported }
     }
 
-    /// The outcome, where opening the session failed or a message's try has ended.
+    /// Takes the outcome, if opening the session failed or a message's attempt has ended.
     pub const fn take_outcome(&mut self) -> Option<Outcome> {
         self.outcome.take()
     }
 
-    /// Whether another message may be sent.
+    /// Returns whether another message may be sent.
     pub fn is_reusable(&self) -> bool {
         let has_room = self.capabilities.messages_max.is_none_or(|max| self.messages < max);
         matches!(self.state, State::Ready) && has_room
     }
 
-    /// Begins a message of `size` bytes, where one is wanted. Its bytes are asked for once the server is ready.
+    /// Starts a message of `size` bytes, if the client is ready for one. Its bytes are requested once the server
+    /// accepts them.
     pub fn begin(&mut self, envelope: &Envelope, size: usize, now: Duration) {
         if self.messages > 0 {
             self.transcript = Transcript::default();
@@ -144,7 +145,7 @@ impl Client {
         self.state = State::Transaction(transaction);
     }
 
-    /// Sends the bytes of the message, where [`Want::Body`] asks for them.
+    /// Sends the bytes of the message, if [`Want::Body`] requests them.
     pub fn give_body(&mut self, message: Bytes, now: Duration) {
         if let State::Transaction(transaction) = &mut self.state
             && transaction.wants_content()
@@ -154,18 +155,18 @@ impl Client {
         }
     }
 
-    /// Whether the output that waits to be written ends with the message's final dot.
+    /// Returns whether the pending output ends with the message's final dot.
     pub fn is_at_dot(&self) -> bool {
         matches!(&self.state, State::Transaction(transaction) if transaction.is_at_dot())
     }
 
-    /// The bytes of the message can't be had, or must not be handed over: the session ends without a dot, so that the
-    /// server drops the message.
+    /// Ends the session without the final dot, so that the server drops the message. Called if the message can't be
+    /// read, or must not be delivered.
     pub fn body_missing(&mut self) {
         self.end(Ending::Closed("the message could not be read".to_owned()));
     }
 
-    /// Returns a refusal found without asking the server: it can't take this message.
+    /// Returns a refusal that is known without asking the server: its capabilities exclude this message.
     fn refusal_of_our_own(&self, envelope: &Envelope, size: usize) -> Option<(Phase, Ending)> {
         if !envelope.is_safe() {
             return Some((Phase::Mail, Ending::Unreadable("the envelope holds a control character".to_owned())));
@@ -178,11 +179,11 @@ impl Client {
         Some((Phase::Mail, Ending::TooLarge { limit }))
     }
 
-    /// The output has been written.
+    /// Reports that the output has been written.
     pub fn written(&mut self, now: Duration) {
         self.note_output();
         self.out.clear();
-        // A large message's room is given back: thousands of connections may be kept.
+        // Frees the buffer of a large message: thousands of connections may be kept open.
         self.out.shrink_to(32 * 1024);
         if let State::Transaction(transaction) = &mut self.state
             && let Some(due) = transaction.written(&self.settings.deadlines, now, &mut self.out)
@@ -191,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Writes down what was said, but for the message and what a login consists of.
+    /// Adds the output to the transcript, except for the message and the lines of a login.
     fn note_output(&mut self) {
         match &self.state {
             State::Auth(_) => self.transcript.happened("> AUTH, and what belongs to it"),
@@ -205,8 +206,8 @@ impl Client {
         }
     }
 
-    /// The output could not be written; `pending` is what the server had said before, such as why it hung up: a 421, or
-    /// a refusal of the message in the midst of it.
+    /// Reports that the output could not be written. `pending` holds bytes that the server sent before, such as the
+    /// reason for closing: a 421, or a refusal in the middle of the message.
     pub fn write_failed(&mut self, pending: &[u8], reason: &str) {
         let said = ReplyParser::new().feed(pending).ok().and_then(|(_, reply)| reply);
         let is_amid_body = matches!(&self.state, State::Transaction(transaction) if transaction.phase() == Phase::Body);
@@ -219,7 +220,7 @@ impl Client {
         }
     }
 
-    /// The server sent `bytes`.
+    /// Reports that the server sent `bytes`.
     pub fn received(&mut self, mut bytes: &[u8], now: Duration) {
         while !bytes.is_empty() && self.want() == Want::Read {
             match self.parser.feed(bytes) {
@@ -237,17 +238,18 @@ impl Client {
         }
     }
 
-    /// The server spoke although nothing was asked: its next words can't be told from answers.
+    /// Handles unsolicited data: further bytes can't be matched to commands.
     fn out_of_turn(&mut self) {
         match self.state {
             State::Ready if self.outcome.is_none() => {
                 self.end_in(Phase::Ehlo, Ending::Unreadable("unexpected data from server".to_owned()));
             }
-            // Words injected in clear, to be taken for the secured server's (RFC 3207 5, CVE-2011-0411).
+            // Bytes injected in clear text must not be taken for the secured server's answer (RFC 3207 5,
+            // CVE-2011-0411).
             State::Handshake => {
                 self.end(Ending::TlsFailed("the server sent data after its 220 to STARTTLS".to_owned()))
             }
-            // A message's outcome stands; the connection is not used again.
+            // The outcome of a message stays. The connection is not used again.
             State::Ready | State::Ended | State::Quit => self.state = State::Ended,
             State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) | State::Transaction(_) => {
                 self.end(Ending::Unreadable("unexpected data from server".to_owned()));
@@ -255,7 +257,7 @@ impl Client {
         }
     }
 
-    /// The connection has ended.
+    /// Reports that the connection has ended.
     pub fn closed(&mut self, reason: &str) {
         self.end(Ending::Closed(reason.to_owned()));
     }
@@ -265,7 +267,7 @@ impl Client {
         self.end(Ending::TimedOut);
     }
 
-    /// The connection was secured before its first byte (RFC 8314 3.3): called before anything is read.
+    /// Marks the connection as secured before its first byte (RFC 8314 3.3). Call it before anything is read.
     #[must_use]
     pub fn over_tls(mut self, facts: TlsFacts) -> Self {
         self.transcript.happened(&format!("{} with {}", facts.version, facts.cipher));
@@ -273,7 +275,7 @@ impl Client {
         self
     }
 
-    /// The handshake is done.
+    /// Reports that the handshake succeeded.
     pub fn secured(&mut self, facts: TlsFacts, now: Duration) {
         self.transcript.happened(&format!("{} with {}", facts.version, facts.cipher));
         self.tls = Some(facts);
@@ -283,17 +285,17 @@ impl Client {
         self.greet("EHLO", State::Ehlo, now);
     }
 
-    /// The handshake is done, but the server did not prove what its policy asks for.
+    /// Reports that the handshake succeeded, but the server did not prove what its policy requires.
     pub fn untrusted(&mut self, fault: TlsFault, why: &str) {
         self.end(Ending::PolicyFailed { fault, why: why.to_owned() });
     }
 
-    /// The handshake failed.
+    /// Reports that the handshake failed.
     pub fn handshake_failed(&mut self, reason: &str) {
         self.end(Ending::TlsFailed(reason.to_owned()));
     }
 
-    /// Takes leave; the driver writes, reads until the end or the deadline, and closes.
+    /// Sends QUIT. The driver writes it, reads until the end or the deadline, and closes.
     pub fn quit(&mut self, now: Duration) {
         if matches!(self.state, State::Ready) {
             self.due = now + self.settings.deadlines.quit;
@@ -304,7 +306,7 @@ impl Client {
 
     fn answered(&mut self, reply: Reply, now: Duration) {
         self.transcript.heard(&reply);
-        // 421 announces the end of the connection, whatever was asked (RFC 5321 3.8).
+        // 421 announces the end of the connection, whatever the command was (RFC 5321 3.8).
         if reply.code == 421 {
             return self.end(Ending::Answered(reply));
         }
@@ -327,7 +329,7 @@ impl Client {
         }
     }
 
-    /// Ends session and try in the phase that it is in.
+    /// Ends session and attempt in the current phase.
     fn end(&mut self, ending: Ending) {
         let phase = match &mut self.state {
             State::Greeting => Phase::Greeting,
@@ -335,7 +337,7 @@ impl Client {
             State::StartTls | State::Handshake => Phase::StartTls,
             State::Auth(_) => Phase::Auth,
             State::Transaction(transaction) => match transaction.take_refusal() {
-                // The server has refused the message already: that is the answer, however the connection ends.
+                // The server has refused the message already. That is the answer, however the connection ends.
                 Some((phase, reply)) => return self.end_in(phase, Ending::Answered(reply)),
                 None => transaction.phase(),
             },
@@ -360,7 +362,7 @@ impl Client {
     }
 }
 
-/// An answer of a class that the command can't have.
+/// An answer of a class that is not valid for the command.
 pub(super) fn unexpected(reply: &Reply) -> Ending {
     Ending::Unreadable(format!("the server answered out of sequence: {}", reply.text()))
 }

@@ -1,15 +1,16 @@
-//! Time limit of each phase of a session with a mail server. Sources: defaults of other servers and RFC 5321 4.5.3.2.
+//! Time limit of each phase of a session with a mail server. Sources: the defaults of other servers and RFC 5321
+//! 4.5.3.2.
 
 use std::time::Duration;
 
-/// The deadlines of one session. Real ones are [`Deadlines::default`]; tests and the simulator shorten some.
+/// The deadlines of one session. [`Deadlines::default`] is for production; tests and the simulator shorten some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
     /// TCP connection. Not in the RFC; 30 s is Postfix's.
     pub connect: Duration,
-    /// Until the greeting is whole (RFC 5321 4.5.3.2.1: 5 min).
+    /// Until the greeting is complete (RFC 5321 4.5.3.2.1: 5 min).
     pub greeting: Duration,
-    /// EHLO or HELO until its answer is whole. Not in the RFC; as MAIL.
+    /// EHLO or HELO until its answer is complete. Not in the RFC; the same as MAIL.
     pub ehlo: Duration,
     /// Greeting and EHLO together.
     pub opening: Duration,
@@ -31,8 +32,8 @@ pub struct Deadlines {
     pub quit: Duration,
     /// The time over which the rate of a message's body is measured.
     pub body_window: Duration,
-    /// The least rate of a body over any `body_window`, in bytes a second. A server that takes a byte a minute
-    /// would hold a connection for days.
+    /// Minimum rate of a body over any `body_window`, in bytes per second. A server that reads a byte per minute would
+    /// hold a connection for days.
     pub body_rate_min: u32,
 }
 
@@ -58,7 +59,7 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// The deadlines of a first attempt at a site that has never answered: it is silent after 15 s.
+    /// Returns the deadlines of a first attempt at a site that has never answered: it counts as silent after 15 s.
     #[must_use]
     pub fn of_first_attempt(self) -> Self {
         let brief = Duration::from_secs(15);

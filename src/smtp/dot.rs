@@ -1,13 +1,14 @@
-//! The message on the wire after 354: a dot doubled at each line start, and a lone dot at the end (RFC 5321 4.5.2).
+//! The message on the wire after 354: dots at line starts are doubled, and a lone dot ends the message (RFC 5321
+//! 4.5.2).
 
 use std::io::BufRead as _;
 
 use bytes::Bytes;
 
-/// Bytes of a message in one block.
+/// Number of message bytes in one block.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// A message on its way out, block by block. The last block ends with the lone dot.
+/// A message that is sent block by block. The last block ends with the lone dot.
 #[derive(Debug)]
 pub struct DotStuffer {
     message: Bytes,
@@ -17,12 +18,12 @@ pub struct DotStuffer {
 }
 
 impl DotStuffer {
-    /// A message whose line ends are CRLF throughout.
+    /// Creates a stuffer for a message whose line ends are all CRLF.
     pub const fn new(message: Bytes) -> Self {
         Self { message, at: 0, at_line_start: true, is_done: false }
     }
 
-    /// Whether the last block has been made.
+    /// Returns whether the last block has been produced.
     pub const fn is_done(&self) -> bool {
         self.is_done
     }
@@ -32,12 +33,12 @@ impl DotStuffer {
         self.message.len()
     }
 
-    /// Whether the message has none.
+    /// Returns whether the message is empty.
     pub const fn is_empty(&self) -> bool {
         self.message.is_empty()
     }
 
-    /// Appends the next block to `out`; nothing where the last has been made.
+    /// Appends the next block to `out`; nothing after the last block.
     pub fn next_block(&mut self, out: &mut Vec<u8>) {
         if self.is_done {
             return;
@@ -49,14 +50,14 @@ impl DotStuffer {
             if self.at_line_start && rest[0] == b'.' {
                 out.push(b'.');
             }
-            // A slice reads without error; this is the standard library's fast search for the line's end.
+            // Reading from a slice can't fail. This is the standard library's fast search for a line end.
             let _ = rest.read_until(b'\n', out);
             self.at_line_start = out.last() == Some(&b'\n');
         }
         self.at = end;
         if end == self.message.len() {
             self.is_done = true;
-            // A body that ends with CRLF gets no blank line.
+            // A message that ends with CRLF must not get an extra blank line.
             let ends_a_line = self.message.is_empty() || self.message.ends_with(b"\r\n");
             out.extend_from_slice(if ends_a_line { b".\r\n" } else { b"\r\n.\r\n" });
         }
@@ -77,7 +78,7 @@ mod tests {
         out
     }
 
-    /// A receiver by the letter of RFC 5321 4.5.2: the message, and whether anything followed the lone dot.
+    /// Reference receiver for RFC 5321 4.5.2: returns the message, and whether anything followed the lone dot.
     fn unstuffed(wire: &[u8]) -> (Vec<u8>, bool) {
         let mut message = Vec::new();
         let mut rest = wire;
@@ -120,7 +121,7 @@ mod tests {
             let wire = stuffed(pieces.concat().as_bytes());
             let (_, followed) = unstuffed(&wire);
             prop_assert!(!followed);
-            // Not even for a receiver that takes a bare LF as a line's end.
+            // Not even for a receiver that accepts a bare LF as a line end.
             let lone = wire.split(|&byte| byte == b'\n').filter(|line| *line == b"." || *line == b".\r").count();
             prop_assert_eq!(lone, 1);
         }

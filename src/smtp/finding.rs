@@ -1,5 +1,5 @@
-//! Failures that are found without a server's answer: from DNS, from a server's capabilities, from the connection. None
-//! of them suppresses an address (contract 6).
+//! Failures that are found without a server's answer: from DNS, from a server's capabilities, or from the connection.
+//! They never suppress an address (contract 6).
 
 use super::category::Category;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
@@ -22,14 +22,14 @@ pub fn no_host() -> Bounce {
     found(BounceKind::Hard, Category::DnsFailure, "5.4.4", BounceSource::Dns, "dns-no-host", advice)
 }
 
-/// All addresses are of networks that must not be reached.
+/// The network guard refuses all addresses.
 pub fn blocked_destination() -> Bounce {
     let advice = "If the destination is yours, name its network in [network] allow: it is not a public address.";
     let category = Category::BlockedDestination;
     found(BounceKind::Undetermined, category, "5.4.4", BounceSource::Dns, "dns-blocked-destination", advice)
 }
 
-/// Nothing is known of the domain at present.
+/// The DNS lookup failed temporarily.
 pub fn lookup_failed() -> Bounce {
     let advice = "Nothing to do: the look-up of the domain failed, and Postrider retries the message.";
     found(BounceKind::Soft, Category::DnsFailure, "4.4.3", BounceSource::Dns, "dns-temporary", advice)
@@ -53,13 +53,13 @@ pub fn needs_smtputf8() -> Bounce {
     found(BounceKind::Undetermined, Category::ProtocolError, "5.6.7", BounceSource::Local, "local-smtputf8", advice)
 }
 
-/// The message's time is over: its queue lifetime, its sender's `expires_at`, or its content.
+/// The message's time is over: its queue lifetime, its `expires_at`, or the retention of its content.
 pub fn expired() -> Bounce {
     let advice = "Send it again if it still matters: its time was over before the receiver took it.";
     found(BounceKind::Soft, Category::Expired, "4.4.7", BounceSource::Local, "local-expired", advice)
 }
 
-/// The message's content can't be read from our own disk at present.
+/// The message's content can't be read from our own disk at the moment.
 pub fn content_unreadable() -> Bounce {
     let advice = "Nothing to do: the message's content could not be read from this service's disk. It is tried again \
                   for an hour.";
@@ -73,19 +73,19 @@ pub fn content_lost() -> Bounce {
     soft(Category::ContentUnreadable, "5.3.0", "local-content-lost", advice.to_owned())
 }
 
-/// The connection ended, or nothing came, after the final dot: the server may have the message or not.
+/// The connection ended, or timed out, after the final dot: the server may have accepted the message or not.
 pub fn outcome_unknown() -> Bounce {
     let advice =
         "Nothing to do: the receiver gave no answer to the whole message, which is tried again and may arrive twice.";
     soft(Category::ConnectionFailed, "4.4.2", "local-outcome-unknown", advice.to_owned())
 }
 
-/// No connection.
+/// The connection failed.
 pub fn unreachable(why: &str) -> Bounce {
     soft(Category::ConnectionFailed, "4.4.1", "local-unreachable", tried_again("no connection to the server", why))
 }
 
-/// Nothing within a phase's deadline.
+/// No answer within a phase's deadline.
 pub fn timed_out() -> Bounce {
     soft(Category::ConnectionFailed, "4.4.1", "local-timed-out", tried_again("the server did not answer in time", ""))
 }
@@ -105,7 +105,7 @@ pub fn tls_failed(why: &str) -> Bounce {
     soft(Category::TlsFailure, "4.7.5", "local-tls-failed", tried_again("no secured connection to the server", why))
 }
 
-/// The receiver's own policy asks for more than its server gave.
+/// The receiver's policy requires more security than its server offers.
 pub fn policy_failed(why: &str) -> Bounce {
     let what = "the receiver's policy asks for a secured connection that its server did not give";
     soft(Category::TlsFailure, "4.7.5", "local-tls-policy", tried_again(what, why))

@@ -1,4 +1,4 @@
-//! Floor 3: the SMTP protocol without a socket: client, server, replies, and what a reply means.
+//! Floor 3: the SMTP protocol without a socket: client, server, replies, and the meaning of replies.
 
 pub mod capabilities;
 pub mod category;

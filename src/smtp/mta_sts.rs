@@ -1,18 +1,18 @@
-//! MTA-STS (RFC 8461): the record that announces a domain's policy, the policy itself, and which servers it admits.
+//! MTA-STS (RFC 8461): the record that announces a domain's policy, the policy itself, and the servers that it allows.
 //!
-//! Texts from outside: whatever is not exactly what the RFC says is no record, or no policy.
+//! The texts come from outside: anything that does not follow the RFC exactly is ignored.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// No policy is believed for longer than a year (RFC 8461 3.2).
+/// Maximum lifetime of a policy: a year (RFC 8461 3.2).
 pub const MAX_AGE_MAX: Duration = Duration::from_secs(31_557_600);
-/// Server patterns of one policy. The largest domains have about ten.
+/// Maximum number of server patterns in a policy. The largest domains have about ten.
 const PATTERNS_MAX: usize = 100;
-/// Bytes of a name (RFC 1035 2.3.4).
+/// Maximum length of a name in bytes (RFC 1035 2.3.4).
 const NAME_MAX: usize = 253;
-/// Characters of a policy's identifier (RFC 8461 3.1).
+/// Maximum length of a policy's identifier in characters (RFC 8461 3.1).
 const ID_MAX: usize = 32;
 
 /// MTA-STS policy of a domain.
@@ -20,42 +20,42 @@ const ID_MAX: usize = 32;
 pub struct StsPolicy {
     /// Mode of the policy.
     pub mode: StsMode,
-    /// For how long it is believed, at most [`MAX_AGE_MAX`].
+    /// Lifetime of the policy, at most [`MAX_AGE_MAX`].
     pub max_age: Duration,
-    /// The names of its servers, some beginning with `*.`, in lower case.
+    /// The names of its servers in lower case. Some begin with `*.`.
     pub servers: Vec<String>,
 }
 
 /// Mode of an MTA-STS policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StsMode {
-    /// Nothing may be delivered against it.
+    /// Mail must not be delivered against the policy.
     Enforce,
     /// Mail that violates the policy is delivered and counted.
     Testing,
-    /// There is no policy any more.
+    /// The domain has withdrawn its policy.
     None,
 }
 
-/// Why a text is no policy.
+/// Reasons why a text is not a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPolicy {
-    /// It does not begin to be one.
+    /// It does not begin with the version.
     #[error("it has no line \"version: STSv1\"")]
     Version,
-    /// Its mode is none of those there are.
+    /// Its mode is unknown.
     #[error("its mode must be enforce, testing or none")]
     Mode,
     /// It has no lifetime.
     #[error("its max_age is not a number of seconds")]
     MaxAge,
-    /// Its servers are not named, or not as they should be.
+    /// Its servers are missing or malformed.
     #[error("its mx lines have no servers, too many, or an invalid one")]
     Servers,
 }
 
-/// The identifier that `texts`, the TXT records at `_mta-sts.<domain>`, announce; none where they announce no policy,
-/// or more than one (RFC 8461 3.1).
+/// Returns the identifier that `texts`, the TXT records at `_mta-sts.<domain>`, announce; `None` if they announce no
+/// policy or several (RFC 8461 3.1).
 pub fn announced_id(texts: &[String]) -> Option<String> {
     let mut records = texts.iter().filter_map(|text| text.strip_prefix("v=STSv1")).filter(|rest| is_separated(rest));
     let (Some(only), None) = (records.next(), records.next()) else { return None };
@@ -66,16 +66,16 @@ pub fn announced_id(texts: &[String]) -> Option<String> {
     is_sound.then(|| id.to_owned())
 }
 
-/// Whether a version ends where it seems to: `STSv10` is another one.
+/// Returns whether the version ends here: `STSv10` is another version.
 fn is_separated(rest: &str) -> bool {
     rest.trim_start_matches([' ', '\t']).starts_with(';')
 }
 
 impl StsPolicy {
-    /// Reads a policy (RFC 8461 3.2). Of a key that may stand once the first counts, and unknown keys count nothing.
+    /// Parses a policy (RFC 8461 3.2). If a key appears twice, the first one counts. Unknown keys are ignored.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The missing or malformed part.
     pub fn read(text: &str) -> Result<Self, InvalidPolicy> {
         let pairs =
             || text.lines().filter_map(|line| line.split_once(':')).map(|(key, value)| (key.trim(), value.trim()));
@@ -99,7 +99,7 @@ impl StsPolicy {
         Ok(Self { mode, max_age, servers })
     }
 
-    /// Whether the server `name` is one of the domain's (RFC 8461 4.1): a wildcard stands for exactly one label.
+    /// Returns whether the server `name` belongs to the domain (RFC 8461 4.1). A wildcard matches exactly one label.
     pub fn admits(&self, name: &str) -> bool {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let parent = name.split_once('.').filter(|(label, _)| is_host_label(label)).map(|(_, parent)| parent);
@@ -109,7 +109,7 @@ impl StsPolicy {
         })
     }
 
-    /// The policy line by line, as a report quotes it (RFC 8460 4.4).
+    /// Returns the lines of the policy, as a report quotes them (RFC 8460 4.4).
     pub fn lines(&self) -> Vec<String> {
         let mode = match self.mode {
             StsMode::Enforce => "enforce",
@@ -122,7 +122,7 @@ impl StsPolicy {
     }
 }
 
-/// Whether a label is one that host names have (RFC 1123 2.1).
+/// Returns whether a label is valid in a host name (RFC 1123 2.1).
 fn is_host_label(label: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     !label.is_empty() && label.bytes().all(is_plain) && !label.starts_with('-') && !label.ends_with('-')

@@ -1,4 +1,4 @@
-//! Outcome of one attempt to hand a message to one mail server: the fact, before any judgement.
+//! Outcome of one attempt to send a message to one mail server: the facts, without judgement.
 
 use std::net::IpAddr;
 
@@ -7,12 +7,12 @@ use super::tls_policy::TlsFault;
 use super::transcript::Transcript;
 use crate::domain::event::TlsFacts;
 
-/// Envelope facts that the client needs beside the message itself.
+/// The envelope and message properties that the client needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
     /// The return path, without angle brackets.
     pub mail_from: String,
-    /// The recipient in its wire form, without angle brackets.
+    /// The recipient in wire form, without angle brackets.
     pub rcpt_to: String,
     /// Whether the message has bytes above 127 (BODY=8BITMIME).
     pub eight_bit: bool,
@@ -21,24 +21,25 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Whether no address can end its command early. Addresses are parsed long before; this is the last gate.
+    /// Returns whether no address can end its command early. Addresses were validated long before; this is the last
+    /// check.
     pub fn is_safe(&self) -> bool {
         let is_safe = |address: &str| !address.bytes().any(|byte| byte < b' ' || byte == 0x7f);
         is_safe(&self.mail_from) && is_safe(&self.rcpt_to)
     }
 }
 
-/// Meaning of a server that names itself, in its greeting or its answer to EHLO, by our own name.
+/// Meaning of a server that uses our own name in its greeting or its answer to EHLO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoopCheck {
-    /// That the message would come back to us: [`Ending::Loop`].
+    /// The message would come back to us: [`Ending::Loop`].
     #[default]
     OwnNameIsLoop,
-    /// Nothing: it is the development mode's receiver, which runs in this process under the same name.
+    /// No meaning: it is the development mode's receiver, which runs in this process under the same name.
     OwnNameIsExpected,
 }
 
-/// The phase of a session, in the order in which they come.
+/// Phase of a session, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// TCP connection.
@@ -51,8 +52,8 @@ pub enum Phase {
     StartTls,
     /// AUTH.
     Auth,
-    /// RSET before a further message: where a try ends here, the kept connection was of no more use and nothing was
-    /// said about the message.
+    /// RSET before a further message. An attempt that ends here only shows that the kept connection was unusable; the
+    /// message was not mentioned.
     Rset,
     /// MAIL FROM.
     Mail,
@@ -69,46 +70,46 @@ pub enum Phase {
 /// End of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// The server answered, in good or ill.
+    /// The server answered, positively or not.
     Answered(Reply),
-    /// No connection: refused, unreachable.
+    /// No connection: refused or unreachable.
     Unreachable(String),
-    /// Our own way out can't be used: the address to send from is not this machine's. No server was asked.
+    /// Our own source address can't be used: it does not belong to this machine. No server was contacted.
     Unusable(String),
-    /// Nothing within the phase's deadline.
+    /// No answer within the phase's deadline.
     TimedOut,
-    /// The connection ended in mid-session.
+    /// The connection ended during the session.
     Closed(String),
     /// The server sent something that is not an SMTP reply, or too much of it.
     Unreadable(String),
     /// TLS could not be set up.
     TlsFailed(String),
-    /// The receiver's policy asks for more than this server gave: nothing was sent.
+    /// The receiver's policy requires more than this server offers. Nothing was sent.
     PolicyFailed {
-        /// The requirement that was not met.
+        /// The unmet requirement.
         fault: TlsFault,
-        /// The same for people.
+        /// The requirement as text.
         why: String,
     },
-    /// The server's SIZE is less than the message: nothing was sent (5.3.4).
+    /// The server's SIZE is less than the message. Nothing was sent (5.3.4).
     TooLarge {
         /// The SIZE it announced, in bytes.
         limit: u64,
     },
-    /// The server lacks SMTPUTF8 and the message needs it: nothing was sent (5.6.7).
+    /// The message needs SMTPUTF8 and the server lacks it. Nothing was sent (5.6.7).
     NeedsSmtpUtf8,
     /// The server is ourselves: routing loop (5.4.6).
     Loop,
 }
 
-/// One try at one server.
+/// One attempt at one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// In which phase it ended.
+    /// The phase in which it ended.
     pub phase: Phase,
     /// End of the attempt. A 2xx in phase `Dot` is a delivery.
     pub ending: Ending,
-    /// The address that was asked.
+    /// The server's address.
     pub peer: Option<IpAddr>,
     /// Security of the connection.
     pub tls: Option<TlsFacts>,

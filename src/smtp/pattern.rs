@@ -1,10 +1,10 @@
-//! The patterns that a rule of `data/bounces.toml` is written in: hosts, codes, enhanced codes and texts. Each is read
-//! once, when the file is; matching one is a comparison or a search for a phrase, whose time is linear on any answer.
-//! The 780 phrases that ship take 25 us of processor time on an answer of 150 bytes, and under 1 ms on the longest.
+//! Patterns in the rules of `data/bounces.toml`: hosts, codes, enhanced codes and texts. Each is parsed once, when the
+//! file is read. Matching is a comparison or a search for a phrase, in linear time for any answer. The 780 phrases that
+//! ship take 25 us of processor time on an answer of 150 bytes, and under 1 ms on the longest.
 
 use super::reply::EnhancedCode;
 
-/// A host name, or an end of it from a dot on: `icloud.com` fits `mx01.mail.icloud.com`.
+/// A host name, or its end after a dot: `icloud.com` matches `mx01.mail.icloud.com`.
 #[derive(Debug, Clone)]
 pub(super) struct HostPattern(String);
 
@@ -23,7 +23,7 @@ pub(super) struct EnhancedPattern {
     detail: Option<u16>,
 }
 
-/// A phrase in lower case; a blank at an end of it is an end of a word.
+/// A phrase in lower case. A blank at its start or end marks a word boundary.
 #[derive(Debug, Clone)]
 pub(super) struct TextPattern(String);
 
@@ -40,7 +40,7 @@ impl HostPattern {
         host[start..].eq_ignore_ascii_case(self.0.as_bytes()) && (start == 0 || host[start - 1] == b'.')
     }
 
-    /// A host that it fits.
+    /// Returns a host that the pattern matches.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -54,7 +54,7 @@ impl CodePattern {
         text.parse().ok().filter(|code| (400..=599).contains(code)).map(Self::Exact)
     }
 
-    /// Whether it fits; where there is no code, the enhanced code's class stands for it.
+    /// Returns whether the pattern matches. Without a code, the enhanced code's class is used.
     pub(super) fn fits(self, code: Option<u16>, enhanced: Option<EnhancedCode>) -> bool {
         match self {
             Self::Exact(exact) => code == Some(exact),
@@ -86,15 +86,15 @@ impl EnhancedPattern {
 }
 
 impl TextPattern {
-    /// None for what every answer has, or none can have: words are in one line, with one blank between them, and leave
-    /// out what has an `@`.
+    /// Parses a phrase. `None` if every answer has it, or none can: words are on one line, separated by one blank, and
+    /// words with an `@` are left out.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let is_blank = text.trim().is_empty();
         let is_odd = text.contains("  ") || text.contains(['@', '\n', '\t']);
         (!is_blank && !is_odd).then(|| Self(text.to_lowercase()))
     }
 
-    /// Whether it is in `words`, which have a blank at either end.
+    /// Returns whether the phrase is in `words`, which start and end with a blank.
     pub(super) fn fits(&self, words: &str) -> bool {
         words.contains(&self.0)
     }

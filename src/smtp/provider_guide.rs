@@ -1,5 +1,5 @@
-//! The table of advice about receiving providers: `data/providers.toml`. It changes no delivery; people read it beside
-//! the counts of each provider.
+//! Advice about receiving providers from `data/providers.toml`. It does not affect delivery; the panel shows it beside
+//! each provider's counts.
 
 use std::sync::LazyLock;
 
@@ -25,7 +25,7 @@ struct Entry {
     advice: Vec<Advice>,
 }
 
-/// A page of a provider.
+/// A link to a provider's page.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuideLink {
@@ -42,7 +42,7 @@ struct Advice {
     text: String,
 }
 
-/// The senders that need an advice.
+/// The senders that get an advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum When {
@@ -52,12 +52,12 @@ enum When {
     Complained,
 }
 
-/// The experience of a sender with a provider, by which advice is chosen.
+/// A sender's results at a provider, by which advice is chosen.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Experience {
     /// Whether the provider refused the sender.
     pub is_blocked: bool,
-    /// Whether it put messages off.
+    /// Whether the provider deferred messages.
     pub is_deferred: bool,
     /// Whether recipients complained.
     pub has_complaints: bool,
@@ -87,13 +87,13 @@ impl ProviderGuide {
         self.provider.iter().find(|entry| entry.names.iter().any(|name| name == provider))
     }
 
-    /// The advice for a sender with this experience, in the table's order. Empty for a provider without an entry.
+    /// Returns the advice for a sender with these results, in the table's order. Empty for a provider without an entry.
     pub fn advice(&self, provider: &str, experience: Experience) -> Vec<&str> {
         let advice = self.entry(provider).map_or(&[][..], |entry| &entry.advice);
         advice.iter().filter(|advice| experience.needs(advice.when)).map(|advice| advice.text.as_str()).collect()
     }
 
-    /// The provider's own pages.
+    /// Returns links to the provider's own pages.
     pub fn links(&self, provider: &str) -> &[GuideLink] {
         self.entry(provider).map_or(&[], |entry| &entry.links)
     }

@@ -1,48 +1,49 @@
-//! One reply of an SMTP server (RFC 5321 4.2), kept as received, and the parser that reads it off the wire.
+//! One reply of an SMTP server (RFC 5321 4.2), stored as received, and its parser.
 //!
-//! The parser takes every legal shape and those that merely exist (571, `250` without text, no blank behind the code,
-//! bare LF, Latin-1, codes that differ from line to line); its caps hold before a newline arrives, so no server can
-//! make it grow.
+//! The parser accepts every legal form and some others in use (571, `250` without text, no blank after the code, bare
+//! LF, Latin-1, codes that differ between lines). Its limits apply before a newline arrives, so that no server can make
+//! it use more memory.
 
 use std::borrow::Cow;
 
 pub use crate::domain::enhanced_code::EnhancedCode;
 
-/// The longest line read, without its end. RFC 5321 4.5.3.1.5 says 512; longer ones exist.
+/// Maximum length of a line in bytes, without its end. RFC 5321 4.5.3.1.5 says 512; longer ones exist.
 pub const LINE_BYTES_MAX: usize = 4 * 1024;
-/// The largest reply read, line ends not counted.
+/// Maximum size of a reply in bytes, without line ends.
 pub const REPLY_BYTES_MAX: usize = 64 * 1024;
-/// The most lines of one reply.
+/// Maximum number of lines of a reply.
 pub const LINES_MAX: usize = 100;
-/// The most that [`Reply::text`] returns (contract 4).
+/// Maximum length of [`Reply::text`] in bytes (contract 4).
 pub const TEXT_BYTES_MAX: usize = 4 * 1024;
 
-/// A whole reply: the code of its last line, and every byte as it came.
+/// A complete reply: the code of its last line, and every byte as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The three digits of the last line, 200 to 599.
+    /// The code of the last line, 200 to 599.
     pub code: u16,
-    /// The lines as received, code included, without their line ends.
+    /// The lines as received, including the code, without line ends.
     pub lines: Vec<Vec<u8>>,
 }
 
 impl Reply {
-    /// 2xx: done.
+    /// Returns whether the code is 2xx: success.
     pub const fn is_positive(&self) -> bool {
         self.code / 100 == 2
     }
 
-    /// 4xx: not now.
+    /// Returns whether the code is 4xx: temporary failure.
     pub const fn is_transient(&self) -> bool {
         self.code / 100 == 4
     }
 
-    /// 5xx: not at all.
+    /// Returns whether the code is 5xx: permanent failure.
     pub const fn is_permanent(&self) -> bool {
         self.code / 100 == 5
     }
 
-    /// The answer as received: all lines, code included, joined by `\n`, invalid UTF-8 replaced, at most 4 KiB.
+    /// Returns the reply as received: all lines with their codes, joined by `\n`, invalid UTF-8 replaced, at most 4
+    /// KiB.
     pub fn text(&self) -> String {
         let joined = self.lines.join(&b'\n');
         let mut text = String::from_utf8_lossy(&joined).into_owned();
@@ -62,30 +63,29 @@ impl Reply {
         words
     }
 
-    /// The enhanced code (RFC 3463): the last line's, else the first that any line has; a class other than 2, 4 and 5
-    /// is none.
+    /// Returns the enhanced code (RFC 3463) of the last line, or else of the first line that has one. Only classes 2, 4
+    /// and 5 are valid.
     pub fn enhanced(&self) -> Option<EnhancedCode> {
         let of = |line: &Vec<u8>| EnhancedCode::find(&decoded(said(line)));
         self.lines.last().and_then(of).or_else(|| self.lines.iter().find_map(of))
     }
 
-    /// The first word of the first line after its code: a greeting's or an EHLO answer's name for the server.
+    /// Returns the first word of the first line after its code: the server's name in a greeting or an EHLO answer.
     pub fn first_word(&self) -> Option<&str> {
         let word = said(self.lines.first()?).split(|byte| byte.is_ascii_whitespace()).find(|word| !word.is_empty())?;
         std::str::from_utf8(word).ok()
     }
 }
 
-/// The words of a refusal that came by other ways than a reply, such as a DSN's diagnostic, as [`Reply::words`] has
-/// them.
+/// Returns the words of a refusal that is not an SMTP reply, such as a DSN's diagnostic, in the form of
+/// [`Reply::words`].
 pub fn words_of(text: &str) -> String {
     let mut words = String::new();
     push_words(text, &mut words);
     words
 }
 
-/// Appends the words of `text` in lower case, each with one space before the next, as long as there is room; addresses
-/// are left out.
+/// Appends the words of `text` in lower case, separated by one space, up to the size limit. Addresses are left out.
 fn push_words(text: &str, words: &mut String) {
     for word in text.split_whitespace().filter(|word| !word.contains('@')) {
         if !words.is_empty() {
@@ -105,7 +105,7 @@ pub(super) fn said(line: &[u8]) -> &[u8] {
     text.strip_prefix(b" ").or_else(|| text.strip_prefix(b"-")).unwrap_or(text)
 }
 
-/// A line as text: in Latin-1, whose bytes are Unicode's first code points, where it is no UTF-8.
+/// Decodes a line: as UTF-8, or else as Latin-1, whose bytes are Unicode's first code points.
 fn decoded(line: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(line) {
         Ok(text) => Cow::Borrowed(text),
@@ -116,44 +116,45 @@ fn decoded(line: &[u8]) -> Cow<'_, str> {
 /// Error: the bytes are not an SMTP reply, or too many for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableReply {
-    /// A line that goes on past its cap.
+    /// A line exceeds its limit.
     #[error("a line of the answer is longer than {LINE_BYTES_MAX} bytes")]
     LineTooLong,
-    /// A reply that goes on past its cap.
+    /// A reply exceeds its limit.
     #[error("the answer is longer than {REPLY_BYTES_MAX} bytes")]
     TooLong,
-    /// Continuation lines without end.
+    /// A reply has too many lines.
     #[error("the answer has more than {LINES_MAX} lines")]
     TooManyLines,
-    /// No code of 200 to 599, or something odd behind it.
+    /// There is no code of 200 to 599, or an invalid character after it.
     #[error("a line of the answer does not begin with a reply code of 200 to 599")]
     NoCode,
 }
 
-/// Reads replies off a stream of bytes, in whatever pieces they come.
+/// Parses replies from a byte stream, in pieces of any size.
 #[derive(Debug, Default)]
 pub struct ReplyParser {
     lines: Vec<Vec<u8>>,
-    /// The line that has begun and not yet ended.
+    /// The incomplete current line.
     open: Vec<u8>,
     byte_count: usize,
 }
 
 impl ReplyParser {
-    /// A parser at the start of a reply.
+    /// Creates a parser at the start of a reply.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a reply has begun that is not yet whole.
+    /// Returns whether a reply has begun and is incomplete.
     pub const fn is_amid(&self) -> bool {
         !self.lines.is_empty() || !self.open.is_empty()
     }
 
-    /// Takes bytes up to the end of one reply: how many it took (all, unless the reply ended), and the reply if whole.
+    /// Reads bytes up to the end of one reply. Returns the number of bytes read (all, unless the reply ended), and the
+    /// reply if it is complete.
     ///
     /// # Errors
-    /// Where the bytes are no reply or pass a cap; the parser is of no further use then.
+    /// The bytes are not a reply or exceed a limit. The parser can't be used afterwards.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(usize, Option<Reply>), UnreadableReply> {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
@@ -168,7 +169,7 @@ impl ReplyParser {
     }
 
     fn extend_line(&mut self, piece: &[u8]) -> Result<(), UnreadableReply> {
-        // The CR of a line of just the permitted length counts for nothing.
+        // The CR of a line of exactly the maximum length does not count.
         if self.open.len() + piece.len() > LINE_BYTES_MAX + 1 {
             return Err(UnreadableReply::LineTooLong);
         }
@@ -208,7 +209,7 @@ impl ReplyParser {
     }
 }
 
-/// The code at the start of a line. 1xx is none: no command of ours has such an answer (RFC 5321 4.2.1).
+/// Parses the code at the start of a line. 1xx is invalid: none of our commands has such an answer (RFC 5321 4.2.1).
 fn code_of(line: &[u8]) -> Option<u16> {
     let digits = line.get(..3)?;
     if !digits.iter().all(u8::is_ascii_digit) {

@@ -1,8 +1,7 @@
-//! The table of how fast each receiver is to be served, and what its answers ask for: `data/shaping.toml`, and an
-//! operator's file over it. Read once at start by whoever wires the program; the engine's lanes obey it.
+//! Rate limits per receiver, and actions that its answers request: `data/shaping.toml`, with an operator's file on top.
+//! Read once at start by `app`; the engine's destination queues obey it.
 //!
-//! It says limits and nothing else: whether a message is delivered, deferred or bounced is the rules' of
-//! `bounces.toml`.
+//! It only sets limits. Whether a message is delivered, deferred or bounced is decided by the rules in `bounces.toml`.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,16 +15,16 @@ use file::File;
 
 const BUILT_IN: &str = include_str!("../../data/shaping.toml");
 
-/// A file of limits is wrong.
+/// Errors in a file of limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidShaping {
-    /// It is not TOML of the right shape; the text has line and column.
+    /// It is not valid TOML, or does not match the schema. The text has line and column.
     #[error("{0}")]
     Syntax(String),
     /// An entry can't be used.
     #[error("line {line}: {name}: {fault}")]
     Entry {
-        /// The line on which it names itself.
+        /// The line of its name.
         line: usize,
         /// Name of the provider.
         name: String,
@@ -37,40 +36,40 @@ pub enum InvalidShaping {
 /// Limits on serving a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once.
+    /// Maximum number of concurrent connections.
     pub connections: usize,
-    /// Messages of one connection.
+    /// Maximum number of messages per connection.
     pub messages_per_connection: u32,
     /// Maximum age of a connection.
     pub connection_age: Duration,
-    /// Messages a minute; known providers alone have such a limit.
+    /// Maximum number of messages per minute. Only known providers have such a limit.
     pub messages_per_minute: Option<u32>,
-    /// New connections a minute; likewise.
+    /// Maximum number of new connections per minute. Only known providers have such a limit.
     pub connections_per_minute: Option<u32>,
 }
 
-/// An action that an answer asks for.
+/// An action that an answer requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing for so long.
+    /// Send nothing for this time.
     Pause(Duration),
-    /// No more than so many messages a minute, for so long.
+    /// Limit the number of messages per minute for some time.
     Rate {
-        /// The messages.
+        /// Messages per minute.
         messages_per_minute: u32,
         /// Duration of the action.
         lasts: Duration,
     },
-    /// No more than so many connections, for so long.
+    /// Limit the number of connections for some time.
     Connections {
-        /// The connections.
+        /// Maximum number of connections.
         most: usize,
         /// Duration of the action.
         lasts: Duration,
     },
 }
 
-/// A known receiver.
+/// A known receiving provider.
 #[derive(Debug, Clone)]
 struct Provider {
     name: String,
@@ -126,7 +125,7 @@ impl Rule {
             && (self.texts.is_empty() || self.texts.iter().any(|text| text.fits(words)))
     }
 
-    /// Whether its own examples meet it.
+    /// Returns whether the rule matches its own examples.
     fn meets_its_examples(&self) -> bool {
         self.examples.iter().all(|example| {
             let reply = ReplyParser::new().feed(format!("{example}\n").as_bytes()).ok().and_then(|(_, reply)| reply);
@@ -141,7 +140,7 @@ fn words_of(reply: &Reply) -> String {
 }
 
 impl Shaping {
-    /// The limits that ship with the program.
+    /// Returns the limits that ship with the program.
     pub fn built_in() -> &'static Self {
         static SHAPING: LazyLock<Shaping> = LazyLock::new(|| {
             let read = File::parse(BUILT_IN).and_then(|file| file.read(None));
@@ -150,15 +149,16 @@ impl Shaping {
         &SHAPING
     }
 
-    /// The limits of `text`, laid over those built in.
+    /// Parses `text` as an overlay of the built-in limits.
     ///
     /// # Errors
-    /// What is wrong with it, and on which line.
+    /// The first error and its line.
     pub fn with_overlay(text: &str) -> Result<Self, InvalidShaping> {
         File::parse(text)?.read(Some(Self::built_in()))
     }
 
-    /// The provider that runs all of these servers, if one does. Names are in lower case, without trailing dot.
+    /// Returns the provider that runs all of these servers, if there is one. Names are in lower case, without trailing
+    /// dot.
     pub fn provider_of(&self, servers: &[String]) -> Option<&str> {
         let runs_all = |provider: &&Provider| {
             servers.iter().all(|server| provider.hosts.iter().any(|pattern| pattern.fits(server)))
@@ -167,19 +167,19 @@ impl Shaping {
         found.map(|provider| provider.name.as_str())
     }
 
-    /// The names of all providers.
+    /// Iterates over the names of all providers.
     #[cfg(test)]
     pub(crate) fn provider_names(&self) -> impl Iterator<Item = &str> {
         self.providers.iter().map(|provider| provider.name.as_str())
     }
 
-    /// The limits of a provider; of any other site where it is none.
+    /// Returns the limits of a provider, or the default ones.
     pub fn limits(&self, provider: Option<&str>) -> Limits {
         let known = |name| self.providers.iter().find(|known| known.name == name);
         provider.and_then(known).map_or(self.default, |provider| provider.limits)
     }
 
-    /// Returns the actions that an answer of `provider` asks for; empty if none.
+    /// Returns the actions that an answer of `provider` requests; empty if none.
     pub fn actions(&self, provider: Option<&str>, reply: &Reply) -> &[Action] {
         if reply.code < 400 {
             return &[];

@@ -1,7 +1,7 @@
 //! Required TLS with one mail server, and the ways in which it can fail: RFC 7672 (DANE), RFC 8461 (MTA-STS), RFC 7435.
 //!
-//! The engine decides it for each server and domain, whoever opens the session holds the server to it. A requirement
-//! that is not met ends the try before anything about the message was said: it is never a reason for clear text.
+//! The engine decides the requirement for each server and domain; the code that opens the session enforces it. An unmet
+//! requirement ends the attempt before the message is mentioned. It is never a reason for clear text.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use crate::domain::event::{Authenticated, TlsFacts, TlsPolicy};
 /// Required security of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TlsRequirement {
-    /// By nothing: STARTTLS where it is offered, with any certificate, and clear text where it fails.
+    /// None: STARTTLS if it is offered, with any certificate, and clear text if it fails.
     #[default]
     Opportunistic,
-    /// By a certificate that verifies for the server's name (RFC 8461 4.2).
+    /// A certificate that verifies for the server's name (RFC 8461 4.2).
     Pkix,
-    /// By what the server's TLSA records say.
+    /// A certificate that matches the server's TLSA records.
     Dane(Arc<DaneTerms>),
 }
 
-/// DNSSEC-protected terms for one server's certificate.
+/// DNSSEC-protected requirements for one server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaneTerms {
-    /// The usable records. Where there are none, any certificate will do, but TLS there must be (RFC 7672 2.2).
+    /// The usable records. If there are none, any certificate is accepted, but TLS is required (RFC 7672 2.2).
     pub associations: Vec<Association>,
-    /// The names of which a certificate under DANE-TA must have one (RFC 7672 3.2.2).
+    /// Names for DANE-TA: the certificate must have one of them (RFC 7672 3.2.2).
     pub names: Vec<String>,
 }
 
 impl TlsRequirement {
-    /// The policy that asks for it, as the timeline shows it.
+    /// Returns the policy behind the requirement, as the timeline shows it.
     pub const fn policy(&self) -> TlsPolicy {
         match self {
             Self::Opportunistic => TlsPolicy::Opportunistic,
@@ -41,7 +41,7 @@ impl TlsRequirement {
         }
     }
 
-    /// Whether a session that was opened under `opened`, and came to be secured by `tls`, is all that this asks for.
+    /// Returns whether a session that was opened under `opened` and secured by `tls` meets this requirement.
     pub fn is_met_by(&self, opened: &Self, tls: Option<&TlsFacts>) -> bool {
         match self {
             Self::Opportunistic => true,
@@ -54,30 +54,30 @@ impl TlsRequirement {
 /// Failure of a session against its policy, or of fetching the policy: the result types of RFC 8460 4.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TlsFault {
-    /// The server offers no STARTTLS.
+    /// The server does not offer STARTTLS.
     StartTlsNotSupported,
     /// The certificate is for other names.
     CertificateHostMismatch,
-    /// The certificate's time is over.
+    /// The certificate has expired.
     CertificateExpired,
-    /// Nobody who is trusted vouches for the certificate.
+    /// The certificate's issuer is not trusted.
     CertificateNotTrusted,
-    /// Anything else, a TLSA record that does not match among them.
+    /// Any other failure, such as a TLSA record that does not match.
     ValidationFailure,
-    /// There are TLSA records, and none that can be used.
+    /// There are TLSA records, but none is usable.
     TlsaInvalid,
-    /// The TLSA records are not what their zone has signed, or could not be had.
+    /// The TLSA records fail DNSSEC validation, or could not be looked up.
     DnssecInvalid,
     /// The MTA-STS policy could not be fetched.
     StsPolicyFetchError,
-    /// The fetched document is not an MTA-STS policy, or its policy leaves this server out.
+    /// The fetched document is not an MTA-STS policy, or the policy does not include this server.
     StsPolicyInvalid,
     /// The policy host's certificate does not verify.
     StsWebPkiInvalid,
 }
 
 impl TlsFault {
-    /// The name in a report.
+    /// Returns the name used in a report.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::StartTlsNotSupported => "starttls-not-supported",

@@ -1,7 +1,7 @@
 //! Destinations of TLS reports for a domain (RFC 8460 3), from the TXT records at `_smtp._tls.<domain>`.
 //!
-//! The engine asks before it reports. Texts from outside: a record that is not exactly what the RFC says is none, and
-//! of a sound record the destinations that can't be used are left out.
+//! The engine reads them before it reports. The texts come from outside: a record that does not follow the RFC exactly
+//! is ignored, and so are unusable destinations of a valid record.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,20 +9,20 @@ use std::fmt;
 use crate::domain::address::Address;
 use crate::domain::webhook_url::WebhookUrl;
 
-/// Destinations of one domain; more would make a sender of reports a means to write to many.
+/// Maximum number of destinations of one domain. More would let a domain make reporters send mail to many others.
 pub const DESTINATIONS_MAX: usize = 4;
 
-/// Where a report goes.
+/// Destination of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// By mail.
+    /// Mail to this address.
     Mail(Address),
-    /// By POST. Whether its host may be reached is asked where the connection is made.
+    /// POST to this URL. The network guard checks its host when the connection is made.
     Https(WebhookUrl),
 }
 
 impl Destination {
-    /// Reads one URI, in which `!`, `,` and `;` stand encoded (RFC 8460 3).
+    /// Parses one URI, in which `!`, `,` and `;` are percent-encoded (RFC 8460 3).
     fn read(uri: &str) -> Option<Self> {
         let (scheme, rest) = uri.split_once(':')?;
         if scheme.eq_ignore_ascii_case("https") {
@@ -33,7 +33,7 @@ impl Destination {
     }
 }
 
-/// As it is remembered: the same for the same destination.
+/// The stored form, equal for equal destinations.
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -43,7 +43,7 @@ impl fmt::Display for Destination {
     }
 }
 
-/// The destinations that `texts`, the TXT records at `_smtp._tls.<domain>`, name; none where they are no record, or
+/// Returns the destinations in `texts`, the TXT records at `_smtp._tls.<domain>`; empty if there is no valid record, or
 /// more than one.
 pub fn destinations(texts: &[String]) -> Vec<Destination> {
     let mut records = texts.iter().filter_map(|text| text.strip_prefix("v=TLSRPTv1")).filter(|rest| is_separated(rest));
@@ -59,12 +59,12 @@ pub fn destinations(texts: &[String]) -> Vec<Destination> {
     found
 }
 
-/// Whether a version ends where it seems to: `TLSRPTv10` is another one.
+/// Returns whether the version ends here: `TLSRPTv10` is another version.
 fn is_separated(rest: &str) -> bool {
     rest.trim_start_matches([' ', '\t']).starts_with(';')
 }
 
-/// `text` without percent-encoding (RFC 3986 2.1); none where that is broken.
+/// Decodes percent-encoding (RFC 3986 2.1); `None` if it is malformed.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut decoded = parts.next()?.as_bytes().to_vec();

@@ -1,6 +1,6 @@
-//! TLSA records (RFC 6698), as far as SMTP uses them (RFC 7672 3.1): which of them count, and what they say.
+//! TLSA records (RFC 6698) as SMTP uses them (RFC 7672 3.1): which of them are usable, and their meaning.
 //!
-//! Whether a certificate is what they say is asked where certificates are read, in `net`.
+//! `net` checks whether a certificate matches them.
 
 /// A record as published.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct TlsaRecord {
     pub data: Vec<u8>,
 }
 
-/// A record that can be used.
+/// A usable record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Association {
     /// Certificate that the record constrains.
@@ -31,9 +31,9 @@ pub struct Association {
 /// Certificate that a record constrains. Usages 0 and 1 have no meaning for SMTP (RFC 7672 3.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
-    /// An authority's (DANE-TA, 2).
+    /// A certificate authority (DANE-TA, 2).
     Authority,
-    /// The server's own (DANE-EE, 3).
+    /// The server itself (DANE-EE, 3).
     Server,
 }
 
@@ -58,7 +58,7 @@ pub enum Matching {
 }
 
 impl Association {
-    /// `record`, where it can be used at all.
+    /// Parses `record`, if it is usable.
     pub fn read(record: &TlsaRecord) -> Option<Self> {
         let usage = match record.usage {
             2 => Usage::Authority,
@@ -79,8 +79,8 @@ impl Association {
         is_whole.then(|| Self { usage, selector, matching, data: record.data.clone() })
     }
 
-    /// Those of `records` that can be used. Of two digests for one purpose the stronger alone counts, so that a weaker
-    /// one can't be what lets a forged certificate in (RFC 7671 9).
+    /// Returns the usable records of `records`. Of two digests for one purpose only the stronger counts, so that a weak
+    /// one can't admit a forged certificate (RFC 7671 9).
     pub fn usable(records: &[TlsaRecord]) -> Vec<Self> {
         let mut usable: Vec<Self> = records.iter().filter_map(Self::read).collect();
         let strong: Vec<_> = usable.iter().filter(|one| one.matching == Matching::Sha512).map(Self::purpose).collect();
@@ -88,7 +88,7 @@ impl Association {
         usable
     }
 
-    /// As a zone has it (RFC 6698 2.2): usage, selector, matching type and data.
+    /// Formats the record as in a zone file (RFC 6698 2.2): usage, selector, matching type and data.
     pub fn to_text(&self) -> String {
         let usage = match self.usage {
             Usage::Authority => 2,

@@ -1,4 +1,4 @@
-//! One message of a session: `[RSET] MAIL RCPT DATA`, the message, and what is answered to each.
+//! One message of a session: `[RSET] MAIL RCPT DATA`, the message, and the answers.
 //!
 //! ```text
 //!  Rset → Mail → Rcpt → Data ──354──→ Content → Body → Dot → finished
@@ -18,14 +18,14 @@ use super::dot::DotStuffer;
 use super::outcome::{Ending, Envelope, Phase};
 use super::reply::Reply;
 
-/// Which answer, or which writing, the transaction awaits.
+/// The answer or write that the transaction waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaits {
     Rset,
     Mail,
     Rcpt,
     Data,
-    /// The message's bytes, from the caller: the server is ready for them.
+    /// The message's bytes from the caller: the server is ready for them.
     Content,
     Body,
     Dot,
@@ -38,18 +38,18 @@ enum Awaits {
 enum Pace {
     /// All were written at the start (RFC 2920).
     Pipelined,
-    /// One by one; those yet to be written.
+    /// Commands are sent one by one; these are not written yet.
     OneByOne { mail: Vec<u8>, rcpt: Vec<u8> },
 }
 
 /// Consequence of an answer.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// More answers or writing are to come.
+    /// The transaction continues.
     GoOn,
-    /// The message's try is over and the connection is good for another.
+    /// The message's attempt is over and the connection is reusable.
     Finished(Phase, Ending),
-    /// The connection can't be used further.
+    /// The connection can't be used any more.
     Broken(Ending),
 }
 
@@ -60,14 +60,15 @@ pub(super) struct Transaction {
     pace: Pace,
     refusal: Option<(Phase, Reply)>,
     message: DotStuffer,
-    /// Bytes of the body that were put out.
+    /// Number of body bytes written.
     bytes_out: u64,
-    /// When the body had come to which byte, oldest first: only entries that can still be the start of a slow window.
+    /// Times and byte counts of the body's progress, oldest first. Only entries that can still start a slow window are
+    /// kept.
     progress: VecDeque<(Duration, u64)>,
 }
 
 impl Transaction {
-    /// Begins a message: its first commands go to `out`.
+    /// Starts a message: its first commands go to `out`.
     pub(super) fn begin(
         envelope: &Envelope,
         size: usize,
@@ -75,7 +76,7 @@ impl Transaction {
         is_first: bool,
         out: &mut Vec<u8>,
     ) -> Self {
-        // Only from the second message on: some servers count an idle RSET as junk.
+        // Only from the second message on: some servers count an RSET without effect as junk.
         let awaits = if is_first { Awaits::Mail } else { Awaits::Rset };
         if !is_first {
             out.extend_from_slice(b"RSET\r\n");
@@ -98,7 +99,7 @@ impl Transaction {
         Self { awaits, pace, refusal: None, message, bytes_out: 0, progress: VecDeque::new() }
     }
 
-    /// The phase for an outcome.
+    /// Returns the phase for an outcome.
     pub(super) const fn phase(&self) -> Phase {
         match self.awaits {
             Awaits::Rset => Phase::Rset,
@@ -116,20 +117,20 @@ impl Transaction {
             Awaits::Rset => deadlines.rset,
             Awaits::Mail => deadlines.mail,
             Awaits::Rcpt => deadlines.rcpt,
-            // Nothing depends on a lone dot's answer, so it gets no ten minutes.
+            // Nothing depends on the answer to a lone dot, so it gets no ten minutes.
             Awaits::Data | Awaits::Content | Awaits::LoneDot => deadlines.data,
             Awaits::Body => deadlines.block,
             Awaits::Dot => deadlines.dot,
         }
     }
 
-    /// The refusal that came before the last answer, if one did.
+    /// Takes the refusal that arrived before the last answer, if there is one.
     pub(super) const fn take_refusal(&mut self) -> Option<(Phase, Reply)> {
         self.refusal.take()
     }
 
-    /// Reports that the output was written. Puts out the message's next block, or begins to wait for the answer to its
-    /// final dot. Returns the new deadline, if there is one.
+    /// Reports that the output was written. Outputs the message's next block, or starts to wait for the answer to its
+    /// final dot. Returns the new deadline, if it changes.
     pub(super) fn written(&mut self, deadlines: &Deadlines, now: Duration, out: &mut Vec<u8>) -> Option<Duration> {
         if self.awaits != Awaits::Body {
             return None;
@@ -153,17 +154,17 @@ impl Transaction {
         self.bytes_out += u64::try_from(out.len()).unwrap_or(u64::MAX);
     }
 
-    /// Whether the output is the message's last block.
+    /// Returns whether the output is the message's last block.
     pub(super) fn is_at_dot(&self) -> bool {
         self.awaits == Awaits::Body && self.message.is_done()
     }
 
-    /// Whether the server is ready for the message's bytes.
+    /// Returns whether the server is ready for the message's bytes.
     pub(super) const fn wants_content(&self) -> bool {
         matches!(self.awaits, Awaits::Content)
     }
 
-    /// Sends the message's bytes, which the server is ready for since `now`.
+    /// Sends the message's bytes. The server has been ready for them since `now`.
     pub(super) fn send_content(&mut self, message: Bytes, now: Duration, out: &mut Vec<u8>) {
         self.message = DotStuffer::new(message);
         self.awaits = Awaits::Body;
@@ -171,7 +172,7 @@ impl Transaction {
         self.put_block(out);
     }
 
-    /// The answer to what is awaited; further commands go to `out`.
+    /// Handles the awaited answer; further commands go to `out`.
     pub(super) fn answered(&mut self, reply: Reply, out: &mut Vec<u8>) -> Next {
         match self.awaits {
             Awaits::Rset if reply.is_positive() => self.go_on(Awaits::Mail, out),
@@ -212,7 +213,8 @@ impl Transaction {
         Next::GoOn
     }
 
-    /// A 4xx or 5xx. The first one is the outcome; with PIPELINING the answers to the other commands still come.
+    /// Handles a 4xx or 5xx. The first one is the outcome; with PIPELINING the answers to the other commands still
+    /// follow.
     fn refused(&mut self, reply: Reply) -> Next {
         let phase = self.phase();
         self.refusal.get_or_insert((phase, reply));
@@ -237,7 +239,7 @@ fn push_mail(envelope: &Envelope, size: usize, capabilities: Capabilities, out: 
     if capabilities.size {
         push(out, &[" SIZE=", &size.to_string()]);
     }
-    // Without 8BITMIME the bytes are sent all the same: the message is signed, so its encoding can't change.
+    // Without 8BITMIME the bytes are sent nevertheless: the message is signed, so its encoding can't change.
     if envelope.eight_bit && capabilities.eight_bit_mime {
         push(out, &[" BODY=8BITMIME"]);
     }

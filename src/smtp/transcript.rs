@@ -1,38 +1,38 @@
-//! Transcript of a session, for people who examine a failed attempt. The client writes it as it sends and receives. It
-//! never contains the message or a login, and at most 2 KiB: of a longer session the end is kept, where it failed.
+//! Transcript of a session, for the analysis of a failed attempt. The client writes it as it sends and receives. It
+//! never contains the message or a login. It is limited to 2 KiB; of a longer session the end is kept, where it failed.
 
 use super::outcome::Ending;
 use super::reply::Reply;
 
-/// The most that is kept, in bytes.
+/// Maximum size in bytes.
 pub const BYTES_MAX: usize = 2 * 1024;
-/// The most that is kept of one line.
+/// Maximum size of one line in bytes.
 const LINE_BYTES_MAX: usize = 256;
-/// Placeholder for lines that were cut.
+/// Marks text that was cut.
 const CUT: &str = "\u{2026}\n";
 
-/// Lines of a talk: `> ` was said, `< ` was heard, and the rest happened.
+/// Lines of a session: `> ` was sent, `< ` was received, other lines are events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transcript(String);
 
 impl Transcript {
-    /// Something was said, in one or several lines.
+    /// Adds one or several sent lines.
     pub fn said(&mut self, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         text.lines().for_each(|line| self.push("> ", line));
     }
 
-    /// A reply was heard.
+    /// Adds a received reply.
     pub fn heard(&mut self, reply: &Reply) {
         reply.lines.iter().for_each(|line| self.push("< ", &String::from_utf8_lossy(line)));
     }
 
-    /// Something happened that nobody said.
+    /// Adds an event.
     pub fn happened(&mut self, what: &str) {
         self.push("", what);
     }
 
-    /// The same, unless it was the last that happened.
+    /// Adds an event, unless it is the same as the last line.
     pub fn happened_once(&mut self, what: &str) {
         if self.0.lines().next_back() != Some(what) {
             self.happened(what);
@@ -60,7 +60,7 @@ impl Transcript {
         self.cut();
     }
 
-    /// The text; empty where nothing was said.
+    /// Returns the text; empty if the transcript is.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -73,7 +73,7 @@ impl Transcript {
         self.cut();
     }
 
-    /// Drops the first lines of what is too long.
+    /// Drops the first lines if the transcript is too long.
     fn cut(&mut self) {
         let Some(over) = self.0.len().checked_sub(BYTES_MAX).filter(|over| *over > 0) else { return };
         let from = self.0.ceil_char_boundary(over + CUT.len());

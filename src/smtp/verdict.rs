@@ -1,4 +1,4 @@
-//! Verdict on a message after an attempt, from the outcome alone (contract 6).
+//! Verdict on a message after an attempt, derived only from the outcome (contract 6).
 
 use super::finding;
 use super::outcome::{Ending, Outcome, Phase};
@@ -6,33 +6,33 @@ use super::reply::Reply;
 use super::rules::Rules;
 use crate::domain::event::Bounce;
 
-/// Meaning of an attempt.
+/// Result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The server took the message.
+    /// The server accepted the message.
     Delivered,
-    /// Not now; no other server of the site is asked in this attempt.
+    /// A temporary failure; no other server of the site is tried in this attempt.
     Deferred(Deferral),
-    /// Never, by the receiver's own word.
+    /// A permanent failure, by the receiver's answer.
     Bounced(Bounce),
-    /// Another server of the site is to be asked; this holds where there is none.
+    /// Another server of the site must be tried; the content is the result if there is none.
     NextServer(LastWord),
-    /// The kept connection was of no more use: the same server again over a new one. Nothing counts as tried.
+    /// The kept connection was unusable: try the same server over a new one. This does not count as an attempt.
     Reconnect,
 }
 
-/// A transient failure.
+/// A temporary failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deferral {
-    /// Scope of the wait.
+    /// Scope of the backoff.
     pub scope: Scope,
     /// Reason, for the `deferred` event. Never `suppressed`.
     pub why: Bounce,
-    /// Whether the server may have taken the message all the same.
+    /// Whether the server may have accepted the message nevertheless.
     pub is_outcome_unknown: bool,
 }
 
-/// Scope of the wait after a transient failure.
+/// Scope of the backoff after a temporary failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// This message.
@@ -41,7 +41,7 @@ pub enum Scope {
     Site,
 }
 
-/// Result if no further server can be asked.
+/// Result if no further server can be tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LastWord {
     /// The message waits.
@@ -51,7 +51,7 @@ pub enum LastWord {
 }
 
 impl LastWord {
-    /// Combines the results of two servers: a server that may accept later counts more than one that never will.
+    /// Combines the results of two servers: a temporary failure takes precedence over a permanent one.
     #[must_use]
     pub fn and_then(self, later: Self) -> Self {
         match (self, later) {
@@ -70,7 +70,7 @@ impl From<LastWord> for Verdict {
     }
 }
 
-/// Judges a try at the server named `host`.
+/// Judges an attempt at the server named `host`.
 pub fn judge(outcome: &Outcome, host: &str, rules: &Rules) -> Verdict {
     match (&outcome.ending, outcome.phase) {
         (Ending::Loop, _) => Verdict::NextServer(LastWord::Bounced(finding::loops_back())),
@@ -79,7 +79,7 @@ pub fn judge(outcome: &Outcome, host: &str, rules: &Rules) -> Verdict {
         (_, Phase::Rset) => Verdict::Reconnect,
         (Ending::Answered(reply), phase) => judge_answer(reply, phase, host, rules),
         (Ending::Unreachable(_) | Ending::TimedOut | Ending::Closed(_) | Ending::Unreadable(_), Phase::Dot) => {
-            // Another server might get a message that this one has taken.
+            // Another server might get a message that this one has accepted.
             Verdict::Deferred(deferral(Scope::Message, finding::outcome_unknown(), true))
         }
         (Ending::Unreachable(why), _) => next(Scope::Site, finding::unreachable(why)),
@@ -102,12 +102,12 @@ fn judge_answer(reply: &Reply, phase: Phase, host: &str, rules: &Rules) -> Verdi
         return Verdict::Deferred(deferral(Scope::Site, why, false));
     }
     match phase {
-        // Not yet about this message: 5xx here is the server's state (contract 6).
+        // Not yet about this message: a 5xx here is the server's state (contract 6).
         Phase::Connect | Phase::Greeting | Phase::Ehlo | Phase::StartTls | Phase::Auth | Phase::Rset => {
             next(Scope::Site, why)
         }
         Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot if reply.is_permanent() => {
-            // Nobody has named the recipient before RCPT.
+            // Before RCPT the recipient was not named.
             Verdict::Bounced(Bounce { suppressed: why.suppressed && phase != Phase::Mail, ..why })
         }
         Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot => {
@@ -116,7 +116,7 @@ fn judge_answer(reply: &Reply, phase: Phase, host: &str, rules: &Rules) -> Verdi
     }
 }
 
-/// Before MAIL a failure is the site's, from there on the message may have caused it.
+/// Before MAIL a failure concerns the site; from MAIL on the message may have caused it.
 const fn scope_of(phase: Phase) -> Scope {
     match phase {
         Phase::Connect | Phase::Greeting | Phase::Ehlo | Phase::StartTls | Phase::Auth => Scope::Site,
@@ -129,7 +129,7 @@ fn next(scope: Scope, why: Bounce) -> Verdict {
 }
 
 fn deferral(scope: Scope, why: Bounce, is_outcome_unknown: bool) -> Deferral {
-    // An attempt that is retried blames no address.
+    // A retried attempt suppresses no address.
     Deferral { scope, why: Bounce { suppressed: false, ..why }, is_outcome_unknown }
 }
 
@@ -148,7 +148,7 @@ mod tests {
         outcome(phase, Ending::Answered(ReplyParser::new().feed(format!("{text}\n").as_bytes()).unwrap().1.unwrap()))
     }
 
-    /// A verdict in one word, and the scope or the enhanced status.
+    /// Formats a verdict as one word, with the scope or the enhanced status.
     fn told(outcome: &Outcome) -> String {
         let of = |deferral: &Deferral| format!("{:?} {:?}", deferral.scope, deferral.is_outcome_unknown);
         match judge(outcome, "mx.b.example", Rules::built_in()) {

@@ -1,5 +1,5 @@
-//! AUTH (RFC 4954) with PLAIN (RFC 4616), or LOGIN where a server has nothing better. What is refused here is the
-//! relay's fault and no message's; the client ends in [`Phase::Auth`] with the server's answer.
+//! AUTH (RFC 4954) with PLAIN (RFC 4616), or LOGIN if the server offers nothing better. A refusal here is the relay's
+//! problem and not the message's: the client ends in [`Phase::Auth`] with the server's answer.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::smtp::reply::Reply;
 /// The last line that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// AUTH PLAIN with everything.
+    /// AUTH PLAIN with its whole argument.
     Plain,
     /// AUTH LOGIN.
     Login,
@@ -24,7 +24,7 @@ pub(super) enum Step {
 }
 
 impl Client {
-    /// Logs in where there is a login; else the session is ready.
+    /// Logs in if a login is configured. Otherwise the session is ready.
     pub(super) fn log_in(&mut self, now: Duration) {
         if self.settings.login.is_none() {
             self.state = State::Ready;
@@ -44,7 +44,7 @@ impl Client {
             Step::Plain | Step::Password if reply.is_positive() => self.state = State::Ready,
             Step::Login if is_challenge => self.say(Step::Username, now),
             Step::Username if is_challenge => self.say(Step::Password, now),
-            // 504: the mechanism is not known after all.
+            // 504: the server does not support the mechanism after all.
             Step::Plain if reply.code == 504 && self.capabilities.auth_login => self.say(Step::Login, now),
             Step::Plain | Step::Login | Step::Username | Step::Password if reply.code >= 400 => {
                 self.end(Ending::Answered(reply));
@@ -66,7 +66,7 @@ impl Client {
             Step::Password => format!("{}\r\n", encoded(password).as_str()),
         };
         self.out.extend_from_slice(Zeroizing::new(line).as_bytes());
-        // Not in RFC 5321; a login is looked up like a sender.
+        // RFC 5321 has no limit for AUTH. Servers look up a login like a sender.
         self.due = now + self.settings.deadlines.mail;
         self.state = State::Auth(step);
     }

@@ -1,4 +1,4 @@
-//! Logging in at a server that wants it, and what never happens in clear.
+//! Logins at a server that requires one, and what is never sent in clear text.
 
 use super::script::{PIPELINED, Scene, WIRE, facts, settings};
 use super::*;
@@ -11,7 +11,7 @@ fn with_login(starttls: StartTls) -> Scene {
     Scene::with(Settings { starttls, login: Some(login), ..settings() })
 }
 
-/// Past STARTTLS, with these words behind AUTH.
+/// A session after STARTTLS, with these mechanisms after AUTH.
 fn secured(mechanisms: &str) -> Scene {
     let mut scene = with_login(StartTls::Required);
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx.example\r\n250 STARTTLS\r\n");
@@ -101,7 +101,7 @@ fn what_is_written_down_of_a_talk_is_neither_the_login_nor_the_message() {
         assert!(said.contains(line), "{line} in {said}");
     }
     assert!(!said.contains("cGFzcw==") && !said.contains("dXNlcg==") && !said.contains("Subject"), "{said}");
-    // The next message of the session begins a talk of its own.
+    // The next message of the session has a transcript of its own.
     scene.begins().hears(&format!("RSET\r\n{PIPELINED}")).says("250 ok\r\n").passes(Duration::from_secs(600));
     scene.client.deadline_passed();
     let transcript = scene.outcome().transcript;

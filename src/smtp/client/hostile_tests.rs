@@ -1,4 +1,5 @@
-//! Servers that lie, babble, fall silent or vanish: a sane ending every time, and never a delivery that was none.
+//! Servers that lie, send garbage, fall silent or disconnect: the session always ends properly and never counts a
+//! message as delivered that was not.
 
 use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
 use super::*;
@@ -91,7 +92,7 @@ fn endless_answers_end_the_session() {
     }
 }
 
-/// Byte by byte, never a whole answer, up to the end of the phase's time: none of them buys more of it.
+/// Sends byte by byte, never a whole answer, until the phase's deadline. No byte extends it.
 fn dripped_on(mut client: Client, limit: Duration) -> Ending {
     let (begun, due) = (client.due() - limit, client.due());
     for (byte, minute) in b"250-a".iter().cycle().zip(0..) {

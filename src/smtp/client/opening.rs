@@ -1,6 +1,6 @@
-//! Opening of a session: greeting, EHLO or HELO, and STARTTLS where it is wanted (RFC 5321 3.1, RFC 3207).
+//! Opening of a session: greeting, EHLO or HELO, and STARTTLS if it is wanted (RFC 5321 3.1, RFC 3207).
 //!
-//! The client's answers to the first replies; it must never go on in clear where TLS is required.
+//! Handles the first replies. It must never continue in clear text if TLS is required.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Client {
     }
 
     pub(super) fn ehlo_answered(&mut self, reply: Reply, now: Duration) {
-        // A server that knows no EHLO (RFC 5321 3.2).
+        // The server does not know EHLO (RFC 5321 3.2).
         if matches!(reply.code, 500 | 502 | 504) {
             return self.greet("HELO", State::Helo, now);
         }
@@ -66,7 +66,7 @@ impl Client {
         }
     }
 
-    /// Does without TLS, unless it must not.
+    /// Continues without TLS, unless TLS is required.
     fn go_on_in_clear(&mut self, why: &str, now: Duration) {
         match self.settings.starttls {
             StartTls::WhereOffered | StartTls::Never => self.log_in(now),
@@ -81,7 +81,7 @@ impl Client {
         for part in [verb, " ", &self.settings.ehlo, "\r\n"] {
             self.out.extend_from_slice(part.as_bytes());
         }
-        // A second EHLO, secured, has its own time.
+        // The second EHLO, after TLS, has a deadline of its own.
         let first = if self.tls.is_none() { self.opening_ends } else { Duration::MAX };
         self.due = first.min(now + self.settings.deadlines.ehlo);
         self.state = state;

@@ -1,4 +1,4 @@
-//! A scripted server for the machine's tests: what it says, and what it must hear.
+//! A scripted server for the machine's tests: the lines that it sends, and those that it must receive.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) fn facts() -> TlsFacts {
     }
 }
 
-/// A client and the script's place in time.
+/// A client and the current time of the script.
 pub(super) struct Scene {
     pub(super) client: Client,
     pub(super) now: Duration,
@@ -60,7 +60,7 @@ impl Scene {
         Self { client: Client::new(settings, Duration::ZERO), now: Duration::ZERO, message }
     }
 
-    /// Past greeting and EHLO, with these capabilities.
+    /// Returns a scene after greeting and EHLO, with these capabilities.
     pub(super) fn ready(ehlo: &str) -> Self {
         let mut scene = Self::new();
         scene.says("220 mx.example ESMTP\r\n").hears("EHLO us.example\r\n").says(ehlo);

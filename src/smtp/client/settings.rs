@@ -11,16 +11,16 @@ use crate::smtp::outcome::LoopCheck;
 /// Whether STARTTLS is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartTls {
-    /// Where the server offers it (RFC 7435).
+    /// If the server offers it (RFC 7435).
     WhereOffered,
     /// Always: a session that can't be secured ends.
     Required,
-    /// Not at all: this server's TLS was found broken, or the connection is as it has to be already.
+    /// Never: this server's TLS is known to be broken, or the connection is secure already.
     Never,
 }
 
-/// User name and password (RFC 4954). Said over a secured connection, or where the operator has said that the way to
-/// the server is this very machine.
+/// User name and password (RFC 4954). They are sent only over a secured connection, or if the operator has confirmed
+/// that the server is on this machine.
 #[derive(Clone)]
 pub struct Login {
     /// The user name.
@@ -38,34 +38,33 @@ impl fmt::Debug for Login {
 /// Settings of a session.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The name to greet with.
+    /// The name sent in EHLO.
     pub ehlo: Arc<str>,
-    /// The address that is asked, for the outcome.
+    /// The server's address, for the outcome.
     pub peer: Option<IpAddr>,
     /// Time limit of each phase.
     pub deadlines: Deadlines,
-    /// Whether a server with our own name is a loop.
+    /// Whether a server with our own name is a mail loop.
     pub loop_check: LoopCheck,
     /// Whether STARTTLS is used.
     pub starttls: StartTls,
-    /// The login that the server wants before it takes mail.
+    /// The login that the server requires.
     pub login: Option<Login>,
 }
 
 /// A request of the machine to its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// [`super::Client::output`] to be written whole, then [`super::Client::written`] or
-    /// [`super::Client::write_failed`].
+    /// Write all of [`super::Client::output`], then call [`super::Client::written`] or [`super::Client::write_failed`].
     Write,
-    /// Bytes from the server: [`super::Client::received`] or [`super::Client::closed`].
+    /// Read bytes from the server: [`super::Client::received`] or [`super::Client::closed`].
     Read,
-    /// A TLS handshake: [`super::Client::secured`] or [`super::Client::handshake_failed`].
+    /// Make a TLS handshake: [`super::Client::secured`] or [`super::Client::handshake_failed`].
     Handshake,
-    /// The message's bytes: [`super::Client::give_body`] or [`super::Client::body_missing`].
+    /// Provide the message's bytes: [`super::Client::give_body`] or [`super::Client::body_missing`].
     Body,
-    /// A message, or the end: [`super::Client::begin`] or [`super::Client::quit`].
+    /// Provide a message, or end the session: [`super::Client::begin`] or [`super::Client::quit`].
     Ready,
-    /// The outcome to be taken.
+    /// Take the outcome.
     Finished,
 }

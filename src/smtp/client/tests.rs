@@ -1,4 +1,4 @@
-//! The client's dialogue with servers of every ability, without a socket.
+//! The client's dialogue with servers of all capabilities, without a socket.
 
 use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
 use super::*;
@@ -238,8 +238,8 @@ fn each_phase_has_its_own_deadline() {
     assert_eq!(scene.client.due(), scene.now + deadlines.rset);
 }
 
-/// Returns how long a server is served that takes a block of the message each `pause`, or `None` if it gets the whole
-/// message.
+/// Returns the time until the client gives up on a server that reads a block of the message each `pause`, or `None` if
+/// the server gets the whole message.
 fn served_for(bytes: usize, pause: Duration) -> Option<Duration> {
     let mut scene = Scene::ready("250-mx\r\n250 PIPELINING\r\n");
     scene.message = Bytes::from(vec![b'a'; bytes]);
@@ -258,7 +258,7 @@ fn served_for(bytes: usize, pause: Duration) -> Option<Duration> {
 
 #[test]
 fn a_body_that_moves_less_than_1_kib_a_second_over_five_minutes_ends_its_attempt() {
-    // Blocks have 64 KiB.
+    // Blocks of 64 KiB.
     assert_eq!(served_for(10_000_000, Duration::from_secs(60)), None);
     assert_eq!(served_for(10_000_000, Duration::from_secs(70)), Some(Duration::from_secs(300)));
     assert_eq!(served_for(10_000_000, Duration::from_secs(200)), Some(Duration::from_secs(180)));

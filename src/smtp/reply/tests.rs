@@ -1,4 +1,4 @@
-//! Replies as servers really send them, and what the parser makes of them.
+//! Replies as servers really send them, and the parser's results.
 
 use super::*;
 

@@ -11,18 +11,18 @@ use crate::base::secret::Secret;
 /// Name, capabilities and limits of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// The server's name, said in the answer to EHLO.
+    /// The server's name in its answer to EHLO.
     pub hostname: String,
-    /// The greeting's text after `220 `; its first word has to be the server's name (RFC 5321 4.2).
+    /// The greeting's text after `220 `. Its first word must be the server's name (RFC 5321 4.2).
     pub greeting: String,
-    /// The largest message, in bytes (RFC 1870).
+    /// Maximum size of a message in bytes (RFC 1870).
     pub size_max: usize,
-    /// The most recipients of one message.
+    /// Maximum number of recipients of a message.
     pub recipients_max: usize,
-    /// The number of faulty commands after which the session ends with 421.
+    /// Number of faulty commands after which the session ends with 421.
     pub errors_max: u32,
-    /// The number of refused recipients after which it does, where there is such a limit: on the open internet
-    /// whoever tries names is sent away, while in `dev` refusals are what is asked for.
+    /// Number of refused recipients after which the session ends; `None` for no limit. On the open internet it stops
+    /// clients that try names. In `dev` refusals are expected.
     pub refusals_max: Option<u32>,
     /// Whether STARTTLS is offered (RFC 3207).
     pub starttls: bool,
@@ -30,7 +30,8 @@ pub struct ServerConfig {
     pub door: Door,
 }
 
-/// The kind of server: one that receives mail for its own mailboxes, or one that programs submit mail to (RFC 6409).
+/// The kind of server: one that receives mail for its own mailboxes, or one that accepts submissions from programs (RFC
+/// 6409).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Door {
     /// Receives mail from other servers, without a login.
@@ -44,11 +45,11 @@ pub enum Door {
 pub struct SubmissionRules {
     /// When AUTH is offered, and whether mail needs it.
     pub login: LoginRule,
-    /// Maximum of message size times recipients, in bytes.
+    /// Maximum of message size times number of recipients, in bytes.
     pub total_max: usize,
 }
 
-/// When AUTH is offered, and whether mail needs it.
+/// Where AUTH is offered, and whether mail requires it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginRule {
     /// Offered inside TLS only, and required.
@@ -70,12 +71,13 @@ pub enum ServerAction {
     AskLogin(LoginQuestion),
     /// Decide about a sender and call [`ServerSession::answer_sender`]. Submission only.
     AskSender(SenderQuestion),
-    /// Reserve memory for a message of this declared size, 0 where none was declared, and call
+    /// Reserve memory for a message of this declared size (0 if none was declared) and call
     /// [`ServerSession::answer_data`]. Submission only.
     AskData(usize),
     /// Decide about a recipient and call [`ServerSession::answer_recipient`].
     AskRecipient(RecipientQuestion),
-    /// Decide about a message and call [`ServerSession::answer_message`]. A positive answer makes it ours.
+    /// Decide about a message and call [`ServerSession::answer_message`]. A positive answer makes us responsible for
+    /// it.
     TakeMessage(ReceivedMessage),
     /// Do the TLS handshake and call [`ServerSession::tls_established`].
     StartTls,
@@ -109,18 +111,18 @@ impl PartialEq for LoginQuestion {
 
 impl Eq for LoginQuestion {}
 
-/// Whether mail from this sender is taken.
+/// Asks whether mail from this sender is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenderQuestion {
     /// The name given in EHLO or HELO.
     pub client: String,
-    /// The path of MAIL; none is the null path `<>`.
+    /// The path of MAIL; `None` for the null path `<>`.
     pub mail_from: Option<Path>,
-    /// The declared size in bytes, 0 where none was declared.
+    /// The declared size in bytes, 0 if none was declared.
     pub size: usize,
 }
 
-/// Where in a submission an answer was given.
+/// The stage of a submission in which an answer was given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SubmissionStage {
@@ -150,40 +152,40 @@ impl SubmissionStage {
     }
 }
 
-/// A 4xx or 5xx answer that the session itself decided, or an answer to a login.
+/// A 4xx or 5xx answer that the session itself chose, or an answer to a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Where it was given.
+    /// The stage in which it was given.
     pub stage: SubmissionStage,
     /// The answer.
     pub answer: Answer,
     /// The name given in EHLO or HELO.
     pub client: String,
-    /// The path of MAIL, empty for `<>`; none where there was no MAIL.
+    /// The path of MAIL, empty for `<>`; `None` if there was no MAIL.
     pub mail_from: Option<String>,
     /// The path of the refused RCPT.
     pub to: Option<String>,
 }
 
-/// Whether mail for this recipient is taken.
+/// Asks whether mail for this recipient is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecipientQuestion {
     /// The name given in EHLO or HELO.
     pub client: String,
-    /// The return path; none is the null path `<>`.
+    /// The return path; `None` for the null path `<>`.
     pub mail_from: Option<Path>,
     /// The recipient.
     pub recipient: Path,
 }
 
-/// A whole message, dots unstuffed.
+/// A complete message, with dots unstuffed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedMessage {
     /// The name given in EHLO or HELO.
     pub client: String,
-    /// The return path; none is the null path `<>`.
+    /// The return path; `None` for the null path `<>`.
     pub mail_from: Option<Path>,
-    /// The recipients that were accepted, at least one.
+    /// The accepted recipients, at least one.
     pub recipients: Vec<Path>,
     /// Whether the client declared BODY=8BITMIME.
     pub eight_bit: bool,

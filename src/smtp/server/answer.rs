@@ -1,11 +1,11 @@
 //! One answer of our SMTP server: code, enhanced code (RFC 2034, RFC 3463) and one or more lines of text.
 //!
-//! Whoever decides about a recipient or a message makes one; the session writes it. Text from outside, an address
-//! for instance, may stand in it: what could end the line or is not ASCII is replaced when it is written.
+//! The code that decides about a recipient or a message creates it; the session writes it. The text may contain text
+//! from outside, such as an address: line ends and non-ASCII characters are replaced when it is written.
 
-/// The longest text in one line, so that the line stays within 512 bytes (RFC 5321 4.5.3.1.5).
+/// Maximum length of the text of one line, so that the line stays within 512 bytes (RFC 5321 4.5.3.1.5).
 const TEXT_MAX: usize = 480;
-/// Message identifiers in one line of an answer.
+/// Number of message identifiers in one line of an answer.
 const IDS_PER_LINE: usize = 10;
 
 /// An answer to the client.
@@ -17,31 +17,32 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer with an enhanced status code, such as `(550, "5.1.1", "no such user")`.
+    /// Creates an answer with an enhanced status code, such as `(550, "5.1.1", "no such user")`.
     pub fn new(code: u16, enhanced: &'static str, text: impl Into<String>) -> Self {
         debug_assert!((200..600).contains(&code), "an SMTP code has three digits from 2 to 5");
         Self { code, enhanced: Some(enhanced), lines: vec![text.into()] }
     }
 
-    /// The answer to mail that can't be accepted now, because the bucket of the replica does not answer or another
-    /// machine owns its log. Nothing was committed.
+    /// Returns the answer to mail that can't be accepted now, because the bucket of the replica does not answer or
+    /// another machine owns its log. Nothing was committed.
     pub fn replica_unavailable() -> Self {
         Self::new(451, "4.3.2", "The service can't reach the bucket of its replica; try again later")
     }
 
-    /// The answer to a message whose copies for all recipients are too large together.
+    /// Returns the answer to a message whose copies for all recipients are too large together.
     pub fn copies_too_large() -> Self {
         let text = "The message is too large for so many recipients: the limit is 200 MiB for all copies together";
         Self::new(552, "5.3.4", text)
     }
 
-    /// An answer without one: the greeting, the answer to EHLO or HELO, and 354 carry none (RFC 2034 4).
+    /// Creates an answer without an enhanced code: the greeting, the answer to EHLO or HELO, and 354 have none (RFC
+    /// 2034 4).
     pub(super) fn plain(code: u16, text: impl Into<String>) -> Self {
         Self { code, enhanced: None, lines: vec![text.into()] }
     }
 
-    /// The answer to an accepted submission: the identifiers of its messages, ten to a line, since clients limit the
-    /// lines of an answer.
+    /// Returns the answer to an accepted submission: the identifiers of its messages, ten per line, since clients limit
+    /// the number of lines of an answer.
     pub fn queued<I: AsRef<str>>(ids: &[I]) -> Self {
         let mut lines: Vec<String> = ids
             .chunks(IDS_PER_LINE)
@@ -53,36 +54,35 @@ impl Answer {
         Self { code: 250, enhanced: Some("2.0.0"), lines }
     }
 
-    /// The same answer with one more line.
+    /// Returns the answer with one more line.
     #[must_use]
     pub fn and(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
         self
     }
 
-    /// The three digits.
+    /// Returns the three-digit code.
     pub const fn code(&self) -> u16 {
         self.code
     }
 
-    /// The whole answer in one line, such as `550 5.7.1 No`, for lists and logs.
+    /// Returns the whole answer in one line, such as `550 5.7.1 No`, for lists and logs.
     pub fn as_line(&self) -> String {
         let enhanced = self.enhanced.map(|code| format!("{code} ")).unwrap_or_default();
         format!("{} {enhanced}{}", self.code, self.lines.join(" "))
     }
 
-    /// Whether it says yes.
+    /// Returns whether the answer is positive.
     pub const fn is_positive(&self) -> bool {
         self.code < 400
     }
 
-    /// Whether it says no for good.
+    /// Returns whether the answer is a permanent refusal.
     pub(super) const fn is_permanent(&self) -> bool {
         self.code >= 500
     }
 
-    /// Appends its lines as they go over the wire. The enhanced code stands on every one of them, as large
-    /// receivers do it.
+    /// Appends its lines as sent over the wire. Every line has the enhanced code, as large receivers do it.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let last = self.lines.len() - 1;
         for (place, line) in self.lines.iter().enumerate() {

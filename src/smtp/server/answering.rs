@@ -1,4 +1,4 @@
-//! Answers of a session: written, counted against the client's limits, and noted where they refuse a submission.
+//! Answers of a session: written, counted against the client's limits, and recorded if they refuse a submission.
 
 use super::transaction::Transaction;
 use super::{Answer, Refused, ServerSession, Stage, SubmissionStage};
@@ -7,12 +7,12 @@ use super::{Answer, Refused, ServerSession, Stage, SubmissionStage};
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) stage: SubmissionStage,
-    /// The path of MAIL or RCPT; for DATA, that of its MAIL.
+    /// The path of MAIL or RCPT; for DATA, the path of its MAIL.
     pub(super) path: Option<String>,
 }
 
 impl ServerSession {
-    /// Answers a command without effect, of which a submission client may send so many between messages.
+    /// Answers a command without effect. The number of these between messages is limited for a submission client.
     pub(super) fn say_idle(&mut self, answer: &Answer) {
         if self.is_submission() && self.conduct.idled() {
             self.say(&self.farewell("4.7.0", "Too many commands without a message"));
@@ -21,7 +21,7 @@ impl ServerSession {
         }
     }
 
-    /// Answers; an answer of 421 ends the session (RFC 5321 3.8), whoever gave it.
+    /// Writes an answer. A 421 ends the session (RFC 5321 3.8), whether the session or the caller chose it.
     pub(super) fn say(&mut self, answer: &Answer) {
         let (is_logged_in, faults_max) = (self.is_logged_in(), self.config.errors_max);
         if self.is_submission() && self.conduct.answered(answer, is_logged_in, faults_max) {
@@ -31,7 +31,7 @@ impl ServerSession {
         }
     }
 
-    /// Passes on an answer that the caller decided, and has noted itself where it refuses.
+    /// Writes an answer that the caller chose. The caller has recorded a refusal itself.
     pub(super) fn pass_on(&mut self, answer: &Answer) {
         let step = self.step.take();
         self.say(answer);
@@ -66,7 +66,7 @@ impl ServerSession {
         self.refused.push(Refused { stage, answer: answer.clone(), client, mail_from, to });
     }
 
-    /// Answers a fault of the client's and counts it.
+    /// Answers a client's error and counts it.
     pub(super) fn fault(&mut self, answer: &Answer) {
         self.say(answer);
         if !self.is_submission() {
@@ -81,14 +81,14 @@ impl ServerSession {
         }
     }
 
-    /// An answer of 421, which ends the session.
+    /// Returns a 421 answer, which ends the session.
     pub(super) fn farewell(&self, enhanced: &'static str, reason: &str) -> Answer {
         Answer::new(421, enhanced, format!("{} {reason}", self.config.hostname))
     }
 }
 
 impl Step {
-    /// The step of a command line, where its refusal is one of a submission.
+    /// Returns the step of a command line, if its refusal is one of a submission.
     pub(super) fn of(line: &[u8]) -> Option<Self> {
         let verb = line.get(..4)?.to_ascii_uppercase();
         let stage = match verb.as_slice() {

@@ -1,14 +1,14 @@
-//! The bytes of a message that is coming in. A vector that doubles holds up to three times its content while it moves,
-//! and many large messages come in at once. So a small message grows by a quarter, and a large one moves once, into the
-//! address space of the largest message: of that only the pages that are written take memory, and the system may take
-//! them back whichever thread frees them.
+//! The bytes of a message that is being received. A vector that doubles uses up to three times its content while it
+//! moves, and many large messages arrive at once. So a small message grows by a quarter. A large one moves once, to an
+//! address range of the maximum size. Only written pages of that range use memory, and the system can reclaim them
+//! whichever thread frees them.
 
-/// Bytes from which on a message has the address space of the largest one.
+/// Size in bytes from which a message uses an address range of the maximum size.
 const LARGE: usize = 256 << 10;
-/// Bytes by which a small message grows at least.
+/// Minimum growth of a small message in bytes.
 const SPARE_MIN: usize = 4 << 10;
 
-/// A message of at most so many bytes.
+/// A buffer for a message of limited size.
 #[derive(Debug)]
 pub(super) struct MessageBuffer {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct MessageBuffer {
 }
 
 impl MessageBuffer {
-    /// An empty one, without memory.
+    /// Creates an empty buffer without memory.
     pub(super) const fn new(max: usize) -> Self {
         Self { bytes: Vec::new(), max }
     }
@@ -30,7 +30,7 @@ impl MessageBuffer {
         self.bytes.extend_from_slice(more);
     }
 
-    /// Reserves the address space of the largest message; false where the system counts it as memory and has none.
+    /// Reserves an address range of the maximum size; false if the system counts it as memory and has none.
     fn take_address_space(&mut self) -> bool {
         self.bytes.try_reserve_exact(self.max.saturating_sub(self.bytes.len())).is_ok()
     }
@@ -40,12 +40,12 @@ impl MessageBuffer {
         self.bytes = Vec::new();
     }
 
-    /// The message.
+    /// Returns the message.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Bytes that are reserved.
+    /// Returns the number of reserved bytes.
     #[cfg(test)]
     pub(super) const fn capacity(&self) -> usize {
         self.bytes.capacity()

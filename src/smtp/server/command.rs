@@ -1,6 +1,6 @@
-//! One command line of a client, parsed (RFC 5321 4.1.1), or the answer that says what is wrong with it.
+//! Parses one command line of a client (RFC 5321 4.1.1), or returns the answer that names its error.
 //!
-//! Only the line is looked at: whether the command fits the moment is the session's to say.
+//! Only the line is checked. The session decides whether the command is valid in its current state.
 
 use std::collections::HashSet;
 
@@ -28,9 +28,9 @@ pub(super) enum Command {
 /// The sender and the parameters of MAIL.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sender {
-    /// None is the null path `<>`.
+    /// The path; `None` for the null path `<>`.
     pub(super) path: Option<Path>,
-    /// SIZE (RFC 1870), 0 where it is not told.
+    /// SIZE (RFC 1870), 0 if not declared.
     pub(super) size: u64,
     /// BODY=8BITMIME (RFC 6152).
     pub(super) eight_bit: bool,
@@ -103,7 +103,7 @@ impl Sender {
         };
         match (keyword.to_ascii_uppercase().as_str(), value.as_deref()) {
             ("SIZE", Some(digits)) if is_size(digits) => {
-                // 20 digits may exceed 64 bits: such a message is too large all the same.
+                // 20 digits may exceed 64 bits: such a message is too large in any case.
                 self.size = digits.parse().unwrap_or(u64::MAX);
                 Ok(())
             }
@@ -122,7 +122,7 @@ impl Sender {
     }
 }
 
-/// RFC 1870 3: one to twenty digits.
+/// Returns whether the text is a size: one to twenty digits (RFC 1870 3).
 fn is_size(text: &str) -> bool {
     (1..=20).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
 }
@@ -135,17 +135,17 @@ fn recipient(argument: &str) -> Result<Path, Answer> {
     if parameters_of(parameters).ok_or_else(usage)?.next().is_some() {
         return Err(Answer::new(555, "5.5.4", "RCPT parameter not recognized"));
     }
-    // The null path is nobody's mailbox.
+    // The null path is not a recipient.
     path.ok_or_else(bad)
 }
 
-/// A space after the colon is not in the grammar, but common enough to be let pass.
+/// Accepts a space after the colon. The grammar has none, but it is common.
 fn after_keyword<'a>(argument: &'a str, keyword: &str) -> Option<&'a str> {
     let (head, rest) = argument.split_at_checked(keyword.len())?;
     head.eq_ignore_ascii_case(keyword).then(|| rest.trim_start_matches(' '))
 }
 
-/// Refuses a keyword that is given twice: the two values may differ, and servers would differ over which one counts.
+/// Refuses a repeated keyword: the two values may differ, and servers disagree about which one counts.
 pub(super) fn check_repetition(parameters: &str) -> Result<(), Answer> {
     let mut keywords = HashSet::new();
     let is_repeated = parameters.split_ascii_whitespace().any(|parameter| {
@@ -155,7 +155,7 @@ pub(super) fn check_repetition(parameters: &str) -> Result<(), Answer> {
     if is_repeated { Err(Answer::new(501, "5.5.4", "A MAIL parameter is given twice")) } else { Ok(()) }
 }
 
-/// The parameters behind a path; a space has to stand before the first.
+/// Returns the parameters after a path. A space is required before the first.
 pub(super) fn parameters_of(text: &str) -> Option<impl Iterator<Item = &str>> {
     (text.is_empty() || text.starts_with([' ', '\t'])).then(|| text.split_ascii_whitespace())
 }

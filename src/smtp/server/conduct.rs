@@ -1,14 +1,14 @@
-//! The limits on a submission client's conduct: faulty commands, commands without effect, failed logins.
+//! Limits on a submission client's behaviour: faulty commands, commands without effect, failed logins.
 //!
-//! A client that loops or probes ends its own session; one that sends mail never meets these limits.
+//! A client that loops or probes ends its own session. A client that sends mail never reaches these limits.
 
 use super::answer::Answer;
 
-/// Faulty commands before the login after which the session ends.
+/// Number of faulty commands before the login after which the session ends.
 const FAULTS_MAX_BEFORE_LOGIN: u32 = 5;
-/// Commands without effect, without a message between them, after which the session ends.
+/// Number of commands without effect between two messages after which the session ends.
 const IDLE_MAX: u32 = 100;
-/// Failed logins after which the session ends.
+/// Number of failed logins after which the session ends.
 const LOGINS_MAX: u32 = 3;
 
 /// The counts of one session.
@@ -20,7 +20,7 @@ pub(super) struct Conduct {
 }
 
 impl Conduct {
-    /// Counts an answer; whether the session has to end with it. `faults_max` holds after the login.
+    /// Counts an answer. Returns whether the session must end with it. `faults_max` applies after the login.
     pub(super) const fn answered(&mut self, answer: &Answer, is_logged_in: bool, faults_max: u32) -> bool {
         if !matches!(answer.code(), 500..=504 | 530 | 555) {
             return false;
@@ -29,19 +29,19 @@ impl Conduct {
         self.faults >= if is_logged_in { faults_max } else { FAULTS_MAX_BEFORE_LOGIN }
     }
 
-    /// Counts a command without effect, such as NOOP; whether the session has to end with it.
+    /// Counts a command without effect, such as NOOP. Returns whether the session must end with it.
     pub(super) const fn idled(&mut self) -> bool {
         self.idle += 1;
         self.idle >= IDLE_MAX
     }
 
-    /// Counts a failed login; whether the session has to end with it.
+    /// Counts a failed login. Returns whether the session must end with it.
     pub(super) const fn login_failed(&mut self) -> bool {
         self.failed_logins += 1;
         self.failed_logins >= LOGINS_MAX
     }
 
-    /// A message came: commands without effect count from zero again.
+    /// Resets the count of commands without effect after a message.
     pub(super) const fn message_came(&mut self) {
         self.idle = 0;
     }

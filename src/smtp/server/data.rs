@@ -1,25 +1,26 @@
-//! The message after DATA, byte by byte: where it ends, its stuffed dots, its size.
+//! Reads the message after DATA: its end, its stuffed dots, its size.
 //!
-//! It ends at CR LF `.` CR LF and at nothing else (RFC 5321 4.1.1.4). A bare CR or bare LF makes the whole message
-//! refused: two servers that disagree about it would let a message be smuggled inside another. What is refused is
-//! read to its true end and kept nowhere.
+//! It ends at CR LF `.` CR LF and nowhere else (RFC 5321 4.1.1.4). A bare CR or bare LF makes the whole message
+//! refused: two servers that disagree about it would allow message smuggling. A refused message is read to its true end
+//! and not stored.
 //!
-//! Submission mends a bare LF, because many programs send text as it is: the line ends there, as CR LF. A lone dot
-//! beside a bare LF is still refused, since a server that took that LF for a line end would end the message there.
+//! Submission repairs a bare LF, because many programs send text with LF line ends: the line ends there, as CR LF. A
+//! lone dot next to a bare LF is still refused, since a server that accepts that LF as a line end would end the message
+//! there.
 
 use super::buffer::MessageBuffer;
 
 #[cfg(test)]
 mod tests;
 
-/// Why the message that was read is refused.
+/// Reasons for refusing the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// A LF without CR before it.
     BareLf,
-    /// A line of one dot that begins or ends with a bare LF.
+    /// A line with only a dot that begins or ends with a bare LF.
     LoneDot,
-    /// No memory was left for it.
+    /// There was no memory left for it.
     NoMemory,
     /// A CR without LF after it.
     BareCr,
@@ -36,10 +37,10 @@ pub(super) enum LineEnds {
     Mend,
 }
 
-/// Context of the next byte.
+/// The characters before the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// CR LF, the one that ended the DATA command included.
+    /// CR LF, including the one at the end of the DATA command.
     LineStart,
     /// Anything else.
     Line,
@@ -69,7 +70,7 @@ pub(super) struct DataReader {
 }
 
 impl DataReader {
-    /// For a message of at most `size_max` bytes.
+    /// Creates a reader for a message of at most `size_max` bytes.
     pub(super) const fn new(size_max: usize, line_ends: LineEnds) -> Self {
         Self {
             line_ends,
@@ -81,7 +82,7 @@ impl DataReader {
         }
     }
 
-    /// Reads on; says how many bytes of `input` belonged to the message where its end was among them.
+    /// Reads the next bytes. If the message ends among them, returns how many bytes of `input` belong to it.
     pub(super) fn read(&mut self, input: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
@@ -101,18 +102,18 @@ impl DataReader {
         None
     }
 
-    /// Whether so much came that reading on to the end is not worth it. A submission is read to its end, within its
+    /// Returns whether too much has arrived to read on to the end. A submission is always read to its end, within its
     /// deadline, because its session goes on.
     pub(super) fn is_hopeless(&self) -> bool {
         self.line_ends == LineEnds::Refuse && self.bytes / 2 > self.size_max
     }
 
-    /// Drops what was read and what still comes: there is no memory for it.
+    /// Discards the bytes read and all further ones, since there is no memory for them.
     pub(super) fn drop_message(&mut self) {
         self.refuse(Fault::NoMemory);
     }
 
-    /// The message, or why it is refused.
+    /// Returns the message, or why it is refused.
     pub(super) fn finish(self) -> Result<Vec<u8>, Fault> {
         match self.fault {
             None => Ok(self.message.into_bytes()),
@@ -120,7 +121,7 @@ impl DataReader {
         }
     }
 
-    /// Takes one byte; true where it ends the message.
+    /// Reads one byte. Returns true if it ends the message.
     fn step(&mut self, byte: u8) -> bool {
         self.place = match (self.place, byte) {
             (Place::DotCr, b'\n') => return true,
@@ -142,7 +143,7 @@ impl DataReader {
                 self.refuse(Fault::BareCr);
                 if byte == b'\r' { Place::Cr } else { Place::Line }
             }
-            // After a dot, the dot was stuffing (RFC 5321 4.5.2) and is gone.
+            // A dot before this byte was stuffing (RFC 5321 4.5.2) and was removed.
             (Place::LineStart | Place::AfterLf | Place::Line | Place::Dot | Place::LfDot, _) => {
                 self.keep(&[byte]);
                 Place::Line
@@ -151,7 +152,7 @@ impl DataReader {
         false
     }
 
-    /// Takes a LF that no CR stands before; the place behind it.
+    /// Reads a LF without a CR before it. Returns the next state.
     fn bare_lf(&mut self) -> Place {
         match (self.line_ends, self.place) {
             (LineEnds::Refuse, _) => {
@@ -174,7 +175,7 @@ impl DataReader {
         }
     }
 
-    /// The first fault is the one that is told.
+    /// The first reason is the one reported.
     fn refuse(&mut self, fault: Fault) {
         self.bytes = self.bytes.saturating_add(1);
         self.fault.get_or_insert(fault);

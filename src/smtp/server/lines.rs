@@ -1,4 +1,4 @@
-//! Command lines of a session: one is taken from what was received, bounded by the limit of its kind, and obeyed.
+//! Command lines of a session: takes a line from the received bytes, within the limit of its kind, and executes it.
 
 use zeroize::Zeroizing;
 
@@ -6,10 +6,10 @@ use super::answering::Step;
 use super::command::Command;
 use super::{Answer, COMMAND_LINE_MAX, Door, ENDLESS_LINE_MAX, ServerSession, Stage, SubmissionStage, submitted};
 
-/// The longest line of AUTH and its exchange, CR LF included (RFC 4954 4).
+/// Maximum length of a line of AUTH and its exchange, including CR LF (RFC 4954 4).
 const AUTH_LINE_MAX: usize = 12_288;
 
-/// The kind of a line, by which its limit is chosen.
+/// The kind of a line, which determines its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineKind {
     /// A command other than AUTH.
@@ -35,7 +35,7 @@ impl LineKind {
 }
 
 impl ServerSession {
-    /// Takes one line and obeys it; false where there is no whole line.
+    /// Takes one line and executes it; false if no complete line has arrived.
     pub(super) fn take_line(&mut self) -> bool {
         let kind = self.line_kind();
         let Some(end) = self.inbox.iter().position(|&b| b == b'\n') else {
@@ -80,7 +80,7 @@ impl ServerSession {
         }
     }
 
-    /// Refuses a line as such. An exchange of AUTH ends with it.
+    /// Refuses a line. This also ends an AUTH exchange.
     fn refuse_line(&mut self, kind: LineKind, answer: &Answer) {
         self.stage = Stage::Command;
         if kind == LineKind::Auth {
@@ -89,8 +89,8 @@ impl ServerSession {
         self.fault(answer);
     }
 
-    /// Refuses a line for a bare LF, with the bytes up to CR LF that came behind it: a program that let an LF into an
-    /// address must not get a second command through by it. Lines of clients that end all of them with LF come alone.
+    /// Refuses a line for a bare LF, together with the bytes up to the next CR LF: a program that lets an LF into an
+    /// address must not send a second command that way. Clients that end all lines with LF send them one at a time.
     fn refuse_bare_lf(&mut self, kind: LineKind) {
         self.refuse_line(kind, &Answer::new(500, "5.5.2", "Lines end with CR LF"));
         if !self.inbox.is_empty() && !matches!(self.stage, Stage::Closing) {
@@ -98,14 +98,14 @@ impl ServerSession {
         }
     }
 
-    /// Drops the rest of a line that was refused, of which `length` bytes have come; false where its end has not.
+    /// Discards the rest of a refused line, of which `length` bytes have arrived; false if its end has not.
     pub(super) fn skip_refused_line(&mut self, length: usize) -> bool {
         if let Some(end) = self.inbox.windows(2).position(|pair| pair == b"\r\n") {
             self.inbox.drain(..end + 2);
             self.stage = Stage::Command;
             return true;
         }
-        // A CR at the end may be the first half of CR LF.
+        // A trailing CR may be the first half of CR LF.
         let kept = usize::from(self.inbox.ends_with(b"\r"));
         let dropped = self.inbox.len() - kept;
         self.inbox.drain(..dropped);
@@ -117,7 +117,7 @@ impl ServerSession {
         length >= ENDLESS_LINE_MAX
     }
 
-    /// Drops the rest of a line too long, of which `length` bytes have come; false where its end has not.
+    /// Discards the rest of an overlong line, of which `length` bytes have arrived; false if its end has not.
     pub(super) fn skip_line(&mut self, length: usize, kind: LineKind) -> bool {
         let Some(end) = self.inbox.iter().position(|&b| b == b'\n') else {
             let length = length + Zeroizing::new(std::mem::take(&mut self.inbox)).len();

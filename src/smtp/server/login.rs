@@ -1,12 +1,12 @@
-//! AUTH of a submission session (RFC 4954): when it is allowed, the exchange, and what a login changes.
+//! AUTH of a submission session (RFC 4954): when it is allowed, the exchange, and the effects of a login.
 
 use super::answering::Step;
 use super::sasl::{self, SaslFault};
 use super::{Answer, Door, LoginQuestion, LoginRule, ServerAction, ServerSession, Stage, SubmissionStage};
 
 impl ServerSession {
-    /// The caller's answer to [`ServerAction::AskLogin`]. A positive one logs the client in; the third 535 ends the
-    /// session.
+    /// Passes the caller's answer to [`ServerAction::AskLogin`]. A positive one logs the client in; the third 535 ends
+    /// the session.
     pub fn answer_login(&mut self, answer: &Answer) {
         self.stage = Stage::Command;
         if answer.is_positive() {
@@ -17,7 +17,7 @@ impl ServerSession {
         self.say(answer);
     }
 
-    /// Whether AUTH is offered now.
+    /// Returns whether AUTH is offered now.
     pub(super) const fn offers_login(&self) -> bool {
         match &self.config.door {
             Door::Inbound => false,
@@ -25,7 +25,7 @@ impl ServerSession {
         }
     }
 
-    /// Takes AUTH with its argument.
+    /// Handles AUTH with its argument.
     pub(super) fn begin_login(&mut self, argument: &[u8]) {
         self.step = Some(Step { stage: SubmissionStage::Auth, path: None });
         if self.client.is_none() {
@@ -41,7 +41,7 @@ impl ServerSession {
         }
     }
 
-    /// Takes the next step of the exchange.
+    /// Handles the next step of the exchange.
     pub(super) fn go_on_with_login(&mut self, step: Result<sasl::Step, SaslFault>) {
         match step {
             Ok(sasl::Step::Challenge(text, exchange)) => {
@@ -56,7 +56,7 @@ impl ServerSession {
         }
     }
 
-    /// Hands the password over, once.
+    /// Passes the password to the caller, once.
     pub(super) fn login_question(&mut self) -> ServerAction {
         match std::mem::replace(&mut self.stage, Stage::LoginAsked) {
             Stage::LoginReady(password) => {

@@ -1,12 +1,12 @@
 //! The receiving side of SMTP (RFC 5321) without a socket: bytes in, bytes and questions out.
 //!
-//! `net::smtp_listener` drives it: it calls [`ServerSession::next`] until that asks to read, hands over what it read,
-//! and brings answers back to what was asked. The session decides nothing about mail: who may receive and whether
-//! a message is taken are questions to the caller, and "250" to a message is said only when the caller says so.
-//! It holds at most one message and one line, whatever the client sends.
+//! `net::smtp_listener` drives it: it performs the actions of [`ServerSession::next_action`], passes received bytes in,
+//! and returns the caller's answers. The session decides nothing about mail: whether a recipient or a message is
+//! accepted is the caller's decision, and the session answers 250 to a message only then. It holds at most one message
+//! and one line, whatever the client sends.
 //!
 //! Two kinds of server share it ([`Door`]): receivers of mail for their own mailboxes, and submission, where clients
-//! log in. The bytes of AUTH are wiped and stand in no [`Refused`] answer.
+//! log in. The bytes of AUTH are wiped and never appear in a [`Refused`] answer.
 
 mod action;
 mod answer;
@@ -42,42 +42,42 @@ use lines::LineKind;
 use sasl::Exchange;
 use transaction::Transaction;
 
-/// The longest command line, CR LF included. RFC 5321 4.5.3.1.4 asks for 512 and the extensions add to it;
-/// internationalised paths are longer still.
+/// Maximum length of a command line in bytes, including CR LF. RFC 5321 4.5.3.1.4 asks for 512 and the extensions add
+/// to it; internationalised paths are longer still.
 pub const COMMAND_LINE_MAX: usize = 2048;
-/// Bytes of a command line without an end after which the session ends.
+/// Number of bytes of a command line without an end after which the session ends.
 pub const ENDLESS_LINE_MAX: usize = 64 * 1024;
 
-/// Where the session stands.
+/// State of the session.
 #[derive(Debug)]
 enum Stage {
     /// Before the greeting.
     Fresh,
     /// Between commands.
     Command,
-    /// Skipping the rest of a line that is too long, of which so many bytes have come.
+    /// Discarding the rest of an overlong line, of which this many bytes have arrived.
     OverlongLine(usize, LineKind),
-    /// Skipping the rest of a line that was refused for a bare LF, of which so many bytes have come.
+    /// Discarding the rest of a line refused for a bare LF, of which this many bytes have arrived.
     RefusedLine(usize),
     /// Waiting for the next line of AUTH.
     Exchange(Exchange),
-    /// The caller is about to be asked about this password.
+    /// The caller will be asked about this password next.
     LoginReady(Secret),
-    /// The caller is asked about a password.
+    /// Waiting for the caller's answer about a password.
     LoginAsked,
-    /// The caller is asked about this sender.
+    /// Waiting for the caller's answer about this sender.
     SenderAsked(Sender),
-    /// The caller is asked about this recipient.
+    /// Waiting for the caller's answer about this recipient.
     RecipientAsked(Path),
-    /// The caller is asked for memory for a message.
+    /// Waiting for the caller to reserve memory for a message.
     DataAsked,
-    /// Within a message.
+    /// Inside a message.
     Data(DataReader),
-    /// The caller is asked about the message.
+    /// Waiting for the caller's answer about the message.
     MessageAsked,
-    /// The caller does the TLS handshake.
+    /// Waiting for the caller's TLS handshake.
     TlsAsked,
-    /// Nothing more is read.
+    /// Ending: no further input is read.
     Closing,
 }
 
@@ -100,7 +100,7 @@ pub struct ServerSession {
 }
 
 impl ServerSession {
-    /// A session at its very start: the first [`next_action`](Self::next_action) greets.
+    /// Creates a session at its start. The first [`next_action`](Self::next_action) greets.
     pub fn new(config: ServerConfig) -> Self {
         Self {
             config,
@@ -119,12 +119,12 @@ impl ServerSession {
         }
     }
 
-    /// A session whose connection speaks TLS from its first byte.
+    /// Creates a session whose connection uses TLS from its first byte.
     pub fn inside_tls(config: ServerConfig) -> Self {
         Self { secured: true, ..Self::new(config) }
     }
 
-    /// Whether mail may be submitted: the client has logged in, or need not.
+    /// Returns whether mail may be submitted: the client has logged in, or does not have to.
     pub const fn is_logged_in(&self) -> bool {
         match &self.config.door {
             Door::Inbound => true,
@@ -132,12 +132,12 @@ impl ServerSession {
         }
     }
 
-    /// Takes the 4xx and 5xx answers of a submission that were given since the last call.
+    /// Takes the 4xx and 5xx answers of a submission given since the last call.
     pub fn take_refused(&mut self) -> Vec<Refused> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Takes bytes from the client. Bytes before the first [`next_action`](Self::next_action) are an early talker's.
+    /// Adds bytes from the client. Bytes before the first [`next_action`](Self::next_action) make it an early talker.
     pub fn receive(&mut self, bytes: &[u8]) {
         match self.stage {
             Stage::Closing => {}
@@ -157,8 +157,8 @@ impl ServerSession {
         }
     }
 
-    /// Works through what was received, until there is something for the driver to do. Answers to pipelined
-    /// commands are written together (RFC 2920 3.2).
+    /// Processes the received bytes until there is an action for the driver. Answers to pipelined commands are written
+    /// together (RFC 2920 3.2).
     pub fn next_action(&mut self) -> ServerAction {
         loop {
             let action = match &mut self.stage {
@@ -204,7 +204,7 @@ impl ServerSession {
         }
     }
 
-    /// The question that the stage waits for an answer to. Answers to earlier commands stay unwritten meanwhile.
+    /// Returns the question to the caller, if the stage has one. Answers to earlier commands stay unwritten meanwhile.
     fn question(&mut self) -> ServerAction {
         match &self.stage {
             Stage::SenderAsked(sender) => ServerAction::AskSender(self.sender_question(sender)),
@@ -224,7 +224,7 @@ impl ServerSession {
         }
     }
 
-    /// The handshake is done: what was known of the client is forgotten (RFC 3207 4.2).
+    /// Reports that the handshake is done. The session forgets what it knew of the client (RFC 3207 4.2).
     pub fn tls_established(&mut self) {
         self.stage = Stage::Command;
         self.secured = true;
@@ -233,19 +233,19 @@ impl ServerSession {
         self.transaction = None;
     }
 
-    /// Ends the session without a word: the outcome of its message is in doubt.
+    /// Ends the session without an answer: the outcome of its message is unknown.
     pub fn abandon(&mut self) {
         self.out.clear();
         self.stage = Stage::Closing;
     }
 
-    /// Ends the session with an answer of its own accord, such as 421 at shutdown or after a deadline.
+    /// Ends the session with an unsolicited answer, such as 421 at shutdown or after a deadline.
     pub fn end(&mut self, answer: &Answer) {
         self.say(answer);
         self.stage = Stage::Closing;
     }
 
-    /// RFC 5321 3.1: the client waits for the greeting. One that doesn't is no mail server.
+    /// Greets. RFC 5321 3.1: the client waits for the greeting; one that does not is not a mail server.
     fn greet(&mut self) {
         if self.inbox.is_empty() {
             self.stage = Stage::Command;
@@ -269,14 +269,14 @@ impl ServerSession {
                 self.say_idle(&Answer::new(250, "2.0.0", "Flushed"));
             }
             Command::Noop => self.say_idle(&Answer::new(250, "2.0.0", "OK")),
-            // RFC 5321 3.5.3: nobody's mailbox is told, and delivery may be tried.
+            // RFC 5321 3.5.3: mailboxes are not revealed, and delivery may be tried.
             Command::Vrfy => self.say_idle(&Answer::new(252, "2.0.0", "Cannot verify, send mail and see")),
             Command::Help => self.say_idle(&Answer::new(214, "2.0.0", "RFC 5321 is spoken here")),
             Command::Quit => self.end(&Answer::new(221, "2.0.0", "Bye")),
         }
     }
 
-    /// RFC 5321 4.1.4: EHLO and HELO also reset the transaction.
+    /// Answers EHLO or HELO, which also reset the transaction (RFC 5321 4.1.4).
     fn welcome(&mut self, name: String, answer: fn(&Self) -> Answer) {
         self.client = Some(name);
         self.transaction = None;
@@ -307,8 +307,8 @@ impl ServerSession {
         self.config.starttls && !self.secured
     }
 
-    /// Begins the handshake. Bytes that follow STARTTLS in the clear are refused, because somebody in between may have
-    /// inserted them (CVE-2011-0411).
+    /// Starts the handshake. Clear-text bytes after STARTTLS are refused, because an attacker may have injected them
+    /// (CVE-2011-0411).
     fn begin_tls(&mut self) {
         if !self.inbox.is_empty() && (self.offers_tls() || self.is_submission()) {
             self.end(&Answer::new(503, "5.5.1", "Wait for 220 before the handshake"));
@@ -316,7 +316,7 @@ impl ServerSession {
             self.stage = Stage::TlsAsked;
             self.say(&Answer::new(220, "2.0.0", "Ready for TLS"));
         } else if self.secured {
-            // RFC 3207 4.2: a client must not ask for TLS inside TLS.
+            // RFC 3207 4.2: a client must not start TLS inside TLS.
             self.fault(&Answer::new(503, "5.5.1", "TLS is active already"));
         } else {
             self.fault(&Answer::new(502, "5.5.1", "TLS is not available"));

@@ -1,48 +1,48 @@
 //! The path of MAIL and RCPT (RFC 5321 4.1.2, RFC 6531 3.3): `<local@domain>`, from the command line.
 //!
-//! Read more generously than `domain::address`, since a receiver has to take what other servers call an address,
-//! but never so that a space, a bracket or a control character passes outside of quotes.
+//! Parsing is more lenient than `domain::address`, since a receiver must accept the addresses of other servers. But
+//! spaces, brackets and control characters are never accepted outside of quotes.
 
 use std::fmt;
 
-/// Bytes of a submission client's path, without its brackets.
+/// Maximum length of a submission client's path in bytes, without its brackets.
 const SUBMITTED_PATH_MAX: usize = 320;
 
 /// One mailbox as the client wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     text: String,
-    /// Where the `@` before the domain stands.
+    /// Position of the `@` before the domain.
     at: Option<usize>,
 }
 
-/// The text is no path.
+/// Error: the text is not a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InvalidPath;
 
 impl Path {
-    /// The local part, quotes included.
+    /// Returns the local part, including quotes.
     pub fn local(&self) -> &str {
         self.at.map_or(&self.text, |at| &self.text[..at])
     }
 
-    /// The domain or address literal; empty for the bare `<Postmaster>` of RFC 5321 4.5.1.
+    /// Returns the domain or address literal; empty for the bare `<Postmaster>` of RFC 5321 4.5.1.
     pub fn domain(&self) -> &str {
         self.at.map_or("", |at| &self.text[at + 1..])
     }
 
-    /// Whether it needs SMTPUTF8.
+    /// Returns whether the path is ASCII. Otherwise it needs SMTPUTF8.
     pub(super) fn is_ascii(&self) -> bool {
         self.text.is_ascii()
     }
 
-    /// The whole path as the client wrote it, without its brackets.
+    /// Returns the whole path as the client wrote it, without its brackets.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Reads the path of a submission client: any text in angle brackets. Returns the path, none for `<>`, and the text
-    /// behind it. Brackets inside a quoted string belong to the path.
+    /// Parses the path of a submission client: any text in angle brackets. Returns the path (`None` for `<>`) and the
+    /// text after it. Brackets inside a quoted string belong to the path.
     pub(super) fn read_any(text: &str) -> Result<(Option<Self>, &str), InvalidPath> {
         let inner = text.strip_prefix('<').ok_or(InvalidPath)?;
         let end = closing_bracket(inner).or_else(|| inner.find('>')).ok_or(InvalidPath)?;
@@ -54,7 +54,8 @@ impl Path {
         Ok((given, rest))
     }
 
-    /// Reads a path in angle brackets at the start of `text`: the path, none for `<>`, and what follows it.
+    /// Parses a path in angle brackets at the start of `text`. Returns the path (`None` for `<>`) and the text after
+    /// it.
     pub(super) fn read(text: &str) -> Result<(Option<Self>, &str), InvalidPath> {
         let inner = text.strip_prefix('<').ok_or(InvalidPath)?;
         if let Some(rest) = inner.strip_prefix('>') {
@@ -82,7 +83,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Position of the first `>` outside of a quoted string.
+/// Returns the position of the first `>` outside of a quoted string.
 fn closing_bracket(text: &str) -> Option<usize> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     text.char_indices().find_map(|(place, c)| {
@@ -97,7 +98,7 @@ fn closing_bracket(text: &str) -> Option<usize> {
     })
 }
 
-/// A source route is taken and ignored (RFC 5321 appendix C).
+/// Removes a source route, which is accepted and ignored (RFC 5321 appendix C).
 fn without_route(text: &str) -> Result<&str, InvalidPath> {
     if !text.starts_with('@') {
         return Ok(text);
@@ -116,7 +117,7 @@ fn local_length(text: &str) -> Result<usize, InvalidPath> {
     if length == 0 { Err(InvalidPath) } else { Ok(length) }
 }
 
-/// The length of the quoted string at the start of `text`, its quotes included.
+/// Returns the length of the quoted string at the start of `text`, including its quotes.
 fn quoted_length(text: &str) -> Result<usize, InvalidPath> {
     let mut escaped = false;
     for (place, c) in text.char_indices().skip(1) {
@@ -145,7 +146,7 @@ fn is_host(name: &str) -> bool {
     !name.is_empty() && name.split('.').all(|label| !label.is_empty() && label.chars().all(is_label_char))
 }
 
-/// atext and the dot, plus what RFC 6531 3.3 adds.
+/// Returns whether the character is atext, a dot, or one of the additions of RFC 6531 3.3.
 fn is_local(c: char) -> bool {
     c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.".contains(c) || !c.is_ascii() && !c.is_control()
 }

@@ -1,5 +1,5 @@
-//! The exchange of AUTH (RFC 4954) with PLAIN (RFC 4616) or LOGIN, from the server's side: lines in, challenges and at
-//! last a password out. It checks nothing: the password is an API key, and the user name is ignored.
+//! The exchange of AUTH (RFC 4954) with PLAIN (RFC 4616) or LOGIN, on the server's side: lines in; challenges and
+//! finally a password out. It verifies nothing: the password is an API key, and the user name is ignored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::answer::Answer;
 use crate::base::secret::Secret;
 
-/// Base64 of `Username:`. Some clients look for exactly this prompt.
+/// Base64 of `Username:`. Some clients require exactly this prompt.
 const USERNAME: &str = "VXNlcm5hbWU6";
 /// Base64 of `Password:`.
 const PASSWORD: &str = "UGFzc3dvcmQ6";
@@ -29,7 +29,7 @@ pub(super) enum Exchange {
 pub(super) enum Step {
     /// Send this challenge and wait for a line.
     Challenge(&'static str, Exchange),
-    /// The exchange is over: check this password.
+    /// The exchange is complete: check this password.
     Password(Secret),
 }
 
@@ -60,7 +60,7 @@ impl SaslFault {
     }
 }
 
-/// Begins the exchange that `argument` of AUTH asks for: the mechanism and perhaps an initial response.
+/// Starts the exchange of AUTH with `argument`: the mechanism and an optional initial response.
 pub(super) fn begin(argument: &[u8]) -> Result<Step, SaslFault> {
     let argument = argument.trim_ascii();
     let end = argument.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(argument.len());
@@ -74,14 +74,14 @@ pub(super) fn begin(argument: &[u8]) -> Result<Step, SaslFault> {
     match (initial, begun) {
         (b"", Exchange::Plain) => Ok(Step::Challenge("", begun)),
         (b"", Exchange::Username | Exchange::Password) => Ok(Step::Challenge(USERNAME, begun)),
-        // RFC 4954 4: an initial response of no bytes is written as `=`.
+        // RFC 4954 4: an empty initial response is written as `=`.
         (b"=", _) => begun.take(&[]),
         (_, _) => begun.take(&decoded(initial)?),
     }
 }
 
 impl Exchange {
-    /// Takes the client's next line, without its CR LF.
+    /// Handles the client's next line, without its CR LF.
     pub(super) fn go_on(self, line: &[u8]) -> Result<Step, SaslFault> {
         match line.trim_ascii() {
             b"*" => Err(SaslFault::Cancelled),
@@ -98,7 +98,7 @@ impl Exchange {
     }
 }
 
-/// The last of the three parts of PLAIN: authzid, authcid and password, with NUL between them.
+/// Returns the last of the three parts of PLAIN: authzid, authcid and password, separated by NUL.
 fn plain_password(response: &[u8]) -> Result<&[u8], SaslFault> {
     let parts: Vec<_> = response.split(|b| *b == 0).collect();
     match parts.as_slice() {
@@ -115,7 +115,7 @@ fn decoded(text: &[u8]) -> Result<Zeroizing<Vec<u8>>, SaslFault> {
 mod tests {
     use super::*;
 
-    /// The password, the challenge or the fault, as text.
+    /// Formats the password, the challenge or the error.
     fn outcome(step: Result<Step, SaslFault>) -> String {
         match step {
             Ok(Step::Password(password)) => format!("password {}", password.expose_text()),

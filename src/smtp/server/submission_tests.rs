@@ -1,4 +1,4 @@
-//! Scripted sessions of submission: each row of the reply table that the protocol layer decides.
+//! Scripted submission sessions: each row of the reply table that the protocol layer decides.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn config(login: LoginRule) -> ServerConfig {
     }
 }
 
-/// A session together with a caller that knows the key `good`, and accepts every recipient but `no@`.
+/// A session with a caller that knows the key `good` and accepts every recipient but `no@`.
 struct Script {
     session: ServerSession,
     taken: Vec<ReceivedMessage>,
@@ -52,7 +52,7 @@ impl Script {
         script
     }
 
-    /// Logged in and within DATA.
+    /// Logged in and inside DATA.
     fn in_data() -> Self {
         let mut script = Self::logged_in();
         assert!(script.say(&format!("{ENVELOPE}DATA\r\n")).ends_with("354 End data with <CR><LF>.<CR><LF>\r\n"));
@@ -110,7 +110,7 @@ impl Script {
     }
 }
 
-/// The code and enhanced code of each line.
+/// Returns the code and enhanced code of each line.
 fn codes(heard: &str) -> Vec<&str> {
     heard.lines().map(|line| line.get(..9).unwrap_or(line).trim_end()).collect()
 }

@@ -1,12 +1,12 @@
-//! The command lines of submission clients, read more generously than those of mail servers: EHLO and HELO take any
-//! argument and MAIL takes any path, because printers, applications and libraries write what they like there and
-//! nothing depends on it. The line itself stays strict.
+//! Command lines of submission clients, parsed more leniently than those of mail servers. EHLO and HELO accept any
+//! argument and MAIL accepts any path, because printers, applications and libraries send arbitrary values and nothing
+//! depends on them. The line itself is parsed strictly.
 
 use super::answer::Answer;
 use super::command::{Command, Sender, check_repetition, parameters_of};
 use super::path::{InvalidPath, Path};
 
-/// The argument of AUTH, where `line` is that command.
+/// Returns the argument of AUTH, if `line` is that command.
 pub(super) fn auth_argument(line: &[u8]) -> Option<&[u8]> {
     let (verb, argument) = line.split_at_checked(4)?;
     let is_separated = argument.first().is_none_or(|b| matches!(b, b' ' | b'\t'));
@@ -22,7 +22,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Answer> {
         "HELO" => Ok(Command::Helo(name(&line[end..]))),
         "MAIL" => sender(checked_text(&line[end..])?),
         "RCPT" => recipient(checked_text(&line[end..])?),
-        // Another framing of messages: what follows is not commands.
+        // BDAT frames messages differently: the bytes that follow are not commands.
         "BDAT" => Ok(Command::Farewell(Answer::new(502, "5.5.1", "Command not implemented"))),
         "GET" | "HEAD" | "POST" | "PUT" | "CONNECT" | "OPTIONS" => {
             Ok(Command::Farewell(Answer::new(421, "4.7.0", "This is an SMTP server")))
@@ -31,7 +31,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Answer> {
     }
 }
 
-/// The client's name as it gave it, for display only.
+/// Returns the client's name as sent, for display only.
 fn name(argument: &[u8]) -> String {
     String::from_utf8_lossy(argument.trim_ascii()).into_owned()
 }
@@ -52,7 +52,7 @@ fn sender(argument: &str) -> Result<Command, Answer> {
     let mut sender = Sender { path, ..Sender::default() };
     for parameter in parameters_of(parameters).ok_or_else(usage)? {
         let keyword = parameter.split_once('=').map_or(parameter, |(keyword, _)| keyword);
-        // RFC 4954 5: who submitted the message first is of no interest here, and must be accepted.
+        // RFC 4954 5: the AUTH parameter names the original submitter. It must be accepted and is ignored.
         if !(keyword.eq_ignore_ascii_case("AUTH") && parameter.contains('=')) {
             sender.take(parameter)?;
         }

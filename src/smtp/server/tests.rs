@@ -1,4 +1,4 @@
-//! Scripted sessions: what a client says, and all that it hears.
+//! Scripted sessions: the client's lines and all answers.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn config() -> ServerConfig {
     }
 }
 
-/// A session together with a caller that accepts everybody but `no@` and takes every message.
+/// A session with a caller that accepts every recipient but `no@` and every message.
 struct Script {
     session: ServerSession,
     taken: Vec<ReceivedMessage>,
@@ -27,7 +27,7 @@ impl Script {
         Self { session: ServerSession::new(config), taken: Vec::new(), closed: false }
     }
 
-    /// A session that has been greeted and has said EHLO.
+    /// A session after greeting and EHLO.
     fn begun() -> Self {
         let mut script = Self::new(config());
         assert_eq!(script.hear(), "220 mx.test ESMTP\r\n");
@@ -35,7 +35,7 @@ impl Script {
         script
     }
 
-    /// Begun, and within DATA.
+    /// A session inside DATA.
     fn in_data() -> Self {
         let mut script = Self::begun();
         let heard = script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n");
@@ -266,7 +266,7 @@ fn a_bare_lf_lets_no_second_command_through() {
     let refused = "500 5.5.2 Lines end with CR LF\r\n";
     let injected = "RCPT TO:<x@c.example>\nRCPT TO:<yes@c.example>\nRSET\r\n";
     assert_eq!(script.say(&format!("{injected}NOOP\r\n")), format!("{refused}250 2.0.0 OK\r\n"));
-    // The same where the line comes in pieces, one of which ends within CR LF.
+    // The same if the line arrives in pieces, one of which ends inside CR LF.
     assert_eq!(script.say("RCPT TO:<x@c.example>\nRCPT TO"), refused);
     assert_eq!(script.say(":<yes@c.example>\r"), "");
     assert_eq!(script.say("\nNOOP\r\n"), "250 2.0.0 OK\r\n");

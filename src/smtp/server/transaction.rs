@@ -15,12 +15,12 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// The path of MAIL, empty for the null path.
+    /// Returns the path of MAIL; empty for the null path.
     pub(super) fn mail_from(&self) -> String {
         self.sender.path.as_ref().map(Path::to_string).unwrap_or_default()
     }
 
-    /// Whether `recipient` is the mailbox of one that was accepted, by the match of suppressions.
+    /// Returns whether `recipient` is the same mailbox as an accepted one, compared as suppressions are.
     fn has(&self, recipient: &Path) -> bool {
         let key = mailbox(recipient);
         key.is_some() && self.recipients.iter().any(|known| mailbox(known) == key)
@@ -32,7 +32,7 @@ fn mailbox(path: &Path) -> Option<String> {
 }
 
 impl ServerSession {
-    /// The caller's answer to [`super::ServerAction::AskSender`]. After 530 the client has to log in again.
+    /// Passes the caller's answer to [`super::ServerAction::AskSender`]. After 530 the client must log in again.
     pub fn answer_sender(&mut self, answer: &Answer) {
         let Stage::SenderAsked(sender) = std::mem::replace(&mut self.stage, Stage::Command) else {
             unreachable!("a sender is answered when it was asked about");
@@ -46,7 +46,8 @@ impl ServerSession {
         }
     }
 
-    /// The caller's answer to [`super::ServerAction::AskRecipient`]. A submission's mailbox counts once.
+    /// Passes the caller's answer to [`super::ServerAction::AskRecipient`]. In a submission a repeated mailbox counts
+    /// once.
     pub fn answer_recipient(&mut self, answer: &Answer) {
         let Stage::RecipientAsked(recipient) = std::mem::replace(&mut self.stage, Stage::Command) else {
             unreachable!("a recipient is answered when it was asked about");
@@ -65,8 +66,8 @@ impl ServerSession {
         }
     }
 
-    /// The caller's answer to [`super::ServerAction::AskData`]: a refusal, or none where there is memory for a message
-    /// of the declared size.
+    /// Passes the caller's answer to [`super::ServerAction::AskData`]: a refusal, or `None` if memory is reserved for a
+    /// message of the declared size.
     pub fn answer_data(&mut self, refusal: Option<&Answer>) {
         self.stage = Stage::Command;
         match refusal {
@@ -75,14 +76,14 @@ impl ServerSession {
         }
     }
 
-    /// Drops the message that is coming in, for which there is no memory: it is refused with 451 at its end.
+    /// Discards the message that is being received, since there is no memory for it. It is refused with 451 at its end.
     pub fn drop_message(&mut self) {
         if let Stage::Data(reader) = &mut self.stage {
             reader.drop_message();
         }
     }
 
-    /// The caller's answer to [`super::ServerAction::TakeMessage`].
+    /// Passes the caller's answer to [`super::ServerAction::TakeMessage`].
     pub fn answer_message(&mut self, answer: &Answer) {
         self.stage = Stage::Command;
         self.conduct.message_came();
@@ -133,10 +134,10 @@ impl ServerSession {
         }
     }
 
-    /// A refusal that needs nobody's decision.
+    /// Returns a refusal that needs no decision by the caller.
     fn recipient_refusal(&self, transaction: &Transaction, recipient: &Path) -> Option<Answer> {
         let (count, size) = (transaction.recipients.len(), transaction.declared_size());
-        // RFC 5321 4.5.3.1.10: the client sends the rest in a further transaction.
+        // RFC 5321 4.5.3.1.10: the client sends the rest in another transaction.
         let too_many = (count >= self.config.recipients_max).then(|| Answer::new(452, "4.5.3", "Too many recipients"));
         let Door::Submission(rules) = &self.config.door else { return too_many };
         if let Err(fault) = recipient.as_str().parse::<Address>() {
@@ -151,8 +152,8 @@ impl ServerSession {
         })
     }
 
-    /// RFC 2920 3.1: DATA is the last of a pipelined group. Bytes behind it were sent before any 354 and would be
-    /// taken for commands or for a message as chance has it, so the session ends.
+    /// Handles DATA, the last command of a pipelined group (RFC 2920 3.1). Bytes after it were sent before any 354 and
+    /// could be either commands or a message, so the session ends.
     pub(super) fn begin_data(&mut self) {
         match &self.transaction {
             _ if self.is_submission() && !self.inbox.is_empty() => self.end(&spoke_too_soon()),
@@ -171,7 +172,7 @@ impl ServerSession {
         self.say(&Answer::plain(354, "End data with <CR><LF>.<CR><LF>"));
     }
 
-    /// Reads on in the message; the message where it is whole and good.
+    /// Reads the next bytes of the message. Returns the message if it is complete and valid.
     pub(super) fn take_data(&mut self) -> Option<ReceivedMessage> {
         let Stage::Data(reader) = &mut self.stage else { return None };
         let Some(used) = reader.read(&self.inbox) else {

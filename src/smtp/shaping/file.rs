@@ -1,4 +1,4 @@
-//! A file of limits as it is written: its entries, their defaults, and what can be wrong with each.
+//! Parser of a file of limits: its entries, their defaults, and the errors in each.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{
     Action, CodePattern, EnhancedPattern, InvalidShaping, Limits, Provider, Rule, ServerPattern, Shaping, TextPattern,
 };
 
-/// The limits of a site of which no file says anything.
+/// Limits of a site without an entry.
 const USUAL: Limits = Limits {
     connections: 10,
     messages_per_connection: 100,
@@ -18,7 +18,7 @@ const USUAL: Limits = Limits {
     connections_per_minute: None,
 };
 
-/// The file, parsed and not yet judged.
+/// The parsed file, before validation.
 #[derive(Debug)]
 pub(super) struct File<'t> {
     text: &'t str,
@@ -78,7 +78,7 @@ struct RuleEntry {
     examples: Vec<String>,
 }
 
-/// A number from 1 to a million: a limit of nothing would be a site that never gets its mail.
+/// A number from 1 to a million: a limit of zero would mean a site that never gets its mail.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "u32")]
 struct Count(u32);
@@ -106,13 +106,13 @@ impl Count {
 
 impl<'t> File<'t> {
     /// # Errors
-    /// Where it is not TOML of this shape.
+    /// The text is not TOML that matches this schema.
     pub(super) fn parse(text: &'t str) -> Result<Self, InvalidShaping> {
         let content = toml::from_str(text).map_err(|fault| InvalidShaping::Syntax(fault.to_string()))?;
         Ok(Self { text, content })
     }
 
-    /// The limits, laid over those `beneath`.
+    /// Returns the limits, as an overlay of `beneath`.
     ///
     /// # Errors
     /// The first entry that can't be used.
@@ -186,7 +186,7 @@ impl ServerPattern {
         let is_host = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         let fits = match &pattern {
             Self::Exact(name) => is_host(name) && !name.is_empty(),
-            // The rest after `*` must be a domain, or a provider could claim everyone's servers.
+            // The part after `*` must be a domain, or a provider could claim all servers.
             Self::Between(prefix, suffix) => is_host(prefix) && is_host(suffix) && suffix.trim_matches('.').len() > 1,
         };
         let shapes = "\"mx.example.net\", \".example.net\" or \"mx*.example.net\"";

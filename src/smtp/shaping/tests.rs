@@ -1,4 +1,4 @@
-//! Stories of the limits: what ships, what an operator lays over it, and what is told where a file is wrong.
+//! Limits: the built-in file, an operator's overlay, and the errors of a wrong file.
 
 use super::*;
 

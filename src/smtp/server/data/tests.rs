@@ -1,4 +1,4 @@
-//! Where messages end and what is kept of them, against a reference that sees the whole input at once.
+//! The end and the content of messages, compared with a reference that reads the whole input at once.
 
 use proptest::prelude::*;
 
@@ -94,15 +94,15 @@ proptest! {
                 stuffed.extend_from_slice(if line.starts_with(b".") { b"." } else { b"" });
                 stuffed.extend_from_slice(line);
             }
-            // A client may also have put a dot before a line that needed none; then ours is the shorter one.
+            // A client may also have stuffed a line that needed no dot. Then our encoding is shorter.
             prop_assert!(stuffed.len() <= input.len());
             prop_assert!(!message.windows(2).any(|pair| (pair[0] == b'\r') != (pair[1] == b'\n')));
         }
     }
 }
 
-/// The message of `input` in mending mode, by scanning all of it: its end behind the first CR LF `.` CR LF, and its
-/// lines, or nothing where it is refused.
+/// Reference for repair mode, by scanning all of `input`: the end after the first CR LF `.` CR LF, and the message, or
+/// `None` if it is refused.
 fn mended(input: &[u8]) -> (Option<usize>, Option<Vec<u8>>) {
     let from_line_start = [b"\r\n", input].concat();
     let Some(at) = from_line_start.windows(5).position(|window| window == b"\r\n.\r\n") else { return (None, None) };

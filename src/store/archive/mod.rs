@@ -1,12 +1,12 @@
-//! A backup as a stream of bytes: a line that names it, parts with a checksum each, and an end without which it is no
-//! whole one. [`Writer`] makes it, [`Reader`] reads it back; neither knows what a row means.
+//! The backup format: a stream with a first line that names it, parts with a checksum each, and an end part that proves
+//! it complete. [`Writer`] writes it and [`Reader`] reads it; neither knows the meaning of a row.
 //!
 //! ```text
 //! "postrider backup 1\n"  kind(1) length(4) payload checksum(16)  kind length payload checksum  ...
 //! ```
 //!
-//! Each checksum covers the one before it, so a part that is missing, doubled or out of its place is found as surely as
-//! a flipped bit. They find damage; they are no proof against somebody who writes a backup of his own.
+//! Each checksum covers the one before it, so a part that is missing, repeated or misplaced is found as surely as a
+//! flipped bit. Checksums detect damage; they do not protect against a forged backup.
 
 mod part;
 mod reader;
@@ -24,27 +24,27 @@ pub(super) use writer::Writer;
 
 use crate::base::signature::hmac_sha256;
 
-/// Beginning of a backup, before the number of its format and a line end.
+/// First bytes of a backup, before the number of its format and a line end.
 const MAGIC: &[u8] = b"postrider backup ";
-/// The format that is written.
+/// Format that is written.
 const FORMAT: u32 = 1;
-/// Bytes of a part at most: far above any that is written, and all that a damaged length can make us hold.
+/// Maximum size of a part: far above any that is written, and the most memory that a damaged length can cost.
 const PART_BYTES_MAX: u32 = 32 * 1024 * 1024;
 const CHECKSUM: usize = 16;
 
-/// Why a backup can't be read.
+/// Reason why a backup can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// It does not begin like one.
+    /// It does not begin like a backup.
     #[error("it is no backup of this program")]
     Strange,
-    /// It was made by a later version of this program.
+    /// It was made by a later version of Postrider.
     #[error("the backup has format {found}, and this program knows formats up to {FORMAT}")]
     Newer {
         /// The format found.
         found: u32,
     },
-    /// It ends too early: the backup was broken off, or copied in part.
+    /// It ends too early: the backup was interrupted, or copied in part.
     #[error("the backup ends after {bytes} bytes, before its end is written: it is not complete")]
     Truncated {
         /// Number of bytes.
@@ -53,17 +53,17 @@ pub enum Fault {
     /// The content differs from what was written.
     #[error("the backup is damaged at byte {byte}: {what}")]
     Damaged {
-        /// Where the part begins.
+        /// Start of the part.
         byte: u64,
         /// Description of the damage.
         what: &'static str,
     },
-    /// It could not be read, or what is made of it not written.
+    /// Reading it, or writing its content, failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-/// The kinds of parts, as their first byte. A number is never used again for something else.
+/// Kinds of parts, as their first byte. A number is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 enum Kind {
@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// The checksums of a stream, each made with the one before.
+/// The running checksum of a stream: each part's checksum includes the one before.
 struct Chain([u8; 32]);
 
 impl Chain {

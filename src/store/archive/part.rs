@@ -8,29 +8,29 @@ use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::store::content::compression;
 
-/// The first part: what the backup holds.
+/// The first part: the description of the backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The format of the store that it was taken of.
+    /// Format of the backed-up store.
     pub store_format: u32,
-    /// When it was taken: everything that was committed until then is in it, and nothing else.
+    /// Time of the backup: it contains everything committed until then, and nothing later.
     pub taken_at: Timestamp,
-    /// The version of the program that took it.
+    /// Version of Postrider that made it.
     pub program: String,
-    /// Whether message bodies are in it.
+    /// Whether it contains message bodies.
     pub has_content: bool,
-    /// Whether the master key is in it.
+    /// Whether it contains the master key.
     pub has_master_key: bool,
     /// Number of rows that follow.
     pub rows: u64,
 }
 
-/// The last part: what came before it.
+/// The last part: totals of the parts before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Rows of all tables.
     pub rows: u64,
-    /// Segments of content, those without a byte of it included.
+    /// Number of content segments, including those without any bytes.
     pub segments: u64,
     /// Bytes of content.
     pub content_bytes: u64,
@@ -41,7 +41,7 @@ pub struct Totals {
 pub enum Part {
     /// Description of the backup; the first part.
     Head(Head),
-    /// The master key, where it is in the backup.
+    /// The master key, if the backup contains it.
     MasterKey(Zeroizing<[u8; MasterKey::LENGTH]>),
     /// Rows of one table, in the order of their keys.
     Rows {
@@ -55,21 +55,21 @@ pub enum Part {
         /// Bytes of segments.
         bytes: u64,
     },
-    /// A piece of a segment of content. Without content every segment has one piece, which is empty: its number must
-    /// not be given to another.
+    /// A piece of a content segment. In a backup without content every segment has one empty piece, so that its number
+    /// is not reused.
     Segment {
-        /// The end of its bucket.
+        /// End of its bucket.
         bucket: Timestamp,
         /// Its number.
         number: u32,
-        /// Where the piece stands in it.
+        /// Place of the piece in the segment.
         offset: u64,
         /// The sealed bytes.
         bytes: Vec<u8>,
     },
     /// The slots of the segments' keys, sealed under the master key.
     Keys(Vec<u8>),
-    /// A file that stands beside the store.
+    /// A file that belongs to the store.
     File {
         /// Its name.
         name: String,
@@ -80,26 +80,26 @@ pub enum Part {
     End(Totals),
 }
 
-/// Rows on their way into a part, as its bytes before compression.
+/// Begins the payload of a part with rows, before compression.
 pub(super) fn begin_rows(table: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_bytes(&mut bytes, table.as_bytes());
     bytes
 }
 
-/// Adds what has a length of its own.
+/// Appends bytes with their length.
 pub(super) fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
-    // A value of 4 GiB is beyond what the database takes.
+    // The database does not accept values of 4 GiB.
     to.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
     to.extend_from_slice(bytes);
 }
 
-/// The payload of a piece of a segment.
+/// Returns the payload of a piece of a segment.
 pub(super) fn segment(bucket: Timestamp, number: u32, offset: u64, bytes: &[u8]) -> Vec<u8> {
     [&bucket.as_millis().to_be_bytes()[..], &number.to_be_bytes(), &offset.to_be_bytes(), bytes].concat()
 }
 
-/// The payload of a file.
+/// Returns the payload of a file.
 pub(super) fn file(name: &str, bytes: &[u8]) -> Vec<u8> {
     let mut payload = Vec::new();
     put_bytes(&mut payload, name.as_bytes());
@@ -108,7 +108,7 @@ pub(super) fn file(name: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 impl Part {
-    /// Reads a payload; none where it is not what its kind says.
+    /// Decodes a payload; `None` if it does not match its kind.
     pub(super) fn decode(kind: Kind, payload: &[u8]) -> Option<Self> {
         Some(match kind {
             Kind::Head => Self::Head(postcard::from_bytes(payload).ok()?),

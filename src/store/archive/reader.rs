@@ -1,11 +1,11 @@
-//! Reading a backup, part by part, each checked before it is handed out. Hostile lengths cost bounded memory.
+//! Reading a backup part by part. Each part is checked before it is returned. Hostile lengths cost bounded memory.
 
 use std::io::{self, Read};
 
 use super::part::{Head, Part, Totals};
 use super::{CHECKSUM, Chain, FORMAT, Fault, Kind, MAGIC, PART_BYTES_MAX};
 
-/// Digits of a format's number at most.
+/// Maximum number of digits of a format's number.
 const DIGITS_MAX: usize = 9;
 
 /// A backup that is being read.
@@ -16,7 +16,7 @@ pub struct Reader<R: Read> {
     is_over: bool,
 }
 
-/// A source that counts what was read of it.
+/// A reader that counts the bytes read.
 struct Counted<R> {
     source: R,
     byte_count: u64,
@@ -39,7 +39,7 @@ impl<R: Read> Counted<R> {
         Ok(())
     }
 
-    /// The next `length` bytes, held as they come and not as they are announced.
+    /// Reads the next `length` bytes. Memory grows with the bytes that arrive, not with the announced length.
     fn take(&mut self, length: u32) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
         let read = self.source.by_ref().take(length.into()).read_to_end(&mut bytes)?;
@@ -49,10 +49,10 @@ impl<R: Read> Counted<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Opens a backup and reads what it says of itself.
+    /// Opens a backup and reads its description.
     ///
     /// # Errors
-    /// [`Fault`], where it is none, or none that this program can read.
+    /// [`Fault`], if it is not a backup, or none that this version can read.
     pub fn open(source: R) -> Result<(Self, Head), Fault> {
         let mut source = Counted { source, byte_count: 0 };
         let mut magic = [0; MAGIC.len()];
@@ -82,15 +82,15 @@ impl<R: Read> Reader<R> {
         self.source.byte_count
     }
 
-    /// Returns the totals read so far; of the whole backup, once there is no next part.
+    /// Returns the totals read so far. Once there is no next part, they cover the whole backup.
     pub const fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// The next part; none behind the end, which is handed out to nobody.
+    /// Returns the next part, or `None` after the end part, which is not returned.
     ///
     /// # Errors
-    /// [`Fault`]; nothing that follows one can be trusted.
+    /// [`Fault`]; nothing after it can be trusted.
     pub fn next_part(&mut self) -> Result<Option<Part>, Fault> {
         if self.is_over {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Stories of the format: what was written comes back, and nothing else passes for it.
+//! Tests of the backup format: every part is read back as written, and anything else is refused.
 
 use super::*;
 use crate::base::time::Timestamp;

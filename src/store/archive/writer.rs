@@ -1,4 +1,4 @@
-//! Writing a backup, part by part, as one goes along: bounded memory, whatever the store holds.
+//! Writing a backup part by part, in bounded memory for a store of any size.
 
 use std::io::{self, Write};
 
@@ -8,10 +8,10 @@ use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::store::content::compression;
 
-/// Bytes of rows that make a part.
+/// Size of the rows that fill a part.
 const ROWS_BYTES: usize = 256 * 1024;
 
-/// A backup in the making.
+/// A backup that is being written.
 pub(in crate::store) struct Writer<W: Write> {
     out: W,
     chain: Chain,
@@ -21,7 +21,7 @@ pub(in crate::store) struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a backup that holds what `head` says.
+    /// Begins a backup that `head` describes.
     pub(in crate::store) fn begin(mut out: W, head: &Head) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         out.write_all(format!("{FORMAT}\n").as_bytes())?;
@@ -35,7 +35,7 @@ impl<W: Write> Writer<W> {
         self.part(Kind::MasterKey, key)
     }
 
-    /// Adds a row; those of one table come one after the other.
+    /// Adds a row. The rows of one table must follow one another.
     pub(in crate::store) fn row(&mut self, table: &str, key: &[u8], value: &[u8]) -> io::Result<()> {
         if self.table.as_deref() != Some(table) || self.rows.len() >= ROWS_BYTES {
             self.flush_rows()?;
@@ -56,7 +56,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Says how much content follows, all rows being written.
+    /// Announces the size of the content, after all rows.
     pub(in crate::store) fn content_ahead(&mut self, byte_count: u64) -> io::Result<()> {
         self.flush_rows()?;
         self.part(Kind::ContentAhead, &byte_count.to_be_bytes())
@@ -80,12 +80,12 @@ impl<W: Write> Writer<W> {
         self.part(Kind::Keys, slots)
     }
 
-    /// Adds a file that stands beside the store.
+    /// Adds a file that belongs to the store.
     pub(in crate::store) fn file(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.part(Kind::File, &part::file(name, bytes))
     }
 
-    /// Ends the backup, which is whole from here on.
+    /// Ends the backup, which is then complete.
     pub(in crate::store) fn end(mut self) -> io::Result<Totals> {
         self.flush_rows()?;
         let totals = self.totals;

@@ -1,5 +1,5 @@
-//! Bodies: each that is kept is there and opens with its segment's key, which proves every one of its bytes; none is
-//! kept without the timer that will destroy it.
+//! Check of bodies: each body that must exist does, and its segment's key opens it, which verifies every byte. Each has
+//! a timer that will destroy it.
 
 use super::{Report, Rule, Sight};
 use crate::base::id::{MessageId, Ulid};
@@ -12,7 +12,7 @@ use crate::store::row::message::MessageRow;
 use crate::store::schema::Table;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Judges the body of a message.
+/// Checks the body of a message.
 pub(super) fn judge(
     sight: &Sight<'_>,
     table: Table,
@@ -39,7 +39,7 @@ pub(super) fn judge(
             }
             report.bodies += 1;
         }
-        // Its time is over.
+        // Its deadline has passed.
         Err(Unreadable::Gone) if end <= sight.now => {}
         Err(Unreadable::Gone) if sight.restored.is_some_and(|restored| restored.lacks_content_of(message.0)) => {
             report.bodies_left_out += 1;

@@ -1,9 +1,9 @@
-//! Checking a store that no process has open (contract 8 `check`): every checksum, every row, and what has to hold
-//! between rows. It changes nothing on the disk.
+//! Checking a store that no process has open (contract 8 `check`): every checksum, every row, and the rules between
+//! rows. It changes nothing on the disk.
 //!
-//! Rules that say that one row stands for another are in [`partners`], what a row itself has to be in [`shapes`], what
-//! must hold of what waits in [`queue`], and of bodies in [`bodies`]. Rows are looked up one by one, so a check of any
-//! store takes little memory, and time by its size.
+//! References between rows are checked in [`partners`], the rows themselves in [`shapes`], queued work in [`queue`],
+//! and bodies in [`bodies`]. Rows are looked up one by one: a check needs little memory, and its duration grows with
+//! the size of the store.
 
 mod bodies;
 mod partners;
@@ -37,9 +37,9 @@ use super::snapshot::Snapshot;
 use crate::base::id::{MessageId, Ulid};
 use crate::base::time::Timestamp;
 
-/// Failures that are told one by one; further ones are counted.
+/// Maximum number of failures that are described. Further ones are only counted.
 const TOLD_MAX: usize = 100;
-/// After how many rows whoever waits hears of it.
+/// Number of rows between two progress reports.
 const STEP: u64 = 10_000;
 
 /// Result of a check.
@@ -51,15 +51,15 @@ pub struct Report {
     pub rows: BTreeMap<&'static str, u64>,
     /// Segments of content that have a key.
     pub segments: u64,
-    /// Bodies that were read and are whole.
+    /// Bodies that were read and are sound.
     pub bodies: u64,
-    /// Bodies that a backup left out.
+    /// Bodies that the backup does not contain.
     pub bodies_left_out: u64,
-    /// Bodies that could not be read because the master key is not here.
+    /// Bodies that could not be read because the master key is missing.
     pub bodies_unread: u64,
     /// Number of failures.
     pub failed: u64,
-    /// The first of them.
+    /// The first failures.
     pub failures: Vec<Failure>,
 }
 
@@ -68,7 +68,7 @@ pub struct Report {
 pub struct Failure {
     /// The violated rule.
     pub rule: Rule,
-    /// Where, and what was found.
+    /// Description of the place and the finding.
     pub what: String,
 }
 
@@ -76,32 +76,32 @@ pub struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// The backup is whole.
+    /// The backup is complete.
     Backup,
-    /// The database's own checksums fit.
+    /// The database's own checksums match.
     Database,
     /// Every record of the journal can be read.
     Journal,
     /// Every row can be read.
     Row,
-    /// A row that stands for another stands for one that is there.
+    /// A row that refers to another refers to an existing one.
     Partner,
-    /// Everything that waits has its timer, and every timer has something that waits for it.
+    /// Everything queued has its timer, and every timer has something queued.
     Queue,
-    /// A message's timeline tells of its status, in the order of its events.
+    /// A message's timeline agrees with its status, in the order of its events.
     Timeline,
-    /// Every body that is kept is there and whole, and none longer than its time.
+    /// Every body that must exist is sound, and none has outlived its deadline.
     Content,
-    /// The master key is the store's.
+    /// The master key belongs to the store.
     MasterKey,
 }
 
-/// Whether the master key has to be where the store is.
+/// Whether the master key must be in the store's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyPlace {
-    /// It has to be.
+    /// It must be there.
     WithStore,
-    /// It is kept apart: bodies are not read.
+    /// It is kept elsewhere: bodies are not read.
     Apart,
 }
 
@@ -119,7 +119,7 @@ impl Report {
         }
     }
 
-    /// The report on a backup that can't be read to its end.
+    /// Returns the report on a backup that can't be read to its end.
     pub fn on_broken_backup(fault: &Fault) -> Self {
         let mut report = Self::empty();
         report.fail(Rule::Backup, || fault.to_string());
@@ -134,11 +134,11 @@ impl Report {
     }
 }
 
-/// Checks the store in `directory`. `now` tells which content must be there still; `progress` hears how many rows were
-/// looked at.
+/// Checks the store in `directory`. `now` decides which content must still exist. `progress` gets the number of checked
+/// rows.
 ///
 /// # Errors
-/// Why there is nothing to check. What is wrong with a store is no error, but in the report.
+/// The reason why there is nothing to check. Faults of the store are not errors but part of the report.
 pub fn check(
     directory: &Path,
     now: Timestamp,
@@ -148,7 +148,7 @@ pub fn check(
     report_on(Inspection::open(directory), now, key_place, progress)
 }
 
-/// The same of a store on a simulated disk.
+/// Checks a store on a simulated disk.
 #[cfg(test)]
 pub(super) fn check_on(disk: Arc<dyn Disk>, directory: &Path, now: Timestamp) -> Result<Report, InspectError> {
     report_on(Inspection::open_on(disk, directory), now, KeyPlace::WithStore, &mut |_| {})
@@ -209,7 +209,7 @@ pub(super) fn page_failure(soundness: &Result<bool, String>) -> Option<Failure> 
     Some(Failure { rule: Rule::Database, what })
 }
 
-/// The same of a store that is open, as far as that can be: its rows and its bodies.
+/// Checks the rows and bodies of an open store.
 #[cfg(test)]
 pub(super) fn check_open(store: &super::Store, now: Timestamp) -> Report {
     let mut report = Report::empty();
@@ -221,10 +221,10 @@ pub(super) fn check_open(store: &super::Store, now: Timestamp) -> Report {
     report
 }
 
-/// Where bodies are read.
+/// Function that reads bodies.
 type Bodies<'a> = dyn Fn(Place, MessageId) -> Result<Vec<u8>, Unreadable> + 'a;
 
-/// Called with each key, and its value where the checksum fits, until it breaks or fails.
+/// Callback for each key, and its value if the checksum matches, until it breaks or fails.
 type EachChecked<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<ControlFlow<()>, StoreError> + 'a;
 
 /// Inputs of a check.
@@ -232,17 +232,18 @@ struct Sight<'a> {
     snapshot: Snapshot,
     bodies: Option<&'a Bodies<'a>>,
     restored: Option<Restored>,
-    /// The latest moment that the store can have known.
+    /// The latest time that the store can have recorded.
     now: Timestamp,
 }
 
 impl Sight<'_> {
-    /// The row at `key`, where it is there and can be read; where it can't, that is reported once, with its table.
+    /// Returns the row at `key` if it exists and can be read. A row that can't be read is reported once, with its
+    /// table.
     fn find<R: Row>(&self, key: &[u8]) -> Result<Option<R>, StoreError> {
         Ok(self.get(R::TABLE, key)?.and_then(|bytes| R::decode(&bytes).ok()))
     }
 
-    /// The value at `key`; a damaged one is reported with its table, and is empty here.
+    /// Returns the value at `key`. A damaged value is reported with its table and returned as empty.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         match self.snapshot.get(table, key) {
             Err(StoreError::Damaged { .. }) => Ok(Some(Vec::new())),
@@ -254,7 +255,7 @@ impl Sight<'_> {
         Ok(self.get(table, key)?.is_some())
     }
 
-    /// Calls `each` with every key of a table, and its value where its checksum fits.
+    /// Calls `each` with every key of a table, and its value if its checksum matches.
     fn all(&self, table: Table, each: &mut EachChecked<'_>) -> Result<(), StoreError> {
         let everything: (&[u8], &[u8]) = (&[], &after_prefix(&[]));
         self.snapshot.scan_stored(table, everything, Order::Ascending, &mut |key, stored| {
@@ -301,7 +302,7 @@ fn look(
     Ok(())
 }
 
-/// A key as it is told: most of what is in it is identifiers.
+/// Returns a key as text for reports. Most of it is identifiers.
 fn shown(key: &[u8]) -> String {
     key.chunks(16)
         .map(|part| part.iter().map(|byte| format!("{byte:02x}")).collect())

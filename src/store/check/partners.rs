@@ -1,4 +1,4 @@
-//! Rows that stand for one another: an index's row for what it finds, a row for its owner.
+//! Check of rows that refer to each other: an index row and the row that it finds, a row and its owner.
 
 use super::{Report, Rule, Sight, shown};
 use crate::base::id::{AccountId, DeliveryId, EventId, MessageId, Ulid};
@@ -19,10 +19,10 @@ use crate::store::row::message::MessageRow;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema::{self, Table};
 
-/// A row that has to be there, with this value where one is known.
+/// A row that must exist, with its value if that is known.
 type Partner = (Table, Vec<u8>, Option<Vec<u8>>);
 
-/// Looks for the rows that a row can't be without.
+/// Checks that the rows on which a row depends exist.
 pub(super) fn judge(
     sight: &Sight<'_>,
     table: Table,
@@ -162,7 +162,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         Table::Alerts => vec![(Table::AlertOwners, key[16..].to_vec(), Some(key[..16].to_vec()))],
         Table::AlertOwners => vec![there(Table::Alerts, &[value, key].concat())],
         Table::OpenAlerts => vec![there(Table::Alerts, key)],
-        // Facts of the store, counts, and what memory and timers may outlive.
+        // Facts of the store, counts, and rows that may outlive what they refer to.
         Table::Meta
         | Table::Redelivered
         | Table::IdempotencyByExpiry
@@ -180,7 +180,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
     })
 }
 
-/// A delivery's event, and its place in the list of its endpoint as long as there is that.
+/// Returns a delivery's event and, as long as its endpoint has a list of deliveries, its place in that list.
 fn delivery(sight: &Sight<'_>, key: &[u8], value: &[u8]) -> Result<Vec<Partner>, StoreError> {
     let (account, id) = (account_of(key), DeliveryId(ulid(&key[16..])));
     let row = DeliveryRow::decode(value)?;

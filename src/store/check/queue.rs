@@ -19,7 +19,7 @@ use crate::store::row::notice::NoticeRow;
 use crate::store::schema::{self, Table};
 use crate::store::timer::{Timer, TimerKind};
 
-/// Judges a row that waits, or that something else waits by.
+/// Checks a row that is queued, or that queued work depends on.
 pub(super) fn judge(
     sight: &Sight<'_>,
     table: Table,
@@ -70,7 +70,7 @@ fn transfer(sight: &Sight<'_>, key: &[u8], row: &TransferRow, report: &mut Repor
     timeline(sight, account, message, status, report)
 }
 
-/// The members of an event that a check holds against the rest.
+/// Members of an event that a check compares with the other rows.
 #[derive(Deserialize)]
 struct Told {
     id: String,
@@ -151,7 +151,7 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
             let row = sight.find::<DeliveryRow>(&schema::delivery(timer.account, DeliveryId(timer.id)))?;
             row.is_some_and(|row| row.state.due(Timestamp::ZERO) == Some(timer.due))
         }
-        // These look for themselves what there is to do, and may find nothing.
+        // These timers check for themselves what to do, and may find nothing.
         TimerKind::Unpark
         | TimerKind::DomainCheck
         | TimerKind::DkimRotation

@@ -1,4 +1,4 @@
-//! Stories of the check: a sound store has nothing to tell, and whatever is planted is found.
+//! Tests of the check: it reports nothing about a sound store, and finds every planted fault.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::store::restore;
 use crate::store::testing::{START, Sender, TestStore};
 use crate::store::timer::{Timer, TimerKind};
 
-/// A store with a bit of everything, closed.
+/// Creates a closed store with a bit of everything.
 fn store() -> (TestStore, Vec<MessageId>) {
     let mut test = TestStore::new();
     let sender = test.sender();
@@ -43,7 +43,7 @@ fn rules(found: &[(Rule, String)]) -> Vec<Rule> {
     found.iter().map(|(rule, _)| *rule).collect()
 }
 
-/// The body without a key belongs to the message that has none in these tests.
+/// Removes the finding about the one message that has no body in these tests.
 fn without_bodiless(found: Vec<(Rule, String)>) -> Vec<(Rule, String)> {
     found.into_iter().filter(|(_, what)| !what.contains("no key any more")).collect()
 }
@@ -105,7 +105,7 @@ fn a_missing_row_is_found_wherever_something_stands_for_it() {
     ] {
         let found = after(|test, _| match test.keys(table, &[]).first() {
             Some(key) => test.put(table, key, None),
-            // A store of these tests has no API key: one without a hash to find it by is as good.
+            // The stores of these tests have no API key; a key without a hash serves as well.
             None => assert_eq!(table, Table::KeysByHash),
         });
         let found = without_bodiless(found);

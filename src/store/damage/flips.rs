@@ -1,5 +1,5 @@
-//! Bits flipped all over the database's file: nothing panics, and a check never says of a store that it holds when a
-//! start fails on it or a row of it can't be read.
+//! Tests with flipped bits all over the database file. Nothing panics, and a check never reports a store as sound if a
+//! start fails on it or one of its rows can't be read.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -13,13 +13,13 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::Table;
 use crate::store::testing::{START, TestStore};
 
-/// Flips for each store. `POSTRIDER_FLIPS` asks for more.
+/// Number of flips for each store. `POSTRIDER_FLIPS` sets another number.
 const FLIPS: usize = 60;
 const FILES: [&str; 3] = ["postrider.redb", "journal", "master.key"];
-/// Bytes of a page.
+/// Size of a page in bytes.
 const PAGE: usize = 4096;
 
-/// The files of a store with rows in many tables: of one that was closed, and of one that was killed.
+/// Returns the files of two stores with rows in many tables: a closed one and a killed one.
 fn stores() -> [Vec<Option<Vec<u8>>>; 2] {
     let mut test = TestStore::new();
     let sender = test.sender();
@@ -44,7 +44,7 @@ fn write(files: &[Option<Vec<u8>>], directory: &Path) {
     }
 }
 
-/// Writes the files with one bit flipped, in a page of the database that holds something.
+/// Writes the files with one flipped bit in a used page of the database.
 fn flip(files: &[Option<Vec<u8>>], directory: &Path, entropy: &SeededEntropy) -> usize {
     write(files, directory);
     let mut database = files[0].clone().unwrap();
@@ -63,7 +63,7 @@ fn flip(files: &[Option<Vec<u8>>], directory: &Path, entropy: &SeededEntropy) ->
     at
 }
 
-/// The rows of the store that these files hold: by table and key.
+/// Returns the rows of the store in these files: table, key and value.
 fn rows(files: &[Option<Vec<u8>>]) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
     let directory = tempfile::tempdir().unwrap();
     write(files, directory.path());
@@ -79,7 +79,7 @@ fn rows(files: &[Option<Vec<u8>>]) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// Opens the store, reads all that is in it, and closes it; whether all of that worked.
+/// Opens the store, reads everything in it, and closes it. Returns whether all of that worked.
 fn serves(directory: tempfile::TempDir) -> bool {
     let Ok(mut test) = TestStore::try_in_directory(directory, OnJournalDamage::Refuse) else { return false };
     let snapshot = test.snapshot();

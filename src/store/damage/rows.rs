@@ -1,4 +1,4 @@
-//! Tests of damaged rows: what needs one fails, the row never counts as absent, and everything else goes on.
+//! Tests of damaged rows: operations that need the row fail, it never counts as absent, and everything else goes on.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use crate::store::testing::{START, Sender, TestStore};
 use crate::store::timer::{Timer, TimerKind};
 
 impl Store {
-    /// Flips a bit in the middle of what is stored at `key`.
+    /// Flips a bit in the middle of the stored value at `key`.
     pub(crate) fn damage_row(&self, table: Table, key: &[u8]) {
         let transaction = self.database.begin_write().unwrap();
         {
@@ -46,7 +46,7 @@ impl Store {
     }
 }
 
-/// Whether `op` failed because of a damaged row of `table`, and the store goes on.
+/// Whether `op` failed because of a damaged row of `table` and the store still works.
 fn fails_at<O: Op>(test: &TestStore, table: Table, op: O) -> bool {
     let failed = matches!(test.commit(op), Err(Stop::Failed(StoreError::Damaged { table: at, .. })) if at == table);
     failed && test.store().health().failure().is_none()

@@ -1,4 +1,4 @@
-//! The real disk: files of the operating system. Called by the store wherever no story gives it another disk.
+//! The real disk: files of the operating system. Simulations and tests use another one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -43,7 +43,7 @@ impl Disk for FileSystem {
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // One that is gone meanwhile is not listed.
+            // Skip an entry that was removed in the meantime.
             let Ok(metadata) = entry.metadata() else { continue };
             entries.push(Entry { name, length: metadata.is_file().then_some(metadata.len()) });
         }
@@ -94,7 +94,7 @@ impl DiskFile for File {
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        // Elsewhere than on Linux this sets the length, and would cut a longer file.
+        // On systems other than Linux this sets the length, and would truncate a longer file.
         if cfg!(not(target_os = "linux")) && self.metadata()?.len() >= length {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! The disk as the store sees it: the few things that it does with files, behind one trait.
+//! The disk as the store sees it: the few file operations that it needs, behind one trait.
 //!
-//! [`FileSystem`] is the real one. Stories of crashes run the same store on a simulated one, which forgets, tears and
-//! reorders what was not synced and fails at any operation: what the database, the bodies and their keys promise
-//! together can only be broken at one instant of one disk. Nothing in here knows what the store keeps.
+//! [`FileSystem`] is the real one. Crash tests run the same store on a simulated disk, which loses, tears and reorders
+//! unsynced data and can fail at any operation. Promises that involve the database, the bodies and their keys together
+//! can only be tested on one disk at one instant. Nothing here knows the content of the store's files.
 
 mod file_system;
 #[cfg(test)]
@@ -19,53 +19,53 @@ pub(in crate::store) use file_system::FileSystem;
 /// Way in which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Opening {
-    /// To be read; it must be there.
+    /// For reading; the file must exist.
     Existing,
-    /// To be read and written; made where it is missing, for its owner alone.
+    /// For reading and writing; the file is created if missing, accessible only to its owner.
     Kept,
-    /// To be read and written; made where it is missing, emptied where it is there.
+    /// For reading and writing; the file is created if missing and otherwise truncated.
     Fresh,
 }
 
 /// Entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Entry {
-    /// The name; one that is no UTF-8 is none of the store's, and is left out.
+    /// Its name. Names that are not UTF-8 do not belong to the store and are skipped.
     pub(in crate::store) name: String,
-    /// A file's length in bytes; none for anything else.
+    /// A file's length in bytes; `None` for anything else.
     pub(in crate::store) length: Option<u64>,
 }
 
-/// Where a store keeps its files. Names are durable once their directory is synced, bytes once their file is.
+/// Storage of a store's files. Names are durable once their directory is synced, bytes once their file is.
 pub(in crate::store) trait Disk: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, opening: Opening) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Opens a database as `builder` would, and locks it. A new one is its owner's alone.
+    /// Opens a database as `builder` would, and locks it. Only its owner can access a new one.
     fn open_database(&self, path: &Path, builder: &Builder) -> Result<Database, DatabaseError>;
 
-    /// Whether there is a file or a directory of that name.
+    /// Whether a file or a directory of that name exists.
     fn exists(&self, path: &Path) -> bool;
 
-    /// Lists a directory, in no order.
+    /// Lists a directory, in any order.
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>>;
 
-    /// Makes a directory, with those above it where they are missing, for its owner alone. One that is there stays.
+    /// Creates a directory and its missing parents, accessible only to the owner. An existing one is kept.
     fn create_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Removes a file's name.
+    /// Removes a file.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a directory with all that is in it.
+    /// Removes a directory with its content.
     fn remove_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Gives a file another name in its directory, in place of the file that has it.
+    /// Renames a file within its directory, replacing any file of the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Implements [`Disk::sync_directory`], with the error as the device reports it.
     fn flush_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Makes the names in a directory durable.
+    /// Syncs the names in a directory.
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         self.flush_directory(directory).map_err(unsynced)
     }
@@ -73,7 +73,7 @@ pub(in crate::store) trait Disk: Send + Sync {
     /// Returns the free space on the device of `directory`, in bytes.
     fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
 
-    /// The whole of a file.
+    /// Returns the whole content of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = self.open(path, Opening::Existing)?;
         let mut bytes = vec![0; usize::try_from(file.length()?).map_err(io::Error::other)?];
@@ -84,7 +84,7 @@ pub(in crate::store) trait Disk: Send + Sync {
 
 /// An open file. Every method may be called from any thread.
 pub(in crate::store) trait DiskFile: Send + Sync {
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     fn length(&self) -> io::Result<u64>;
 
     /// Fills `buffer` from `offset` on.
@@ -93,23 +93,23 @@ pub(in crate::store) trait DiskFile: Send + Sync {
     /// Writes all of `bytes` at `offset`.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Cuts the file off, or makes it longer by zeros that take no room.
+    /// Truncates the file, or extends it with zeros that take no space.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Sees to it that the file is `length` bytes long at least, and that what is written there finds room.
+    /// Extends the file to at least `length` bytes, and allocates space for writes to them.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
     /// Implements [`DiskFile::sync_data`], with the error as the device reports it.
     fn flush(&self) -> io::Result<()>;
 
-    /// Makes durable what was written, and the length. After a failure nobody knows what is on the disk.
+    /// Syncs the written bytes and the length. After a failure the state of the disk is unknown.
     fn sync_data(&self) -> io::Result<()> {
         self.flush().map_err(unsynced)
     }
 }
 
-/// A failed sync never looks like a full disk, from which a store recovers: file systems that allocate late report
-/// ENOSPC and EDQUOT there, when what was written is lost already.
+/// Makes sure that a failed sync never looks like a full disk, from which a store recovers. File systems that allocate
+/// late report ENOSPC and EDQUOT at the sync, when written data is already lost.
 fn unsynced(error: io::Error) -> io::Error {
     io::Error::other(format!("the sync failed: {error}"))
 }

@@ -1,6 +1,6 @@
-//! The copy of a database that a migration makes: a file beside it, which becomes the database when it is complete.
-//! Each transaction holds a bounded number of rows, and says in the same commit how far the copy came and of which
-//! state of the original it is: a start after a kill goes on from there, unless the original has changed since.
+//! The copy of a database that a migration writes: a separate file, which becomes the database when it is complete.
+//! Each transaction has a bounded number of rows, and stores the progress and the state of the original in the same
+//! commit. A start after a kill continues the copy, unless the original has changed since.
 
 use std::io;
 use std::ops::Bound;
@@ -17,9 +17,9 @@ use crate::store::error::StoreError;
 use crate::store::limits::CACHE_BYTES;
 use crate::store::schema::{self, Table, meta};
 
-/// The copy's file in the data directory.
+/// Name of the copy in the data directory.
 pub(super) const FILE: &str = "postrider.redb.migrating";
-/// Rows in one transaction at most, and bytes after which it ends.
+/// Maximum number of rows in one transaction, and number of bytes after which it ends.
 const ROWS_MAX: u64 = 5_000;
 const BYTES_MAX: usize = 4 << 20;
 
@@ -28,26 +28,26 @@ type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 /// Progress of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Progress {
-    /// The state of the original that is copied: its last checkpoint's epoch.
+    /// State of the original that is copied: the epoch of its last checkpoint.
     source: Vec<u8>,
-    /// The table and key of the last row that was copied.
+    /// Table and key of the last copied row.
     last: Option<(String, Vec<u8>)>,
     rows: u64,
 }
 
-/// A copy in the making.
+/// A copy that is being written.
 pub(super) struct Copying {
     original: ReadTransaction,
     copy: Database,
     progress: Progress,
 }
 
-/// Where the copy is made.
+/// Returns the path of the copy.
 pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join(FILE)
 }
 
-/// Removes a copy that is of no use.
+/// Removes an unusable copy.
 pub(super) fn discard(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     match disk.remove_file(&path(directory)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -58,7 +58,8 @@ pub(super) fn discard(disk: &dyn Disk, directory: &Path) -> Result<(), StoreErro
 }
 
 impl Copying {
-    /// The copy that an earlier process began of `database` as it is now. A copy of another state is removed.
+    /// Returns the copy of the current state of `database` that an earlier process began. A copy of another state is
+    /// removed.
     pub(super) fn resume(database: &Database, environment: &Environment<'_>) -> Result<Option<Self>, StoreError> {
         let Environment { disk, directory, .. } = *environment;
         let (original, source) = original(database)?;
@@ -73,7 +74,7 @@ impl Copying {
         Ok(None)
     }
 
-    /// A new copy of `database`, with no row in it.
+    /// Creates an empty copy of `database`.
     pub(super) fn begin(database: &Database, environment: &Environment<'_>) -> Result<Self, StoreError> {
         let Environment { disk, directory, .. } = *environment;
         let (original, source) = original(database)?;
@@ -81,7 +82,7 @@ impl Copying {
         Ok(Self { original, copy, progress: Progress { source, last: None, rows: 0 } })
     }
 
-    /// Copies the rows that are left, each with the value that `change` gives it, and completes the copy as a store of
+    /// Copies the remaining rows, each with the value that `change` returns, and completes the copy as a store of
     /// format `current`.
     pub(super) fn run(
         mut self,
@@ -112,7 +113,7 @@ impl Copying {
         Ok(transaction.commit()?)
     }
 
-    /// Copies rows of a table in one transaction, and returns the key of the last; none where no more are left.
+    /// Copies rows of a table in one transaction, and returns the key of the last; `None` if no rows are left.
     fn copy_some(
         &mut self,
         name: &str,
@@ -152,7 +153,7 @@ impl Copying {
     }
 }
 
-/// The rows of `database` as they are now, and which state that is.
+/// Returns the current rows of `database`, and the state that they belong to.
 fn original(database: &Database) -> Result<(ReadTransaction, Vec<u8>), StoreError> {
     let original = database.begin_read()?;
     let source = original.open_table(Table::Meta.definition())?.get(meta::JOURNAL)?;
@@ -160,7 +161,7 @@ fn original(database: &Database) -> Result<(ReadTransaction, Vec<u8>), StoreErro
     Ok((original, source))
 }
 
-/// A copy is no store before it is complete.
+/// Whether a row is written last: a copy must not count as a store before it is complete.
 fn is_written_last(table: &str, key: &[u8]) -> bool {
     table == Table::Meta.name() && key == meta::FORMAT
 }
@@ -176,7 +177,7 @@ impl Progress {
     }
 }
 
-/// The copy that was begun, with its progress; none where it has none that can be read.
+/// Opens an unfinished copy with its progress; `None` if the progress can't be read.
 fn open(disk: &dyn Disk, directory: &Path) -> Result<Option<(Database, Progress)>, StoreError> {
     let copy = disk.open_database(&path(directory), Database::builder().set_cache_size(CACHE_BYTES))?;
     let stored = match copy.begin_read()?.open_table(Table::Meta.definition()) {
@@ -190,12 +191,12 @@ fn open(disk: &dyn Disk, directory: &Path) -> Result<Option<(Database, Progress)
 fn begin_write(copy: &Database) -> Result<WriteTransaction, StoreError> {
     let mut transaction = copy.begin_write()?;
     transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
-    // After a kill the copy opens without looking through all of it.
+    // After a kill the copy then opens without a full scan.
     transaction.set_quick_repair(true);
     Ok(transaction)
 }
 
-/// The names of the tables, in ascending order.
+/// Returns the names of the tables, in ascending order.
 fn tables_of(original: &ReadTransaction) -> Result<Vec<String>, StoreError> {
     let mut names: Vec<_> = original.list_tables()?.map(|table| table.name().to_owned()).collect();
     names.sort();

@@ -1,11 +1,10 @@
-//! Migrating a store of an earlier format (contract 8 "Running"), when it is opened.
+//! Migration of a store of an earlier format when it is opened (contract 8 "Running").
 //!
-//! Every format but the first has one [`Step`], from the format before it: a function of one row. All steps that a
-//! store needs run in one pass, which copies the database row by row into a new file, in transactions of bounded size,
-//! and then renames the new file over the old one. Until the rename the store is what it was, so an earlier version
-//! still opens it; afterwards it is of the new format. A process that is killed meanwhile goes on where it was: the
-//! copy holds how far it came. The rows as they were are kept in a backup. Bodies are in no table, and no step touches
-//! them.
+//! Every format except the first has one [`Step`] from the format before it: a function of one row. All necessary steps
+//! run in one pass, which copies the database row by row into a new file, in transactions of bounded size, and then
+//! renames the new file over the old one. Until the rename the store is unchanged, so an earlier version still opens
+//! it. A process that is killed during the migration continues at the next start, because the copy stores its progress.
+//! The original rows are kept in a backup. Bodies are in no table, so no step changes them.
 
 mod copy;
 #[cfg(test)]
@@ -26,20 +25,20 @@ use super::schema::{FORMAT, Table, meta};
 use crate::base::time::Timestamp;
 use copy::Copying;
 
-/// Returns the value that the row of a table and key has in the next format, or none where the row is removed.
+/// Returns the value that the row of a table and key has in the next format, or `None` if the row is removed.
 type NextValue = fn(&str, &[u8], Vec<u8>) -> Option<Vec<u8>>;
 
-/// The way from one format to the next.
+/// A migration step from one format to the next.
 pub(super) struct Step {
-    /// The format that it begins with; it ends with the next.
+    /// Format that it begins with; it ends with the next.
     pub(super) from: u32,
     /// Description of the change, for the log.
     pub(super) what: &'static str,
-    /// The value of each row in the next format.
+    /// Function that returns the value of each row in the next format.
     pub(super) value: NextValue,
 }
 
-/// Every step, in order. `schema::FORMAT` is the format after the last.
+/// All steps, in order. `schema::FORMAT` is the format after the last.
 pub(super) const STEPS: &[Step] = &[Step {
     from: 1,
     what: "every row gets a checksum",
@@ -49,9 +48,9 @@ pub(super) const STEPS: &[Step] = &[Step {
 /// Progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migration {
-    /// The rows that are done, in the backup and in the copy.
+    /// Number of finished rows, in the backup and in the copy.
     pub rows: u64,
-    /// All of both.
+    /// Total number of rows of both.
     pub of: u64,
 }
 
@@ -60,11 +59,11 @@ pub(super) struct Environment<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) directory: &'a Path,
     pub(super) now: Timestamp,
-    /// Hears of every part of the work that is done.
+    /// Callback for each finished part of the work.
     pub(super) progress: &'a dyn Fn(Migration),
 }
 
-/// The value that a row of the format `found` has in the format `current`.
+/// Returns the value in the format `current` of a row of the format `found`.
 pub(super) fn forward(
     steps: &[Step],
     (found, current): (u32, u32),
@@ -76,11 +75,11 @@ pub(super) fn forward(
         .try_fold(value, |value, step| (step.value)(table, key, value))
 }
 
-/// Migrates the store in `database` from its format to `current`, if that is later. Returns whether it did: then
-/// `database` is a file that has no name any more, and the store is to be opened again.
+/// Migrates the store in `database` to the format `current`, if that is later. Returns whether it did. In that case the
+/// file of `database` has been replaced, and the store must be opened again.
 ///
 /// # Errors
-/// [`OpenError::Newer`]; [`OpenError::NotMigrated`] where the store is as it was.
+/// [`OpenError::Newer`]; [`OpenError::NotMigrated`], which leaves the store unchanged.
 pub(super) fn migrate(
     database: &Database,
     environment: &Environment<'_>,
@@ -89,7 +88,7 @@ pub(super) fn migrate(
 ) -> Result<bool, OpenError> {
     refuse_newer(database, current)?;
     let Some(found) = format_of(database)?.filter(|found| *found < current) else {
-        // Left by a process that was killed after the rename, or before the operator went back to an earlier version.
+        // Left by a process that was killed after the rename, or from before a downgrade to an earlier version.
         copy::discard(environment.disk, environment.directory)?;
         return Ok(false);
     };
@@ -99,7 +98,7 @@ pub(super) fn migrate(
     }
     let migrated = bring_forward(database, environment, (found, current), steps);
     if let Err(error) = migrated {
-        // The disk must not stay full because of a copy that helps nobody.
+        // A useless copy must not keep the disk full.
         copy::discard(environment.disk, environment.directory)?;
         return Err(failed(error.to_string()));
     }
@@ -107,7 +106,7 @@ pub(super) fn migrate(
     Ok(true)
 }
 
-/// Why a migration did not come to its end.
+/// Reason why a migration failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -147,15 +146,15 @@ fn bring_forward(
     Ok(())
 }
 
-/// Whether there is room for a copy of the database and for the backup of its rows, which is compressed. Nothing is
-/// written before.
+/// Checks that there is space for a copy of the database and for the compressed backup of its rows, before anything is
+/// written.
 fn check_room(disk: &dyn Disk, directory: &Path) -> Result<(), Failure> {
     let database = disk.open(&directory.join(FILE), Opening::Existing)?.length()?;
     let (needed, free) = (database + database / 2, disk.free_bytes(directory)?);
     if free < needed { Err(Failure::NoRoom { needed, free }) } else { Ok(()) }
 }
 
-/// Refuses what a later version of this program wrote, before anything in it is touched.
+/// Refuses a database that a later version of Postrider wrote, before anything in it is changed.
 ///
 /// # Errors
 /// [`OpenError::Newer`].
@@ -166,10 +165,10 @@ pub(super) fn refuse_newer(database: &Database, current: u32) -> Result<(), Open
     }
 }
 
-/// The format of a store; none where nothing is in it yet.
+/// Returns the format of a store; `None` if the store is empty.
 ///
 /// # Errors
-/// Those of the database; a format that can't be read.
+/// Database errors; a format that can't be read.
 pub(super) fn format_of(database: &Database) -> Result<Option<u32>, StoreError> {
     match database.begin_read()?.open_table(Table::Meta.definition()) {
         Ok(facts) => format_in(&facts),
@@ -178,10 +177,10 @@ pub(super) fn format_of(database: &Database) -> Result<Option<u32>, StoreError> 
     }
 }
 
-/// The format that a store's facts name; none where it has no facts yet.
+/// Returns the format among a store's facts; `None` if it has no facts yet.
 ///
 /// # Errors
-/// Those of the database; a format that can't be read, or is missing among other facts.
+/// Database errors; a format that can't be read, or is missing while there are other facts.
 pub(super) fn format_in(facts: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result<Option<u32>, StoreError> {
     let damaged =
         |fault: &str| StoreError::Damaged { table: Table::Meta, row: "format".to_owned(), fault: fault.to_owned() };
@@ -195,8 +194,8 @@ pub(super) fn format_in(facts: &impl ReadableTable<&'static [u8], &'static [u8]>
     }
 }
 
-/// Keeps the rows as they are beside the store, and returns the file's name. A backup of an earlier try is replaced:
-/// the earlier version may have gone on since.
+/// Keeps the original rows in a backup beside the store, and returns the file's name. A backup of an earlier try is
+/// replaced: the earlier version may have been used since.
 fn back_up(
     database: &Database,
     environment: &Environment<'_>,
@@ -222,14 +221,14 @@ fn back_up(
             Ok(file)
         }
         Err(error) => {
-            // The disk must not stay full because of it.
+            // An unfinished backup must not keep the disk full.
             drop(disk.remove_file(&unfinished));
             Err(error)
         }
     }
 }
 
-/// A file that is written from its beginning to its end.
+/// A file that is written sequentially.
 struct Appending {
     file: Arc<dyn DiskFile>,
     end: u64,

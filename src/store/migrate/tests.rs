@@ -1,4 +1,4 @@
-//! Tests of migrations, over made-up formats and over a store of format 1 made from one of the present format.
+//! Tests of migrations, over made-up formats and over a store of format 1 made from one of the current format.
 
 use std::cell::{Cell, RefCell};
 use std::{fs, io};
@@ -38,7 +38,7 @@ fn database(test: &TestStore) -> Database {
     Database::open(test.directory().join(FILE)).unwrap()
 }
 
-/// Every row of every table, as it is stored.
+/// Returns every row of every table as stored.
 fn everything(database: &Database) -> Vec<(String, Vec<u8>, Vec<u8>)> {
     let transaction = database.begin_read().unwrap();
     let names: Vec<_> = transaction.list_tables().unwrap().map(|table| table.name().to_owned()).collect();
@@ -72,7 +72,7 @@ fn forward_store(test: &TestStore, current: u32, steps: &[Step]) -> Result<bool,
     forward_reporting(test, current, steps, &|_| {})
 }
 
-/// Takes the checksums out of a store, as format 1 had none.
+/// Removes the checksums from a store: format 1 had none.
 fn make_format_1(test: &TestStore) {
     let opened = database(test);
     let rows = everything(&opened);
@@ -137,7 +137,7 @@ impl Disk for Short {
     }
 }
 
-/// A store of format 1 with more rows than one transaction copies.
+/// Creates a store of format 1 with more rows than one transaction copies.
 fn large_store() -> TestStore {
     let test = store();
     make_format_1(&test);
@@ -196,7 +196,7 @@ fn format_1_gets_its_checksums() {
 
 #[test]
 fn a_migration_is_made_of_many_transactions_and_goes_on_after_a_kill() {
-    // Ended after so many reports, as a kill would end it: what was committed stays, and nothing is tidied up.
+    // Stop after so many reports, like a kill: committed work stays, and nothing is cleaned up.
     for ended_after in [1, 2, 3, 5, 8] {
         let test = large_store();
         let (reports, at_kill) = (Cell::new(0), RefCell::new(None));
@@ -237,7 +237,7 @@ fn a_copy_of_an_earlier_state_is_not_gone_on_with() {
         forward_reporting(&test, FORMAT, STEPS, &|migration| assert!(migration.rows < migration.of * 3 / 4, "killed"))
     }));
     assert!(killed.is_err() && copy::path(test.directory()).exists());
-    // The earlier version went on with the store.
+    // The earlier version has used the store since.
     let opened = database(&test);
     let transaction = opened.begin_write().unwrap();
     {

@@ -1,10 +1,10 @@
 //! The backlog: records of batches that the bucket has not confirmed, in files of the data directory.
 //!
 //! A checkpoint overwrites the journal, so the writer appends every unconfirmed record here, and syncs, before the
-//! checkpoint commits. At a start the backlog holds every unconfirmed record in the order of their sequences.
+//! checkpoint commits. At a start the backlog contains every unconfirmed record in the order of their sequences.
 //!
-//! `"PRBL\x01"`, then for each record `length(4) digest(16) record`, all integers big-endian. A record that is cut off
-//! or damaged ends its file: only an append that no checkpoint relied on can be incomplete.
+//! `"PRBL\x01"`, then for each record `length(4) digest(16) record`, all integers big-endian. An incomplete or damaged
+//! record ends its file: only an append that no checkpoint relied on can be incomplete.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use super::record;
 use crate::base::signature::hmac_sha256;
 use crate::store::disk::{Disk, DiskFile, Opening};
 
-/// The directory of the files, in the data directory.
+/// Name of the backlog's directory in the data directory.
 pub(in crate::store) const DIRECTORY: &str = "replica";
 const PREFIX: &str = "backlog.";
 const MAGIC: &[u8] = b"PRBL\x01";
 const HEAD: usize = 4 + DIGEST;
 const DIGEST: usize = 16;
-/// A file that is longer is followed by another one, so that confirmed records can be removed.
+/// Length of a file after which the next one begins, so that confirmed records can be removed.
 const FILE_BYTES: u64 = 8 << 20;
 
-/// Where a record stands.
+/// Place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     file: u64,
@@ -43,7 +43,7 @@ pub(in crate::store) struct Backlog {
     directory: PathBuf,
     /// Number, highest sequence and length of each file.
     files: Vec<BacklogFile>,
-    /// The last of them, while it is appended to.
+    /// The last file, while records are appended to it.
     open: Option<Arc<dyn DiskFile>>,
     next: u64,
 }
@@ -55,8 +55,8 @@ struct BacklogFile {
 }
 
 impl Backlog {
-    /// Opens the backlog below the data directory, and returns the records in it up to the sequence `last` of the
-    /// store. Records beyond belong to a batch that was never committed, and are removed.
+    /// Opens the backlog in the data directory, and returns its records up to the sequence `last` of the store. Later
+    /// records belong to a batch that was never committed, and are removed.
     ///
     /// # Errors
     /// File system errors.
@@ -91,7 +91,7 @@ impl Backlog {
                 if sequence.number > last {
                     break;
                 }
-                // A record that was appended twice counts once, as it was appended last.
+                // A record that was appended twice counts once, in its last version.
                 while found.last().is_some_and(|before: &Found| before.sequence >= sequence.number) {
                     found.pop();
                 }
@@ -110,10 +110,10 @@ impl Backlog {
         Ok(())
     }
 
-    /// Appends records and makes them durable.
+    /// Appends records durably.
     ///
     /// # Errors
-    /// Those of the file system; the records then count as not stored.
+    /// File system errors; the records then count as not stored.
     pub(super) fn append<'a>(&mut self, records: impl Iterator<Item = (u64, &'a [u8])>) -> io::Result<Vec<Stored>> {
         let mut bytes = Vec::new();
         let mut placed = Vec::new();
@@ -159,7 +159,7 @@ impl Backlog {
     /// Reads a record again.
     ///
     /// # Errors
-    /// Those of the file system; a record that is damaged.
+    /// File system errors; a damaged record.
     pub(super) fn read(&self, stored: Stored) -> io::Result<Vec<u8>> {
         let file = self.disk.open(&self.path(stored.file), Opening::Existing)?;
         let mut bytes = vec![0; HEAD + stored.length as usize];
@@ -168,7 +168,7 @@ impl Backlog {
         if bytes[4..] == digest(&payload) { Ok(payload) } else { Err(io::Error::other("a backlog record is damaged")) }
     }
 
-    /// Removes the files whose records are all confirmed up to `sequence`.
+    /// Removes the files whose records are all confirmed, up to `sequence`.
     pub(super) fn confirmed(&mut self, sequence: u64) {
         let newest = self.files.last().map(|file| file.number);
         let (confirmed, kept): (Vec<_>, Vec<_>) =
@@ -178,7 +178,7 @@ impl Backlog {
             if newest == Some(file.number) {
                 self.open = None;
             }
-            // A file that stays behind is read at the next start, and its records are confirmed by then.
+            // A file that can't be removed is read at the next start, when its records are confirmed.
             if let Err(error) = self.disk.remove_file(&self.path(file.number)) {
                 tracing::warn!(%error, "could not remove a confirmed backlog file");
             }
@@ -190,7 +190,7 @@ impl Backlog {
         self.confirmed(u64::MAX);
     }
 
-    /// Bytes of all files.
+    /// Returns the size of all files in bytes.
     pub(super) fn length(&self) -> u64 {
         self.files.iter().map(|file| file.length).sum()
     }
@@ -200,7 +200,7 @@ impl Backlog {
     }
 }
 
-/// The record at `begin`, and where the next one begins.
+/// Returns the record at `begin`, and the start of the next one.
 fn payload_at(bytes: &[u8], begin: usize) -> Option<(&[u8], usize)> {
     let (head, rest) = bytes.get(begin..)?.split_at_checked(HEAD)?;
     let length = u32::from_be_bytes(head[..4].try_into().ok()?) as usize;

@@ -12,14 +12,14 @@ use crate::store::snapshot::Snapshot;
 
 use super::Sequence;
 
-/// A store as it was at one batch. It pins pages of the database while it is held.
+/// A snapshot of a store after one batch. While it is held, it pins pages of the database.
 pub struct BaseSnapshot {
     snapshot: Snapshot,
     sequence: Sequence,
 }
 
 impl BaseSnapshot {
-    /// The sequence of the last batch that it has.
+    /// Returns the sequence of its last batch.
     pub const fn sequence(&self) -> Sequence {
         self.sequence
     }
@@ -36,11 +36,11 @@ impl Store {
         Ok(BaseSnapshot { snapshot, sequence })
     }
 
-    /// Writes the rows of a base to `out`, with the files in `beside` that exist, and returns the segments that the
-    /// rows name, each with the end of what is named. Blocks.
+    /// Writes the rows of a base to `out`, with the existing files in `beside`. Returns the segments that the rows
+    /// name, each with the end of the last named body. Blocks.
     ///
     /// # Errors
-    /// Why the base is not whole.
+    /// The reason why the base is incomplete.
     pub fn write_base(
         &self,
         base: BaseSnapshot,

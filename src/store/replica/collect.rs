@@ -1,5 +1,5 @@
-//! Collecting the journal's records at a start. The checkpoint that ends a replay makes them void, so records that the
-//! bucket may lack go to the backlog first.
+//! Saving the journal's records at a start. The checkpoint after a replay makes them void, so records that the bucket
+//! may lack are appended to the backlog first.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::store::disk::Disk;
 use crate::store::journal::Replay;
 use crate::store::schema::{Table, meta};
 
-/// Appends the records of `replay` to the backlog of `directory`, where it has one. Where that fails, the backlog is
-/// removed: a new base replaces it.
+/// Appends the records of `replay` to the backlog of `directory`, if there is one. If that fails, the backlog is
+/// removed and a new base replaces it.
 pub(in crate::store) fn collect(disk: &Arc<dyn Disk>, directory: &Path, database: &Database, replay: &Replay) {
     if !disk.exists(&directory.join(DIRECTORY)) {
         return;
@@ -37,7 +37,7 @@ pub(in crate::store) fn collect(disk: &Arc<dyn Disk>, directory: &Path, database
     }
 }
 
-/// The sequence in a database that may be of an earlier format.
+/// Returns the sequence in a database, which may have an earlier format.
 fn sequence_of(database: &Database) -> Option<Sequence> {
     let facts = database.begin_read().ok()?.open_table(Table::Meta.definition()).ok()?;
     let stored = facts.get(meta::SEQUENCE).ok()??;

@@ -1,5 +1,6 @@
-//! Pieces of content and the keys of its segments. A key object is sealed whatever was configured; once its segment is
-//! over it is overwritten with nothing and removed, and then no piece of the segment opens.
+//! Pieces of content and the keys of its segments. A key object is always encrypted, whatever the configuration. When
+//! its segment has ended, it is overwritten with an empty object and removed; then no piece of the segment can be
+//! opened.
 
 use super::head::{Head, Kind};
 use super::name::ObjectName;
@@ -7,28 +8,28 @@ use super::object::{ObjectFault, Sealer};
 use crate::base::entropy::Entropy;
 use crate::base::secret::Secret;
 
-/// Bytes of a segment in one object at most.
+/// Maximum number of bytes of a segment in one object.
 pub const PIECE_BYTES_MAX: usize = 16 << 20;
 
-/// The bytes of a key object, which holds a slot of the key file.
+/// Returns the bytes of a key object, which contains a slot of the key file.
 pub fn seal_key(name: &ObjectName, head: Head, slot: &[u8], sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
     sealer.seal_always(name, &Head { kind: Kind::Key, ..head }, slot, entropy)
 }
 
-/// The slot in a key object.
+/// Returns the slot in a key object.
 ///
 /// # Errors
-/// [`ObjectFault::Empty`] where the segment is over; others where the object is damaged.
+/// [`ObjectFault::Empty`] if the segment has ended; other faults if the object is damaged.
 pub fn open_key(name: &ObjectName, bytes: &[u8], sealer: &Sealer) -> Result<Secret, ObjectFault> {
     open(name, Kind::Key, bytes, sealer)
 }
 
-/// The bytes of a content object, which holds a piece of a segment.
+/// Returns the bytes of a content object, which contains a piece of a segment.
 pub fn seal_piece(name: &ObjectName, head: Head, piece: &[u8], sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
     sealer.seal(name, &Head { kind: Kind::Content, ..head }, b"", piece, entropy)
 }
 
-/// The piece in a content object.
+/// Returns the piece in a content object.
 ///
 /// # Errors
 /// [`ObjectFault`].
@@ -36,12 +37,12 @@ pub fn open_piece(name: &ObjectName, bytes: &[u8], sealer: &Sealer) -> Result<Se
     open(name, Kind::Content, bytes, sealer)
 }
 
-/// The bytes of an object that holds a part of a base.
+/// Returns the bytes of an object with a part of a base.
 pub fn seal_part(name: &ObjectName, head: Head, part: &[u8], sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
     sealer.seal(name, &Head { kind: Kind::Part, ..head }, b"", part, entropy)
 }
 
-/// The part of a base in an object.
+/// Returns the part of a base in an object.
 ///
 /// # Errors
 /// [`ObjectFault`].

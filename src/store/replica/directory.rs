@@ -1,5 +1,5 @@
-//! Files of replication in the data directory: the name under which the directory claims the log, and the mark of a
-//! directory that was restored.
+//! Replication files in the data directory: the directory's name as holder of the log, and the mark of a restored
+//! directory.
 
 use std::fs;
 use std::io;
@@ -10,17 +10,17 @@ use super::head::Holder;
 use crate::base::entropy::{self, Entropy};
 use crate::store::disk::{Disk as _, FileSystem, Opening};
 
-/// The mark of a directory that was restored, in the data directory.
+/// Path of the mark of a restored directory, in the data directory.
 pub(in crate::store) const FORK: &str = "replica/fork";
 const HOLDER: &str = "holder";
-/// Bytes of a host's name in the name of a directory.
+/// Maximum length of the host name in the name of a directory, in bytes.
 const HOST_BYTES_MAX: usize = 64;
 
-/// The name of the data directory in the log: the host's name and a random part, which is drawn once. A copy of the
-/// directory has the same one, a restored directory another.
+/// Returns the name of the data directory in the log: the host's name and a random part, drawn once. A copy of the
+/// directory has the same name, a restored directory a different one.
 ///
 /// # Errors
-/// Those of the file system; a file that holds no name.
+/// File system errors; a file without a name.
 pub fn holder(data: &Path, host: &str, entropy: &dyn Entropy) -> io::Result<Holder> {
     let directory = data.join(DIRECTORY);
     let path = directory.join(HOLDER);
@@ -47,12 +47,12 @@ fn random(entropy: &dyn Entropy) -> String {
     entropy::bytes::<4>(entropy).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether the directory was restored, and has not claimed a log since.
+/// Whether the directory was restored and has not claimed a log since.
 pub fn is_fork(data: &Path) -> bool {
     data.join(FORK).exists()
 }
 
-/// Removes the mark of a restored directory: it has claimed a log of its own.
+/// Removes the mark of a restored directory, after it has claimed its own log.
 ///
 /// # Errors
 /// File system errors.

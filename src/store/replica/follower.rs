@@ -1,7 +1,8 @@
-//! A store that follows another one's log: no operation runs in it, rows and bodies arrive as the active wrote them.
+//! A store that follows another one's log. No operation runs in it; rows and bodies arrive as the active machine wrote
+//! them.
 //!
 //! Each slot is one transaction that the database keeps in memory; a checkpoint makes the slots before it durable.
-//! After a crash the store is at its last checkpoint, and its position says which slot is next.
+//! After a crash the store is at its last checkpoint, and its position tells which slot is next.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -34,18 +35,18 @@ use crate::store::timer::{Timer, TimerKind};
 use crate::store::waiting::Waiting;
 use crate::store::{master_key, migrate, restore};
 
-/// Why a batch can't be applied.
+/// Reason why a batch can't be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// A batch before it is missing.
+    /// An earlier batch is missing.
     #[error("the log lacks the batches after {have} up to {next}")]
     Gap {
-        /// The sequence of this store.
+        /// Sequence of this store.
         have: u64,
-        /// The sequence of the batch.
+        /// Sequence of the batch.
         next: u64,
     },
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -61,17 +62,17 @@ pub struct Follower {
     bodies: Option<Returning>,
     sequence: Sequence,
     position: Option<Position>,
-    /// The slot that is being applied.
+    /// The transaction of the current slot.
     slot: Option<WriteTransaction>,
     /// Whether slots were applied since the last checkpoint.
     is_ahead: bool,
 }
 
 impl Follower {
-    /// Opens the store in `directory`, which no other process has open. Records that its journal holds are replayed.
+    /// Opens the store in `directory`, which no other process has open. The records of its journal are replayed.
     ///
     /// # Errors
-    /// [`OpenError`] says what is in the way.
+    /// [`OpenError`] says what prevents it.
     pub fn open(directory: &Path, now: Timestamp, entropy: Arc<dyn Entropy>) -> Result<Self, OpenError> {
         let disk: Arc<dyn Disk> = Arc::new(FileSystem);
         let StartOptions { limits, progress, .. } = StartOptions::default();
@@ -93,7 +94,7 @@ impl Follower {
         limits: &Limits,
     ) -> Result<Self, OpenError> {
         if migrate::format_of(&database)?.is_none_or(|format| format == FORMAT) {
-            // A restored store has the tables that had rows.
+            // A restored store lacks the tables that had no rows.
             let transaction = database.begin_write().map_err(StoreError::from)?;
             schema::make_tables(&transaction)?;
             journal::publish(transaction)?;
@@ -124,22 +125,22 @@ impl Follower {
         })
     }
 
-    /// The sequence of the last batch.
+    /// Returns the sequence of the last batch.
     pub const fn sequence(&self) -> Sequence {
         self.sequence
     }
 
-    /// The position in the log; none where the store was never replicated.
+    /// Returns the position in the log; `None` if the store was never replicated.
     pub const fn position(&self) -> Option<Position> {
         self.position
     }
 
-    /// The master key of the store.
+    /// Returns the master key of the store.
     pub const fn master_key(&self) -> &Arc<MasterKey> {
         &self.master
     }
 
-    /// The store's format.
+    /// Returns the store's format.
     ///
     /// # Errors
     /// Database errors.
@@ -148,15 +149,15 @@ impl Follower {
         Ok(migrate::format_in(&facts)?.unwrap_or(FORMAT))
     }
 
-    /// Whether the key of a content segment is unknown here.
+    /// Whether this store lacks the key of a content segment.
     pub fn lacks_key(&self, bucket: Timestamp, segment: u32) -> bool {
         !self.content.has((bucket, segment))
     }
 
-    /// Takes over the key of a content segment as it stands in the key file of the active.
+    /// Adds the key of a content segment, in the form of the active's key file.
     ///
     /// # Errors
-    /// A key that is malformed or of another segment; the file system.
+    /// A key that is malformed or of another segment; file system errors.
     pub fn adopt_key(&self, bucket: Timestamp, segment: u32, slot: &[u8]) -> Result<(), StoreError> {
         self.content.adopt_key((bucket, segment), slot)
     }
@@ -164,17 +165,17 @@ impl Follower {
     /// Writes a sealed body to its place.
     ///
     /// # Errors
-    /// The file system.
+    /// File system errors.
     pub fn body(&mut self, key: &[u8], sealed: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let (disk, directory) = (&self.disk, &self.directory);
         let bodies = self.bodies.get_or_insert_with(|| Returning::new(Arc::clone(disk), directory, now));
         bodies.write(key, sealed)
     }
 
-    /// Applies a batch. One that the store has already is skipped.
+    /// Applies a batch. A batch that the store already has is skipped.
     ///
     /// # Errors
-    /// [`FollowError::Gap`] where a batch before it is missing; otherwise the store's.
+    /// [`FollowError::Gap`] if an earlier batch is missing; otherwise store errors.
     pub fn batch(&mut self, payload: &[u8], next: Sequence, now: Timestamp) -> Result<(), FollowError> {
         if next.number <= self.sequence.number {
             return Ok(());
@@ -191,7 +192,7 @@ impl Follower {
                 self.body(key, value.unwrap_or_default(), now)?;
                 continue;
             }
-            // The position of the active when it wrote the batch.
+            // Skip the position that the active had when it wrote the batch.
             if table == Table::Meta.name() && key == meta::REPLICA {
                 continue;
             }
@@ -202,7 +203,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Ends a slot: the store is at `position`.
+    /// Ends a slot: the store is then at `position`.
     ///
     /// # Errors
     /// Database errors.
@@ -218,10 +219,10 @@ impl Follower {
         Ok(())
     }
 
-    /// Makes everything applied durable.
+    /// Makes everything applied so far durable.
     ///
     /// # Errors
-    /// The database or the file system: the store must be opened again.
+    /// Database or file system errors: the store must be opened again.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
         if !self.is_ahead {
             return Ok(());
@@ -235,10 +236,10 @@ impl Follower {
         Ok(())
     }
 
-    /// Destroys the content whose time is over by `now`.
+    /// Destroys the content whose deadline has passed at `now`.
     ///
     /// # Errors
-    /// The file system.
+    /// File system errors.
     pub fn destroy_until(&mut self, now: Timestamp) -> Result<(), StoreError> {
         for bucket in self.content.buckets_until(now)? {
             self.content.destroy(bucket)?;
@@ -246,7 +247,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Puts everything on hold that is queued at `now`, until the operator releases it.
+    /// Puts everything queued at `now` on hold, until the operator releases it.
     ///
     /// # Errors
     /// Database errors.
@@ -277,7 +278,7 @@ impl Follower {
         Ok(standing)
     }
 
-    /// Numbers of queued messages, and of those that are due at `now`.
+    /// Returns the number of queued messages, and of those that are due at `now`.
     ///
     /// # Errors
     /// Database errors.
@@ -296,13 +297,13 @@ impl Follower {
     /// Returns a snapshot of the store as it is now.
     ///
     /// # Errors
-    /// The database's errors.
+    /// Database errors.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         Ok(Snapshot::new(self.database.begin_read()?, Arc::default()))
     }
 }
 
-/// Puts or removes a row, with its checksum.
+/// Writes a row with its checksum, or removes it.
 fn put(transaction: &WriteTransaction, table: &str, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
     let mut opened = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
     match value {

@@ -1,14 +1,14 @@
-//! The first line of every object, in clear: `postrider replica 1 <kind> <number> <epoch> <holder> <time>`. It tells an
-//! operator with a bucket browser what an object is, and nothing about customers.
+//! The unencrypted first line of every object: `postrider replica 1 <kind> <number> <epoch> <holder> <time>`. It shows
+//! an operator with a bucket browser the kind of the object, and nothing about customers.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::base::time::Timestamp;
 
-/// The format of objects that is written.
+/// Format of objects that is written.
 pub const FORMAT: u32 = 1;
-/// Length of a line in bytes at most, with its line end.
+/// Maximum length of a line in bytes, with its line end.
 pub const LINE_BYTES_MAX: usize = 256;
 const MAGIC: &str = "postrider replica ";
 const HOLDER_BYTES_MAX: usize = 100;
@@ -22,10 +22,10 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind),*];
 
-            /// The word in the line.
+            /// Returns the word in the line.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$kind => $text,)*
@@ -44,7 +44,7 @@ kinds! {
     Batches = "batches",
     /// A slot that only confirms the lease.
     Beat = "beat",
-    /// A slot that ends an epoch in order.
+    /// A slot that ends an epoch in an orderly way.
     Release = "release",
     /// A part of a base.
     Part = "part",
@@ -69,13 +69,13 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(String);
 
-/// The text is not a well-formed holder.
+/// Error for a malformed holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a holder has 1 to 100 letters, digits, dots, hyphens and underscores")]
 pub struct InvalidHolder;
 
 impl Holder {
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -102,38 +102,38 @@ impl fmt::Display for Holder {
 pub struct Head {
     /// The kind of the object.
     pub kind: Kind,
-    /// The slot for slots, parts and manifests; the segment for content and keys; else 0.
+    /// Number of the slot for slots, parts and manifests; of the segment for content and keys; else 0.
     pub number: u64,
-    /// The epoch of its writer; 0 before the first claim.
+    /// Epoch of its writer; 0 before the first claim.
     pub epoch: u64,
     /// Its writer.
     pub holder: Holder,
-    /// The writer's time when the bytes were fixed.
+    /// The writer's time when the bytes were created.
     pub time: Timestamp,
 }
 
-/// Why a first line can't be read.
+/// Reason why a first line can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadFault {
     /// It is not the line of an object.
     #[error("it does not begin with the line of a replica's object")]
     Strange,
-    /// A later version of this program wrote it.
+    /// A later version of Postrider wrote it.
     #[error("it has format {0}, and this program knows formats up to {FORMAT}; use a newer version of this program")]
     Newer(u32),
 }
 
 impl Head {
-    /// The line with its line end.
+    /// Returns the line with its line end.
     pub fn encode(&self) -> Vec<u8> {
         let Self { kind, number, epoch, holder, time } = self;
         format!("{MAGIC}{FORMAT} {} {number} {epoch} {holder} {time}\n", kind.as_str()).into_bytes()
     }
 
-    /// Reads the line in front of `bytes`, and returns what follows it.
+    /// Reads the line at the start of `bytes`, and returns the bytes after it.
     ///
     /// # Errors
-    /// [`HeadFault`], where there is none that this program knows.
+    /// [`HeadFault`], if there is no line that this version knows.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), HeadFault> {
         let front = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
         let end = front.iter().position(|byte| *byte == b'\n').ok_or(HeadFault::Strange)?;
@@ -145,7 +145,7 @@ impl Head {
             return Err(HeadFault::Newer(format));
         }
         let head = fields(rest).filter(|_| format == FORMAT).ok_or(HeadFault::Strange)?;
-        // One spelling a line, so that equal heads are equal bytes.
+        // Only one spelling is accepted, so that equal heads have equal bytes.
         let is_same = head.encode() == bytes[..=end];
         if is_same { Ok((head, &bytes[end + 1..])) } else { Err(HeadFault::Strange) }
     }

@@ -1,5 +1,5 @@
-//! The object `store`: which store the bucket holds, and in which format. It is in clear, so that it can be read before
-//! the store is known, and carries a proof of the master key, so that a wrong key is reported as one.
+//! The object `store`: identity and format of the store in the bucket. It is unencrypted, because it is read before the
+//! store is known. It contains a proof of the master key, so that a wrong key is reported as such.
 
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
@@ -9,12 +9,12 @@ use super::object::ObjectFault;
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
 
-/// The identity of a store.
+/// Identity of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The store.
+    /// Identifier of the store.
     pub store: Ulid,
-    /// The format of the rows when the bucket was first used.
+    /// Format of the rows when the bucket was first used.
     pub row_format: u32,
     /// The first line, with holder and time.
     pub head: Head,
@@ -29,7 +29,7 @@ struct Body {
 }
 
 impl Identity {
-    /// The bytes of the object.
+    /// Returns the bytes of the object.
     pub fn encode(&self, master: &MasterKey) -> Vec<u8> {
         let (kind, number) = (Kind::Store, 0);
         let head = Head { kind, number, ..self.head.clone() };
@@ -43,7 +43,7 @@ impl Identity {
     /// Reads the object.
     ///
     /// # Errors
-    /// [`ObjectFault::Unsealable`] where another master key wrote it; others where it is damaged.
+    /// [`ObjectFault::Unsealable`] if another master key wrote it; other faults if it is damaged.
     pub fn decode(bytes: &[u8], master: &MasterKey) -> Result<Self, ObjectFault> {
         let damaged = || ObjectFault::Damaged("its body can't be read");
         let (head, rest) = Head::decode(bytes)?;

@@ -1,4 +1,4 @@
-//! The manifest of a base: written last, so a base without one is not whole.
+//! The manifest of a base. It is written last, so a base without a manifest is incomplete.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,14 +21,14 @@ pub struct PartInfo {
     pub sha256: Digest,
 }
 
-/// One content object: bytes of a segment that the rows of the base name.
+/// One content object, with bytes of a segment that the rows of the base name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ContentRange {
     /// The end of the segment's bucket.
     pub bucket: Timestamp,
     /// The segment's number.
     pub segment: u32,
-    /// Where the bytes begin in the segment.
+    /// Start of the bytes in the segment.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
@@ -37,11 +37,11 @@ pub struct ContentRange {
 /// A manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The last slot whose rows the base has.
+    /// The last slot that the base includes.
     pub slot: u64,
     /// The SHA-256 of that slot.
     pub slot_sha256: Digest,
-    /// The sequence number of the last batch whose rows the base has.
+    /// Sequence number of the last batch that the base includes.
     pub sequence: u64,
     /// The time of that batch.
     pub taken_at: Timestamp,
@@ -51,12 +51,12 @@ pub struct Manifest {
     pub rows: u64,
     /// The parts, from 1 on.
     pub parts: Vec<PartInfo>,
-    /// The content that the rows name.
+    /// Content that the rows name.
     pub content: Vec<ContentRange>,
 }
 
 impl Manifest {
-    /// The bytes of the manifest's object.
+    /// Returns the bytes of the manifest's object.
     pub fn seal(&self, head: Head, sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
         let bytes = postcard::to_extend(self, vec![VERSION])
             .unwrap_or_else(|_| unreachable!("a manifest holds only what postcard can write"));

@@ -1,18 +1,18 @@
-//! The objects of a replica as bytes: their names, their clear first line, how they are sealed, and what the slots of
-//! the log hold. Pure: nothing here reads a bucket, a disk or a clock. What a bucket returns is hostile: decoding takes
+//! The objects of a replica as bytes: their names, their first line, their encryption, and the content of the log's
+//! slots. This part is pure: it reads no bucket, disk or clock. Objects from a bucket count as hostile: decoding takes
 //! memory in proportion to the object's own size, and at most [`payload::PAYLOAD_BYTES_MAX`] for a slot.
 //!
 //! ```text
 //! "postrider replica 1 <kind> <number> <epoch> <holder> <time>\n"  mode(1)  [row format(4)  previous(32)]  body
 //! ```
 //!
-//! Row format and SHA-256 of the slot before are in the slots of the log alone, in clear, so that the chain can be
-//! checked without the master key. In mode 1 the body is sealed with AES-256-GCM and everything before it is its
-//! associated data; in mode 2 the body is in clear and ends with an HMAC over all that precedes. Both keys are derived
-//! from the master key for the store and the object's name, so no object can take the place of another.
+//! Only slots of the log contain the row format and the SHA-256 of the previous slot. Both are unencrypted, so that the
+//! chain can be checked without the master key. In mode 1 the body is sealed with AES-256-GCM, and everything before it
+//! is its associated data. In mode 2 the body is unencrypted and ends with an HMAC over everything before it. Both keys
+//! are derived from the master key for the store and the object's name, so no object can replace another.
 //!
-//! The other half is what the store itself does for replication: it numbers its batches ([`Sequence`]), keeps their
-//! records until the bucket has them ([`Outbox`]), and follows the log of another machine ([`Follower`]).
+//! The other part is the store's own work for replication. It numbers its batches ([`Sequence`]), keeps their records
+//! until the bucket has them ([`Outbox`]), and follows the log of another machine ([`Follower`]).
 
 mod backlog;
 mod base;

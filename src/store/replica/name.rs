@@ -1,4 +1,4 @@
-//! Names of objects below the replica's prefix. Numbers have a fixed width, so that a list by name is a list by number.
+//! Names of objects below the replica's prefix. Numbers have a fixed width, so that names sort by number.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ pub enum ObjectName {
     Slot(u64),
     /// `base/<slot>/<part>`, parts from 1.
     Part {
-        /// The last slot whose rows the base has.
+        /// The last slot that the base includes.
         slot: u64,
         /// The part's number.
         part: u32,
@@ -43,7 +43,7 @@ pub enum ObjectName {
         bucket: Timestamp,
         /// The segment's number.
         segment: u32,
-        /// Where the piece begins in the segment.
+        /// Start of the piece in the segment.
         offset: u64,
     },
     /// `keys/<bucket>/<segment>`.
@@ -85,7 +85,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// The text is not the name of an object.
+/// Error for a text that is not the name of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not the name of an object of a replica")]
 pub struct InvalidName;
@@ -95,7 +95,7 @@ impl FromStr for ObjectName {
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let parsed = parse(text).ok_or(InvalidName)?;
-        // One spelling a name: what would be written differently is another object.
+        // Only one spelling is accepted: another spelling is another object in the bucket.
         if parsed.to_string() == text { Ok(parsed) } else { Err(InvalidName) }
     }
 }

@@ -1,4 +1,4 @@
-//! Sealing objects under keys of the master key, and opening them.
+//! Sealing and opening objects under keys that are derived from the master key.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use crate::base::signature::hmac_sha256;
 
 /// The body is sealed with AES-256-GCM.
 const SEALED: u8 = 1;
-/// The body is in clear and ends with an HMAC.
+/// The body is unencrypted and ends with an HMAC.
 const CLEAR: u8 = 2;
 const MAC: usize = 32;
 
-/// Why an object can't be opened.
+/// Reason why an object can't be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectFault {
-    /// Its first line is not one.
+    /// Its first line is malformed.
     #[error(transparent)]
     Head(#[from] HeadFault),
-    /// Its first line is that of another object.
+    /// Its first line belongs to another object.
     #[error("its first line is that of another object")]
     Misplaced,
-    /// It ends too early, or holds what its kind does not.
+    /// It ends too early, or has content that does not match its kind.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
     /// The key does not open it.
     #[error("it does not open: it is damaged, of another store, or the master key is not the one it was sealed with")]
     Unsealable,
-    /// It holds nothing: the key of a segment that is over.
+    /// It is empty: the key of a segment that has ended.
     #[error("it was overwritten with nothing")]
     Empty,
 }
@@ -46,28 +46,28 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// For the objects of `store`, sealed under `master`. Without `encrypts` bodies are written in clear, and still
-    /// authenticated. Both are opened.
+    /// Creates a sealer for the objects of `store`, with the key `master`. Without `encrypts` bodies are written
+    /// unencrypted, but still authenticated. Both forms are opened.
     pub const fn new(master: Arc<MasterKey>, store: Ulid, encrypts: bool) -> Self {
         Self { master, store, encrypts }
     }
 
-    /// The store's master key.
+    /// Returns the store's master key.
     pub fn master_key(&self) -> &MasterKey {
         &self.master
     }
 
-    /// The store whose objects it opens.
+    /// Returns the store whose objects it opens.
     pub const fn store(&self) -> Ulid {
         self.store
     }
 
-    /// The bytes of an object. `clear` are the fields between the line and the body.
+    /// Returns the bytes of an object. `clear` are the fields between the line and the body.
     pub fn seal(&self, name: &ObjectName, head: &Head, clear: &[u8], body: &[u8], entropy: &dyn Entropy) -> Vec<u8> {
         self.seal_in(if self.encrypts { SEALED } else { CLEAR }, name, head, clear, body, entropy)
     }
 
-    /// The same, sealed whatever was configured: for keys, which are never in clear.
+    /// Returns the bytes of an object that is always encrypted, whatever the configuration: for keys.
     pub fn seal_always(&self, name: &ObjectName, head: &Head, body: &[u8], entropy: &dyn Entropy) -> Vec<u8> {
         self.seal_in(SEALED, name, head, b"", body, entropy)
     }
@@ -116,7 +116,8 @@ impl Sealer {
         Ok((layout.head, Secret::new(&covered[front.len()..])))
     }
 
-    /// The first block of HKDF-Expand (RFC 5869 2.3), with the master key's derivation key as the pseudorandom key.
+    /// Returns the first block of HKDF-Expand (RFC 5869 2.3), with the master key's derivation key as the pseudorandom
+    /// key.
     fn key(&self, name: &ObjectName, mode: u8) -> Secret {
         let (name, purpose) = (name.to_string(), &b"postrider replica object "[..]);
         self.master.derive(&[purpose, &[mode], &self.store.0, name.as_bytes(), &[1]].concat())
@@ -128,17 +129,17 @@ fn encryption(key: &Secret) -> MasterKey {
     MasterKey::new(bytes)
 }
 
-/// Where the parts of an object are, read without a key.
+/// Places of an object's parts, found without a key.
 pub(super) struct Layout {
     pub(super) head: Head,
     mode: u8,
-    /// Where the clear fields begin.
+    /// Start of the unencrypted fields.
     pub(super) clear_at: usize,
     body_at: usize,
 }
 
 impl Layout {
-    /// That of an object with `clear` bytes between line and body.
+    /// Returns the layout of an object with `clear` bytes between line and body.
     pub(super) fn of(bytes: &[u8], clear: usize) -> Result<Self, ObjectFault> {
         if bytes.is_empty() {
             return Err(ObjectFault::Empty);

@@ -1,7 +1,7 @@
 //! The outbox: records of committed batches on their way from the writer to the bucket, in order.
 //!
 //! The writer adds a record after the batch is durable. Before a checkpoint makes the journal's records void, it stores
-//! all that the bucket has not confirmed in the backlog. Records that are stored can leave the memory again.
+//! all unconfirmed ones in the backlog. Stored records can be dropped from memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +19,7 @@ use crate::store::open::{ReplicaStart, SyncRule};
 
 mod landing;
 
-/// Bytes of records in memory, above which stored records are dropped from it.
+/// Size of the records in memory above which stored ones are dropped from it.
 const MEMORY_BYTES: usize = 64 << 20;
 
 /// The record of one committed batch.
@@ -31,14 +31,14 @@ pub struct BatchRecord {
     pub payload: Arc<[u8]>,
 }
 
-/// Counts of the records that the bucket has not confirmed.
+/// Numbers of records that the bucket has not confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unconfirmed {
     /// Records.
     pub records: u64,
-    /// Their bytes.
+    /// Size of the records in bytes.
     pub bytes: u64,
-    /// Time of the oldest one's commit.
+    /// Commit time of the oldest record.
     pub oldest: Option<Timestamp>,
     /// Bytes of the backlog's files.
     pub backlog_bytes: u64,
@@ -54,23 +54,23 @@ struct Waiting {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Waiting>,
-    /// The batch that goes straight into a checkpoint: it is stored, and not to be sent before it is durable.
+    /// The batch that becomes durable by a checkpoint: it is stored, and must not be sent before.
     staged: Option<Waiting>,
     memory_bytes: usize,
     bytes: u64,
     confirmed: Option<Position>,
-    /// Whether [`Self::confirmed`] is in no row yet.
+    /// Whether [`Self::confirmed`] is not in a row yet.
     is_unrecorded: bool,
-    /// Set while records are dropped: the log has a gap, which only a new base bridges.
+    /// Set while records are dropped: the log has a gap, which only a new base closes.
     has_gap: bool,
-    /// The sequence after which the log goes on behind a gap, until the bucket has that.
+    /// The sequence after which the log continues after a gap, until the bucket has it.
     resumed: Option<u64>,
     last: u64,
-    /// Set while the store goes on without the bucket, until the bucket has everything.
+    /// Set while the store continues without the bucket, until the bucket has everything.
     is_degraded: bool,
-    /// Set while a batch waits for the bucket for longer than an answer does.
+    /// Set while a batch waits for the bucket longer than callers wait for an answer.
     is_in_doubt: bool,
-    /// Set once nobody confirms anything any more.
+    /// Set once the bucket will confirm nothing more.
     has_ended: bool,
 }
 
@@ -82,12 +82,12 @@ pub struct Outbox {
     /// Notified when a record is added.
     added: Notify,
     sync: Option<SyncRule>,
-    /// Notified when the bucket has more, or the wait for it ends.
+    /// Notified when the bucket has confirmed more, or the wait for it ends.
     landed: Condvar,
 }
 
 impl Outbox {
-    /// Opens the outbox of a store at the sequence `last`, whose log is confirmed up to `confirmed`. Unconfirmed
+    /// Opens the outbox of a store at the sequence `last`, with a log that is confirmed up to `confirmed`. Unconfirmed
     /// records come from the backlog.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// Adds the record of a batch that is durable.
+    /// Adds the record of a durable batch.
     pub(in crate::store) fn add(&self, sequence: Sequence, payload: &[u8]) {
         let mut state = self.state();
         state.last = sequence.number;
@@ -142,7 +142,7 @@ impl Outbox {
         self.added.notify_one();
     }
 
-    /// Keeps the record of a batch that a checkpoint is to make durable, for [`Self::store`].
+    /// Keeps the record of a batch that a checkpoint will make durable, for [`Self::store`].
     pub(in crate::store) fn stage(&self, sequence: Sequence, payload: &[u8]) {
         let mut state = self.state();
         if !state.has_gap {
@@ -161,8 +161,8 @@ impl Outbox {
         }
     }
 
-    /// Stores all unconfirmed records durably. Where that fails, or the backlog is longer than it may be, all of them
-    /// are dropped: a new base replaces them.
+    /// Stores all unconfirmed records durably. If that fails, or the backlog exceeds its limit, all of them are dropped
+    /// and a new base replaces them.
     pub(in crate::store) fn store(&self) {
         let pending: Vec<(u64, Arc<[u8]>)> = {
             let state = self.state();
@@ -210,7 +210,7 @@ impl Outbox {
         }
     }
 
-    /// Drops every record, and those that follow, until [`Self::resume`].
+    /// Drops all records and every later one, until [`Self::resume`].
     fn drop_all(&self) {
         let mut state = self.state();
         (state.has_gap, state.resumed) = (true, None);
@@ -232,8 +232,8 @@ impl Outbox {
         self.drop_all();
     }
 
-    /// Collects records again after a gap, and returns the sequence of the last record that was dropped. A base that is
-    /// taken afterwards must have it.
+    /// Collects records again after a gap, and returns the sequence of the last dropped record. A base that is taken
+    /// afterwards must include it.
     pub fn resume(&self) -> u64 {
         let mut state = self.state();
         state.has_gap = false;
@@ -244,12 +244,12 @@ impl Outbox {
         last
     }
 
-    /// The sequence after which the log goes on behind a gap; none once the bucket has that, or where there was none.
+    /// Returns the sequence after which the log continues after a gap; `None` once the bucket has it, or without a gap.
     pub fn resumed(&self) -> Option<u64> {
         self.state().resumed
     }
 
-    /// Records from the front of the outbox with at most `bytes` bytes together; the first one always.
+    /// Returns the first records of the outbox with at most `bytes` bytes in total, and at least one record.
     ///
     /// # Errors
     /// A record of the backlog can't be read.
@@ -277,7 +277,7 @@ impl Outbox {
         Ok(records)
     }
 
-    /// The bucket has everything up to `position`.
+    /// Records that the bucket has everything up to `position`.
     pub fn confirm(&self, position: Position) {
         let mut state = self.state();
         while state.waiting.front().is_some_and(|waiting| waiting.sequence.number <= position.sequence) {
@@ -294,12 +294,12 @@ impl Outbox {
         self.backlog().confirmed(position.sequence);
     }
 
-    /// The position that the bucket has confirmed.
+    /// Returns the position that the bucket has confirmed.
     pub fn confirmed(&self) -> Option<Position> {
         self.state().confirmed
     }
 
-    /// The confirmed position, for the row of the batch that follows; none where the row has it.
+    /// Returns the confirmed position for the row of the next batch; `None` if the row already has it.
     pub(in crate::store) fn take_unrecorded(&self) -> Option<Position> {
         let mut state = self.state();
         let unrecorded = state.confirmed.filter(|_| state.is_unrecorded);
@@ -307,12 +307,12 @@ impl Outbox {
         unrecorded
     }
 
-    /// The sequence of the last committed batch.
+    /// Returns the sequence of the last committed batch.
     pub fn last(&self) -> u64 {
         self.state().last
     }
 
-    /// Counts what is not confirmed.
+    /// Counts the unconfirmed records.
     pub fn unconfirmed(&self) -> Unconfirmed {
         let backlog_bytes = self.backlog().length();
         let state = self.state();

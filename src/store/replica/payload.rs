@@ -1,16 +1,16 @@
 //! The payload of a `batches` slot before compression: records of the journal, each with its sequence number and time.
-//! A record that is larger than a slot goes in pieces, so no batch is too large for the log.
+//! A record that is larger than a slot is split into pieces, so no batch is too large for the log.
 //!
 //! ```text
 //! 1  sequence(8)  committed at(8)  total(4)  from(4)  length(4)  bytes
 //! ```
 //!
-//! Integers are big-endian. A sequence number of 0 marks bodies that go ahead of the batches that name them.
+//! Integers are big-endian. A sequence number of 0 marks bodies that precede the batches that name them.
 
 use crate::base::time::Timestamp;
 
-/// Size of a slot's payload in bytes at most. With its line, its sealing, and bytes that do not compress, a slot has at
-/// most 32 MiB.
+/// Maximum size of a slot's payload in bytes. With its line, its sealing and incompressible bytes a slot has at most 32
+/// MiB.
 pub const PAYLOAD_BYTES_MAX: usize = 31 << 20;
 
 const BATCH: u8 = 1;
@@ -19,13 +19,13 @@ const BATCH_HEAD: usize = 1 + 8 + 8 + 4 + 4 + 4;
 /// A piece of a batch; most batches are one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchPiece<'a> {
-    /// The batch's sequence number; 0 for bodies that go ahead.
+    /// The batch's sequence number; 0 for preceding bodies.
     pub sequence: u64,
     /// The service's time at its commit.
     pub committed_at: Timestamp,
     /// Size of the whole batch in bytes.
     pub total: u32,
-    /// Where the piece begins in it.
+    /// Start of the piece in the batch.
     pub from: u32,
     /// The piece of the journal's record.
     pub bytes: &'a [u8],
@@ -52,7 +52,7 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// A packer of payloads of `limit` bytes, so that tests need no large ones.
+    /// Creates a packer of payloads of `limit` bytes, so that tests need no large ones.
     pub fn with_limit(limit: usize) -> Self {
         Self { bytes: Vec::new(), limit: limit.clamp(BATCH_HEAD + 1, PAYLOAD_BYTES_MAX) }
     }
@@ -62,7 +62,7 @@ impl Packer {
         self.bytes.is_empty()
     }
 
-    /// Size of the payload so far.
+    /// Returns the size of the payload so far.
     pub const fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -72,7 +72,8 @@ impl Packer {
         self.bytes.len() + BATCH_HEAD + length <= self.limit
     }
 
-    /// Adds as much of `batch` from its byte `from` on as fits, and returns how much that is. 0: the payload is full.
+    /// Adds as much of `batch` from its byte `from` on as fits, and returns the number of added bytes. 0 means that the
+    /// payload is full.
     pub fn batch(&mut self, sequence: u64, committed_at: Timestamp, batch: &[u8], from: usize) -> usize {
         let rest = batch.get(from..).unwrap_or_default();
         let taken = self.room().min(rest.len());
@@ -88,7 +89,7 @@ impl Packer {
         taken
     }
 
-    /// The payload. The packer is empty again.
+    /// Returns the payload and empties the packer.
     pub fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
@@ -102,12 +103,12 @@ fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or_else(|_| unreachable!("a batch is at most a record of the journal, below 4 GiB"))
 }
 
-/// The pieces of a payload, in their order. The first one that can't be read is the last.
+/// Returns the pieces of a payload, in order. They end at the first one that can't be read.
 pub const fn pieces(payload: &[u8]) -> Pieces<'_> {
     Pieces { rest: payload, is_damaged: false }
 }
 
-/// A payload that is not made of pieces.
+/// Error for a payload that is not made of pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the payload has a piece that can't be read")]
 pub struct DamagedPayload;
@@ -162,28 +163,28 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Joins the pieces of batches again. Holds at most one batch.
+/// Joins the pieces of batches. Holds at most one batch.
 #[derive(Debug, Default)]
 pub struct Assembler {
-    /// Sequence number, time and total size of the batch whose pieces are awaited, and what came of it.
+    /// Sequence number, time and total size of the batch that is being joined, and its bytes so far.
     open: Option<(u64, Timestamp, u32, Vec<u8>)>,
 }
 
-/// Pieces that do not join.
+/// Error for pieces that do not join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the pieces of a batch do not join")]
 pub struct MisplacedPiece;
 
 impl Assembler {
-    /// Whether the pieces so far end with a whole batch.
+    /// Whether the pieces so far end with a complete batch.
     pub const fn is_at_rest(&self) -> bool {
         self.open.is_none()
     }
 
-    /// Takes a piece. Returns the batch's bytes with its last one.
+    /// Adds a piece. Returns the batch's bytes after its last one.
     ///
     /// # Errors
-    /// The piece does not continue the one before. Nothing is held then.
+    /// The piece does not continue the one before. The batch is then dropped.
     pub fn take(&mut self, piece: &BatchPiece<'_>) -> Result<Option<Vec<u8>>, MisplacedPiece> {
         let begun = self.open.take();
         let mut bytes = match begun {

@@ -1,10 +1,10 @@
-//! Two facts about the store: the sequence of its last batch, and how much of it the bucket has confirmed. Both are
-//! rows of the batch's own transaction, so that a store never disagrees with itself about its position.
+//! Two facts about the store: the sequence of its last batch, and the position that the bucket has confirmed. Both are
+//! rows of the batch's own transaction, so a store's rows and its position always agree.
 
 use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
 
-/// The number of a batch and the time of its commit. Numbers rise by one, times never fall.
+/// Number of a batch and time of its commit. Numbers rise by one, times never fall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// Number of the batch in this store's history; 0 before the first.
@@ -16,7 +16,7 @@ pub struct Sequence {
 impl Sequence {
     const LENGTH: usize = 16;
 
-    /// The sequence of the next batch, committed at `now`.
+    /// Returns the sequence of the next batch, committed at `now`.
     pub fn next(self, now: Timestamp) -> Self {
         Self { number: self.number + 1, committed_at: self.committed_at.max(now) }
     }
@@ -43,7 +43,7 @@ pub struct Position {
     pub slot: u64,
     /// SHA-256 of the slot's bytes.
     pub hash: [u8; 32],
-    /// Sequence of the last batch that the log has up to this slot.
+    /// Sequence of the last batch in the log up to this slot.
     pub sequence: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The record of a batch as the log carries it: the payload of its journal record. It names its own sequence, carries
-//! small bodies, and names the places of the others in its rows.
+//! The record of a batch in the log: the payload of its journal record. It contains its own sequence and small bodies;
+//! its rows name the places of the others.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::store::row::Row as _;
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{Table, meta};
 
-/// The sequence of a record; none where it was written before sequences were kept, or is malformed.
+/// Returns the sequence of a record; `None` if the record is malformed or older than sequences.
 pub(in crate::store) fn sequence_of(payload: &[u8]) -> Option<Sequence> {
     let changes = journal::decode_record(payload).ok()?;
     let of_meta = |change: &journal::Change<'_>| change.table == Table::Meta.name() && change.key == meta::SEQUENCE;
     changes.iter().rfind(|change| of_meta(change)).and_then(|change| Sequence::decode(change.value?))
 }
 
-/// The bodies that the rows of a record name and that it does not carry, in the order of their places.
+/// Returns the bodies that the rows of a record name and that are not inlined in it, in the order of their places.
 ///
 /// # Errors
 /// A malformed record or message row.
@@ -39,7 +39,7 @@ pub fn missing_bodies(payload: &[u8]) -> Result<Vec<Place>, StoreError> {
     Ok(named)
 }
 
-/// The segments that a record has bodies in, carried or named.
+/// Returns the segments of the record's bodies, inlined or named.
 ///
 /// # Errors
 /// A malformed record or message row.
@@ -56,26 +56,26 @@ pub fn segments(payload: &[u8]) -> Result<BTreeSet<(crate::base::time::Timestamp
     Ok(segments)
 }
 
-/// A row or body that goes ahead of the batch that it belongs to.
+/// A row or body that precedes the batch it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A body: its place and its sealed bytes.
     Body {
-        /// The place, as [`crate::store::replica::Follower::body`] takes it.
+        /// The place, in the form for [`crate::store::replica::Follower::body`].
         key: &'a [u8],
         /// The sealed bytes.
         sealed: &'a [u8],
     },
-    /// The log goes on after this sequence, and what was before it is missing.
+    /// The log continues after this sequence; the batches before it are missing.
     Resumed(u64),
 }
 
-/// The bytes of a body that goes ahead.
+/// Returns the bytes of a preceding body.
 pub fn body_ahead(place: &Place, sealed: &[u8]) -> Vec<u8> {
     journal::encode_body(&place_key(place), sealed)
 }
 
-/// The bytes that say that the log goes on after `sequence`.
+/// Returns the bytes that say that the log continues after `sequence`.
 pub fn resumed(sequence: u64) -> Vec<u8> {
     let mut changes = Changes::default();
     let sequence = Sequence { number: sequence, ..Sequence::default() };
@@ -83,7 +83,7 @@ pub fn resumed(sequence: u64) -> Vec<u8> {
     journal::Record::of(&changes, &[]).payload().to_vec()
 }
 
-/// Reads what goes ahead of a batch.
+/// Reads what precedes a batch.
 ///
 /// # Errors
 /// Malformed bytes.

@@ -1,5 +1,5 @@
-//! Slots of the log. Each names the SHA-256 of the slot before it, so a slot that was taken out, put in or replaced is
-//! found by the next.
+//! Slots of the log. Each contains the SHA-256 of the previous slot, so the next slot reveals one that was removed,
+//! inserted or replaced.
 
 use super::claim::Claim;
 use super::head::{Head, Kind};
@@ -10,19 +10,19 @@ use crate::base::digest::{Digest, sha256};
 use crate::base::entropy::Entropy;
 use crate::store::content::compression;
 
-/// Bytes between the line and the body: the row format and the digest of the slot before.
+/// Number of bytes between the line and the body: the row format and the digest of the previous slot.
 const CLEAR: usize = 4 + 32;
 /// Version of the bodies of claims.
 const CLAIM_VERSION: u8 = 1;
 
-/// Place of a slot in the chain, which is readable without a key.
+/// A slot's place in the chain, which can be read without a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// The first line; its number is the slot's.
     pub head: Head,
-    /// The format of the rows that the epoch writes.
+    /// Format of the rows in this epoch.
     pub row_format: u32,
-    /// The SHA-256 of the slot before; zeros in the first one.
+    /// SHA-256 of the previous slot; zeros in the first one.
     pub previous: Digest,
 }
 
@@ -33,14 +33,14 @@ pub enum SlotBody {
     Claim(Claim),
     /// A payload, as [`payload::pieces`] reads it.
     Batches(Vec<u8>),
-    /// Only confirms the lease.
+    /// Only renews the lease.
     Beat,
-    /// Ends the epoch in order.
+    /// Ends the epoch in an orderly way.
     Release,
 }
 
 impl SlotBody {
-    /// The kind of a slot with this body.
+    /// Returns the kind of a slot with this body.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Claim(_) => Kind::Claim,
@@ -52,10 +52,10 @@ impl SlotBody {
 }
 
 impl Link {
-    /// Reads the link of the slot `number`, which may be damaged behind it.
+    /// Reads the link of the slot `number`. The rest of the slot may be damaged.
     ///
     /// # Errors
-    /// [`ObjectFault`], where it is no slot, or another one.
+    /// [`ObjectFault`], if it is not a slot or another one.
     pub fn read(number: u64, bytes: &[u8]) -> Result<Self, ObjectFault> {
         let layout = Layout::of(bytes, CLEAR)?;
         if !layout.head.kind.is_slot() || layout.head.number != number {
@@ -67,7 +67,7 @@ impl Link {
         Ok(Self { head: layout.head, row_format: u32::from_be_bytes(*row_format), previous: *previous })
     }
 
-    /// The bytes of the slot with this link and `body`, whose kind replaces the head's.
+    /// Returns the bytes of the slot with this link and `body`, whose kind replaces the head's.
     pub fn seal(mut self, body: &SlotBody, sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
         self.head.kind = body.kind();
         let name = ObjectName::Slot(self.head.number);
@@ -87,7 +87,7 @@ impl Link {
     }
 }
 
-/// The digest that the next slot names.
+/// Returns the digest that the next slot contains.
 pub fn digest(bytes: &[u8]) -> Digest {
     sha256(bytes)
 }

@@ -1,4 +1,4 @@
-//! Reads for the shipper from an open store, beside its records: sealed bodies and the keys of their segments.
+//! Reads for the shipper from an open store beside its records: sealed bodies and the keys of their segments.
 
 use crate::base::time::Timestamp;
 use crate::store::Store;
@@ -6,7 +6,7 @@ use crate::store::content::{Place, Unreadable};
 use crate::store::error::StoreError;
 
 impl Store {
-    /// The sealed bytes of the body at `place`; none once its time is over.
+    /// Returns the sealed bytes of the body at `place`; `None` after its deadline.
     ///
     /// # Errors
     /// The file can't be read.
@@ -14,7 +14,7 @@ impl Store {
         self.sealed_bytes((place.bucket, place.segment), place.offset, place.length)
     }
 
-    /// Bytes of a content segment from `offset` on; none once its time is over.
+    /// Returns bytes of a content segment from `offset` on; `None` after its deadline.
     ///
     /// # Errors
     /// The file can't be read.
@@ -32,7 +32,7 @@ impl Store {
         }
     }
 
-    /// The key of a content segment, sealed under the master key; none once its time is over.
+    /// Returns the key of a content segment, sealed under the master key; `None` after its deadline.
     pub fn sealed_key(&self, bucket: Timestamp, segment: u32) -> Option<Vec<u8>> {
         let key = self.content.sealed_keys(std::iter::once((bucket, segment)));
         (!key.is_empty()).then_some(key)

@@ -1,4 +1,4 @@
-//! Opening the outbox of a store that replicates.
+//! Opening the outbox of a replicated store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::store::disk::Disk;
 use crate::store::error::StoreError;
 use crate::store::open::ReplicaStart;
 
-/// Numbers of segments that an epoch has for itself. A writer that lost its claim, and does not know it yet, never
-/// makes a segment of a number that its successor uses.
+/// Number of segment numbers for each epoch. A writer that lost its claim without knowing it never uses a segment
+/// number of its successor.
 const SEGMENTS_PER_EPOCH: u64 = 4096;
 
-/// Opens the outbox of a store at `last` that goes on as `start` says.
+/// Opens the outbox of a store at the sequence `last`, which continues as `start` says.
 pub(in crate::store) fn open_outbox(
     disk: &Arc<dyn Disk>,
     directory: &Path,

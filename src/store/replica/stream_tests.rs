@@ -20,7 +20,7 @@ fn at(slot: u64, sequence: u64) -> Position {
     Position { store: Ulid([7; 16]), epoch: 1, slot, hash: [0; 32], sequence }
 }
 
-/// A replicated store with some messages, whose base has everything up to its confirmed sequence.
+/// Creates a replicated store with some messages, whose base includes everything up to its confirmed sequence.
 fn replicated(backlog_bytes_max: u64) -> TestStore {
     let mut test = TestStore::new();
     accept(&test);
@@ -44,7 +44,7 @@ fn accept(test: &TestStore) {
     test.account(QuotaLimits::default());
 }
 
-/// Every row but those that describe the copy itself.
+/// Returns all rows except those that describe the copy itself.
 fn rows(snapshot: &Snapshot) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     for table in Table::ALL.iter().copied() {
@@ -144,7 +144,7 @@ fn a_follower_of_the_records_has_every_row_and_body() {
     crate::store::restore::restore(&base[..], copy.path(), None, &[], &mut |_, _| {}).unwrap();
     let from = outbox(&test).last();
     outbox(&test).confirm(at(2, from));
-    // The last body is too large for a record.
+    // The last body is too large to be inlined.
     let bodies = [b"one".to_vec(), b"two".to_vec(), random(64 << 10)];
     let accepted = |(n, body): (usize, &Vec<u8>)| sender.accept_with_body(&format!("n{n}@example.net"), 48, body);
     let messages: Vec<_> = bodies.iter().enumerate().map(accepted).collect();
@@ -154,7 +154,7 @@ fn a_follower_of_the_records_has_every_row_and_body() {
     follow(&test, &mut follower, 3);
     let expected = rows(&test.snapshot());
     let mut found = rows(&follower.snapshot().unwrap());
-    // Every restore holds the queue.
+    // Every restore puts the queue on hold.
     found.retain(|(_, key, _)| key != meta::RESTORED);
     assert_eq!(found, expected);
     follower.checkpoint().unwrap();

@@ -1,4 +1,4 @@
-//! Rules of the codec: what was written is read again, in its own place alone, and hostile bytes are refused.
+//! Tests of the codec: objects are read back as written, only in their own place, and hostile bytes are refused.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::domain::alert::{Condition, NoticeKind, Severity, Subject};
 use crate::machine::alert::State;
 use crate::store::schema::Table;
 
-/// Notices that an alert remembers; older ones are dropped.
+/// Maximum number of notices in an alert's row; older ones are dropped.
 pub const NOTICES_MAX: usize = 100;
 
 /// An alert.
@@ -23,23 +23,23 @@ pub struct AlertRow {
     pub severity: Severity,
     /// The highest severity that it had.
     pub worst: Severity,
-    /// Its subject, where the condition has one.
+    /// Its subject, if the condition has one.
     pub subject: Option<Subject>,
-    /// One line for people.
+    /// One line that describes it.
     pub summary: String,
     /// Last observation.
     pub seen: String,
     /// When it opened.
     pub opened_at: Timestamp,
-    /// When it ended; none while it is open.
+    /// When it ended; `None` while it is open.
     pub resolved_at: Option<Timestamp>,
-    /// Changes that nobody was told of yet, oldest first.
+    /// Changes that are not announced yet, oldest first.
     pub announcements: Vec<Announcement>,
     /// Notices sent, oldest first.
     pub notices: Vec<AlertNotice>,
 }
 
-/// A change that people are to be told of.
+/// A change to be announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// The change.
@@ -48,7 +48,7 @@ pub struct Announcement {
     pub at: Timestamp,
 }
 
-/// A notice of an alert, as its record shows it.
+/// A notice of an alert, as its record lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertNotice {
     /// The notice; several alerts may share one.
@@ -76,7 +76,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Email => "email",
@@ -89,16 +89,16 @@ impl Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NoticeStatus {
-    /// It is to be sent, or tried again.
+    /// It will be sent or retried.
     Pending,
-    /// It was taken.
+    /// It was accepted.
     Sent,
-    /// It was given up.
+    /// All attempts failed.
     Failed,
 }
 
 impl NoticeStatus {
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",

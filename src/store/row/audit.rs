@@ -1,4 +1,4 @@
-//! A line of the audit log: who changed what of an account, and when.
+//! A line of the audit log: who changed which part of an account, and when.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::store::schema::Table;
 /// A line; its key names account and line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AuditRow {
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
     /// Author of the change.
     pub actor: Actor,
@@ -29,7 +29,7 @@ impl Row for AuditLinesRow {
     const TABLE: Table = Table::AuditLines;
 }
 
-/// A line of version 1, which only people of the panel had.
+/// A line of version 1, which could only be written by panel users.
 #[derive(Serialize, Deserialize)]
 struct PersonsRow {
     at: Timestamp,

@@ -1,4 +1,4 @@
-//! A doubt about the wall clock, and what came of it.
+//! A doubt about the wall clock, and its result.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,30 +7,30 @@ use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
 use crate::store::schema::Table;
 
-/// A span in which the wall clock was doubtful. Content that was accepted meanwhile lies in buckets of the doubt's own
-/// ([`Bucket::in_doubt`](crate::machine::retention::Bucket::in_doubt)). The row stays, for the ends of those buckets.
+/// A period in which the wall clock was doubtful. Content that was accepted in it is in separate buckets of the doubt
+/// ([`Bucket::in_doubt`](crate::machine::retention::Bucket::in_doubt)). The row is kept for the ends of those buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockDoubtRow {
     /// The service's time at its beginning.
     pub began: Timestamp,
-    /// All messages accepted meanwhile have greater identifiers.
+    /// Identifier below those of all messages accepted in the period.
     pub after: Ulid,
-    /// End of the doubt; `None` while it lasts.
+    /// End of the doubt; `None` while it has not ended.
     pub end: Option<DoubtEnd>,
 }
 
 /// The end of a doubt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoubtEnd {
-    /// The service's time at the end, before the wall clock was taken over.
+    /// The service's time at the end, before it was set to the wall clock.
     pub until: Timestamp,
     /// Correction of the service's time at the end, in milliseconds.
     pub offset_ms: i64,
-    /// Timers that are still to be moved.
+    /// Rows that have still to be moved.
     pub rest: Rest,
 }
 
-/// The part of the rows that is still to be moved by a doubt's offset.
+/// Rows that have still to be moved by a doubt's offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rest {
     /// Messages from this key on, then timers.
@@ -42,12 +42,12 @@ pub enum Rest {
 }
 
 impl ClockDoubtRow {
-    /// Whether rows are still to be moved.
+    /// Whether some rows have still to be moved.
     pub fn is_unsettled(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.rest != Rest::Nothing)
     }
 
-    /// Returns the difference between the ends of the doubt's buckets and their names.
+    /// Returns the offset of the ends of the doubt's buckets from their names.
     pub fn offset_ms(&self) -> i64 {
         self.end.as_ref().map_or(0, |end| end.offset_ms)
     }

@@ -13,9 +13,9 @@ use crate::store::schema::Table;
 /// A delivery; its key names account and delivery.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeliveryRow {
-    /// To whom.
+    /// Endpoint of the delivery.
     pub endpoint: EndpointId,
-    /// Which event.
+    /// Event of the delivery.
     pub event: EventId,
     /// Payload of the delivery.
     pub owed: Owed,
@@ -33,7 +33,7 @@ pub enum Owed {
         /// The event's type.
         kind: EventType,
     },
-    /// An event of type `test`, which stands in no timeline and counts for nothing.
+    /// An event of type `test`, which is in no timeline and is not counted.
     Test {
         /// Its bytes.
         body: Vec<u8>,
@@ -41,7 +41,7 @@ pub enum Owed {
 }
 
 impl Owed {
-    /// The event's type on every interface.
+    /// Returns the event's type on every interface.
     pub const fn event_type(&self) -> &'static str {
         match self {
             Self::Event { kind, .. } => kind.as_str(),
@@ -49,7 +49,7 @@ impl Owed {
         }
     }
 
-    /// The message that the event is about.
+    /// Returns the message that the event is about.
     pub const fn message(&self) -> Option<MessageId> {
         match self {
             Self::Event { message, .. } => Some(*message),
@@ -77,9 +77,9 @@ pub struct AttemptRow {
     pub id: AttemptId,
     /// When it began.
     pub at: Timestamp,
-    /// The status, where one came.
+    /// HTTP status, if there was an answer.
     pub status: Option<u16>,
-    /// The failure's name (contract 5).
+    /// Name of the failure (contract 5).
     pub error: Option<String>,
     /// Duration in milliseconds.
     pub duration_ms: u64,

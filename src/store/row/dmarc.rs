@@ -1,4 +1,4 @@
-//! Rows of a domain's DMARC aggregate reports: the reports, and the messages that they count.
+//! Rows of a domain's DMARC aggregate reports: the reports, and the counted messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ use crate::store::schema::dmarc::ReporterKey;
 /// A report, or the part of one that belongs to the domain; its key names account, domain and report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcReportRow {
-    /// The organisation that reports, in its own words.
+    /// Name of the reporting organisation, in its own words.
     pub reporter: String,
-    /// The domain of the mail's From; none where the mail does not have exactly one author.
+    /// Domain of the mail's From; `None` if the mail does not have exactly one author.
     pub from_domain: Option<DomainName>,
     /// The reporter's identifier of the report.
     pub report_id: String,
@@ -31,7 +31,7 @@ pub struct DmarcReportRow {
     pub passed: u64,
     /// Rows without a valid source or count.
     pub skipped_rows: u64,
-    /// Whether its From domain signed the mail. Only then its messages count.
+    /// Whether the report's mail was signed by its From domain. Otherwise its messages are not counted.
     pub is_authentic: bool,
 }
 
@@ -42,15 +42,15 @@ impl Row for DmarcReportRow {
 /// The reports of one day; its key names account, domain and day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcDayRow {
-    /// Reports that only are listed.
+    /// Number of reports that are listed but not counted.
     pub unauthentic: u32,
-    /// Networks that are counted by themselves.
+    /// Number of networks with counts of their own.
     pub networks: u32,
     /// Rows of [`Table::DmarcCounts`].
     pub rows: u32,
     /// Digests of the signing domains, each with its reports.
     pub signers: Vec<(ReporterKey, u32)>,
-    /// The reporters whose reports count.
+    /// Reporters whose reports count.
     pub reporters: Vec<ReporterDay>,
 }
 
@@ -65,12 +65,12 @@ pub struct ReporterDay {
     pub reporter: ReporterKey,
     /// Its reports.
     pub reports: u32,
-    /// The policies that it saw published: a bit for each.
+    /// Policies that it saw published, one bit for each.
     policies: u8,
 }
 
 impl ReporterDay {
-    /// A reporter without reports.
+    /// Returns a reporter without reports.
     pub const fn new(reporter: ReporterKey) -> Self {
         Self { reporter, reports: 0, policies: 0 }
     }
@@ -92,11 +92,11 @@ impl ReporterDay {
 pub struct DmarcCountsRow {
     /// Message counts by evaluation.
     pub counts: DmarcCounts,
-    /// Whether a signature of the domain's own was on some of them.
+    /// Whether some of them had a signature of the domain itself.
     pub has_own_signature: bool,
-    /// The most frequent domains that signed, with their messages.
+    /// The most frequent signing domains, with their messages.
     pub dkim_domains: Vec<(DomainName, u64)>,
-    /// The most frequent domains that SPF was checked for, with their messages.
+    /// The most frequent domains checked by SPF, with their messages.
     pub spf_domains: Vec<(DomainName, u64)>,
 }
 
@@ -107,11 +107,11 @@ impl Row for DmarcCountsRow {
 /// A source of a domain's mail; its key names account, domain and network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcSourceRow {
-    /// The first day of which a report names it.
+    /// The first day on which a report named it.
     pub first_day: u32,
-    /// The last one.
+    /// The last day on which a report named it.
     pub last_day: u32,
-    /// Whether the account says that it is its own.
+    /// Whether the account has confirmed it as its own.
     pub is_mine: Option<bool>,
 }
 
@@ -122,11 +122,11 @@ impl Row for DmarcSourceRow {
 /// A reporter of a domain; its key names account, domain and reporter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcReporterRow {
-    /// Its name, in its own words.
+    /// Name of the reporter, in its own words.
     pub name: String,
-    /// The last day of which it reported.
+    /// The last day on which it reported.
     pub last_day: u32,
-    /// Whether the account has taken it out of the counts.
+    /// Whether the account has excluded it from the counts.
     pub is_ignored: bool,
 }
 

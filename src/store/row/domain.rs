@@ -16,21 +16,21 @@ use crate::store::schema::Table;
 pub struct DomainRow {
     /// Its name.
     pub name: DomainName,
-    /// The stream of everything sent from it.
+    /// Stream of all mail from it.
     pub stream: Stream,
-    /// Whether it may be sent from.
+    /// Verification status.
     pub status: DomainStatus,
     /// When it was registered.
     pub created_at: Timestamp,
     /// When it became verified.
     pub verified_at: Option<Timestamp>,
-    /// When its records were last looked for.
+    /// Time of the last check of its records.
     pub last_checked_at: Option<Timestamp>,
-    /// When its RSA record was last seen.
+    /// Time at which its RSA record was last seen.
     pub last_seen_at: Option<Timestamp>,
-    /// When its records are looked for next; none where it is never re-checked.
+    /// Time of the next check of its records; `None` if it is never checked again.
     pub next_check_at: Option<Timestamp>,
-    /// Checks since it was last verified, for the back-off.
+    /// Number of checks since it was last verified, for the backoff.
     pub checks: u32,
     /// Its keys, newest last.
     pub dkim: Vec<DkimKeyRow>,
@@ -38,18 +38,18 @@ pub struct DomainRow {
     pub return_path_seen: bool,
     /// Last findings, by record.
     pub findings: Vec<Finding>,
-    /// The rotation of its keys.
+    /// Schedule of its key rotation.
     pub rotation: DkimRotation,
-    /// Purposes of records that were seen as expected at least once.
+    /// Purposes of records that were correct at least once.
     pub once_ok: Vec<RecordPurpose>,
-    /// Those of them that were not as expected when their look-up last succeeded.
+    /// Purposes of those that were not correct at their last successful look-up.
     pub lost: Vec<RecordPurpose>,
-    /// Facts for the checklist beside the records.
+    /// DNS facts for the checklist beside the records.
     pub facts: DnsFacts,
 }
 
 impl DomainRow {
-    /// A domain that was registered at `created_at`: pending, without keys, and never checked.
+    /// Returns a domain that was registered at `created_at`: pending, without keys, and never checked.
     pub fn new(name: DomainName, stream: Stream, created_at: Timestamp) -> Self {
         Self {
             name,
@@ -72,26 +72,26 @@ impl DomainRow {
     }
 }
 
-/// Facts of a domain's DNS that no record of ours is for. Each is none where it was not looked for, or the look-up
+/// DNS facts of a domain beside its records for Postrider. Each is `None` if it was not looked up or the look-up
 /// failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnsFacts {
-    /// The look-ups that its SPF record takes.
+    /// Number of look-ups that its SPF record takes.
     pub spf_lookups: Option<u32>,
-    /// The domain's way to receive mail.
+    /// How the domain receives mail.
     pub receiving: Option<Receiving>,
     /// The BIMI records of its default selector.
     pub bimi: Option<Vec<String>>,
 }
 
-/// A domain's way to receive mail (RFC 5321 5.1).
+/// The way in which a domain receives mail (RFC 5321 5.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Receiving {
-    /// By the servers of its MX records, the best first.
+    /// At the servers of its MX records, the best first.
     Servers(Vec<String>),
     /// Not at all: a null MX (RFC 7505).
     NullMx,
-    /// By its own address, without an MX record.
+    /// At its own address, without an MX record.
     Address,
     /// Not at all: it has neither.
     Nothing,
@@ -102,22 +102,22 @@ pub enum Receiving {
 pub struct DkimRotation {
     /// Days between rotations; 0 without a schedule.
     pub days: u16,
-    /// When the next rotation is due. None without a schedule.
+    /// Time of the next rotation; `None` without a schedule.
     pub next_at: Option<Timestamp>,
-    /// When its timer fires: at the rotation, or later where that has to wait for a record.
+    /// Due time of its timer: the rotation, or later if a record must be published first.
     pub timer: Option<Timestamp>,
-    /// The greatest number that a pair of keys which was dropped had. No selector is ever used for two keys.
+    /// The greatest number of a dropped key pair. No selector is ever used for two keys.
     pub dropped: u32,
 }
 
-/// Bytes of the members that version 1 of a domain's row lacks, where they are empty.
+/// Number of bytes of the members that version 1 of a domain's row lacks, if they are empty.
 const SINCE_V1: usize = 9;
 
 impl Row for DomainRow {
     const TABLE: Table = Table::Domains;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the members from `rotation` on. Each is written as zero bytes where it is empty.
+    /// Version 1 lacks the members from `rotation` on. An empty member is encoded as zero bytes.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0; SINCE_V1]].concat()))
     }
@@ -130,11 +130,11 @@ pub struct DkimKeyRow {
     pub selector: String,
     /// Its algorithm.
     pub algorithm: DkimAlgorithm,
-    /// Where it is in its life.
+    /// State in its life cycle.
     pub state: DkimState,
-    /// When it was made.
+    /// Time at which it was created.
     pub created_at: Timestamp,
-    /// When another key took its place.
+    /// Time at which another key replaced it.
     pub retired_at: Option<Timestamp>,
     /// The TXT record to publish.
     pub record: String,
@@ -143,7 +143,7 @@ pub struct DkimKeyRow {
 }
 
 impl DkimKeyRow {
-    /// The number of the pair, with which the selector ends.
+    /// Returns the number of the pair, with which the selector ends.
     pub fn number(&self) -> u32 {
         let digits = self.selector.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |place| place + 1);
         self.selector[digits..].parse().unwrap_or_default()
@@ -160,7 +160,7 @@ impl DkimKeyRow {
 pub struct Finding {
     /// Purpose of the record.
     pub purpose: RecordPurpose,
-    /// The name that was asked.
+    /// Queried name.
     pub name: String,
     /// Status of the record.
     pub status: RecordStatus,

@@ -13,29 +13,29 @@ use crate::store::schema::Table;
 /// An endpoint; its key names account and endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EndpointRow {
-    /// Where events are posted.
+    /// URL to which events are posted.
     pub url: String,
-    /// Which events; none means all.
+    /// Selected event types; `None` means all.
     pub events: Option<Vec<EventType>>,
-    /// The account's own words.
+    /// The account's description.
     pub description: Option<String>,
     /// The signing secret.
     pub secret: Sealed,
-    /// Whether it may be attempted, and how it has been answering.
+    /// Whether it may be attempted, and its recent results.
     pub state: endpoint::State,
-    /// The failures that its state counts, newest last: why the service disabled it, once it has.
+    /// The failures that its state counts, newest last: the reason why the service disabled it, once it has.
     pub failed: Vec<FailedAttempt>,
-    /// Last 2xx.
+    /// Time of the last 2xx.
     pub last_success_at: Option<Timestamp>,
-    /// Last failed attempt.
+    /// Time of the last failed attempt.
     pub last_failure_at: Option<Timestamp>,
     /// When it was registered.
     pub created_at: Timestamp,
-    /// When its owner last changed it, or the service disabled it.
+    /// Time of the owner's last change, or of the disabling by the service.
     pub updated_at: Timestamp,
 }
 
-/// A failed attempt: which of which delivery.
+/// Identifies a failed attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FailedAttempt {
     /// The delivery.
@@ -54,7 +54,7 @@ impl EndpointRow {
         self.events.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// Returns the context that the secret is sealed for, so that one endpoint's can't be put in another's place.
+    /// Returns the context that the secret is sealed for, so that it can't be used for another endpoint.
     pub fn secret_context(id: crate::base::id::EndpointId) -> Vec<u8> {
         [b"webhook secret ".as_slice(), id.as_bytes()].concat()
     }

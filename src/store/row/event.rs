@@ -1,4 +1,4 @@
-//! The event log's entries: they point into the timeline, where the event's bytes are.
+//! Entries of the event log. They refer to the timeline, which has the event's bytes.
 
 use serde::{Deserialize, Serialize};
 

@@ -9,9 +9,9 @@ use crate::store::schema::Table;
 /// Request and answer that a key is bound to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IdempotencyRow {
-    /// The body, and until when.
+    /// Hash of the body, and expiry.
     pub binding: Binding,
-    /// The bytes of the 202, for replays.
+    /// Bytes of the 202, for replays.
     pub answer: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The identity at a provider that a user signs in with; the key is the user's.
+//! The OpenID Connect identity that a user signs in with; its key is the user's.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::store::schema::Table;
 pub struct IdentityRow {
     /// The provider.
     pub issuer: String,
-    /// The provider's name for the person, which never changes.
+    /// The provider's identifier of the person, which never changes.
     pub subject: String,
 }
 
@@ -20,7 +20,7 @@ impl Row for IdentityRow {
 }
 
 impl IdentityRow {
-    /// The key of [`Table::UsersByIdentity`]. The length keeps an issuer apart from its subject.
+    /// Returns the key of [`Table::UsersByIdentity`]. The length separates the issuer from the subject.
     pub fn digest(&self) -> [u8; 32] {
         let Self { issuer, subject } = self;
         hmac_sha256(b"identity", &[format!("{}:{issuer}", issuer.len()).as_bytes(), subject.as_bytes()])

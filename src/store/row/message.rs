@@ -1,4 +1,4 @@
-//! A message: what was accepted, written once, and how far its transfer is, written at every outcome.
+//! A message: the accepted facts, written once, and the state of its transfer, written at every outcome.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::store::schema::Table;
 pub struct MessageRow {
     /// The sending domain.
     pub domain: DomainId,
-    /// That domain's stream at the time.
+    /// Stream of that domain at acceptance.
     pub stream: Stream,
     /// The sender.
     pub from: Address,
@@ -28,41 +28,41 @@ pub struct MessageRow {
     pub from_name: Option<String>,
     /// The recipient.
     pub to: Address,
-    /// The subject, decoded where the message was raw.
+    /// The subject, decoded if the message was raw.
     pub subject: Option<String>,
-    /// The sender's own notes.
+    /// The sender's metadata.
     pub metadata: BTreeMap<String, String>,
-    /// Where the recipient may unsubscribe.
+    /// URL for unsubscribing.
     pub unsubscribe_url: Option<String>,
-    /// When it was created; its `Date`.
+    /// Time of creation, and its `Date`.
     pub created_at: Timestamp,
-    /// When the sender wants it given up.
+    /// Expiry that the sender set.
     pub expires_at: Option<Timestamp>,
-    /// When it ends `failed` at the latest.
+    /// Time at which it ends `failed` at the latest.
     pub give_up_at: Timestamp,
-    /// When its content is no longer shown.
+    /// Time after which its content is no longer shown.
     pub content_expires_at: Timestamp,
-    /// The key that it was sent with; none where the operator sent it.
+    /// The API key of the submission; `None` if the operator sent it.
     pub key: Option<KeyId>,
     /// The selectors of the domain's DKIM keys that signed it.
     pub selectors: Vec<String>,
-    /// Bytes of the signed message.
+    /// Size of the signed message in bytes.
     pub size_bytes: u32,
-    /// Where the signed message stands.
+    /// Place of the signed message.
     pub place: Place,
-    /// MAIL FROM.
+    /// Address of MAIL FROM.
     pub return_path: String,
     /// Whether it has bytes above 127.
     pub eight_bit: bool,
     /// Whether it needs SMTPUTF8.
     pub smtputf8: bool,
-    /// Whether it is to be delivered whatever TLS its receiver's policies ask for.
+    /// Whether it is delivered even if the receiver's TLS policies can't be met.
     pub waives_tls: bool,
-    /// Whether the caller built it.
+    /// Whether the caller submitted it as raw MIME.
     pub is_raw: bool,
-    /// Whether the text ended with a line end, which a message can't tell.
+    /// Whether the text ended with a line end, which the message no longer shows.
     pub text_ends_line: bool,
-    /// Whether the HTML did.
+    /// Whether the HTML ended with a line end.
     pub html_ends_line: bool,
     /// The SMTP submission; `None` for a message by HTTP.
     pub submission: Option<Box<SmtpFacts>>,
@@ -73,21 +73,21 @@ pub struct MessageRow {
 pub struct SmtpFacts {
     /// The path of MAIL FROM; empty for `<>`.
     pub mail_from: String,
-    /// The name that the client gave in EHLO or HELO.
+    /// Name from the client's EHLO or HELO.
     pub client_name: String,
-    /// The address that it connected from.
+    /// Address of the client.
     pub client_address: String,
-    /// The TLS version; none in the clear.
+    /// TLS version; `None` without TLS.
     pub tls_version: Option<String>,
-    /// The beginning of the key's secret.
+    /// Prefix of the key's secret.
     pub key_prefix: String,
     /// The client's Message-ID.
     pub original_message_id: Option<String>,
-    /// Whether that one stays the message's own.
+    /// Whether that Message-ID was kept.
     pub keeps_message_id: bool,
-    /// Messages that were accepted with this one, itself included.
+    /// Number of messages that were accepted together, including this one.
     pub recipients: u32,
-    /// The first of them.
+    /// Identifier of the first of them.
     pub first_id: MessageId,
 }
 
@@ -95,26 +95,26 @@ impl Row for MessageRow {
     const TABLE: Table = Table::Messages;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the last field, whose absence is one zero byte.
+    /// Version 1 lacks the last field. One zero byte means that it is absent.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
     }
 }
 
 impl MessageRow {
-    /// The Message-ID in angle brackets.
+    /// Returns the Message-ID in angle brackets.
     pub fn message_id_header(&self, id: MessageId) -> String {
         let kept = self.submission.as_ref().filter(|facts| facts.keeps_message_id);
         let kept = kept.and_then(|facts| facts.original_message_id.clone());
         kept.unwrap_or_else(|| format!("<{id}@{}>", self.from.domain()))
     }
 
-    /// The author of the list fields. By SMTP they stay as the client wrote them.
+    /// Returns the author of the list fields. Messages by SMTP keep the client's.
     pub fn list_fields(&self) -> ListFields {
         if self.unsubscribe_url.is_some() && self.submission.is_none() { ListFields::Ours } else { ListFields::Callers }
     }
 
-    /// The Message-ID that the client gave by SMTP.
+    /// Returns the client's Message-ID of a submission by SMTP.
     pub fn original_message_id(&self) -> Option<&str> {
         self.submission.as_ref()?.original_message_id.as_deref()
     }
@@ -123,23 +123,23 @@ impl MessageRow {
 /// Progress of a message's transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TransferRow {
-    /// The machine's state; its status is the message's.
+    /// State of the machine; its status is the message's.
     pub state: transfer::State,
-    /// When the status last changed.
+    /// Time of the last change of the status.
     pub status_at: Timestamp,
-    /// Attempts that reached the wire or were told off by the DNS.
+    /// Number of attempts that reached a server or were refused by the DNS.
     pub attempts: u32,
-    /// When its timer fires: the next attempt, or the end of its time. None once it has ended.
+    /// Due time of its timer: the next attempt or the expiry. `None` once it has ended.
     pub due: Option<Timestamp>,
-    /// When a server took it.
+    /// Time at which a server accepted it.
     pub delivered_at: Option<Timestamp>,
-    /// The facts of the last attempt.
+    /// Facts of the last attempt.
     pub last: AttemptFacts,
-    /// Provider of the server that was asked last, by its name in the counts; `None` if none was asked.
+    /// Provider of the server that was contacted last, by its name in the counts; `None` if there was none.
     pub provider: Option<String>,
     /// Number of attempts that crashed. After the third the message is set aside.
     pub crashes: u8,
-    /// Since when its content could not be read, where the last look failed for that.
+    /// Time since which its content could not be read, if the last read failed.
     pub unreadable_since: Option<Timestamp>,
 }
 
@@ -147,14 +147,14 @@ impl Row for TransferRow {
     const TABLE: Table = Table::Transfers;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the last field, whose absence is one zero byte.
+    /// Version 1 lacks the last field. One zero byte means that it is absent.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
     }
 }
 
 impl TransferRow {
-    /// A message accepted at `now`, due at once.
+    /// Returns the row of a message accepted at `now`, due at once.
     pub fn queued(now: Timestamp) -> Self {
         Self {
             state: transfer::State::default(),

@@ -1,9 +1,9 @@
-//! One row of the index of messages: which terms occur in a block of messages that follow one another. It never says
-//! which of them has a term, and may take a block for one that has it; whoever searches looks at the messages.
+//! One row of the message index: the terms in a block of consecutive messages. It does not tell which of them has a
+//! term, and there are false positives, so a search then checks the messages.
 //!
-//! A block's row is a Bloom filter, so an index of any number of messages is a row for every few hundred of them,
-//! written in the order of their identifiers: some twenty bytes a message, one and a half more
-//! for each metadata pair that no other message of the block has, and no page that is written at random.
+//! A block's row is a Bloom filter. The index has one row for every few hundred messages, written in the order of their
+//! identifiers: about twenty bytes a message, one and a half more for each metadata pair that is unique in the block.
+//! No page is written at random places.
 
 use std::collections::HashSet;
 
@@ -19,57 +19,57 @@ use crate::store::schema::Table;
 const VERSION: u8 = 2;
 /// The version of blocks without terms of metadata.
 const WITHOUT_METADATA: u8 = 1;
-/// Bytes of a metadata pair's name and of its value for the pair to be indexed.
+/// Maximum length of an indexed metadata pair's name and of its value, in bytes.
 pub const METADATA_BYTES_MAX: usize = 255;
-/// Version and first message.
+/// Length of the version and the first message.
 const HEAD: usize = 17;
-/// Bits of a term; with [`PROBES`] one block in some 300 is taken for one that has it.
+/// Bits for each term; with [`PROBES`] about one block in 300 is a false positive.
 const BITS_OF_TERM: usize = 12;
 const PROBES: u64 = 8;
-/// Bytes of a filter at most. What would need more is found by looking at more messages.
+/// Maximum length of a filter in bytes. Larger blocks have more false positives.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// Something that a message can be found by, as a number.
+/// A search term as a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Term(u64);
 
 impl Term {
-    /// The recipient.
+    /// Term of the recipient.
     pub fn to(address: &Address) -> Self {
         Self::of(1, &address.match_key())
     }
 
-    /// The sender.
+    /// Term of the sender.
     pub fn from(address: &Address) -> Self {
         Self::of(2, &address.match_key())
     }
 
-    /// The beginning of a word of the subject.
+    /// Term of a prefix of a word in the subject.
     pub fn word(word: &str) -> Self {
         Self::of(3, beginning(word))
     }
 
-    /// A status that it has or had.
+    /// Term of a current or earlier status.
     pub fn status(status: Status) -> Self {
         Self::of(4, status.as_str())
     }
 
-    /// The stream.
+    /// Term of the stream.
     pub fn stream(stream: Stream) -> Self {
         Self::of(5, stream.as_str())
     }
 
-    /// That it came by SMTP.
+    /// Term of all messages that came by SMTP.
     pub fn by_smtp() -> Self {
         Self::of(6, "smtp")
     }
 
-    /// A metadata pair. The length keeps a name apart from its value.
+    /// Term of a metadata pair. The length separates the name from its value.
     pub fn metadata(name: &str, value: &str) -> Self {
         Self::of(7, &format!("{}:{name}{value}", name.len()))
     }
 
-    /// FNV-1a, then stirred: these numbers stand in the store, so they must never change.
+    /// Returns the FNV-1a hash with a final mix. The numbers are stored, so they must never change.
     fn of(kind: u8, text: &str) -> Self {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let hash = text.bytes().fold(step(0xcbf2_9ce4_8422_2325, kind), step);
@@ -77,7 +77,7 @@ impl Term {
         Self(hash ^ (hash >> 29))
     }
 
-    /// Where its bits are among `bits`.
+    /// Returns its positions among `bits`.
     fn places(self, bits: usize) -> impl Iterator<Item = usize> {
         let step = self.0.rotate_left(32) | 1;
         (0..PROBES).map(move |probe| {
@@ -87,7 +87,7 @@ impl Term {
     }
 }
 
-/// All that a message can be found by, but its status.
+/// Returns all terms of a message except its statuses.
 pub fn terms(row: &MessageRow) -> Vec<Term> {
     let mut terms = vec![Term::to(&row.to), Term::from(&row.from), Term::stream(row.stream)];
     let subject = row.subject.as_deref().unwrap_or_default();
@@ -100,12 +100,12 @@ pub fn terms(row: &MessageRow) -> Vec<Term> {
     terms
 }
 
-/// A block that is being gathered.
+/// A block that is being built.
 #[derive(Default)]
 pub struct Block {
     first: Option<MessageId>,
     terms: HashSet<Term>,
-    /// Messages in it.
+    /// Number of messages in it.
     pub count: usize,
 }
 
@@ -117,7 +117,7 @@ impl Block {
         self.count += 1;
     }
 
-    /// The row's value.
+    /// Returns the row's value.
     pub fn encode(&self) -> Vec<u8> {
         let bytes = (self.terms.len() * BITS_OF_TERM).div_ceil(8).clamp(8, BYTES_MAX);
         let mut value = vec![0; HEAD + bytes];
@@ -133,10 +133,10 @@ fn set(value: &mut [u8], term: Term) {
     term.places(filter.len() * 8).for_each(|place| filter[place / 8] |= 1 << (place % 8));
 }
 
-/// The row of a block as it is stored.
+/// The stored row of a block.
 #[derive(Clone, Copy)]
 pub struct IndexedBlock<'a> {
-    /// The first message that it tells of; the last one is in its key.
+    /// The first message in it; the last one is in its key.
     pub first: MessageId,
     version: u8,
     filter: &'a [u8],
@@ -146,7 +146,7 @@ impl<'a> IndexedBlock<'a> {
     /// Reads the stored bytes.
     ///
     /// # Errors
-    /// [`StoreError::Row`] where they are damaged or of a version that this program does not know.
+    /// [`StoreError::Row`] if they are damaged or of an unknown version.
     pub fn decode(value: &'a [u8]) -> Result<Self, StoreError> {
         let fault = || StoreError::Row { table: Table::MessageIndex, fault: "it is damaged".to_owned() };
         let (head, filter) = value.split_at_checked(HEAD).ok_or_else(fault)?;
@@ -162,12 +162,12 @@ impl<'a> IndexedBlock<'a> {
         self.version != WITHOUT_METADATA
     }
 
-    /// Whether a message of the block may have `term`; if not, none has.
+    /// Whether a message of the block may have `term`; if not, none has it.
     pub fn may_have(&self, term: Term) -> bool {
         term.places(self.filter.len() * 8).all(|place| self.filter[place / 8] & 1 << (place % 8) != 0)
     }
 
-    /// The value with a message more, which may come before the first; none where it says that already.
+    /// Returns the value with one more message, which may precede the first; `None` if that changes nothing.
     pub fn with(&self, id: MessageId, terms: &[Term]) -> Option<Vec<u8>> {
         let first = self.first.min(id);
         if first == self.first && terms.iter().all(|term| self.may_have(*term)) {

@@ -1,4 +1,4 @@
-//! Rows: what a table's value says. Encoded as one version byte and postcard; bodies are never rows.
+//! Rows: the values of tables. Encoded as one version byte and postcard. Bodies are never rows.
 //!
 //! A change of a row's fields is a new version with a reader for the old one, never a silent reinterpretation.
 
@@ -33,12 +33,12 @@ pub mod warm_up;
 
 /// A value of one table.
 pub trait Row: Serialize + DeserializeOwned {
-    /// The table.
+    /// Table of the row.
     const TABLE: Table;
-    /// The version written now.
+    /// Version that is written.
     const VERSION: u8 = 1;
 
-    /// The stored bytes.
+    /// Returns the stored bytes.
     fn encode(&self) -> Vec<u8> {
         let bytes = vec![Self::VERSION];
         postcard::to_extend(self, bytes).unwrap_or_else(|_| unreachable!("rows hold only what postcard can write"))
@@ -47,7 +47,7 @@ pub trait Row: Serialize + DeserializeOwned {
     /// Reads stored bytes.
     ///
     /// # Errors
-    /// [`StoreError::Row`] where they are damaged or of a version that this program does not know.
+    /// [`StoreError::Row`] if they are damaged or of an unknown version.
     fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
         let fault = |what: &str| StoreError::Row { table: Self::TABLE, fault: what.to_owned() };
         let (&version, rest) = bytes.split_first().ok_or_else(|| fault("it is empty"))?;
@@ -59,8 +59,7 @@ pub trait Row: Serialize + DeserializeOwned {
         decoded.map_err(|error| fault(&error.to_string()))
     }
 
-    /// Reads a row of an earlier version, without its version byte. Returns none where this program does not know the
-    /// version.
+    /// Decodes a row of an earlier version, without its version byte. Returns `None` if the version is unknown.
     fn decode_earlier(_version: u8, _bytes: &[u8]) -> Option<postcard::Result<Self>> {
         None
     }
@@ -70,7 +69,7 @@ impl Row for crate::domain::account::Account {
     const TABLE: Table = Table::Accounts;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the last field, which is false: a zero byte.
+    /// Version 1 lacks the last field, which is then false: a zero byte.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
     }
@@ -84,7 +83,7 @@ impl Row for crate::domain::session::Session {
     const TABLE: Table = Table::Sessions;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the last field, which is none: a zero byte.
+    /// Version 1 lacks the last field, which is then `None`: a zero byte.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
     }

@@ -1,5 +1,5 @@
-//! Notices: mails and webhook requests that report alerts, and invitations. They are no messages: no queue, quota,
-//! event or suppression knows them.
+//! Notices: mails and webhook requests that report alerts, and invitations. They are not messages: they have no quota,
+//! events or suppressions and are in no queue of an account.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,19 +12,19 @@ use crate::domain::alert::NoticeKind;
 use crate::machine::delivery;
 use crate::store::schema::Table;
 
-/// Changes that one mail reports at most.
+/// Maximum number of changes in one mail.
 pub const ITEMS_MAX: usize = 200;
 
-/// A notice that is to be sent. The row goes when it was taken or given up.
+/// A notice to be sent. The row is removed when it was accepted or given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeRow {
     /// Content and recipient.
     pub content: NoticeContent,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
     /// Attempts that failed.
     pub attempts: u8,
-    /// When the next one is due.
+    /// Due time of the next attempt.
     pub due: Timestamp,
 }
 
@@ -42,7 +42,7 @@ pub enum NoticeContent {
     Webhook {
         /// The change.
         item: NoticeItem,
-        /// The bytes of the request, which are the same at every attempt.
+        /// Body of the request, the same at every attempt.
         body: Vec<u8>,
         /// Its attempts.
         delivery: delivery::State,
@@ -60,7 +60,7 @@ impl NoticeContent {
         }
     }
 
-    /// The changes that it reports.
+    /// Returns the changes that it reports.
     pub fn items(&self) -> &[NoticeItem] {
         match self {
             Self::Alerts { items, .. } => items,
@@ -73,7 +73,7 @@ impl NoticeContent {
 /// One change of one alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeItem {
-    /// The account of the alert, which is zero for the service's.
+    /// The account of the alert; zero for alerts of the service.
     pub account: AccountId,
     /// The alert.
     pub alert: AlertId,
@@ -83,16 +83,16 @@ pub struct NoticeItem {
     pub at: Timestamp,
 }
 
-/// An invitation. Its link is made when it is sent, so that no secret is stored.
+/// An invitation. Its link is created when it is sent, so that no secret is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvitationRow {
     /// The account.
     pub account: AccountId,
     /// The user who is invited.
     pub user: UserId,
-    /// The line of the audit log of who invited them.
+    /// The audit log line of the inviting user.
     pub line: ChangeId,
-    /// When its link ends.
+    /// Expiry of its link.
     pub expires_at: Timestamp,
 }
 
@@ -103,9 +103,9 @@ impl Row for NoticeRow {
 /// The mails to one address.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NoticeAddressRow {
-    /// The mail that gathers changes.
+    /// The mail that collects further changes.
     pub gathering: Option<NoticeId>,
-    /// The first due times of the last mails, oldest first.
+    /// First due times of the latest mails, oldest first.
     pub dues: Vec<Timestamp>,
 }
 
@@ -113,10 +113,10 @@ impl Row for NoticeAddressRow {
     const TABLE: Table = Table::NoticeAddresses;
 }
 
-/// An address that may get notices: the operator's command line made it, or its owner opened a link sent there.
+/// An address that may get notices: set by the operator on the command line, or confirmed by a link sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProvenAddressRow {
-    /// Since when.
+    /// Time of the confirmation.
     pub since: Timestamp,
 }
 
@@ -127,7 +127,7 @@ impl Row for ProvenAddressRow {
 /// The invitations of an account in the last day.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct InvitationsRow {
-    /// When each was made, oldest first.
+    /// Time of each, oldest first.
     pub made: Vec<Timestamp>,
 }
 

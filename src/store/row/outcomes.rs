@@ -9,46 +9,46 @@ use crate::domain::event::{Bounce, BounceKind, EventType};
 use crate::machine::reputation::{Figures, Rate};
 use crate::store::schema::Table;
 
-/// Buckets of the histogram of delivery times.
+/// Number of buckets in the histogram of delivery times.
 pub const TIME_BUCKETS: usize = 16;
-/// Counts that version 1 of the row lacks.
+/// Number of counts that version 1 of the row lacks.
 const SINCE_V1: usize = 2 + TIME_BUCKETS;
 
-/// Number of times that each outcome was recorded. A message may have several: delivered, then bounced, say.
+/// Number of times that each outcome was recorded. A message may have several, for example delivered and then bounced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeCounts {
-    /// Messages accepted; counted where no provider is known yet.
+    /// Messages accepted. They are counted without a provider, which is not known yet.
     pub accepted: u64,
-    /// Attempts that met a transient failure, and delays that were reported.
+    /// Attempts with a transient failure, and reported delays.
     pub deferred: u64,
-    /// Messages that a server took.
+    /// Messages accepted by a server.
     pub delivered: u64,
     /// Bounces: the address or its domain can't receive.
     pub bounced_hard: u64,
-    /// Bounces: it may receive later, or something smaller.
+    /// Bounces: a later or smaller message may be accepted.
     pub bounced_soft: u64,
     /// Bounces: the sender is refused.
     pub bounced_block: u64,
-    /// Bounces of which nothing certain can be said.
+    /// Bounces without a clear cause.
     pub bounced_undetermined: u64,
-    /// Those of the bounces whose message was delivered too: returned by a server that had taken it.
+    /// Number of bounces whose message had been delivered: accepted by a server and returned later.
     pub returned: u64,
     /// Messages given up.
     pub failed: u64,
-    /// Messages that were called spam.
+    /// Messages that were reported as spam.
     pub complained: u64,
-    /// Messages by whose link the recipient unsubscribed.
+    /// Messages through whose link the recipient unsubscribed.
     pub unsubscribed: u64,
     /// Messages not sent, because their address became suppressed.
     pub suppressed: u64,
     /// Messages withdrawn.
     pub canceled: u64,
-    /// Those of the deliveries that were made under TLS.
+    /// Number of deliveries over TLS.
     pub delivered_tls: u64,
-    /// Those of the accepted messages that are marketing and offer no one-click unsubscription.
+    /// Number of accepted marketing messages without one-click unsubscription.
     pub without_one_click: u64,
-    /// The deliveries by the time since acceptance: bucket *n* has those of at most 2^*n* seconds that the bucket
-    /// before does not have. The last bucket also has everything slower.
+    /// Deliveries by the time since acceptance. Bucket *n* counts those of at most 2^*n* seconds that are not in an
+    /// earlier bucket. The last bucket also counts all slower ones.
     pub delivery_times: [u64; TIME_BUCKETS],
 }
 
@@ -84,7 +84,7 @@ impl OutcomeCounts {
         *counter += 1;
     }
 
-    /// Counts the time and the security of a delivery, which [`Self::count`] counts as such.
+    /// Counts the time and the TLS of a delivery that [`Self::count`] has counted.
     pub fn count_delivery(&mut self, took: Duration, is_secured: bool) {
         self.delivered_tls += u64::from(is_secured);
         let seconds = took.as_millis().div_ceil(1000).max(1);
@@ -92,13 +92,13 @@ impl OutcomeCounts {
         self.delivery_times[bucket.min(TIME_BUCKETS - 1)] += 1;
     }
 
-    /// The deliveries whose time and security are counted.
+    /// Returns the number of deliveries whose time and TLS are counted.
     pub fn timed(&self) -> u64 {
         self.delivery_times.iter().sum()
     }
 
-    /// The time within which so many hundredths of the deliveries were made, in seconds: the upper bound of a bucket.
-    /// None without a delivery whose time is known.
+    /// Returns the time within which `hundredths` percent of the deliveries were made, in seconds: the upper bound of a
+    /// bucket. `None` without a delivery of known time.
     pub fn delivery_seconds(&self, hundredths: u64) -> Option<u64> {
         let wanted = (self.timed() * hundredths).div_ceil(100);
         let mut reached = 0;
@@ -109,7 +109,7 @@ impl OutcomeCounts {
         Some(1 << bucket)
     }
 
-    /// Adds what another row counts.
+    /// Adds the counts of another row.
     pub fn add(&mut self, more: &Self) {
         self.accepted += more.accepted;
         self.deferred += more.deferred;
@@ -129,17 +129,17 @@ impl OutcomeCounts {
         self.delivery_times.iter_mut().zip(more.delivery_times).for_each(|(count, more)| *count += more);
     }
 
-    /// Bounces of every kind: a block says as much of a sender's standing as a dead address.
+    /// Returns bounces of every kind: for a sender's reputation a block counts as much as a dead address.
     pub const fn bounced(&self) -> u64 {
         self.bounced_hard + self.bounced_soft + self.bounced_block + self.bounced_undetermined
     }
 
-    /// Messages that were delivered or bounced, each once.
+    /// Returns the number of messages that were delivered or bounced, each counted once.
     pub const fn answered(&self) -> u64 {
         (self.delivered + self.bounced()).saturating_sub(self.returned)
     }
 
-    /// The rates that are judged.
+    /// Returns the figures for the bounce and complaint rates.
     pub const fn figures(&self) -> Figures {
         Figures {
             bounces: Rate { count: self.bounced(), of: self.answered() },

@@ -1,4 +1,4 @@
-//! A pause: an account's mail for one site waits until somebody resumes it; its key names both.
+//! A pause: an account's mail for one site waits until it is resumed; its key names both.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use super::Row;
 use crate::base::time::Timestamp;
 use crate::store::schema::Table;
 
-/// That mail for a site waits.
+/// A pause of the mail for a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseRow {
-    /// Since when.
+    /// Start of the pause.
     pub since: Timestamp,
 }
 

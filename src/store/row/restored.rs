@@ -1,5 +1,5 @@
-//! Where a restored store comes from, and whether what its queues held then still stands still (contract 8). A store
-//! that was started on a damaged journal holds its queues in the same way.
+//! Origin of a restored store, and whether its queues from then are still on hold (contract 8). A store that was
+//! started on a damaged journal has the same hold.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,33 +10,33 @@ use crate::store::op::tls_report::day_of;
 use crate::store::schema::{self, Table};
 use crate::store::timer::{Timer, TimerKind};
 
-/// Why the queues of a store are on hold.
+/// Reason for the hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HoldCause {
     /// It was restored from a backup: the queued mail may have been sent since.
     Restored,
     /// Its journal was damaged: the outcomes of the queued mail may be among the lost records.
     JournalDamaged {
-        /// The greatest message identifier of a backup without bodies that the store was restored from before.
+        /// The greatest message identifier of a backup without bodies from which the store was restored earlier.
         lacks_content_to: Ulid,
     },
 }
 
-/// The backup that a store was restored from, or the start that accepted a damaged journal. One row of the facts about
-/// the store.
+/// The backup that a store was restored from, or the start that accepted a damaged journal. One of the facts about the
+/// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
-    /// When the backup was taken, or the damaged journal was accepted.
+    /// Time at which the backup was taken or the damaged journal was accepted.
     pub backup_at: Timestamp,
-    /// Whether message bodies were in it.
+    /// Whether it included message bodies.
     pub has_content: bool,
-    /// The greatest message identifier of then.
+    /// The greatest message identifier at that time.
     pub last_message: Ulid,
-    /// The greatest identifier of everything else.
+    /// The greatest other identifier at that time.
     pub last_id: Ulid,
-    /// Whether what waited then is not to be sent yet: it may have been sent since.
+    /// Whether the mail queued then is on hold: it may have been sent since.
     pub stands_still: bool,
-    /// Why.
+    /// Reason for the hold.
     pub cause: HoldCause,
 }
 
@@ -49,7 +49,7 @@ impl Row for Restored {
     }
 }
 
-/// The row before a damaged journal could be a cause.
+/// The row before a damaged journal could be the cause.
 #[derive(Serialize, Deserialize)]
 struct RestoredV1 {
     backup_at: Timestamp,
@@ -67,7 +67,7 @@ impl From<RestoredV1> for Restored {
 }
 
 impl Restored {
-    /// Whether `timer` would send what waited when the backup was taken.
+    /// Whether `timer` is on hold: it would send something that was queued when the backup was taken.
     pub fn holds(&self, timer: &Timer) -> bool {
         self.stands_still
             && match timer.kind {
@@ -95,12 +95,13 @@ impl Restored {
             }
     }
 
-    /// Whether the body of a message may be missing because the backup was taken without.
+    /// Whether the body of a message may be missing because the backup had none.
     pub fn lacks_content_of(&self, message: Ulid) -> bool {
         message <= self.lacks_content_to()
     }
 
-    /// The hold of a store that starts on a damaged journal at `now`, with what it goes on from.
+    /// Returns the hold of a store that starts on a damaged journal at `now`, with the identifiers from which it
+    /// continues.
     pub fn on_damaged_journal(earlier: Option<Self>, last_message: Ulid, last_id: Ulid, now: Timestamp) -> Self {
         let lacks_content_to = earlier.map_or(Ulid::default(), |earlier| earlier.lacks_content_to());
         let cause = HoldCause::JournalDamaged { lacks_content_to };

@@ -9,11 +9,11 @@ use crate::base::id::{MessageId, SuppressionId, Ulid};
 use crate::base::time::Timestamp;
 use crate::store::schema::Table;
 
-/// Why an address is suppressed.
+/// Reason for a suppression.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SuppressionReason {
-    /// Mail to it bounced for good.
+    /// Mail to it bounced permanently.
     Bounce,
     /// Its owner complained.
     Complaint,
@@ -25,16 +25,16 @@ pub enum SuppressionReason {
     Import,
 }
 
-/// The text is no reason.
+/// Error for an unknown reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of bounce, complaint, unsubscribe, manual, import")]
 pub struct InvalidSuppressionReason;
 
 impl SuppressionReason {
-    /// All of them, in the contract's order.
+    /// All reasons, in the contract's order.
     pub const ALL: [Self; 5] = [Self::Bounce, Self::Complaint, Self::Unsubscribe, Self::Manual, Self::Import];
 
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bounce => "bounce",
@@ -58,21 +58,21 @@ impl FromStr for SuppressionReason {
 pub struct SuppressionRow {
     /// Its identifier.
     pub id: SuppressionId,
-    /// The address as it was given.
+    /// The address as given.
     pub email: String,
-    /// Why.
+    /// Reason of the suppression.
     pub reason: SuppressionReason,
-    /// The message that led to it.
+    /// The message that caused it.
     pub message: Option<MessageId>,
-    /// The answer's code.
+    /// SMTP code of the reply.
     pub smtp_code: Option<u16>,
-    /// The answer as received.
+    /// The reply as received.
     pub smtp_response: Option<String>,
-    /// The account's own words.
+    /// The account's note.
     pub note: Option<String>,
-    /// When.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// The import that wrote it in batches. The suppression counts once that import has finished.
+    /// The import that wrote it in batches. The suppression takes effect once that import has finished.
     pub import: Option<Ulid>,
 }
 
@@ -106,10 +106,10 @@ impl From<SuppressionV1> for SuppressionRow {
     }
 }
 
-/// An account's import that is not at its end. Its key names the account, so that there is one at most.
+/// An account's unfinished import. Its key names the account, so there is at most one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SuppressionImportRow {
-    /// The import. Identifiers of its suppressions are greater.
+    /// Identifier of the import. Its suppressions have greater ones.
     pub id: Ulid,
     /// Progress of the import.
     pub stage: ImportStage,
@@ -118,9 +118,9 @@ pub struct SuppressionImportRow {
 /// The progress of an import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ImportStage {
-    /// Its suppressions are being written, or removed again up to this one. None of them counts.
+    /// Its suppressions are being written, or removed again up to this one. None of them has effect.
     Unfinished(Ulid),
-    /// All of them count. Messages to them are being ended.
+    /// All of them have effect. Messages to them are being ended.
     Finished,
 }
 

@@ -1,4 +1,4 @@
-//! A suspended account: it may look, but change and send nothing, and its queue is on hold; the key is the account.
+//! A suspended account: it can read, but not change or send anything, and its queue is on hold. The key is the account.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::store::schema::Table;
 pub struct SuspensionRow {
     /// The start of the suspension.
     pub since: Timestamp,
-    /// The operator's reason, which the account is shown.
+    /// The operator's reason, which the account sees.
     pub reason: SuspensionReason,
 }
 

@@ -1,4 +1,4 @@
-//! TLS policies of receivers: the MTA-STS policy of a domain, and the results of its sessions of a day.
+//! TLS policies of receivers: the MTA-STS policy of a domain, and a day's results of its sessions.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +14,13 @@ use crate::store::schema::Table;
 pub struct StsPolicyRow {
     /// Domain of the policy.
     pub domain: DomainName,
-    /// The identifier that announced it.
+    /// Identifier that announced it.
     pub id: String,
     /// The policy.
     pub policy: StsPolicy,
-    /// When it was fetched.
+    /// Time of the fetch.
     pub fetched_at: Timestamp,
-    /// Until when it is believed, which is its timer's due time.
+    /// Expiry of the policy, and due time of its timer.
     pub expires_at: Timestamp,
 }
 
@@ -36,15 +36,15 @@ pub enum PolicyType {
     Tlsa = 1,
     /// MTA-STS.
     Sts = 2,
-    /// None.
+    /// No policy.
     NoPolicyFound = 3,
 }
 
 impl PolicyType {
-    /// All of them.
+    /// All policy types.
     pub const ALL: [Self; 3] = [Self::Tlsa, Self::Sts, Self::NoPolicyFound];
 
-    /// The name in a report.
+    /// Returns the name in a report.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Tlsa => "tlsa",
@@ -54,25 +54,25 @@ impl PolicyType {
     }
 }
 
-/// The sessions of one UTC day with one domain under one policy; its key names the three (RFC 8460 4.1).
+/// The sessions of one UTC day with one domain under one policy; its key names all three (RFC 8460 4.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsReportRow {
     /// The domain.
     pub domain: DomainName,
-    /// The policy as text, line by line; empty where there is none.
+    /// The policy as text, line by line; empty without a policy.
     pub policy: Vec<String>,
-    /// Sessions that were all that the policy asks for.
+    /// Number of sessions that met the policy.
     pub successes: u64,
-    /// Sessions, or fetches of the policy, that were not.
+    /// Number of sessions that did not, and of failed fetches of the policy.
     pub failures: u64,
-    /// Why, for as many different reasons as are kept.
+    /// Failures by kind, for a limited number of kinds.
     pub details: Vec<FailureDetail>,
-    /// Destinations that have the report of the day already, while others do not. Kept in the domain's first row.
+    /// Destinations that already have the report of the day, while others do not. Stored in the domain's first row.
     pub told: Vec<String>,
 }
 
 impl TlsReportRow {
-    /// Nothing counted yet with `domain`.
+    /// Returns an empty row for `domain`.
     pub const fn of(domain: DomainName) -> Self {
         Self { domain, policy: Vec::new(), successes: 0, failures: 0, details: Vec::new(), told: Vec::new() }
     }
@@ -87,7 +87,7 @@ impl Row for TlsReportRow {
 pub struct FailureDetail {
     /// The fault.
     pub fault: TlsFault,
-    /// The server; none where it was the policy itself.
+    /// The server; `None` if the policy itself failed.
     pub host: Option<String>,
     /// Number of sessions.
     pub sessions: u64,

@@ -1,4 +1,4 @@
-//! Totals that the store keeps, so that a limit is decided without a scan.
+//! Stored totals, so that a limit can be checked without a scan.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct ActiveKeysRow {
     pub keys: Vec<ActiveKey>,
 }
 
-/// An API key that was not revoked.
+/// An API key that is not revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveKey {
     /// The key.
@@ -36,7 +36,7 @@ pub struct ActiveKey {
 }
 
 impl ActiveKey {
-    /// Reports whether the key has not expired at `now`.
+    /// Whether the key has not expired at `now`.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|expires_at| now < expires_at)
     }

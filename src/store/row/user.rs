@@ -1,4 +1,4 @@
-//! The rows of the panel's users, and how those of earlier versions read.
+//! The rows of the panel's users, and the decoding of earlier versions.
 
 use serde::Deserialize;
 
@@ -17,14 +17,14 @@ impl Row for User {
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         match version {
             1 => Some(postcard::from_bytes::<UserV1>(bytes).map(Self::from)),
-            // Version 2 lacks the last field, which is false: a zero byte.
+            // Version 2 lacks the last field, which is then false: a zero byte.
             2 => Some(postcard::from_bytes(&[bytes, &[0]].concat())),
             _ => None,
         }
     }
 }
 
-/// Version 1 knew no browsers.
+/// Row of version 1, which had no browsers.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(serde::Serialize))]
 struct UserV1 {

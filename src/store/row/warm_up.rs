@@ -1,4 +1,4 @@
-//! Number of messages that a relay in warm-up has handed over to a site today; its key names both.
+//! Number of messages that a relay in warm-up has delivered to a site today; its key names both.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::store::schema::Table;
 pub struct WarmUpRow {
     /// Days since 1970-01-01 UTC.
     pub day: u32,
-    /// Messages that the site took on that day.
+    /// Messages that the site accepted on that day.
     pub messages: u32,
 }
 

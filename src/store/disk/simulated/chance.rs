@@ -1,16 +1,16 @@
-//! Chance that repeats: what decides in tests of crashes, from one seed.
+//! Repeatable randomness for crash tests, from one seed.
 
 /// A sequence of random numbers (splitmix64).
 #[derive(Debug, Clone)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// The sequence of a seed.
+    /// Creates the sequence of a seed.
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,17 +19,17 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which is not 0.
     pub(crate) const fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    /// An index of something of that length.
+    /// Returns a random index below `length`.
     pub(crate) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap()
     }
 
-    /// One of two.
+    /// Returns a random boolean.
     pub(crate) const fn coin(&mut self) -> bool {
         self.below(2) == 0
     }

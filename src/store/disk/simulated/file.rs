@@ -10,7 +10,7 @@ use super::node::Change;
 use super::state::Touch;
 use crate::store::disk::{DiskFile, Opening};
 
-/// A file that was opened by the process of one run.
+/// A file that the process of one run has open.
 #[derive(Clone)]
 pub(super) struct SimulatedFile {
     pub(super) disk: SimulatedDisk,
@@ -68,7 +68,7 @@ impl DiskFile for SimulatedFile {
     }
 }
 
-/// A file that redb has.
+/// A file that redb has open.
 pub(super) struct SimulatedDatabase(pub(super) SimulatedFile);
 
 impl fmt::Debug for SimulatedDatabase {

@@ -1,7 +1,7 @@
-//! A disk in memory, for simulated crashes. It keeps apart what is durable and what the system's page cache has, counts
-//! the operations that change it, and at those that the run names it fails, is full, or goes off and forgets by chance
-//! what was not synced. The page cache outlives a failed sync and the process; only a power cut drops it. The same seed
-//! and the same calls make the same disk.
+//! A disk in memory, for simulated crashes. It separates durable data from the system's page cache and counts the
+//! operations that change it. At planned operations it fails, is full, or loses power and randomly drops unsynced data.
+//! The page cache outlives a failed sync and the process; only a power cut drops it. The same seed and the same calls
+//! give the same disk.
 
 pub(in crate::store) mod chance;
 mod file;
@@ -25,62 +25,62 @@ use state::{State, Touch, not_found};
 /// Fault at an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Fault {
-    /// The machine goes off.
+    /// The machine loses power.
     Off(Loss),
-    /// The operation fails. A write may have been done in part, and a sync may have kept some of it.
+    /// The operation fails. A write may have been partly done, and a sync may have kept some of the data.
     Error,
-    /// The next sync fails, and says that there is no room.
+    /// The next sync fails and reports a full disk.
     FullAtSync,
-    /// The next write to a segment goes to another place in it, and says that it was done.
+    /// The next write to a segment goes to another place in it and reports success.
     Misdirected,
-    /// There is no room, now and for so many operations more. A write may have been done in part.
+    /// The disk is full, now and for so many further operations. A write may have been partly done.
     Full(u64),
 }
 
-/// Whether the disk does what it says.
+/// Whether syncs work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Honesty {
     /// Synced data is durable.
     Honest,
-    /// Syncs do nothing: what a disk does that answers from its cache.
+    /// Syncs do nothing, like those of a disk that answers from its cache.
     SyncsNothing,
 }
 
-/// The disk; its clones are the same disk.
+/// The disk; clones share it.
 #[derive(Clone)]
 pub(in crate::store) struct SimulatedDisk(Arc<Mutex<State>>);
 
 impl SimulatedDisk {
-    /// An empty disk of the chance of `seed`.
+    /// Creates an empty disk with the randomness of `seed`.
     pub(in crate::store) fn new(seed: u64, honesty: Honesty) -> Self {
         Self(Arc::new(Mutex::new(State::new(seed, honesty))))
     }
 
-    /// Another disk with the same content, chance of its own, and nothing planned.
+    /// Returns another disk with the same content, its own randomness and no planned faults.
     pub(in crate::store) fn copy(&self, seed: u64, honesty: Honesty) -> Self {
         Self(Arc::new(Mutex::new(self.state().copy(seed, honesty))))
     }
 
-    /// Plans a fault for the `after`th operation from now, the next one being 0.
+    /// Plans a fault for the `after`th operation from now; the next one is 0.
     pub(in crate::store) fn plan(&self, after: u64, fault: Fault) {
         let mut state = self.state();
         let at = state.operations + 1 + after;
         state.faults.insert(at, fault);
     }
 
-    /// Has the `after`th read of a file from now fail, the next one being 0.
+    /// Plans a failure of the `after`th file read from now; the next one is 0.
     pub(in crate::store) fn plan_read_error(&self, after: u64) {
         let mut state = self.state();
         let at = state.reads + 1 + after;
         state.read_errors.insert(at);
     }
 
-    /// Has the disk say that it has so many bytes left.
+    /// Sets the free space that the disk reports.
     pub(in crate::store) fn set_free(&self, bytes: u64) {
         self.state().free_bytes = bytes;
     }
 
-    /// Does `look` while nothing that was planned comes: what looks at a store may have its cache write pages.
+    /// Runs `look` without planned faults: reading a store may make its cache write pages.
     pub(in crate::store) fn undisturbed<T>(&self, look: impl FnOnce() -> T) -> T {
         self.state().is_quiet = true;
         let seen = look();
@@ -88,32 +88,33 @@ impl SimulatedDisk {
         seen
     }
 
-    /// Forgets which reads were to fail.
+    /// Removes the planned read failures.
     pub(in crate::store) fn forgive_reads(&self) {
         self.state().read_errors.clear();
     }
 
-    /// Whether a file does not hold what was written to it.
+    /// Whether a file differs from the data written to it.
     pub(in crate::store) fn is_damaged(&self) -> bool {
         self.state().is_damaged
     }
 
-    /// Returns the number of failed syncs of the process that has the disk.
+    /// Returns the number of failed syncs of the current process.
     pub(in crate::store) fn failed_syncs(&self) -> u64 {
         self.state().failed_syncs
     }
 
-    /// Flips a bit of a file whose path `is_meant`, on the disk and in the page cache. The path, where there was one.
+    /// Flips a bit of a file whose path `is_meant`, on the disk and in the page cache. Returns the path, if there was
+    /// such a file.
     pub(in crate::store) fn rot(&self, is_meant: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         self.state().rot(is_meant)
     }
 
-    /// Has the disk hold `bytes` at `offset` of a file, though nobody wrote them there.
+    /// Overwrites `bytes` at `offset` of a file behind the store's back.
     pub(in crate::store) fn damage(&self, path: &Path, offset: usize, bytes: &[u8]) {
         self.state().damage(path, offset, bytes).expect("the file is there");
     }
 
-    /// The last write to a file, where there was one.
+    /// Returns the last write to a file, if any.
     pub(in crate::store) fn last_write(&self, path: &Path) -> Option<LastWrite> {
         let mut state = self.state();
         let node = state.find(path).ok()?;
@@ -126,7 +127,7 @@ impl SimulatedDisk {
         state.faults.len() + state.read_errors.len()
     }
 
-    /// Forgets what was planned.
+    /// Removes the planned faults.
     pub(in crate::store) fn forgive(&self) {
         self.state().forgive();
     }
@@ -136,12 +137,12 @@ impl SimulatedDisk {
         self.state().operations
     }
 
-    /// A digest of the operations until now, to see whether two runs are the same.
+    /// Returns a digest of the operations so far, to compare two runs.
     pub(in crate::store) fn trace(&self) -> u64 {
         self.state().trace
     }
 
-    /// Whether the machine went off.
+    /// Whether the machine is off.
     pub(in crate::store) fn is_off(&self) -> bool {
         self.state().is_off
     }
@@ -151,14 +152,13 @@ impl SimulatedDisk {
         self.state().turn_off(loss);
     }
 
-    /// Ends the process that had the disk, and turns the machine on where it is off. What was planned is forgotten.
+    /// Ends the process, and turns the machine on if it is off. Planned faults are removed.
     pub(in crate::store) fn restart(&self) {
         self.state().restart();
     }
 
-    /// All that could be read from the disk by somebody who takes it apart: of every file that has a name, or had one
-    /// when its directory was synced last, the bytes as they are seen, as they are durable, and as they are on their
-    /// way.
+    /// Returns everything that a forensic reader could find on the disk. For every file that has a name, or had one
+    /// when its directory was last synced, this is the visible bytes, the durable bytes and the unsynced writes.
     pub(in crate::store) fn everything(&self) -> Vec<(PathBuf, Vec<u8>)> {
         self.state().everything()
     }
@@ -263,7 +263,7 @@ impl SimulatedDisk {
         Ok(SimulatedFile { disk: self.clone(), run, node, opening })
     }
 
-    /// One operation of whoever runs now.
+    /// Performs one operation of the current process.
     fn change<T>(&self, touch: Touch, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.state();
         let run = state.run;

@@ -1,23 +1,23 @@
-//! Contents of the simulated disk: files and directories, each as the running system sees it, as it is durable, and the
-//! changes between the two. The invariant: after a loss, a sector holds what it held at the last sync or after any
-//! write since; a name exists or not, as at the last sync or after any change since.
+//! Content of the simulated disk: files and directories, each with its visible state, its durable state, and the
+//! changes between them. The invariant: after a loss, a sector has its content at the last sync or after any later
+//! write; a name exists or not as at the last sync or after any later change.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::chance::Chance;
 
-/// Unit that a disk writes whole or not at all.
+/// Unit that a disk writes atomically.
 pub(super) const SECTOR: usize = 512;
 
 /// Extent of a loss of unsynced data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Loss {
-    /// Nothing: the process was killed, and the system went on with its page cache.
+    /// Nothing: the process was killed, and the system kept its page cache.
     Nothing,
-    /// All of it.
+    /// All unsynced data.
     Everything,
-    /// Each sector and each name by chance, whatever the order in which they were written.
+    /// Each sector and each name at random, whatever the order of the writes.
     Some,
 }
 
@@ -37,7 +37,7 @@ impl Change {
         }
     }
 
-    /// The same write somewhere else.
+    /// Returns the same write at another place.
     pub(super) fn moved(self, by: usize) -> Self {
         match self {
             Self::Write { offset, bytes } => Self::Write { offset: offset + by, bytes },
@@ -45,7 +45,7 @@ impl Change {
         }
     }
 
-    /// The same with `part` of the bytes that it writes, up to the end of a sector.
+    /// Returns the write with only `part` of its bytes, up to the end of a sector.
     pub(super) fn cut(mut self, part: usize) -> Self {
         if let Self::Write { offset, bytes } = &mut self
             && part < bytes.len()
@@ -62,7 +62,7 @@ impl Change {
         }
     }
 
-    /// Makes `of` as long as it is after the change.
+    /// Extends `of` to its length after the change.
     fn reach(&self, of: &mut Vec<u8>) {
         match self {
             Self::Write { offset, bytes } => of.resize(of.len().max(offset + bytes.len()), 0),
@@ -77,7 +77,7 @@ pub(super) struct FileNode {
     pub(super) bytes: Vec<u8>,
     pub(super) durable: Vec<u8>,
     pub(super) unsynced: Vec<Change>,
-    /// Whether it holds bodies.
+    /// Whether it is a segment of bodies.
     pub(super) is_segment: bool,
     pub(super) last_write: Option<LastWrite>,
 }
@@ -85,14 +85,14 @@ pub(super) struct FileNode {
 /// The last write to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct LastWrite {
-    /// Number of writes, this one included.
+    /// Number of writes so far, including this one.
     pub(in crate::store) number: u64,
-    /// Which bytes it wrote.
+    /// Range of the written bytes.
     pub(in crate::store) range: Range<usize>,
 }
 
 impl FileNode {
-    /// An empty file of this name.
+    /// Creates an empty file of this name.
     pub(super) fn named(name: &str) -> Self {
         Self { is_segment: name.ends_with(".segment"), ..Self::default() }
     }
@@ -112,14 +112,14 @@ impl FileNode {
         }
     }
 
-    /// Some of what was not synced is durable now, nobody knows what. The system counts its pages as written: it goes
-    /// on showing them, and no later sync makes up for the rest. The length alone is still to be written.
+    /// Makes a random part of the unsynced data durable. The system counts its pages as written: it still shows them,
+    /// and no later sync writes the rest. Only the length is still to be written.
     pub(super) fn fail_sync(&mut self, chance: &mut Chance) {
         self.durable = self.survivors(chance);
         self.unsynced = vec![Change::Length(self.bytes.len())];
     }
 
-    /// The machine went off.
+    /// Applies a power loss.
     pub(super) fn lose(&mut self, loss: Loss, chance: &mut Chance) {
         match loss {
             Loss::Nothing => return,
@@ -197,7 +197,7 @@ impl DirectoryNode {
         }
     }
 
-    /// Some names are durable now. The others are still to be written: a file system's own journal has them.
+    /// Makes some names durable. The others are still to be written: they are in the file system's own journal.
     pub(super) fn fail_sync(&mut self, chance: &mut Chance) {
         let written = chance.index(self.unsynced.len() + 1);
         for naming in self.unsynced.drain(..written) {
@@ -205,7 +205,7 @@ impl DirectoryNode {
         }
     }
 
-    /// The machine went off.
+    /// Applies a power loss.
     pub(super) fn lose(&mut self, loss: Loss, chance: &mut Chance) {
         if loss == Loss::Nothing {
             return;
@@ -219,7 +219,7 @@ impl DirectoryNode {
     }
 }
 
-/// Either.
+/// A file or a directory.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
     File(FileNode),

@@ -1,4 +1,4 @@
-//! The state of the simulated disk, and the one place where its operations are counted and go wrong.
+//! State of the simulated disk, and the only place where its operations are counted and fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,13 +12,13 @@ use super::{Fault, Honesty};
 /// Effect of an operation on the disk.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Touch {
-    /// It writes so many bytes to a file, which may take room.
+    /// It writes so many bytes to a file, which may need space.
     Room { node: usize, length: usize },
-    /// It makes or changes a name, which may take room.
+    /// It creates or changes a name, which may need space.
     Names,
     /// It removes a name.
     Unlink,
-    /// It makes a file or a directory durable.
+    /// It syncs a file or a directory.
     Sync { node: usize },
 }
 
@@ -31,20 +31,20 @@ pub(super) struct State {
     pub(super) faults: BTreeMap<u64, Fault>,
     pub(super) reads: u64,
     pub(super) read_errors: BTreeSet<u64>,
-    /// Whether a file does not hold what was written to it.
+    /// Whether a file differs from the data written to it.
     pub(super) is_damaged: bool,
-    /// Where the write goes that is being done, from where it should.
+    /// Distance by which the current write is misdirected.
     pub(super) misdirected_by: usize,
     /// Number of failed syncs since the last restart.
     pub(super) failed_syncs: u64,
-    /// Which process has the disk: what an earlier one opened is closed.
+    /// Number of the current process. Files that an earlier one opened are closed.
     pub(super) run: u64,
     pub(super) is_off: bool,
-    /// Whether nothing that was planned comes now.
+    /// Whether planned faults are suspended.
     pub(super) is_quiet: bool,
     /// Free space that the disk reports.
     pub(super) free_bytes: u64,
-    /// Until which operation there is no room.
+    /// Number of the operation until which the disk is full.
     full_until: u64,
     chance: Chance,
     honesty: Honesty,
@@ -84,12 +84,12 @@ impl State {
         }
     }
 
-    /// Whether a process of `run` still has the disk.
+    /// Checks that the process of `run` still has the disk.
     pub(super) fn check(&self, run: u64) -> io::Result<()> {
         if self.is_off || run != self.run { Err(io::Error::other("the machine is off")) } else { Ok(()) }
     }
 
-    /// Counts one read, which fails where that was planned.
+    /// Counts one read, which fails if that was planned.
     pub(super) fn read(&mut self, run: u64) -> io::Result<()> {
         self.check(run)?;
         if self.is_quiet {
@@ -99,7 +99,7 @@ impl State {
         if self.read_errors.remove(&self.reads) { Err(io::Error::other("a sector can't be read")) } else { Ok(()) }
     }
 
-    /// Counts one operation, and does it, or what was planned for it. `act` is told how much of a write to do.
+    /// Counts one operation, and performs it or its planned fault. `act` gets the length of the write to perform.
     pub(super) fn perform<T>(
         &mut self,
         run: u64,
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// Does what may be done of an operation that fails.
+    /// Performs a random part of an operation that fails.
     fn fail<T>(&mut self, touch: Touch, act: impl FnOnce(&mut Self, usize) -> io::Result<T>) {
         match touch {
             Touch::Sync { node } => {
@@ -181,12 +181,12 @@ impl State {
         matches!(&self.nodes[node], Node::File(file) if file.is_segment)
     }
 
-    /// Returns how much of an interrupted write of `length` bytes is done.
+    /// Returns the length of the part of an interrupted write that is done.
     fn part(&mut self, length: usize) -> usize {
         self.chance.index(length + 1)
     }
 
-    /// Flips a bit of one of the files whose path `is_meant`, wherever the disk has it.
+    /// Flips a bit of one of the files whose path `is_meant`, in every state of the file.
     pub(super) fn rot(&mut self, is_meant: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let mut files = Vec::new();
         let mut waiting = vec![(PathBuf::from("/"), 0)];
@@ -213,7 +213,7 @@ impl State {
         Some(path)
     }
 
-    /// Changes what a file holds, on the disk and in the page cache.
+    /// Changes the content of a file, on the disk and in the page cache.
     pub(super) fn damage(&mut self, path: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
         let node = self.find(path)?;
         let FileNode { bytes: seen, durable, .. } = self.file_mut(node)?;

@@ -1,4 +1,4 @@
-//! Stories of the simulated disk: it forgets what it may and nothing else.
+//! Tests of the simulated disk: it loses unsynced data and nothing else.
 
 use super::node::SECTOR;
 use super::*;

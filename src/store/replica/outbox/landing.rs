@@ -7,13 +7,13 @@ use super::{Outbox, State};
 use crate::store::open::SyncRule;
 
 impl Outbox {
-    /// The rule by which batches wait for the bucket; none where they do not.
+    /// Returns the rule by which batches wait for the bucket; `None` without such a rule.
     pub const fn sync(&self) -> Option<SyncRule> {
         self.sync
     }
 
-    /// Waits until the bucket has the batch `sequence`, for `limit` where there is one. Returns whether the batch
-    /// counts: the bucket has it, or the store goes on without the bucket.
+    /// Waits until the bucket has the batch `sequence`, up to `limit` if there is one. Returns whether the batch
+    /// counts: the bucket has it, or the store continues without the bucket.
     pub(in crate::store) fn has_landed(&self, sequence: u64, limit: Option<Duration>) -> bool {
         let has_landed = |state: &State| {
             state.is_degraded || state.confirmed.is_some_and(|confirmed| confirmed.sequence >= sequence)
@@ -43,23 +43,23 @@ impl Outbox {
         true
     }
 
-    /// Ends all waits for the bucket, now and later: the process stops, or another machine owns the log.
+    /// Ends all waits for the bucket, now and later: the process stops, or another machine has the log.
     pub fn end_waits(&self) {
         self.state().has_ended = true;
         self.landed.notify_all();
     }
 
-    /// Whether nobody confirms anything any more.
+    /// Whether the bucket will confirm nothing more.
     pub(in crate::store) fn has_ended(&self) -> bool {
         self.state().has_ended
     }
 
-    /// Whether the store goes on without the bucket, though its batches are to wait for it.
+    /// Whether a synchronous store continues without the bucket.
     pub fn is_degraded(&self) -> bool {
         self.state().is_degraded
     }
 
-    /// Whether a batch waits for the bucket for longer than an answer does.
+    /// Whether a batch waits for the bucket longer than callers wait for an answer.
     pub fn is_in_doubt(&self) -> bool {
         self.state().is_in_doubt
     }

@@ -20,7 +20,7 @@ use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Expired idempotency records are swept by the minute; they stop counting on their own, to the millisecond.
+/// Expired idempotency records are swept every minute. They stop counting at their exact expiry.
 const SWEEP_STEP_MS: u64 = 60_000;
 
 /// Accepts one message.
@@ -28,28 +28,28 @@ const SWEEP_STEP_MS: u64 = 60_000;
 pub struct Accept {
     /// The account that sends.
     pub account: AccountId,
-    /// The stream that its key is limited to.
+    /// Stream to which the API key is limited.
     pub key_stream: Option<Stream>,
     /// The message's identifier, reserved before it was composed.
     pub id: MessageId,
     /// The accepted message.
     pub message: MessageRow,
-    /// The bytes of the 202, kept for replays.
+    /// Bytes of the 202, stored for replays.
     pub answer: Vec<u8>,
     /// The idempotency key.
     pub idempotency: Option<IdempotencyClaim>,
-    /// Bytes of content that the account may have stored; 0 for no limit.
+    /// Maximum bytes of stored content for the account; 0 for no limit.
     pub stored_bytes_max: u64,
 }
 
 /// An accepted message.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The bytes of the 202: this message's, or for a replay those of the first.
+    /// Bytes of the 202: this message's, or for a replay those of the first.
     pub answer: Vec<u8>,
-    /// The quota after it.
+    /// Quota after this message.
     pub quota: QuotaView,
-    /// Whether nothing was sent, because the key was bound to this very body.
+    /// Whether it is a replay: the key was bound to the same body, and nothing was sent.
     pub is_replay: bool,
 }
 
@@ -112,7 +112,7 @@ impl Accept {
     }
 }
 
-/// Binds the key of `claim` to `answer`, for as long as it stays bound.
+/// Binds the key of `claim` to `answer` for the usual time.
 pub(super) fn bind_idempotency_key(
     tables: &mut Tables<'_>,
     account: AccountId,

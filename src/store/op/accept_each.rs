@@ -8,17 +8,17 @@ use super::{Never, Op};
 use crate::store::error::Stop;
 use crate::store::tables::Tables;
 
-/// Accepts or refuses each message, as [`Accept`] would one after another: the quota adds up, and a key that an earlier
-/// message has bound is bound for the later ones. A refused message leaves nothing, because [`Accept`] checks
+/// Accepts or refuses each message like one [`Accept`] after another: the quota adds up, and a key that an earlier
+/// message has bound is bound for the later ones. A refused message leaves no rows, because [`Accept`] checks
 /// everything before it writes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AcceptEach {
-    /// The messages, with rising identifiers.
+    /// The messages, with ascending identifiers.
     pub messages: Vec<Accept>,
 }
 
 impl Op for AcceptEach {
-    /// One outcome for each message, in their order.
+    /// One outcome for each message, in order.
     type Reply = Vec<Result<Accepted, Refusal>>;
     type Refusal = Never;
 
@@ -44,10 +44,10 @@ mod tests {
     use crate::store::schema::Table;
     use crate::store::testing::TestStore;
 
-    /// Whether each message repeats an earlier one, or why it is refused.
+    /// For each message, whether it is a replay, or the reason for its refusal.
     type Outcomes = Vec<Result<bool, Refusal>>;
 
-    /// A store, and messages to it: recipients by number, and the idempotency keys of some.
+    /// Creates a store and messages to it: recipients by number, and the idempotency keys of some.
     fn given(messages: &[(u8, Option<u8>)], per_hour: u64) -> (TestStore, Vec<Accept>) {
         let test = TestStore::new();
         let sender = test.sender_with(QuotaLimits { per_hour, per_day: 100 });
@@ -71,7 +71,7 @@ mod tests {
         messages.into_iter().map(|message| test.answer_of(message).map(|accepted| accepted.is_replay)).collect()
     }
 
-    /// The number of rows of each table.
+    /// Returns the number of rows of each table.
     fn counts(test: &TestStore) -> Vec<(&'static str, usize)> {
         Table::ALL.iter().map(|table| (table.name(), test.count(*table, &[]))).collect()
     }

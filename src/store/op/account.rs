@@ -23,9 +23,9 @@ use crate::store::timer::{Timer, TimerKind};
 /// Creates an account.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CreateAccount {
-    /// Its settings; the identifier is given by the store.
+    /// Settings; the store assigns the identifier.
     pub account: Account,
-    /// The creator, if the audit log is to begin with a line of it.
+    /// The creator, if the audit log is to begin with a line about it.
     pub by: Option<Actor>,
 }
 
@@ -36,7 +36,7 @@ impl Op for CreateAccount {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Account, Stop<Never>> {
         let id: AccountId = tables.next_id();
         let account = Account { id, created_at: tables.now(), ..self.account.clone() };
-        // These sweeps run for ever from the first account on, and once for all of them.
+        // The first account starts these sweeps, which cover all accounts and never end.
         if tables.keys(Table::Accounts, &[], &after_prefix(&[]), Order::Ascending, 1)?.is_empty() {
             tables.arm(Timer::of_store(tables.now(), TimerKind::EventLog));
             tables.arm(Timer::of_store(tables.now(), TimerKind::Deliveries));
@@ -50,23 +50,23 @@ impl Op for CreateAccount {
     }
 }
 
-/// A change of an account's settings or quota. Absent members stay as they are, and no existing message is touched
-/// (contract 2). The quota is the operator's to change.
+/// A change of an account's settings or quota. Absent members stay unchanged, and existing messages are not affected
+/// (contract 2). Only the operator changes the quota.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AccountChange {
     /// The account's name.
     pub name: Option<AccountName>,
-    /// The zone in which the panel shows times.
+    /// Time zone in which the panel shows times.
     pub time_zone: Option<TimeZoneName>,
-    /// Days for which a new message's content is kept.
+    /// Number of days for which a new message's content is kept.
     pub content_retention_days: Option<RetentionDays>,
-    /// Whether one-click unsubscribe links of ours take the place of the sender's.
+    /// Whether Postrider's one-click unsubscribe links replace the sender's.
     pub hosted_unsubscribe: Option<bool>,
-    /// Whether a valid Message-ID of a message submitted by SMTP stays.
+    /// Whether a valid Message-ID of a message submitted by SMTP is kept.
     pub keep_message_id: Option<bool>,
-    /// Messages in an hour.
+    /// Messages per hour.
     pub quota_per_hour: Option<u64>,
-    /// Messages in a day.
+    /// Messages per day.
     pub quota_per_day: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ impl Op for UpdateAccount {
     }
 }
 
-/// The most keys that one operation removes.
+/// Maximum number of keys that one operation removes.
 const FORGOTTEN_MAX: usize = 64;
 
 /// Creates an API key.
@@ -111,11 +111,11 @@ const FORGOTTEN_MAX: usize = 64;
 pub struct CreateKey {
     /// The account.
     pub account: AccountId,
-    /// The key, with the hash of its secret; the identifier is given by the store.
+    /// The key with the hash of its secret; the store assigns the identifier.
     pub key: ApiKey,
 }
 
-/// Why a key can't be made.
+/// Reason why a key can't be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateKeyRefusal {
     /// There is no such account.
@@ -148,7 +148,7 @@ impl Op for CreateKey {
     }
 }
 
-/// Removes the oldest keys that are revoked or expired, where the account has more of them than stay listed.
+/// Removes the oldest revoked or expired keys if the account has more of them than are listed.
 fn forget_inactive(tables: &mut Tables<'_>, account: AccountId) -> Result<(), StoreError> {
     const STORED_COUNT: usize = ACTIVE_KEYS_COUNT + INACTIVE_KEYS_COUNT;
     let stored = tables.sound_rows::<ApiKey>(account.as_bytes(), STORED_COUNT + FORGOTTEN_MAX)?;
@@ -163,7 +163,7 @@ fn forget_inactive(tables: &mut Tables<'_>, account: AccountId) -> Result<(), St
     Ok(())
 }
 
-/// The account's keys that were not revoked. A store of an earlier version has no row of them, so its keys are read
+/// Returns the account's keys that are not revoked. A store of an earlier version has no such row, so the keys are read
 /// the first time.
 fn active_keys(tables: &Tables<'_>, account: AccountId) -> Result<ActiveKeysRow, StoreError> {
     if let Some(row) = tables.row::<ActiveKeysRow>(account.as_bytes())? {
@@ -179,14 +179,14 @@ fn active_keys(tables: &Tables<'_>, account: AccountId) -> Result<ActiveKeysRow,
     Ok(ActiveKeysRow { keys })
 }
 
-/// Notes that a key was used.
+/// Records the use of a key.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TouchKey {
     /// The account.
     pub account: AccountId,
     /// The key.
     pub key: KeyId,
-    /// When it was used.
+    /// Time of the use.
     pub at: Timestamp,
 }
 
@@ -203,14 +203,14 @@ impl Op for TouchKey {
     }
 }
 
-/// Gives a key another name.
+/// Renames a key.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RenameKey {
     /// The account.
     pub account: AccountId,
     /// The key.
     pub key: KeyId,
-    /// Its name from now on; the one it has where absent.
+    /// New name; `None` keeps the current one.
     pub name: Option<String>,
 }
 
@@ -227,7 +227,7 @@ impl Op for RenameKey {
     }
 }
 
-/// Revokes a key: it opens nothing from this transaction on, and stays listed. Doing so again changes nothing.
+/// Revokes a key: it is refused from this transaction on, and stays listed. Repeating it changes nothing.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RevokeKey {
     /// The account.
@@ -250,13 +250,13 @@ impl Op for RevokeKey {
             tables.put(self.account.as_bytes(), &active);
         }
         tables.put(&row_key, &key);
-        // Streams that the key holds open end with it.
+        // Event streams that were opened with the key end now.
         tables.tell(self.account);
         Ok(key)
     }
 }
 
-/// The key with this hash, and its account.
+/// Returns the key with this hash, and its account.
 ///
 /// # Errors
 /// Store errors.

@@ -1,7 +1,8 @@
-//! May this message be accepted? The account's side of the order of checks in contract 1, from idempotency to quota.
+//! Admission: the decision whether a message may be accepted. These are the account's checks in the order of contract
+//! 1, from idempotency to quota.
 //!
-//! Asked twice with the same words: of a snapshot, before work is spent on composing and signing, and inside the
-//! accepting operation, where the answer counts.
+//! The same request is checked twice: against a snapshot before composing and signing, and inside the accepting
+//! operation, where the result counts.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +21,10 @@ use crate::store::row::domain::DomainRow;
 use crate::store::row::idempotency::IdempotencyRow;
 use crate::store::schema::{self, Table};
 
-/// An idempotency key with the body that it comes with.
+/// An idempotency key with the hash of its request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct IdempotencyClaim {
-    /// SHA-256 of the key: keys of any length have one size in the store.
+    /// SHA-256 of the key, so that keys of any length have one size in the store.
     pub key_hash: [u8; 32],
     /// Hash of the parsed body.
     pub body_hash: [u8; 32],
@@ -34,39 +35,39 @@ pub struct IdempotencyClaim {
 pub struct Question<'a> {
     /// The account that sends.
     pub account: AccountId,
-    /// The stream that the key is limited to.
+    /// Stream to which the API key is limited.
     pub key_stream: Option<Stream>,
     /// The sender.
     pub from: &'a Address,
     /// The recipient.
     pub to: &'a Address,
-    /// Whether an unsubscribe URL was given.
+    /// Whether the message has an unsubscribe URL.
     pub has_unsubscribe_url: bool,
-    /// The idempotency key, where one came.
+    /// The idempotency key, if the request has one.
     pub idempotency: Option<&'a IdempotencyClaim>,
-    /// The content that it adds to the account's.
+    /// The content that it adds to the account's storage.
     pub storage: StorageRoom,
 }
 
 /// Storage that a message needs in the account.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageRoom {
-    /// Bytes of content that the account may have stored; 0 for no limit.
+    /// Maximum bytes of stored content for the account; 0 for no limit.
     pub max: u64,
-    /// Bytes of the message's content; 1 while they are not known.
+    /// Bytes of the message's content; 1 while the size is unknown.
     pub wanted: u64,
 }
 
 impl StorageRoom {
-    /// Checks that the account has room for the message.
+    /// Checks that the message fits into the account's storage.
     ///
     /// # Errors
-    /// [`Refusal::StorageExhausted`], or the store's failure.
+    /// [`Refusal::StorageExhausted`] or a store failure.
     pub fn check(&self, read: &impl Read, account: AccountId) -> Result<(), Stop<Refusal>> {
         if self.has_room(read, account)? { Ok(()) } else { Err(Stop::Refused(Refusal::StorageExhausted)) }
     }
 
-    /// Whether the account has room for the message.
+    /// Whether the message fits into the account's storage.
     ///
     /// # Errors
     /// Store errors.
@@ -75,14 +76,14 @@ impl StorageRoom {
     }
 }
 
-/// Why a submission is not accepted, in the order of the checks.
+/// Reason for refusing a submission, in the order of the checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// The idempotency key is bound to another body.
     IdempotencyMismatch,
-    /// The domain of `from` is not the account's.
+    /// The account does not have the domain of `from`.
     DomainUnknown,
-    /// The key is limited to another stream than the domain's.
+    /// The API key is limited to another stream than the domain's.
     StreamForbidden {
         /// The domain's stream.
         stream: Stream,
@@ -93,29 +94,29 @@ pub enum Refusal {
     DomainUnverified,
     /// The recipient is suppressed.
     RecipientSuppressed,
-    /// An hour's or a day's quota is used up.
+    /// The quota of an hour or a day is used up.
     QuotaExhausted(QuotaExhausted),
-    /// The account has stored as much content as it may.
+    /// The account's storage is full.
     StorageExhausted,
-    /// The domain was changed between composing and committing: compose again.
+    /// The domain changed between composing and committing: compose again.
     DomainChanged,
 }
 
-/// The answer of the checks.
+/// Result of the checks.
 #[derive(Debug)]
 pub enum Admission {
-    /// The key is bound to this very body: answer what it was answered, with today's quota.
+    /// The key is bound to the same body: return the first answer with the current quota.
     Replay {
         /// The bytes of the 202.
         answer: Vec<u8>,
-        /// The quota as it stands.
+        /// The current quota.
         quota: QuotaView,
     },
-    /// Go on.
+    /// The message may be accepted.
     Admitted(Box<Admitted>),
 }
 
-/// Findings of the checks, for the next step.
+/// Results of the checks, for the next step.
 #[derive(Debug)]
 pub struct Admitted {
     /// The account.
@@ -126,14 +127,14 @@ pub struct Admitted {
     pub domain: DomainRow,
     /// The quota with this message counted.
     pub quota: Quota,
-    /// The same for the headers.
+    /// The same quota for the response headers.
     pub quota_view: QuotaView,
 }
 
-/// Asks `read` whether the message may be accepted at `time`.
+/// Checks by `read` whether the message may be accepted at `time`.
 ///
 /// # Errors
-/// The first refusal in the contract's order, or the store's failure.
+/// The first refusal in the contract's order, or a store failure.
 pub fn check(read: &impl Read, question: &Question<'_>, time: &ServiceTime) -> Result<Admission, Stop<Refusal>> {
     let account: Account =
         read.row(question.account.as_bytes())?.ok_or_else(|| StoreError::missing(Table::Accounts))?;
@@ -154,10 +155,10 @@ pub fn check(read: &impl Read, question: &Question<'_>, time: &ServiceTime) -> R
     Ok(Admission::Admitted(Box::new(Admitted { account, domain_id, domain, quota, quota_view })))
 }
 
-/// Returns the recorded answer of a bound key for the body that it is bound to; `None` if the key is free.
+/// Returns the stored answer of a bound key if its body is the same; `None` if the key is unbound.
 ///
 /// # Errors
-/// The key is bound to another body; the store's failure.
+/// The key is bound to another body; store failures.
 pub fn replay(
     read: &impl Read,
     account: AccountId,
@@ -165,7 +166,7 @@ pub fn replay(
     time: &ServiceTime,
 ) -> Result<Option<Vec<u8>>, Stop<Refusal>> {
     let Some(row) = read.row::<IdempotencyRow>(&schema::named(account, &claim.key_hash))? else { return Ok(None) };
-    // That another request with the key is running is known in memory alone, above the store.
+    // Running requests with the same key are only known in memory, above the store.
     match idempotency::judge(Some(row.binding), Progress::Idle, claim.body_hash, time.expiry) {
         Effect::Process | Effect::InProgress => Ok(None),
         Effect::Replay => Ok(Some(row.answer)),
@@ -173,7 +174,7 @@ pub fn replay(
     }
 }
 
-/// The sending domain, where the key may send from it.
+/// Returns the sending domain if the key may send from it.
 fn sending_domain(read: &impl Read, question: &Question<'_>) -> Result<(DomainId, DomainRow), Stop<Refusal>> {
     let name = question.from.domain().as_str();
     let Some((id, domain)) = domain_by_name(read, question.account, name)? else {

@@ -1,6 +1,6 @@
-//! Alerts: opening and ending them, inside the operation that knows of their condition, or by the findings of checks.
+//! Alerts: opening and ending them, in the operation that finds their condition, or from the findings of checks.
 //!
-//! A damaged row of an alert never fails the operation that meets it: a new alert takes its place.
+//! A damaged row of an alert never fails the operation that reads it: a new alert replaces it.
 
 use std::time::Duration;
 
@@ -18,31 +18,31 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Time that an alert is kept after its end.
+/// Time for which an ended alert is kept.
 pub const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
-/// Changes that wait for their announcement at most; the oldest ones are dropped.
+/// Maximum number of changes that wait for their announcement; the oldest ones are dropped.
 const ANNOUNCEMENTS_MAX: usize = 16;
-/// States of one condition that one check goes through at most.
+/// Maximum number of states of one condition that a check reads.
 const STATES_MAX: usize = 10_000;
 
 /// The alerts that a step opened and ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Opened, or opened again.
+    /// Opened or reopened alerts.
     pub opened: Vec<AlertId>,
-    /// Ended.
+    /// Ended alerts.
     pub resolved: Vec<AlertId>,
 }
 
 impl Changed {
-    /// Adds what another step changed.
+    /// Adds the changes of another step.
     pub fn extend(&mut self, other: Self) {
         self.opened.extend(other.opened);
         self.resolved.extend(other.resolved);
     }
 }
 
-/// Notes that a condition holds.
+/// Records that a condition holds.
 ///
 /// # Errors
 /// Database errors.
@@ -50,7 +50,7 @@ pub fn found(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -
     step(tables, account, Input::Found(sighting.severity), sighting.condition, sighting.subject_id(), Some(sighting))
 }
 
-/// Notes that a condition happened at this moment and is over.
+/// Records that a condition occurred now and is already over.
 ///
 /// # Errors
 /// Database errors.
@@ -58,7 +58,7 @@ pub fn happened(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting
     step(tables, account, Input::Happened(sighting.severity), sighting.condition, sighting.subject_id(), Some(sighting))
 }
 
-/// Notes that a condition does not hold.
+/// Records that a condition does not hold.
 ///
 /// # Errors
 /// Database errors.
@@ -71,7 +71,7 @@ pub fn gone(
     step(tables, account, Input::Gone, condition, subject, None)
 }
 
-/// Feeds one input to the machine of a condition and subject, and does what follows.
+/// Steps the machine of a condition and subject, and applies its effects.
 pub(super) fn step(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -100,7 +100,7 @@ pub(super) fn step(
             (Effect::Open, Some(sighting)) => last = Some((tables.next_id(), opened(sighting, tables.now()))),
             (Effect::Reopen, Some(sighting)) => match &mut last {
                 Some((id, row)) => reopen(tables, account, *id, row, sighting),
-                // Its row was damaged.
+                // The alert's row was damaged.
                 None => last = Some((tables.next_id(), opened(sighting, tables.now()))),
             },
             (Effect::ChangeSeverity, Some(sighting)) => {
@@ -136,7 +136,7 @@ pub(super) fn step(
     Ok(changed)
 }
 
-/// Shows what was seen last of an open alert.
+/// Updates the last observation of an open alert.
 fn see_again(tables: &mut Tables<'_>, account: AccountId, id: AlertId, sighting: &Sighting) -> Result<(), StoreError> {
     let key = schema::alert(account, id);
     if let Some(row) = tables.sound_row::<AlertRow>(&key)?.filter(|row| row.seen != sighting.seen) {
@@ -145,7 +145,7 @@ fn see_again(tables: &mut Tables<'_>, account: AccountId, id: AlertId, sighting:
     Ok(())
 }
 
-/// A state that says nothing has no row.
+/// Saves a state. An initial state has no row.
 fn save_state(tables: &mut Tables<'_>, key: &[u8], row: AlertStateRow) {
     if row == AlertStateRow::default() {
         tables.remove(Table::AlertStates, key);
@@ -154,7 +154,7 @@ fn save_state(tables: &mut Tables<'_>, key: &[u8], row: AlertStateRow) {
     }
 }
 
-/// Disarms the reminder that the next state does not have.
+/// Moves the reminder's timer to the time in the next state.
 fn move_reminder(tables: &mut Tables<'_>, account: AccountId, before: &AlertStateRow, after: &State) {
     let remind_at = |state: &State| match state {
         State::Open(open) => open.remind_at,
@@ -182,7 +182,7 @@ fn opened(sighting: &Sighting, now: Timestamp) -> AlertRow {
     }
 }
 
-/// Shows a condition as it was found last.
+/// Copies the latest sighting into an alert.
 fn show(row: &mut AlertRow, sighting: &Sighting) {
     row.severity = sighting.severity;
     row.worst = row.worst.max(sighting.severity);
@@ -204,7 +204,7 @@ fn resolve(tables: &mut Tables<'_>, account: AccountId, id: AlertId, row: &mut A
     tables.arm(Timer::new(now + KEPT, TimerKind::AlertExpiry, account, id.0));
 }
 
-/// Notes a change for its announcement. Who is told is known to the engine, which serves the timer.
+/// Records a change for its announcement. The engine serves the timer and knows the recipients.
 fn announce(tables: &mut Tables<'_>, account: AccountId, id: AlertId, row: &mut AlertRow, kind: NoticeKind) {
     let now = tables.now();
     if row.announcements.len() >= ANNOUNCEMENTS_MAX {
@@ -225,14 +225,14 @@ fn save(tables: &mut Tables<'_>, account: AccountId, id: AlertId, row: &AlertRow
     }
 }
 
-/// Notes that a condition holds, for an operation that was refused or a worker that met it.
+/// Records that a condition holds, for a refused operation or a worker that found it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RaiseAlert {
-    /// The account, which is zero for conditions of the service.
+    /// The account; zero for conditions of the service.
     pub account: AccountId,
     /// The condition.
     pub sighting: Sighting,
-    /// Whether it is over already.
+    /// Whether it is already over.
     pub is_over: bool,
 }
 
@@ -246,14 +246,14 @@ impl Op for RaiseAlert {
     }
 }
 
-/// Notes that a condition does not hold of one subject.
+/// Records that a condition does not hold for one subject.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ClearAlert {
-    /// The account, which is zero for conditions of the service.
+    /// The account; zero for conditions of the service.
     pub account: AccountId,
     /// The condition.
     pub condition: Condition,
-    /// The identifier of its subject; empty where it has none.
+    /// Identifier of its subject; empty without one.
     pub subject: String,
 }
 
@@ -269,24 +269,24 @@ impl Op for ClearAlert {
 /// The result of a check of one condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The account, which is zero for conditions of the service.
+    /// The account; zero for conditions of the service.
     pub account: AccountId,
     /// The condition.
     pub condition: Condition,
-    /// Where it holds.
+    /// Subjects for which it holds.
     pub found: Vec<Sighting>,
-    /// Subjects of which nothing is known; their alerts stay as they are.
+    /// Subjects without a result; their alerts stay unchanged.
     pub unknown: Vec<String>,
 }
 
 impl Finding {
-    /// A condition of the service that holds in these places.
+    /// Returns the finding that a condition of the service holds for these subjects.
     pub fn of_service(condition: Condition, found: impl IntoIterator<Item = Sighting>) -> Self {
         Self { account: AccountId::default(), condition, found: found.into_iter().collect(), unknown: Vec::new() }
     }
 }
 
-/// Records the results of checks: where a condition was not found, its alerts end.
+/// Records the results of checks. Alerts of conditions that no longer hold end.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RecordFindings {
     /// The results.
@@ -315,7 +315,7 @@ impl Op for RecordFindings {
     }
 }
 
-/// The subjects of which a condition has a state.
+/// Returns the subjects for which a condition has a state.
 ///
 /// # Errors
 /// Database errors.

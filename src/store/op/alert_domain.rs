@@ -1,4 +1,4 @@
-//! The alerts of a sending domain: it lost its verification, or a record that was as it must be is not any more.
+//! The alerts of a sending domain: it lost its verification, or one of its records is no longer correct.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::store::error::StoreError;
 use crate::store::row::domain::DomainRow;
 use crate::store::tables::Tables;
 
-/// Time before a rotation by which the records of the next keys must have been seen.
+/// Time before a rotation by which the records of the next keys must be visible.
 const STANDBY_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
 
 fn subject(domain: DomainId, row: &DomainRow) -> Subject {
     Subject::new(SubjectKind::Domain, domain, row.name.as_str())
 }
 
-/// Raises or ends the alert of a domain whose status becomes another; `row` is the domain before.
+/// Raises or ends the alert when a domain's status changes. `row` is the domain before the change.
 ///
 /// # Errors
 /// Database errors.
@@ -47,8 +47,8 @@ pub(super) fn status_changed(
     alert::found(tables, account, &sighting.of(subject(domain, row))).map(drop)
 }
 
-/// Raises or ends the alert of records that were as they must be and are not, and of the next keys whose records are
-/// not seen though they are to sign soon; `row` is the domain after the look.
+/// Raises or ends the alerts of records that are no longer correct, and of missing records of keys that will soon sign.
+/// `row` is the domain after the check.
 ///
 /// # Errors
 /// Database errors.
@@ -81,7 +81,7 @@ const fn shown(purpose: RecordPurpose) -> &'static str {
     }
 }
 
-/// Ends the alerts of a domain that is removed.
+/// Ends the alerts of a removed domain.
 ///
 /// # Errors
 /// Database errors.

@@ -1,5 +1,5 @@
-//! The alert of a quota: most of the day is used, or a message was refused. The first is raised where a message is
-//! accepted, the second after a refusal, which writes nothing itself.
+//! The alert of a quota: most of a day's quota is used, or a message was refused. Accepting a message raises the first.
+//! A refusal writes nothing, so the second is raised after it.
 
 use super::alert;
 use crate::base::id::AccountId;
@@ -10,15 +10,15 @@ use crate::machine::quota::{Quota, QuotaExhausted};
 use crate::store::error::StoreError;
 use crate::store::tables::Tables;
 
-/// The part of a day's quota from which on its use is a warning, in per cent.
+/// Percentage of a day's quota from which its use is a warning.
 const PART: u64 = 80;
 
-/// Whether so many messages are most of a day's quota.
+/// Whether `used` is most of a day's quota.
 const fn is_most(used: u64, limit: u64) -> bool {
     used.saturating_mul(100) >= limit.saturating_mul(PART)
 }
 
-/// Raises or ends the alert of an account whose quota counts `added` messages more.
+/// Raises or ends the alert of an account whose quota has counted `added` more messages.
 ///
 /// # Errors
 /// Database errors.
@@ -31,7 +31,7 @@ pub(super) fn counted(
 ) -> Result<(), StoreError> {
     let before = quota.day_used.saturating_sub(added);
     if before == 0 {
-        // The first message of a day.
+        // This is the first message of a day.
         alert::gone(tables, account, Condition::Quota, "")?;
     }
     if is_most(quota.day_used, limits.per_day) && (before == 0 || !is_most(before, limits.per_day)) {
@@ -41,12 +41,12 @@ pub(super) fn counted(
     Ok(())
 }
 
-/// The alert of an account whose message was refused.
+/// Returns the sighting for a refused message.
 pub fn refused(exhausted: &QuotaExhausted) -> Sighting {
     sighting(Severity::Critical, &format!("the whole {}", exhausted.window.as_str()))
 }
 
-/// The alert of a quota as it stands at `now`; none where less than most of it is used.
+/// Returns the sighting for a quota at `now`; `None` if less than most of it is used.
 pub fn standing(quota: &Quota, limits: QuotaLimits, now: Timestamp) -> Option<Sighting> {
     let view = quota.view(limits, now);
     if let Err(exhausted) = quota.check(1, limits, now) {

@@ -1,4 +1,4 @@
-//! The timers of alerts: reminders of those that stay open, and the end of those that were kept for 90 days.
+//! The timers of alerts: reminders of open ones, and the removal of ended ones after 90 days.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ impl Op for ExpireAlert {
         let row: Option<AlertRow> = tables.sound_row(&key)?;
         let resolved_at = row.as_ref().and_then(|row| row.resolved_at);
         if resolved_at.is_some_and(|at| at + KEPT > self.timer.due) {
-            // It was open again meanwhile, and has another timer.
+            // It was reopened since, and has another timer.
             return Ok(());
         }
         if let Some(row) = &row {

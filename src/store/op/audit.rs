@@ -1,7 +1,7 @@
-//! The audit log: every change of an account has its line in the same transaction, so neither is ever without the
-//! other, and a change that is refused leaves no line.
+//! The audit log: every change of an account writes its line in the same transaction. There is no change without its
+//! line, and a refused change leaves no line.
 //!
-//! [`Audited`] wraps an operation that can be [`Told`]; what it tells stands in `told.rs`, operation by operation.
+//! [`Audited`] wraps an operation that implements [`Told`]; the lines are in `told.rs`, operation by operation.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -25,24 +25,24 @@ pub use told::host;
 /// Time for which a line is kept.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
-/// Lines that one new line takes the place of at most.
+/// Maximum number of old lines that one new line replaces.
 const FORGOTTEN_MAX: u64 = 2;
 
-/// An operation that the audit log can tell.
+/// An operation with a line in the audit log.
 pub trait Told: Op {
-    /// Returns the change that was made. Never a secret.
+    /// Returns the change that was made, without any secret.
     fn told(&self, reply: &Self::Reply) -> Change;
 
-    /// Whether it is refused while the disk is nearly full. What removes or stops something is not.
+    /// Whether it is refused while the disk is nearly full. Operations that remove or stop something are not.
     fn takes_room(&self) -> bool {
         true
     }
 }
 
-/// An operation that somebody asked for.
+/// An operation with its author, for the audit log.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Audited<O> {
-    /// The account that has the log.
+    /// The account of the log.
     pub account: AccountId,
     /// Author of the change.
     pub actor: Actor,
@@ -61,7 +61,7 @@ impl<O: Told> Op for Audited<O> {
     }
 }
 
-/// Writes the line of a change that takes many operations, before the first of them, or of one that changes no row.
+/// Writes a line for a change that needs several operations, before the first of them, or that changes no row.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NoteChange {
     /// The account.
@@ -73,7 +73,7 @@ pub struct NoteChange {
 }
 
 impl Op for NoteChange {
-    /// The line.
+    /// Identifier of the line.
     type Reply = ChangeId;
     type Refusal = Never;
 
@@ -82,7 +82,7 @@ impl Op for NoteChange {
     }
 }
 
-/// Writes the line of a change that is a part of the operation that calls this.
+/// Writes the line of a change as part of the calling operation.
 ///
 /// # Errors
 /// Database errors.
@@ -105,7 +105,7 @@ pub(super) fn write(
     Ok(id)
 }
 
-/// Returns the number of lines of the account. They are counted if no row says so, or a damaged one.
+/// Returns the number of lines of the account. They are counted if the stored number is missing or damaged.
 fn counted(tables: &Tables<'_>, account: AccountId) -> Result<u64, StoreError> {
     if let Some(row) = tables.sound_row::<AuditLinesRow>(account.as_bytes())? {
         return Ok(row.lines);
@@ -113,13 +113,13 @@ fn counted(tables: &Tables<'_>, account: AccountId) -> Result<u64, StoreError> {
     let (mut lines, range) = (0, (account.as_bytes().as_slice(), &*after_prefix(account.as_bytes())));
     tables.scan_with(Table::AuditLog, range, Order::Ascending, OnDamage::Key, &mut |_, _| {
         lines += 1;
-        // Where there are more, each new line takes the place of two.
+        // While there are more, each new line replaces two.
         Ok(if lines <= AUDIT_LINES_COUNT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     Ok(lines)
 }
 
-/// Removes up to `limit` lines of the account that have been kept for long enough; tells how many.
+/// Removes up to `limit` lines of the account that have been kept long enough. Returns their number.
 pub(super) fn sweep(tables: &mut Tables<'_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
     let end = Ulid::new(tables.expiry() - KEPT, [0; 10]);
     let (from, to) = (schema::owned(account, &[0; 16]), schema::owned(account, &end.0));

@@ -1,5 +1,5 @@
-//! Binding an idempotency key to an answer without accepting a message in the same transaction: the key of a list whose
-//! messages were accepted each by itself.
+//! Binding an idempotency key to an answer without accepting a message in the same transaction. Used for a list whose
+//! messages were accepted independently.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,14 +10,14 @@ use crate::base::id::AccountId;
 use crate::store::error::Stop;
 use crate::store::tables::Tables;
 
-/// Binds a key to an answer. A key that is bound to the same body already keeps its first answer.
+/// Binds a key to an answer. A key that is already bound to the same body keeps its first answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BindAnswer {
-    /// The account whose key it is.
+    /// Account of the key.
     pub account: AccountId,
-    /// The key, and the body that it came with.
+    /// The key with the hash of its request body.
     pub claim: IdempotencyClaim,
-    /// The bytes that a repetition is answered.
+    /// Bytes of the answer to a repeated request.
     pub answer: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Withdrawing a message that still waits (contract 3): whoever asks holds its lease, so nothing is on the wire.
+//! Cancelling a queued message (contract 3). The caller holds its lease, so the message is not in flight.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
 use crate::store::tables::Tables;
 
-/// Withdraws a message whose lease the caller holds.
+/// Cancels a message. The caller holds its lease.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CancelMessage {
     /// The account.
@@ -21,12 +21,12 @@ pub struct CancelMessage {
     pub message: MessageId,
 }
 
-/// Why a message can't be withdrawn.
+/// Reason why a message can't be cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelRefusal {
     /// There is no such message.
     NotFound,
-    /// It has ended, or is on the wire at this moment.
+    /// It has ended, or is in flight now.
     TooLate,
 }
 

@@ -1,8 +1,8 @@
-//! The doubts about the wall clock: that one began, how it ended, and moving what was stamped meanwhile by as much as
-//! the service's time was set at its end.
+//! Doubts about the wall clock: their beginning, their end, and the correction of stamps from that time. The correction
+//! is the step of the service's time at the end of the doubt.
 //!
-//! Moved are the deadlines of messages that were accepted in the doubt. Where the service's time was set back, the next
-//! attempts of messages and webhooks are too: otherwise they would wait for the clock to catch up.
+//! It moves the deadlines of messages that were accepted during the doubt. If the service's time was set back, it also
+//! moves the next attempts of messages and webhooks, which would otherwise wait for the clock to catch up.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Number of rows that one operation reads.
 const SLICE: usize = 256;
-/// Messages commit in another order than that of their identifiers, but never by so much.
+/// Maximum distance between commit order and identifier order of messages.
 const OUT_OF_ORDER: Duration = Duration::from_secs(3600);
 
 /// Records that the wall clock became doubtful. May be repeated.
@@ -49,19 +49,19 @@ impl Op for BeginDoubt {
     }
 }
 
-/// The alert of a doubtful wall clock, with its cause where that is known.
+/// Returns the alert of a doubtful wall clock, with its cause if known.
 pub fn sighting(cause: Option<&str>) -> Sighting {
     let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
     let seen = format!("Mail goes on, but nothing is deleted, expired or given up{cause}.");
     Sighting::new(Condition::ClockDoubtful, Severity::Critical, "The wall clock is doubtful", seen)
 }
 
-/// Records doubt `number`, unless it is known.
+/// Records doubt `number`, unless it is already recorded.
 ///
 /// # Errors
 /// Database errors.
 pub(super) fn begin(tables: &mut Tables<'_>, number: u32) -> Result<(), StoreError> {
-    // A damaged row stays as it is: mail goes on, and its messages keep the deadlines that they were given.
+    // A damaged row stays unchanged: mail continues, and its messages keep their deadlines.
     if !tables.has(Table::ClockDoubts, &key_of(number))? {
         let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.and_then(|last| last.try_into().ok());
         let after = Ulid::new(last.map(Ulid).unwrap_or_default().timestamp() - OUT_OF_ORDER, [0; 10]);
@@ -71,8 +71,8 @@ pub(super) fn begin(tables: &mut Tables<'_>, number: u32) -> Result<(), StoreErr
     Ok(())
 }
 
-/// The row of a message that is accepted at `key`. Where it was made in a doubt, that is recorded with it; where that
-/// doubt has ended meanwhile, and nobody will come by to move the message's deadlines, they are moved now.
+/// Returns the row of a message that is accepted at `key`. A message that was created during a doubt is recorded with
+/// it. If that doubt has ended since, no later operation would move the message's deadlines, so they are moved now.
 ///
 /// # Errors
 /// Database errors.
@@ -91,22 +91,22 @@ pub(super) fn stamped<'a>(
     })
 }
 
-/// A message with its deadlines moved, and the timer of its content armed.
+/// Returns a message with moved deadlines, and arms the timer of its content.
 fn moved(tables: &mut Tables<'_>, row: MessageRow, offset_ms: i64) -> Result<MessageRow, StoreError> {
     tables.arm_unless_armed(Timer::of_store(row.place.bucket.moved_by(offset_ms), TimerKind::Content))?;
-    // The sender's own moment was meant as it is.
+    // The sender's own expiry stays unchanged.
     let (asked, moved) = (row.expires_at, row.give_up_at.moved_by(offset_ms));
     let give_up_at = if asked == Some(row.give_up_at) { row.give_up_at } else { asked.unwrap_or(moved).min(moved) };
     let content_expires_at = row.content_expires_at.moved_by(offset_ms);
     Ok(MessageRow { give_up_at, content_expires_at, ..row })
 }
 
-/// Records how a doubt ended.
+/// Records the end of a doubt.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EndDoubt {
     /// The doubt's number.
     pub number: u32,
-    /// The service's time at its end, before the wall clock was taken over.
+    /// The service's time at its end, before it was set to the wall clock.
     pub until: Timestamp,
     /// Correction of the service's time, in milliseconds.
     pub offset_ms: i64,
@@ -120,7 +120,7 @@ impl Op for EndDoubt {
         begin(tables, self.number)?;
         alert::gone(tables, AccountId::default(), Condition::ClockDoubtful, "")?;
         let found = tables.sound_row::<ClockDoubtRow>(&key_of(self.number))?;
-        // A doubt that ends now has a row without an end. Where that is damaged, all messages are looked at.
+        // A doubt that ends now has a row without an end. If the row is damaged, all messages are checked.
         let row = found.unwrap_or(ClockDoubtRow { began: self.until, after: Ulid::default(), end: None });
         if row.end.is_some() {
             return Ok(());
@@ -132,7 +132,7 @@ impl Op for EndDoubt {
     }
 }
 
-/// Moves a slice of what was stamped in a doubt that has ended.
+/// Moves a slice of the stamps from an ended doubt.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SettleDoubt {
     /// The doubt's number.
@@ -140,7 +140,7 @@ pub struct SettleDoubt {
 }
 
 impl Op for SettleDoubt {
-    /// Whether all of it is moved.
+    /// Whether everything is moved.
     type Reply = bool;
     type Refusal = Never;
 
@@ -174,8 +174,8 @@ struct Moving {
 }
 
 impl Moving {
-    /// Moves the deadlines of a slice of one account's messages, from the key `from` on. Returns where the next slice
-    /// begins.
+    /// Moves the deadlines of a slice of one account's messages, from the key `from` on. Returns the start of the next
+    /// slice.
     fn messages(&self, tables: &mut Tables<'_>, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let account = from.get(..16).unwrap_or_default();
         let account = match account {
@@ -190,7 +190,7 @@ impl Moving {
             match tables.row::<MessageRow>(key) {
                 Ok(Some(row)) => self.message(tables, key, row)?,
                 Ok(None) => {}
-                // One damaged row must not keep every deadline from moving on.
+                // One damaged row must not block the deadlines of all others.
                 Err(error @ (StoreError::Row { .. } | StoreError::Damaged { .. })) => {
                     tracing::error!(%error, "could not move a message's deadline")
                 }
@@ -211,8 +211,8 @@ impl Moving {
         Ok(())
     }
 
-    /// Brings forward a slice of the attempts that were put off by the time that was set back, from the key `from` on.
-    /// What was due then is in hand, and is left to who has it.
+    /// Moves a slice of the attempts forward that the clock's step back has delayed, from the key `from` on. Timers
+    /// that were due at the time of the step are already taken, and stay with their workers.
     fn timers(&self, tables: &mut Tables<'_>, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let range = (from, &*after_prefix(&[]));
         let keys = tables.keys_with(Table::Timers, range, Order::Ascending, OnDamage::Key, SLICE)?;
@@ -254,7 +254,7 @@ fn bring_forward_delivery(tables: &mut Tables<'_>, timer: Timer, due: Timestamp)
     Ok(())
 }
 
-/// A damaged row stays as it is.
+/// Returns a row, or `None` if it is damaged; such a row stays unchanged.
 fn readable<R: Row>(read: Result<Option<R>, StoreError>) -> Result<Option<R>, StoreError> {
     match read {
         Err(StoreError::Row { .. } | StoreError::Damaged { .. }) => Ok(None),
@@ -262,7 +262,7 @@ fn readable<R: Row>(read: Result<Option<R>, StoreError>) -> Result<Option<R>, St
     }
 }
 
-/// The first key of `table` from `from` on, of a sound row or a damaged one.
+/// Returns the first key of `table` from `from` on, of a sound or damaged row.
 fn first_key(tables: &Tables<'_>, table: Table, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let range = (from, &*after_prefix(&[]));
     Ok(tables.keys_with(table, range, Order::Ascending, OnDamage::Key, 1)?.pop())

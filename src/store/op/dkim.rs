@@ -1,5 +1,5 @@
-//! The DKIM keys of a domain's row (contract 2, contract 14.1): what a look does to them, new pairs, and the timer of
-//! the rotation. [`dkim_rotation`] decides.
+//! The DKIM keys of a domain's row (contract 2, contract 14.1): the effects of a check, new pairs, and the timer of the
+//! rotation. [`dkim_rotation`] decides.
 
 use std::time::Duration;
 
@@ -14,36 +14,36 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Time for which a key's record stays published after its last signature.
 const RETIREMENT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Time for which new keys are looked up more often than daily.
+/// Time for which the records of new keys are looked up more often than daily.
 const AWAITED: Duration = Duration::from_secs(7 * 24 * 3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Interval between tries of a due rotation whose record was not seen.
+/// Interval between tries of a due rotation with missing records.
 const DUE_AGAIN: Duration = DAY;
-/// Delay before key generation is tried again after a failure.
+/// Delay before key generation is retried after a failure.
 const KEYS_AGAIN: Duration = Duration::from_secs(3600);
 
 fn parts(keys: &[DkimKeyRow]) -> impl Iterator<Item = (u32, DkimAlgorithm, DkimState)> + Clone + '_ {
     keys.iter().map(|key| (key.number(), key.algorithm, key.state))
 }
 
-/// The RSA key of the pair that waits beside the current one.
+/// Returns the RSA key of the standby pair.
 pub fn further(keys: &[DkimKeyRow]) -> Option<&DkimKeyRow> {
     let number = dkim_rotation::further(parts(keys))?;
     keys.iter().find(|key| key.number() == number && key.algorithm == DkimAlgorithm::RsaSha256)
 }
 
-/// Whether a rotation is scheduled, and no pair waits for it.
+/// Whether a rotation is scheduled without a standby pair.
 pub fn lacks_further(row: &DomainRow) -> bool {
     row.rotation.days > 0 && !row.dkim.is_empty() && further(&row.dkim).is_none()
 }
 
-/// A number above that of every selector that the domain ever had.
+/// Returns a number above that of every selector that the domain ever had.
 pub fn next_number(row: &DomainRow) -> u32 {
     let greatest = row.dkim.iter().map(DkimKeyRow::number).max().unwrap_or_default();
     greatest.max(row.rotation.dropped) + 1
 }
 
-/// Applies a look to the keys, and drops keys that have been retiring for long enough. A rotation moves the next one.
+/// Applies a check to the keys, and drops keys that have been retiring for long enough. A rotation moves its next time.
 pub(super) fn advance(
     row: &mut DomainRow,
     is_due: bool,
@@ -65,7 +65,7 @@ pub(super) fn advance(
     row.dkim.retain(|key| !is_over(key, time.expiry));
 }
 
-/// Has the newest pair sign, without a look: in `dev`, where domains count as verified and nothing is looked for.
+/// Makes the newest pair sign without a check: in `dev`, where domains count as verified and no record is looked up.
 pub(super) fn decree(row: &mut DomainRow, time: &ServiceTime) {
     let Some(newest) = row.dkim.iter().map(DkimKeyRow::number).max() else { return };
     let state = |key: &DkimKeyRow| match key.state {
@@ -77,7 +77,7 @@ pub(super) fn decree(row: &mut DomainRow, time: &ServiceTime) {
     set_states(row, &states, time.now);
 }
 
-/// Has the current pair sign, without a look. A pair that signs already stays as it is.
+/// Makes the current pair sign without a check. A pair that already signs is unchanged.
 pub(super) fn adopt(keys: &mut [DkimKeyRow]) {
     let is_signing = |key: &DkimKeyRow| key.algorithm == DkimAlgorithm::RsaSha256 && key.state == DkimState::Active;
     let current = dkim_rotation::current(parts(keys));
@@ -103,13 +103,13 @@ fn set_states(row: &mut DomainRow, states: &[Option<DkimState>], now: Timestamp)
     });
 }
 
-/// Puts new keys behind the others, in the place of those that still waited for their records.
+/// Appends new keys and drops those that were still waiting for their records.
 pub(super) fn replace_pending(row: &mut DomainRow, new: &[DkimKeyRow], time: &ServiceTime) {
     row.dkim.retain(|key| key.state != DkimState::Pending && !is_over(key, time.expiry));
     row.dkim.extend_from_slice(new);
 }
 
-/// Adds a pair that waits for the next rotation, where none does.
+/// Adds a standby pair for the next rotation, if there is none.
 pub(super) fn add_further(row: &mut DomainRow, new: &[DkimKeyRow]) {
     let is_there = |new: &DkimKeyRow| row.dkim.iter().any(|old| old.selector == new.selector);
     let is_used = new.iter().any(|key| is_there(key) || key.number() <= row.rotation.dropped);
@@ -118,7 +118,7 @@ pub(super) fn add_further(row: &mut DomainRow, new: &[DkimKeyRow]) {
     }
 }
 
-/// Drops the keys that wait beside the current pair.
+/// Drops the standby pair.
 pub(super) fn drop_further(row: &mut DomainRow) {
     let Some(current) = dkim_rotation::current(parts(&row.dkim)) else { return };
     let waits = |key: &DkimKeyRow| matches!(key.state, DkimState::Pending | DkimState::Standby);
@@ -128,7 +128,7 @@ pub(super) fn drop_further(row: &mut DomainRow) {
     row.dkim.retain(|key| !is_dropped(key));
 }
 
-/// Sets the timer of the rotation as the row needs it.
+/// Arms the rotation's timer as the row needs it.
 pub(super) fn rearm(tables: &mut Tables<'_>, account: AccountId, domain: DomainId, row: &mut DomainRow) {
     let now = tables.now();
     let wanted = row.rotation.next_at.map(|at| match at {
@@ -149,7 +149,7 @@ fn is_over(key: &DkimKeyRow, now: Timestamp) -> bool {
     key.retired_at.is_some_and(|at| now.since(at) >= RETIREMENT)
 }
 
-/// Whether a new key's record may appear any hour.
+/// Whether a new key's record may appear soon.
 pub(super) fn is_awaited(keys: &[DkimKeyRow], now: Timestamp) -> bool {
     keys.iter().any(|key| {
         let replaces = |other: &DkimKeyRow| other.algorithm == key.algorithm && other.state == DkimState::Active;

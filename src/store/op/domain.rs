@@ -1,4 +1,4 @@
-//! Sending domains: registering one, and recording what a look at its records found.
+//! Sending domains: registering one, and recording the result of a check of its records.
 
 use std::time::Duration;
 
@@ -28,22 +28,22 @@ const ROTATION_CHECK: Duration = Duration::from_secs(3600);
 pub struct CreateDomain {
     /// The account.
     pub account: AccountId,
-    /// Its identifier, reserved before its keys were sealed for it.
+    /// Its identifier, reserved because its keys are sealed for it.
     pub id: DomainId,
-    /// The domain; verified from the start only where `dev` makes it so.
+    /// The domain. Only `dev` registers one that is already verified.
     pub row: DomainRow,
 }
 
-/// Why a change of a domain is refused.
+/// Reason why a change of a domain is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DomainRefusal {
-    /// The account has it already.
+    /// The account already has it.
     Exists,
     /// There is no such domain.
     NotFound,
     /// Another account has it verified.
     Taken,
-    /// The key that asks is limited to this stream, and the domain is not of it.
+    /// The API key is limited to this stream, and the domain has another.
     Stream(Stream),
     /// The account has [`DOMAINS_COUNT`] domains.
     TooMany,
@@ -76,13 +76,13 @@ impl Op for CreateDomain {
     }
 }
 
-/// Registers a verified domain beside other accounts that may have verified it too: in `dev`, where any domain counts
-/// as verified.
+/// Registers a verified domain even if other accounts have it verified: in `dev`, where every domain counts as
+/// verified.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AdoptDomain {
     /// The account.
     pub account: AccountId,
-    /// Its identifier, reserved before its keys were sealed for it.
+    /// Its identifier, reserved because its keys are sealed for it.
     pub id: DomainId,
     /// The domain.
     pub row: DomainRow,
@@ -108,7 +108,7 @@ impl Op for AdoptDomain {
     }
 }
 
-/// Has a domain that the account has already count as verified.
+/// Makes an existing domain of the account count as verified.
 fn adopt_known(tables: &mut Tables<'_>, account: AccountId, id: &[u8]) -> Result<(), Stop<DomainRefusal>> {
     let key = schema::named(account, id);
     let Some(row) = tables.row::<DomainRow>(&key)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
@@ -123,11 +123,11 @@ fn adopt_known(tables: &mut Tables<'_>, account: AccountId, id: &[u8]) -> Result
     Ok(())
 }
 
-/// Checks that the account may register a domain of this name. Asked before keys are generated, and again inside the
-/// operation, where the answer counts.
+/// Checks that the account may register a domain of this name. Called before keys are generated, and again inside the
+/// operation, where the result counts.
 ///
 /// # Errors
-/// The account has the domain already, or too many; the store's failure.
+/// The account already has the domain, or too many; store failures.
 pub fn check_new(read: &impl Read, account: AccountId, name: &DomainName) -> Result<(), Stop<DomainRefusal>> {
     if read.get(Table::DomainsByName, &schema::named(account, name.as_str().as_bytes()))?.is_some() {
         return Err(Stop::Refused(DomainRefusal::Exists));
@@ -139,7 +139,7 @@ pub fn check_new(read: &impl Read, account: AccountId, name: &DomainName) -> Res
     Ok(())
 }
 
-/// Records a look at a domain's records.
+/// Records a check of a domain's records.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RecordDomainCheck {
     /// The account.
@@ -167,7 +167,8 @@ impl Op for RecordDomainCheck {
 }
 
 impl RecordDomainCheck {
-    /// Records the look in `row`, and rotates its keys where that is due, or asked for, and the next ones were seen.
+    /// Records the check in `row`. Rotates the keys if that is due or requested, and the records of the next ones were
+    /// found.
     pub(super) fn record(
         &self,
         tables: &mut Tables<'_>,
@@ -179,7 +180,7 @@ impl RecordDomainCheck {
         let seen = |key: &DkimKeyRow| self.status_at(&format!("{}{suffix}", key.selector));
         dkim::advance(row, is_due, seen, &time);
         row.last_checked_at = Some(time.now);
-        // A domain without a timer is verified by decree: a look says nothing of it but of its keys.
+        // A domain without a timer counts as verified without checks: a check only affects its keys.
         if row.next_check_at.is_some() {
             self.record_status(tables, row, &key)?;
             row.return_path_seen = self.finding(RecordPurpose::ReturnPath).unwrap_or(row.return_path_seen);
@@ -193,7 +194,7 @@ impl RecordDomainCheck {
         Ok(())
     }
 
-    /// Steps the domain's status by the record of the key that signs.
+    /// Steps the domain's status by the record of the signing key.
     fn record_status(
         &self,
         tables: &mut Tables<'_>,
@@ -227,7 +228,7 @@ impl RecordDomainCheck {
         Ok(())
     }
 
-    /// Notes which of the records that were seen once are there no more.
+    /// Records which records were once found and are now missing.
     fn note_losses(&self, row: &mut DomainRow) {
         for purpose in [RecordPurpose::ReturnPath, RecordPurpose::Spf, RecordPurpose::Dmarc] {
             let Some(is_seen) = self.finding(purpose) else { continue };
@@ -240,7 +241,7 @@ impl RecordDomainCheck {
         }
     }
 
-    /// Writes what the service has found to the audit log.
+    /// Writes the service's finding to the audit log.
     fn tell_status(&self, tables: &mut Tables<'_>, row: &DomainRow, status: DomainStatus) -> Result<(), StoreError> {
         let action = match status {
             DomainStatus::Verified => Action::DomainVerified,
@@ -251,8 +252,8 @@ impl RecordDomainCheck {
         audit::write(tables, self.account, &Actor::Service, change).map(drop)
     }
 
-    /// Whether the record of the RSA key that signs was seen; of the first one that waits, where none signs. None
-    /// where the look-up itself failed.
+    /// Whether the record of the signing RSA key was found; of the first waiting one if none signs. `None` if the
+    /// look-up failed.
     fn dkim_finding(&self, row: &DomainRow) -> Option<bool> {
         let in_state = |state| {
             let mut keys = row.dkim.iter().filter(|key| key.algorithm == DkimAlgorithm::RsaSha256);
@@ -289,7 +290,7 @@ impl RecordDomainCheck {
 
     fn rearm(&self, tables: &mut Tables<'_>, row: &mut DomainRow, due: Timestamp) {
         let timer = |due| Timer::new(due, TimerKind::DomainCheck, self.account, self.domain.0);
-        // A domain without a timer is never re-checked, and a look by hand does not change that.
+        // A domain without a timer is never re-checked, and a manual check does not change that.
         let Some(armed) = row.next_check_at else { return };
         tables.disarm(timer(armed));
         tables.arm(timer(due));
@@ -297,11 +298,11 @@ impl RecordDomainCheck {
     }
 }
 
-/// Time before a check is repeated whose outcome could not be recorded, because another account has the domain
+/// Delay before a check is repeated if its result could not be recorded, because another account has the domain
 /// verified.
 const POSTPONED_CHECK: Duration = Duration::from_secs(24 * 3600);
 
-/// Puts a domain's next check off.
+/// Postpones a domain's next check.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PostponeDomainCheck {
     /// The account.
@@ -338,12 +339,12 @@ const fn seen(finding: &Finding) -> Option<bool> {
     }
 }
 
-/// Where a DKIM key's record stands (RFC 6376 3.6.2.1).
+/// Returns the name of a DKIM key's record (RFC 6376 3.6.2.1).
 pub fn dkim_name(row: &DomainRow, selector: &str) -> String {
     format!("{selector}._domainkey.{}", row.name)
 }
 
-/// The domain of `account` with this name.
+/// Returns the domain of `account` with this name.
 ///
 /// # Errors
 /// Store errors.

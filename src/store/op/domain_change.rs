@@ -1,4 +1,4 @@
-//! Changing a domain: its stream, its keys and their rotation, and taking it away (contract 2, contract 14.1).
+//! Changing a domain: its stream, its keys and their rotation, and its removal (contract 2, contract 14.1).
 
 use std::time::Duration;
 
@@ -21,20 +21,20 @@ use crate::store::timer::{Timer, TimerKind};
 const FIRST_CHECK: Duration = Duration::from_secs(120);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Changes a domain; an absent member stays as it is.
+/// Changes a domain. Absent members stay unchanged.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UpdateDomain {
     /// The account.
     pub account: AccountId,
     /// The domain.
     pub domain: DomainId,
-    /// The stream of everything sent from it from now on.
+    /// The stream of all later mail from it.
     pub stream: Option<Stream>,
-    /// Days between rotations of its DKIM keys; 0 for none.
+    /// Days between rotations of its DKIM keys; 0 for no rotation.
     pub rotation_days: Option<u16>,
-    /// The pair of keys for the next rotation, pending; not used where there is one.
+    /// The standby pair of keys for the next rotation, pending; not used if there already is one.
     pub keys: Vec<DkimKeyRow>,
-    /// The only stream whose domains may be changed; any where absent.
+    /// The only stream whose domains may be changed; `None` allows any.
     pub limit: Option<Stream>,
 }
 
@@ -56,7 +56,8 @@ impl Op for UpdateDomain {
 }
 
 impl UpdateDomain {
-    /// Schedules the rotation. A pair that waited for its record without a schedule was to sign at once, so it is due.
+    /// Schedules the rotation. A pair that waited for its record without a schedule would have signed at once, so it is
+    /// due now.
     fn schedule(&self, tables: &mut Tables<'_>, row: &mut DomainRow, days: u16) {
         let now = tables.now();
         if days == 0 {
@@ -79,7 +80,7 @@ impl UpdateDomain {
     }
 }
 
-/// Has the domain's records looked for as soon as people have had time to copy them.
+/// Schedules a check of the domain's records for when people have had time to copy them.
 fn check_soon(tables: &mut Tables<'_>, account: AccountId, domain: DomainId, row: &mut DomainRow) {
     let Some(armed) = row.next_check_at else { return };
     let due = armed.min(tables.now() + FIRST_CHECK);
@@ -88,7 +89,7 @@ fn check_soon(tables: &mut Tables<'_>, account: AccountId, domain: DomainId, row
     row.next_check_at = Some(due);
 }
 
-/// Adds a pair of keys that waits for the next rotation, where a rotation is scheduled and no pair waits for it.
+/// Adds a standby pair of keys, if a rotation is scheduled and there is none.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AddStandby {
     /// The account.
@@ -116,14 +117,14 @@ impl Op for AddStandby {
     }
 }
 
-/// Has the standby sign now, where the look saw it. Where it did not, the rotation is due as soon as a look does.
+/// Rotates to the standby now if the check found its record. Otherwise the rotation is due as soon as a check finds it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RotateStandby {
-    /// The look, whose findings are recorded too.
+    /// The check, whose findings are recorded too.
     pub look: RecordDomainCheck,
-    /// The selector of the standby's RSA key, as it was before the look. Another rotation may be faster.
+    /// Selector of the standby's RSA key before the check. Another rotation may come first.
     pub selector: String,
-    /// The only stream whose domains may be changed; any where absent.
+    /// The only stream whose domains may be changed; `None` allows any.
     pub limit: Option<Stream>,
 }
 
@@ -143,7 +144,7 @@ impl Op for RotateStandby {
     }
 }
 
-/// Puts a rotation off that could not be looked at.
+/// Postpones a rotation whose check failed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PostponeRotation {
     /// The account.
@@ -180,12 +181,12 @@ pub struct DeleteDomain {
     pub account: AccountId,
     /// The domain.
     pub domain: DomainId,
-    /// The only stream whose domains may be changed; any where absent.
+    /// The only stream whose domains may be changed; `None` allows any.
     pub limit: Option<Stream>,
 }
 
 impl Op for DeleteDomain {
-    /// The domain as it was.
+    /// The removed domain.
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
@@ -209,7 +210,7 @@ impl Op for DeleteDomain {
     }
 }
 
-/// Gives a domain new keys, which take the place of the old ones when their records are seen.
+/// Gives a domain new keys, which replace the old ones when their records are found.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RotateDkim {
     /// The account.
@@ -218,7 +219,7 @@ pub struct RotateDkim {
     pub domain: DomainId,
     /// The new keys, pending.
     pub keys: Vec<DkimKeyRow>,
-    /// The only stream whose domains may be changed; any where absent.
+    /// The only stream whose domains may be changed; `None` allows any.
     pub limit: Option<Stream>,
 }
 
@@ -231,13 +232,13 @@ impl Op for RotateDkim {
         let mut row = found(tables, &key, self.limit)?;
         let is_there = |new: &DkimKeyRow| row.dkim.iter().any(|old| old.selector == new.selector);
         if row.rotation.days > 0 || self.keys.iter().any(is_there) {
-            // A schedule was set meanwhile, or another rotation was faster, and its keys have these selectors.
+            // A schedule was set since, or another rotation came first; its keys have these selectors.
             return Ok(row);
         }
         dkim::replace_pending(&mut row, &self.keys, &tables.time());
         match row.next_check_at {
             Some(_) => check_soon(tables, self.account, self.domain, &mut row),
-            // Verified by decree: no look will ever find the records, so the new keys count from the start.
+            // Verified without checks: no check will ever find the records, so the new keys sign immediately.
             None => dkim::decree(&mut row, &tables.time()),
         }
         tables.put(&key, &row);
@@ -251,10 +252,10 @@ fn found(tables: &Tables<'_>, key: &[u8], limit: Option<Stream>) -> Result<Domai
     Ok(row)
 }
 
-/// Checks that a caller who is limited to the stream `limit` may touch a domain of `stream`.
+/// Checks that a caller who is limited to the stream `limit` may change a domain of `stream`.
 ///
 /// # Errors
-/// [`DomainRefusal::Stream`] where it may not.
+/// [`DomainRefusal::Stream`] if not.
 pub fn check_stream(limit: Option<Stream>, stream: Stream) -> Result<(), Stop<DomainRefusal>> {
     match limit.filter(|own| *own != stream) {
         Some(own) => Err(Stop::Refused(DomainRefusal::Stream(own))),

@@ -21,16 +21,16 @@ use crate::store::tables::Tables;
 pub struct CreateEndpoint {
     /// The account.
     pub account: AccountId,
-    /// Its identifier, reserved before its secret was sealed for it.
+    /// Its identifier, reserved because its secret is sealed for it.
     pub id: EndpointId,
     /// The endpoint.
     pub row: EndpointRow,
 }
 
-/// Why a change of an endpoint is refused.
+/// Reason why a change of an endpoint is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointRefusal {
-    /// The account has ten already.
+    /// The account already has ten.
     TooMany,
     /// There is no such endpoint.
     NotFound,
@@ -52,18 +52,18 @@ impl Op for CreateEndpoint {
     }
 }
 
-/// Changes an endpoint; absent members stay as they are.
+/// Changes an endpoint. Absent members stay unchanged.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UpdateEndpoint {
     /// The account.
     pub account: AccountId,
     /// The endpoint.
     pub endpoint: EndpointId,
-    /// Where events are posted.
+    /// URL to which events are posted.
     pub url: Option<String>,
-    /// Which events.
+    /// Selected event types.
     pub events: Option<Option<Vec<EventType>>>,
-    /// The account's own words.
+    /// The account's description.
     pub description: Option<Option<String>>,
     /// Whether it may be attempted.
     pub enabled: Option<bool>,
@@ -109,7 +109,7 @@ impl Op for UpdateEndpoint {
     }
 }
 
-/// Gives an endpoint another secret; every attempt from now on is signed with it.
+/// Replaces an endpoint's secret; every later attempt is signed with the new one.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RotateSecret {
     /// The account.

@@ -1,5 +1,5 @@
-//! Deleting a webhook endpoint (contract 5): its row goes at once, so that nothing new is owed to it; what it was still
-//! owed ends as failed, a slice at a time, by timer.
+//! Deleting a webhook endpoint (contract 5). Its row is removed immediately, so that it gets no new deliveries. A timer
+//! ends its outstanding ones as failed, one slice at a time.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub struct DeleteEndpoint {
 }
 
 impl Op for DeleteEndpoint {
-    /// The endpoint as it was.
+    /// The deleted endpoint.
     type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
@@ -45,12 +45,12 @@ impl Op for DeleteEndpoint {
     }
 }
 
-/// Ends a slice of the deliveries of an endpoint that was deleted.
+/// Ends a slice of the deliveries of a deleted endpoint.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EndDeliveries {
     /// The account.
     pub account: AccountId,
-    /// The endpoint that is gone.
+    /// The deleted endpoint.
     pub endpoint: EndpointId,
     /// The timer that was served.
     pub due: Timestamp,
@@ -66,7 +66,7 @@ impl Op for EndDeliveries {
         let end = after_prefix(&prefix);
         let keys = tables.sound_keys(Table::DeliveriesByEndpoint, &prefix, &end, Order::Ascending, SLICE)?;
         for key in &keys {
-            // Nobody can list the endpoint's deliveries any more, and the next slice begins where this one ends.
+            // The endpoint's deliveries can't be listed any more, and the next slice begins where this one ends.
             tables.remove(Table::DeliveriesByEndpoint, key);
             if let Some(id) = key.last_chunk::<16>() {
                 self.end(tables, DeliveryId(Ulid(*id)))?;

@@ -1,7 +1,7 @@
-//! Erases the rows of an account, for `dev` (contract 12.2), except those that the account keeps after a reset.
+//! Erasing the rows of an account, for `dev` (contract 12.2), except those that the account keeps after a reset.
 //!
-//! An operation erases a slice. The last one finds nothing more and puts those rows back, so that whatever was
-//! written between two slices is gone too.
+//! One operation erases a slice. The last one finds nothing more and writes those rows back, so that rows written
+//! between two slices are erased too.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,17 +18,17 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::Timer;
 
-/// Rows that one operation erases, at most.
+/// Maximum number of rows that one operation erases.
 pub const SLICE: usize = 20_000;
 
-/// The place of the account in a table's keys.
+/// Place of the account in a table's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
-    /// They begin with it.
+    /// The keys begin with it.
     Prefixed,
-    /// They hold it at this place.
+    /// The keys contain it at this place.
     At(usize),
-    /// They do not; what is the account's there goes with the rows that it points to, or nothing is.
+    /// The keys do not contain it. Its rows there are erased with the rows that they refer to, or it has none.
     Without,
 }
 
@@ -102,7 +102,7 @@ const fn keys_of(table: Table) -> Keys {
     }
 }
 
-/// A row as its bytes.
+/// A row as bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawRow {
     /// The place of its table in [`Table::ALL`].
@@ -112,7 +112,7 @@ pub struct RawRow {
 }
 
 impl RawRow {
-    /// The row at `key`, if there is one.
+    /// Returns the row at `key`, if there is one.
     ///
     /// # Errors
     /// Store errors.
@@ -127,12 +127,12 @@ impl RawRow {
     }
 }
 
-/// Erases a slice of what an account has.
+/// Erases a slice of an account's rows.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EraseAccount {
     /// The account.
     pub account: AccountId,
-    /// The rows that it begins again with; without any it ceases to be.
+    /// The rows that the account keeps; without any, the account itself is erased.
     pub rows: Vec<RawRow>,
 }
 
@@ -165,7 +165,7 @@ impl Op for EraseAccount {
 }
 
 impl EraseAccount {
-    /// Keys of the account in `table`, at most `limit`. Damaged rows are among them.
+    /// Returns up to `limit` keys of the account in `table`, including damaged rows.
     fn found(&self, tables: &Tables<'_>, table: Table, limit: usize) -> Result<Vec<Vec<u8>>, StoreError> {
         let account = self.account.as_bytes();
         let (from, to) = match keys_of(table) {
@@ -188,7 +188,7 @@ impl EraseAccount {
         self.rows.iter().any(|row| row.table() == Some(table) && row.key == key)
     }
 
-    /// Erases one row, with what points to it from tables that do not name the account.
+    /// Erases one row, and the rows that refer to it in tables whose keys do not contain the account.
     fn erase(tables: &mut Tables<'_>, table: Table, key: &[u8]) -> Result<(), StoreError> {
         match table {
             Table::Timers => {

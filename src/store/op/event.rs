@@ -1,5 +1,5 @@
-//! Appending an event: its identifier and bytes are made here, once, inside the writer; every endpoint that
-//! takes it is owed a delivery from the same transaction on.
+//! Appending an event. Its identifier and bytes are created here, once, in the writer. Every endpoint that takes it
+//! gets a delivery in the same transaction.
 
 use super::{message_index, outcomes, outstanding};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, MessageId, Ulid};
@@ -17,25 +17,25 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Endpoints of an account at most (contract 5).
+/// Maximum number of endpoints of an account (contract 5).
 pub const ENDPOINTS_MAX: usize = 10;
 
 /// Details of an event beside its type.
 #[derive(Default)]
 pub struct Happening<'a> {
-    /// The attempt's facts.
+    /// Facts of the attempt.
     pub facts: AttemptFacts,
-    /// When the next attempt is due.
+    /// Due time of the next attempt.
     pub next_attempt_at: Option<Timestamp>,
     /// The failure.
     pub bounce: Option<&'a Bounce>,
     /// The complaint.
     pub complaint: Option<&'a Complaint>,
-    /// Progress of the transfer, if an attempt or a report caused the event.
+    /// State of the transfer, if an attempt or a report caused the event.
     pub transfer: Option<&'a TransferRow>,
 }
 
-/// A message as its events name it.
+/// A message in the form that its events name it.
 pub struct Subject<'a> {
     /// Account of the message.
     pub account: AccountId,
@@ -45,7 +45,8 @@ pub struct Subject<'a> {
     pub row: &'a MessageRow,
 }
 
-/// Appends an event of `kind` to the message's timeline and the account's log, counts it, and owes it to the endpoints.
+/// Appends an event of `kind` to the message's timeline and the account's log, counts it, and creates deliveries for
+/// the endpoints.
 ///
 /// # Errors
 /// Store errors.
@@ -90,7 +91,7 @@ pub fn record(
 
 fn fan_out(tables: &mut Tables<'_>, subject: &Subject<'_>, kind: EventType, event: EventId) -> Result<(), StoreError> {
     let account = subject.account;
-    // A damaged endpoint must not keep an outcome from being recorded. It is owed nothing until it is whole again.
+    // A damaged endpoint must not keep an outcome from being recorded. It gets no delivery until it is repaired.
     for (key, endpoint) in tables.sound_rows::<EndpointRow>(account.as_bytes(), ENDPOINTS_MAX)? {
         if !endpoint.takes(kind) {
             continue;
@@ -107,7 +108,7 @@ fn fan_out(tables: &mut Tables<'_>, subject: &Subject<'_>, kind: EventType, even
     Ok(())
 }
 
-/// Writes a new delivery and sees to it that it comes due.
+/// Writes a new delivery, and makes it due.
 ///
 /// # Errors
 /// Store errors.

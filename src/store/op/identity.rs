@@ -1,5 +1,5 @@
-//! Identities at a provider of OpenID Connect. An identity has two rows, the one of its user and the one that finds the
-//! user by it; they are written and removed here alone, so they never disagree.
+//! Identities at an OpenID Connect provider. Each has two rows, the user's and the one that finds the user by it. Only
+//! this file writes and removes them, so they always agree.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,23 +14,23 @@ use crate::store::row::identity::IdentityRow;
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
-/// Binds an identity to a user who exists.
+/// Binds an identity to an existing user.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BindIdentity {
     /// The account.
     pub account: AccountId,
     /// The user.
     pub user: UserId,
-    /// Their identity, in place of one at another provider.
+    /// The user's identity; it replaces one at another provider.
     pub identity: IdentityRow,
 }
 
-/// Why an identity is not bound.
+/// Reason why an identity is not bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindRefusal {
     /// There is no such user.
     NotThere,
-    /// The user has another identity at this provider, or the identity is another user's.
+    /// The user has another identity at this provider, or the identity belongs to another user.
     Taken,
 }
 
@@ -53,23 +53,23 @@ impl Op for BindIdentity {
     }
 }
 
-/// Creates a user for whom a provider has vouched.
+/// Creates a user whose identity a provider has confirmed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CreateIdentified {
     /// The user.
     pub create: CreateUser,
-    /// Their identity.
+    /// The user's identity.
     pub identity: IdentityRow,
 }
 
-/// Why no user is created.
+/// Reason why no user is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateIdentifiedRefusal {
-    /// The user can't be made.
+    /// The user can't be created.
     NotMade(CreateUserRefusal),
-    /// The identity is another user's.
+    /// The identity belongs to another user.
     Taken,
-    /// The account is suspended, so nobody joins it.
+    /// The account is suspended and gets no new users.
     Suspended,
 }
 
@@ -100,7 +100,7 @@ fn bind(tables: &mut Tables<'_>, account: AccountId, user: UserId, identity: &Id
     tables.put_bytes(Table::UsersByIdentity, &identity.digest(), key.to_vec());
 }
 
-/// Takes the identity of a user away, where they have one.
+/// Removes the identity of a user, if there is one.
 pub(super) fn unbind(tables: &mut Tables<'_>, account: AccountId, user: UserId) -> Result<(), StoreError> {
     let key = schema::user(account, user);
     if let Some(identity) = tables.row::<IdentityRow>(&key)? {
@@ -110,7 +110,7 @@ pub(super) fn unbind(tables: &mut Tables<'_>, account: AccountId, user: UserId) 
     Ok(())
 }
 
-/// The user who signs in with an identity, and their account.
+/// Returns the user who signs in with an identity, and their account.
 ///
 /// # Errors
 /// Store errors.
@@ -168,7 +168,7 @@ mod tests {
         }
         assert_eq!(found(&test, &first), Some(ann));
         assert_eq!(found(&test, &identity("https://a.example1", "")), None);
-        // Another provider takes the place of the first.
+        // Another provider replaces the first.
         let second = identity("https://b.example", "1");
         assert!(bind(ann, second.clone()).is_ok());
         assert_eq!((found(&test, &first), found(&test, &second)), (None, Some(ann)));

@@ -1,5 +1,5 @@
-//! Inviting a user by mail, and the addresses that may get mails of the service: those that the operator's command line
-//! made, and those whose owner opened a link that was sent there.
+//! Inviting a user by mail, and the addresses that may get mails of the service. An address may get them if the
+//! operator set it on the command line, or if its owner opened a link sent to it.
 
 use std::time::Duration;
 
@@ -21,30 +21,30 @@ use crate::store::row::notice::{InvitationRow, InvitationsRow, NoticeContent, Pr
 use crate::store::schema;
 use crate::store::tables::Tables;
 
-/// Invitations of one account within [`WINDOW`] at most.
+/// Maximum number of invitations of one account within [`WINDOW`].
 pub const INVITATIONS_MAX: usize = 20;
-/// The time over which invitations are counted.
+/// Time over which invitations are counted.
 pub const WINDOW: Duration = Duration::from_secs(24 * 3600);
 
-/// Makes a user, and invites them by mail.
+/// Creates a user and invites them by mail.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InviteUser {
     /// The account.
     pub account: AccountId,
     /// The user who invites.
     pub actor: Actor,
-    /// The user, with a password that nobody knows.
+    /// The user, with a random password that nobody knows.
     pub user: User,
 }
 
-/// Why nobody is invited.
+/// Reason why nobody is invited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InviteRefusal {
-    /// The user can't be made.
+    /// The user can't be created.
     User(CreateUserRefusal),
     /// The account has made [`INVITATIONS_MAX`] invitations within a day.
     TooMany {
-        /// When the next one may be made.
+        /// Time at which the next one may be made.
         until: Timestamp,
     },
 }
@@ -77,8 +77,8 @@ impl Op for InviteUser {
     }
 }
 
-/// A change of a user that also proves their address: the operator's command line made it, or they opened a link that
-/// was sent there.
+/// A change of a user that also proves their address: the operator made it on the command line, or the user opened a
+/// link sent to the address.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Vouched<O>(pub O);
 
@@ -103,7 +103,7 @@ impl<O: Told<Reply = User>> Told for Vouched<O> {
     }
 }
 
-/// Whether the owner of an address is known to read it.
+/// Whether an address has been proven to belong to its owner.
 ///
 /// # Errors
 /// Database errors.
@@ -111,7 +111,7 @@ pub fn is_proven(read: &impl Read, email: &Address) -> Result<bool, StoreError> 
     Ok(read.sound_row::<ProvenAddressRow>(email.match_key().as_bytes())?.is_some())
 }
 
-/// Notes that the owner of an address reads it, or that the operator vouches for it.
+/// Records that an address is proven: its owner opened a link, or the operator confirmed it.
 ///
 /// # Errors
 /// Database errors.
@@ -123,7 +123,7 @@ pub(super) fn prove(tables: &mut Tables<'_>, email: &Address) -> Result<(), Stor
     Ok(())
 }
 
-/// Whether the link that an audit line tells of was sent by mail.
+/// Whether the link in an audit line was sent by mail.
 ///
 /// # Errors
 /// Database errors.

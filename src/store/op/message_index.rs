@@ -1,8 +1,8 @@
-//! Indexing messages for searches: in blocks of some hundreds that follow one another, once enough have come together.
-//! What is newer than the last block is few, and is looked at one by one.
+//! Indexing messages for searches, in blocks of some hundreds of consecutive messages. The few messages after the last
+//! block are searched one by one.
 //!
-//! What changes in a block later is noted in the transaction that changes it: a message that was accepted after one
-//! with a greater identifier, and a status.
+//! Later changes of a block are written in the transaction that makes them: a message that was accepted after one with
+//! a greater identifier, and a new status.
 
 use std::ops::ControlFlow;
 
@@ -22,21 +22,22 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Messages of a block.
+/// Number of messages in a block.
 pub const BLOCK: usize = 256;
-/// Messages that one operation indexes at most: some milliseconds of the writer's time.
+/// Maximum number of messages that one operation indexes, which takes some milliseconds of the writer's time.
 const SLICE: usize = 4 * BLOCK;
-/// Interval, in messages of a day, at which the index is maintained; also with the first of each day.
+/// Number of an account's messages on a day between two runs of the indexing; it also runs at the first message of a
+/// day.
 const EVERY: u64 = 1024;
 
-/// Sees to the index where an account's `day_used`th message of the day is accepted.
+/// Arms the indexing if it is due with an account's `day_used`th message of the day.
 pub(super) fn see_to(tables: &mut Tables<'_>, account: AccountId, day_used: u64) {
     if day_used % EVERY == 1 {
         tables.arm(Timer::new(tables.now(), TimerKind::MessageIndex, account, Ulid::default()));
     }
 }
 
-/// Notes a message that is accepted after one with a greater identifier.
+/// Adds a message that is accepted after one with a greater identifier to its block.
 pub(super) fn note_late(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -48,7 +49,7 @@ pub(super) fn note_late(
     note(tables, account, id, &terms)
 }
 
-/// Notes the status that an event of `kind` brings about.
+/// Adds the status that an event of `kind` causes to the message's block.
 pub(super) fn note_status(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -63,7 +64,7 @@ fn note(tables: &mut Tables<'_>, account: AccountId, id: MessageId, terms: &[Ter
     let (from, to) = (schema::message(account, id), after_prefix(account.as_bytes()));
     let mut changed = None;
     tables.scan_sound(Table::MessageIndex, &from, &to, Order::Ascending, &mut |key, value| {
-        // A damaged row of the index is no reason to refuse what it would only tell of.
+        // A damaged row of the index must not refuse an operation.
         let block = IndexedBlock::decode(value).ok();
         changed = block.and_then(|block| block.with(id, terms)).map(|value| (key.to_vec(), value));
         Ok(ControlFlow::Break(()))
@@ -74,7 +75,7 @@ fn note(tables: &mut Tables<'_>, account: AccountId, id: MessageId, terms: &[Ter
     Ok(())
 }
 
-/// The last message of an account that is in a block.
+/// Returns the last message of an account that is in a block.
 ///
 /// # Errors
 /// Store errors.
@@ -84,8 +85,8 @@ pub fn last_indexed(read: &impl Read, account: AccountId) -> Result<Option<Messa
     Ok(keys.first().and_then(|key| key.last_chunk()).map(|id| MessageId(Ulid(*id))))
 }
 
-/// The last message of an account in a block without metadata; none where every block has it. Such blocks were written
-/// by earlier versions, so they come before all others and are found by bisection over their times.
+/// Returns the last message of an account in a block without metadata; `None` if every block has it. Such blocks were
+/// written by earlier versions, so they precede all others and are found by bisection over their times.
 ///
 /// # Errors
 /// Store errors.
@@ -108,7 +109,7 @@ pub fn last_without_metadata(read: &impl Read, account: AccountId) -> Result<Opt
     Ok(Some(last))
 }
 
-/// The last message of the first block that ends at or behind `from`, and whether the block has metadata.
+/// Returns the last message of the first block that ends at or after `from`, and whether the block has metadata.
 fn block_from(read: &impl Read, account: AccountId, from: Ulid) -> Result<Option<(MessageId, bool)>, StoreError> {
     let (from, to) = (schema::message(account, MessageId(from)), after_prefix(account.as_bytes()));
     let mut found = None;
@@ -120,7 +121,7 @@ fn block_from(read: &impl Read, account: AccountId, from: Ulid) -> Result<Option
     Ok(found)
 }
 
-/// Indexes those messages of an account that make whole blocks.
+/// Indexes the messages of an account that fill whole blocks.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct IndexMessages {
     /// The timer that was served.
@@ -139,7 +140,7 @@ impl Op for IndexMessages {
         let (mut block, mut blocks, mut seen) = (Block::default(), Vec::new(), 0);
         tables.scan_sound(Table::Messages, &from, &to, Order::Ascending, &mut |key, bytes| {
             let Some(id) = key.last_chunk::<16>() else { return Ok(ControlFlow::Continue(())) };
-            // A damaged row is found by nothing; its block goes on.
+            // A damaged row has no terms; its block is written without them.
             let terms = MessageRow::decode(bytes).map(|row| terms(&row)).unwrap_or_default();
             let transfer = tables.row::<TransferRow>(key).ok().flatten();
             let status = transfer.map(|transfer| Term::status(transfer.state.status()));
@@ -220,7 +221,7 @@ mod tests {
     fn the_last_block_without_metadata_is_found_wherever_it_is() {
         let test = TestStore::new();
         let account = test.sender().account;
-        // Blocks of different times, three at each of them.
+        // Three blocks at each of several times.
         let ends: Vec<_> =
             (0..30_u64).map(|n| Ulid::new(Timestamp::from_millis(n / 3 * 7919), [n as u8; 10])).collect();
         let put = |end: Ulid, version: u8| {

@@ -1,8 +1,8 @@
 //! Operations: every change of the store, as plain data with a deterministic `apply`.
 //!
-//! An operation loads rows, asks a pure machine, saves rows, appends events, fans out deliveries and arms timers. It
-//! checks everything before it writes; a refusal leaves its batch untouched. It carries all that is not in
-//! the tables: sealed secrets, random bytes, the outcome it records.
+//! An operation loads rows, asks a pure machine, saves rows, appends events, creates deliveries and arms timers. It
+//! checks everything before it writes, so a refusal leaves its batch unchanged. It contains everything that is not in
+//! the tables: sealed secrets, random bytes, the outcome that it records.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -64,17 +64,17 @@ pub mod warm_up;
 pub trait Op: Serialize + DeserializeOwned + Send + 'static {
     /// Result that the caller receives after the commit.
     type Reply: Send + 'static;
-    /// Why the business may say no.
+    /// Business reason for a refusal.
     type Refusal: Send + 'static;
 
-    /// Changes `tables`, or says why not. Depends on nothing but itself, the tables and their moment.
+    /// Changes `tables`, or returns the reason why not. Depends only on itself, the tables and their moment.
     ///
     /// # Errors
-    /// The refusal, or the store's failure.
+    /// The refusal or a store failure.
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, Stop<Self::Refusal>>;
 }
 
-/// For operations that nothing can refuse.
+/// Refusal type of operations that are never refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Never {}
 

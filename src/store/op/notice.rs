@@ -1,7 +1,7 @@
-//! Notices of alerts: making them for who is to be told, and recording how each attempt ended.
+//! Notices of alerts: creating them for their recipients, and recording the result of each attempt.
 //!
-//! Changes for one address within 10 seconds make one mail, and an address gets 30 mails an hour at most; further
-//! changes are gathered into the next. A webhook request reports one change. A failed notice raises nothing.
+//! Changes for one address within 10 seconds share one mail, and an address gets at most 30 mails an hour; further
+//! changes are collected for the next one. A webhook request reports one change. A failed notice raises no alert.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,18 +18,18 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// One change of an alert, with who is told of it.
+/// One change of an alert, with its recipients.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Telling {
-    /// The change, as the alert's row has it.
+    /// The change, as in the alert's row.
     pub announcement: Announcement,
     /// The addresses that get a mail.
     pub addresses: Vec<Address>,
-    /// The bytes of the webhook request, where there is a webhook.
+    /// Body of the webhook request, if there is a webhook.
     pub webhook: Option<Vec<u8>>,
 }
 
-/// Makes the notices of an alert's changes.
+/// Creates the notices of an alert's changes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Announce {
     /// The timer that was served; it names the account and the alert.
@@ -49,7 +49,7 @@ impl Op for Announce {
         let Some(mut row) = tables.sound_row::<AlertRow>(&key)? else { return Ok(()) };
         for telling in &self.tellings {
             let Announcement { kind, at } = telling.announcement;
-            // It may have been told by an earlier timer.
+            // An earlier timer may have announced it.
             let Some(place) = row.announcements.iter().position(|known| *known == telling.announcement) else {
                 continue;
             };
@@ -69,7 +69,7 @@ impl Op for Announce {
     }
 }
 
-/// Writes a notice into the record of its alert.
+/// Adds a notice to the record of its alert.
 fn note(row: &mut AlertRow, notice: NoticeId, item: NoticeItem, channel: Channel) {
     if row.notices.len() >= NOTICES_MAX {
         row.notices.remove(0);
@@ -82,7 +82,7 @@ fn timer(due: Timestamp, id: NoticeId) -> Timer {
     Timer::new(due, TimerKind::Notice, AccountId::default(), id.0)
 }
 
-/// Adds a change to the mail that gathers changes for the address, or begins one.
+/// Adds a change to the open mail for the address, or starts a new mail.
 fn add_to_mail(tables: &mut Tables<'_>, to: &Address, item: NoticeItem) -> Result<NoticeId, StoreError> {
     let key = to.match_key().into_bytes();
     let mut address: NoticeAddressRow = tables.sound_row(&key)?.unwrap_or_default();
@@ -112,7 +112,7 @@ fn add_webhook(tables: &mut Tables<'_>, item: NoticeItem, body: &[u8]) -> Notice
     add(tables, NoticeContent::Webhook { item, body: body.to_vec(), delivery: delivery::State::new(now) }, now)
 }
 
-/// Adds a notice that is first attempted at `due`.
+/// Adds a notice with its first attempt at `due`.
 pub(super) fn add(tables: &mut Tables<'_>, content: NoticeContent, due: Timestamp) -> NoticeId {
     let id: NoticeId = tables.next_id();
     tables.put(id.as_bytes(), &NoticeRow { content, created_at: tables.now(), attempts: 0, due });
@@ -120,21 +120,21 @@ pub(super) fn add(tables: &mut Tables<'_>, content: NoticeContent, due: Timestam
     id
 }
 
-/// The end of an attempt.
+/// Result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoticeEnd {
-    /// It was taken, by this relay where it is a mail.
+    /// It was accepted; a mail by this relay.
     Sent(Option<String>),
-    /// Nobody took it.
+    /// It was not accepted.
     NotTaken {
-        /// When the attempt ended, from which the next delay counts.
+        /// End of the attempt, from which the next delay counts.
         at: Timestamp,
     },
-    /// It is to be sent no more, such as an invitation of a user who is gone.
+    /// It must not be sent any more, for example an invitation of a removed user.
     Dropped,
 }
 
-/// Records how an attempt at a notice ended.
+/// Records the result of an attempt at a notice.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SettleNotice {
     /// The notice.
@@ -190,7 +190,7 @@ impl Op for SettleNotice {
 }
 
 impl SettleNotice {
-    /// Ends the gathering, and gives changes that came too late for this mail to the next one.
+    /// Closes the open mail. Changes that came too late for it go into the next one.
     fn close(&self, tables: &mut Tables<'_>, to: &Address, late: &[NoticeItem]) -> Result<(), StoreError> {
         let key = to.match_key().into_bytes();
         let row: NoticeAddressRow = tables.sound_row(&key)?.unwrap_or_default();
@@ -205,7 +205,7 @@ impl SettleNotice {
     }
 }
 
-/// The time of the next attempt after one that failed; none where the notice has failed.
+/// Returns the time of the next attempt after a failed one; `None` if the notice has failed.
 fn next_attempt(row: &mut NoticeRow, ended_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
     row.attempts = row.attempts.saturating_add(1);
     match &mut row.content {
@@ -214,7 +214,7 @@ fn next_attempt(row: &mut NoticeRow, ended_at: Timestamp, now: Timestamp) -> Opt
             *delivery = next.state;
             delivery.due(Timestamp::ZERO)
         }
-        // A link that is over is not sent.
+        // An expired link is not sent.
         NoticeContent::Invitation(invitation) => {
             notice::next_attempt(row.attempts, ended_at).filter(|due| *due < invitation.expires_at)
         }
@@ -222,7 +222,7 @@ fn next_attempt(row: &mut NoticeRow, ended_at: Timestamp, now: Timestamp) -> Opt
     }
 }
 
-/// Changes the entry of a notice in the record of an alert, where both are still there.
+/// Changes the entry of a notice in the record of an alert, if both still exist.
 fn mark(
     tables: &mut Tables<'_>,
     item: NoticeItem,

@@ -1,8 +1,8 @@
-//! Counting what becomes of messages, in hourly rows by stream, sending domain and receiving provider: what rates and
-//! charts are made of, so that neither ever scans messages. Called for every event, inside its transaction.
+//! Counting the outcomes of messages in hourly rows by stream, sending domain and receiving provider. Rates and charts
+//! are computed from them and never scan messages. Called for every event, inside its transaction.
 //!
 //! An outcome counts for the hour in which its message was accepted, however late it comes. So bounces and complaints
-//! stand beside the deliveries that they are of, and a past hour's rate may still rise.
+//! are counted beside the deliveries they belong to, and the rate of a past hour may still rise.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -21,28 +21,28 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// The provider of servers that no known one runs.
+/// Provider name of servers that no known provider runs.
 pub const OTHER: &str = "other";
-/// Time for which counts are kept: a year can be compared with the one before.
+/// Time for which counts are kept, so that a year can be compared with the previous one.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
-/// Rows of one account and hour. What further domains and providers do counts for its stream alone, under no domain
-/// and [`OTHER`].
+/// Maximum number of rows for one account and hour. Outcomes of further domains and providers are counted for their
+/// stream without a domain, and under [`OTHER`].
 const ROWS_MAX: usize = 256;
 const HOUR_MS: u64 = 3_600_000;
-/// Interval at which counts are judged.
+/// Interval at which counts are evaluated.
 const JUDGED_EVERY_MS: u64 = 60_000;
 
-/// The UTC hour of `moment`, counted from the epoch.
+/// Returns the UTC hour of `moment`, counted from the epoch.
 pub fn hour_of(moment: Timestamp) -> u32 {
     u32::try_from(moment.as_millis() / HOUR_MS).unwrap_or(u32::MAX)
 }
 
-/// When a UTC hour begins.
+/// Returns the beginning of a UTC hour.
 pub const fn start_of(hour: u32) -> Timestamp {
     Timestamp::from_millis(hour as u64 * HOUR_MS)
 }
 
-/// Counts an event of a message. What is past the time that counts are kept is counted no more.
+/// Counts an event of a message, unless its hour is older than counts are kept.
 pub(super) fn count(
     tables: &mut Tables<'_>,
     subject: &Subject<'_>,
@@ -75,7 +75,7 @@ pub(super) fn count(
     Ok(())
 }
 
-/// The timer by which an account is judged.
+/// Returns the timer by which an account is evaluated.
 pub(super) fn judged_at(account: AccountId, due: Timestamp) -> Timer {
     Timer::new(due, TimerKind::Reputation, account, Ulid::default())
 }
@@ -85,12 +85,12 @@ fn is_https(url: &str) -> bool {
     url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
 }
 
-/// Whether the message is now known as delivered and bounced, of which this is the later news.
+/// Whether the message is now both delivered and bounced, and this is the later of the two.
 fn completes_a_return(kind: EventType, transfer: Option<&TransferRow>) -> bool {
     matches!(kind, EventType::Delivered | EventType::Bounced) && transfer.is_some_and(|row| row.state.is_returned())
 }
 
-/// Where to count, and what is counted there already.
+/// Returns the key of the row in which to count, and its counts so far.
 fn place(
     tables: &Tables<'_>,
     account: AccountId,
@@ -102,7 +102,7 @@ fn place(
         return Ok((key, counts));
     }
     let rest = schema::outcomes(account, hour, stream, DomainId::default(), OTHER);
-    // Where the rest is counted already, the hour is full, and nobody has to look how full.
+    // If the common row already exists, the hour is full, and its rows need not be counted.
     if let Some(counts) = counted(tables, &rest)? {
         return Ok((rest, counts));
     }
@@ -111,7 +111,7 @@ fn place(
     Ok((if rows.len() < ROWS_MAX { key } else { rest }, OutcomeCounts::default()))
 }
 
-/// Returns the counts of a row. A damaged one starts again: no outcome is left unrecorded because of its count.
+/// Returns the counts of a row. A damaged row starts again: an outcome is recorded even if its count is lost.
 fn counted(tables: &Tables<'_>, key: &[u8]) -> Result<Option<OutcomeCounts>, StoreError> {
     match tables.row(key) {
         Err(error) if error.is_of_row() => Ok(Some(OutcomeCounts::default())),
@@ -119,21 +119,21 @@ fn counted(tables: &Tables<'_>, key: &[u8]) -> Result<Option<OutcomeCounts>, Sto
     }
 }
 
-/// Counts of one row, as a scan yields them.
+/// Counts of one row in a scan.
 pub struct HourlyOutcomes<'a> {
     /// The UTC hour in which the messages were accepted, counted from the epoch.
     pub hour: u32,
     /// Their stream.
     pub stream: Stream,
-    /// Their sending domain; the zero one for what no further row was made for.
+    /// Their sending domain; the zero one for outcomes without a row of their own.
     pub domain: DomainId,
-    /// Provider that was asked: a known one, [`OTHER`], or empty for none.
+    /// Provider that was contacted: a known one, [`OTHER`], or empty for none.
     pub provider: &'a str,
     /// The counts.
     pub counts: OutcomeCounts,
 }
 
-/// Shows the account's counts of the hours `from..to` to `each`, the oldest first.
+/// Calls `each` with the account's counts of the hours `from..to`, oldest first.
 ///
 /// # Errors
 /// Store errors.
@@ -155,7 +155,7 @@ pub fn scan(
     })
 }
 
-/// Removes up to `limit` rows of the account that have been kept for long enough; tells how many.
+/// Removes up to `limit` rows of the account that have been kept long enough. Returns their number.
 pub(super) fn sweep(tables: &mut Tables<'_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
     let from = schema::outcomes_of_hour(account, 0);
     let to = schema::outcomes_of_hour(account, hour_of(tables.expiry() - KEPT));

@@ -1,11 +1,11 @@
-//! Outstanding webhook deliveries: the pending and held ones of an endpoint, counted as they begin and end, and found
-//! by their event. A replay is limited by the count and skips the events that are found.
+//! Outstanding webhook deliveries: the pending and held ones of an endpoint. They are counted as they begin and end,
+//! and found by their event. A replay is limited by the count and skips the events that are found.
 //!
-//! The first delivery of an event is found by its identifier, which follows the event's own closely. Later deliveries
+//! The first delivery of an event is found by its identifier, which closely follows that of the event. Later deliveries
 //! of the event are counted in its row of [`Table::Redelivered`], beside the identifier of the latest.
 //!
-//! Tests and later deliveries are also counted for the account for as long as their rows are stored, ended or not.
-//! Otherwise replays to an endpoint that answers at once, or that is deleted and created again, would fill the disk.
+//! Tests and later deliveries also count for the account as long as their rows are stored, ended or not. Otherwise
+//! replays to an endpoint that answers immediately, or that is deleted and created again, would fill the disk.
 
 use super::event::ENDPOINTS_MAX;
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
@@ -18,10 +18,10 @@ use crate::store::row::totals::OutstandingRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
 
-/// The latest delivery of an event that an endpoint was owed more than once.
+/// The latest delivery of an event that an endpoint got more than once.
 struct Redelivered {
     latest: DeliveryId,
-    /// Deliveries of the event that are outstanding, the first one excluded. Earlier versions did not count them.
+    /// Number of outstanding deliveries of the event, without the first. Earlier versions did not count them.
     outstanding: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ impl Redelivered {
         Self::decode(&bytes).map(Some).ok_or_else(damaged)
     }
 
-    /// The outstanding deliveries that it stands for, counted or found.
+    /// Returns the number of its outstanding deliveries, counted or found.
     fn outstanding(&self, read: &impl Read, account: AccountId, event: EventId) -> Result<u32, StoreError> {
         match self.outstanding {
             Some(count) => Ok(count),
@@ -60,12 +60,12 @@ impl Redelivered {
     }
 }
 
-/// Reports whether the bytes are a value of [`Table::Redelivered`].
+/// Whether the bytes are a value of [`Table::Redelivered`].
 pub(in crate::store) fn is_redelivered(bytes: &[u8]) -> bool {
     Redelivered::decode(bytes).is_some()
 }
 
-/// The latest delivery of an event to an endpoint, where there were several.
+/// Returns the latest delivery of an event to an endpoint, if there were several.
 ///
 /// # Errors
 /// Store errors.
@@ -79,7 +79,7 @@ pub fn latest(
     Ok(found.map(|redelivered| redelivered.latest))
 }
 
-/// The number of outstanding deliveries of an endpoint.
+/// Returns the number of outstanding deliveries of an endpoint.
 ///
 /// # Errors
 /// Store errors.
@@ -88,8 +88,8 @@ pub fn count(read: &impl Read, account: AccountId, endpoint: EndpointId) -> Resu
     Ok(row.unwrap_or_default().deliveries)
 }
 
-/// The number of deliveries that may still be requested for an endpoint: the limit holds for its outstanding ones, and
-/// for the requested ones that are stored of the whole account.
+/// Returns the number of deliveries that may still be requested for an endpoint. The limit applies to its outstanding
+/// ones, and to the stored requested ones of the whole account.
 ///
 /// # Errors
 /// Store errors.
@@ -99,7 +99,7 @@ pub(super) fn room(read: &impl Read, account: AccountId, endpoint: EndpointId) -
     Ok(OUTSTANDING_DELIVERIES_COUNT.saturating_sub(most))
 }
 
-/// Counts a new delivery that was requested.
+/// Counts a new requested delivery.
 pub(super) fn requested(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -109,7 +109,7 @@ pub(super) fn requested(
     count_requested(tables, account, (id, row), |deliveries| deliveries.saturating_add(1))
 }
 
-/// Counts a delivery whose row was removed. Those that earlier versions wrote were not counted.
+/// Counts a delivery whose row was removed. Rows of earlier versions were not counted.
 pub(super) fn removed(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -119,7 +119,7 @@ pub(super) fn removed(
     count_requested(tables, account, (id, row), |deliveries| deliveries.saturating_sub(1))
 }
 
-/// Changes the account's number of stored deliveries that were requested, where this is one.
+/// Changes the account's number of stored requested deliveries, if this is one.
 fn count_requested(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -129,12 +129,12 @@ fn count_requested(
     if is_requested(row, id) { change(tables, account.as_bytes(), counted) } else { Ok(()) }
 }
 
-/// Reports whether a delivery is a test or a later delivery of its event.
+/// Whether a delivery is a test or a later delivery of its event.
 pub(in crate::store) fn is_requested(row: &DeliveryRow, id: DeliveryId) -> bool {
     matches!(row.owed, Owed::Test { .. }) || !is_near(row.event, id)
 }
 
-/// Reports whether an event has an outstanding delivery at an endpoint. Reads a fixed number of rows at most.
+/// Whether an event has an outstanding delivery at an endpoint. Reads a bounded number of rows.
 ///
 /// # Errors
 /// Store errors.
@@ -170,7 +170,7 @@ pub(super) fn ended(
         return Ok(());
     }
     let key = schema::redelivered(account, row.endpoint, row.event);
-    // An attempt that was made is recorded, whatever became of this count.
+    // Record the attempt even if this count is wrong.
     if let Some(Some(Redelivered { latest, outstanding: Some(count) })) = sound(Redelivered::read(tables, &key))? {
         tables.put_bytes(Table::Redelivered, &key, Redelivered::encode(latest, count.saturating_sub(1)));
     }
@@ -196,7 +196,7 @@ pub(super) fn redelivered(
 
 fn change(tables: &mut Tables<'_>, key: &[u8], change: impl FnOnce(u64) -> u64) -> Result<(), StoreError> {
     let found = match tables.row::<OutstandingRow>(key) {
-        // Events are owed and settled though their count is damaged; a replay, which depends on it, fails until the
+        // Events are delivered and settled even if this count is damaged. A replay depends on it, and fails until the
         // next start has counted again.
         Err(error) if error.is_of_row() => {
             tables.remove(Table::Meta, meta::TOTALS);
@@ -211,14 +211,14 @@ fn change(tables: &mut Tables<'_>, key: &[u8], change: impl FnOnce(u64) -> u64) 
     Ok(())
 }
 
-/// Reports whether a delivery is outstanding and is of this event.
+/// Whether a delivery is outstanding and belongs to this event.
 fn is_outstanding(read: &impl Read, account: AccountId, event: EventId, id: DeliveryId) -> Result<bool, StoreError> {
     let row = read.row::<DeliveryRow>(&schema::delivery(account, id))?;
     Ok(row.is_some_and(|row| row.event == event && row.state.due(Timestamp::ZERO).is_some()))
 }
 
-/// Reports whether a delivery's identifier is among those that follow its event's directly. The first delivery to each
-/// endpoint has such an identifier, since event and deliveries are written by one operation.
+/// Whether a delivery's identifier is among those that directly follow its event's. The first delivery to each endpoint
+/// has such an identifier, because one operation writes the event and its deliveries.
 fn is_near(event: EventId, id: DeliveryId) -> bool {
     event.0 < id.0 && id.0 < end_of_near(event)
 }

@@ -1,5 +1,5 @@
-//! Manual control of mail that waits for a site: pause it, resume it, or retry it now. A pause belongs to an account
-//! and outlives a restart; nothing is written to the waiting messages because of it.
+//! Manual control of queued mail for a site: pause it, resume it, or retry it now. A pause belongs to an account and
+//! outlives a restart. It writes nothing to the queued messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +14,9 @@ use crate::store::schema;
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Sites that an account may have paused at once.
+/// Maximum number of paused sites of an account.
 pub const PAUSES_MAX: usize = 100;
-/// Messages that one [`TryNow`] takes at most.
+/// Maximum number of messages in one [`TryNow`].
 pub const TRIED_MAX: usize = 256;
 
 /// Whether the account's mail for `site` is paused.
@@ -27,7 +27,7 @@ pub fn is_paused(read: &impl Read, account: AccountId, site: &str) -> Result<boo
     Ok(read.row::<PauseRow>(&schema::named(account, site.as_bytes()))?.is_some())
 }
 
-/// Has the account's mail for a site wait. May be repeated.
+/// Pauses the account's mail for a site. May be repeated.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PauseSite {
     /// The account.
@@ -36,7 +36,7 @@ pub struct PauseSite {
     pub site: SiteName,
 }
 
-/// So many sites are paused that another one can't be.
+/// Error: the account has [`PAUSES_MAX`] paused sites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyPauses;
 
@@ -58,7 +58,7 @@ impl Op for PauseSite {
     }
 }
 
-/// Has the account's mail for a site go on.
+/// Resumes the account's mail for a site.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ResumeSite {
     /// The account.
@@ -79,7 +79,7 @@ impl Op for ResumeSite {
     }
 }
 
-/// Has messages that wait for a later attempt tried at once. Those that wait for none stay as they are.
+/// Makes messages that wait for a retry due now. Others are not changed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TryNow {
     /// The account.

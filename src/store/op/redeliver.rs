@@ -1,5 +1,5 @@
-//! Deliveries that the account asks for (contract 5): a test, one event once more, or all events since a moment. Each
-//! is a delivery of its own, with seven attempts of its own.
+//! Deliveries that the account requests (contract 5): a test, one event again, or all events since a moment. Each is a
+//! new delivery with seven attempts.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +16,12 @@ use crate::store::row::event::EventLogRow;
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
-/// Deliveries that one operation of a replay creates at most.
+/// Maximum number of deliveries that one operation of a replay creates.
 const SLICE: usize = 256;
-/// Rows that one search for events to replay reads at most.
+/// Maximum number of rows that one search for events to replay reads.
 const SEARCHED_MAX: usize = 4096;
 
-/// Why nothing is delivered.
+/// Reason why nothing is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedeliverRefusal {
     /// There is no such endpoint or delivery.
@@ -32,7 +32,7 @@ pub enum RedeliverRefusal {
     /// account has as many requested
     /// deliveries stored.
     TooManyOutstanding {
-        /// Deliveries that the replay created before it met the limit.
+        /// Number of deliveries that the replay created before it reached the limit.
         created: u64,
     },
     /// Another replay for the endpoint is running.
@@ -41,7 +41,7 @@ pub enum RedeliverRefusal {
 
 const TOO_MANY: Stop<RedeliverRefusal> = Stop::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 });
 
-/// Owes an endpoint an event of type `test`, which stands in no log.
+/// Creates a delivery of an event of type `test`, which is in no log.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TestEndpoint {
     /// The account.
@@ -71,7 +71,7 @@ impl Op for TestEndpoint {
     }
 }
 
-/// Owes an endpoint once more what it was owed by a delivery.
+/// Delivers the event of an earlier delivery again.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Redeliver {
     /// The account.
@@ -99,7 +99,7 @@ impl Op for Redeliver {
     }
 }
 
-/// Which events are replayed.
+/// Selection of the events to replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplayOf {
     /// All that the endpoint takes.
@@ -115,29 +115,29 @@ pub struct Replay {
     pub account: AccountId,
     /// The endpoint.
     pub endpoint: EndpointId,
-    /// Which events.
+    /// Selection of the events.
     pub of: ReplayOf,
     /// Earlier events are skipped.
     pub since: Ulid,
-    /// The search ends before this row. Rows that the replay itself creates come after it.
+    /// The search ends before this row. The rows of the replay's own deliveries come after it.
     pub until: Ulid,
 }
 
-/// Events to replay, as a search found them.
+/// Events to replay that a search found.
 #[derive(Debug, Default)]
 pub struct ReplayFound {
-    /// Rows that name the events: of the event log, or failed deliveries.
+    /// Rows that name the events: in the event log, or failed deliveries.
     pub rows: Vec<Ulid>,
-    /// The next search begins here; none at the end.
+    /// Start of the next search; `None` at the end.
     pub next: Option<Ulid>,
 }
 
 impl Replay {
     /// Searches for events to replay, beginning at `from`. It reads a limited number of rows and changes nothing, so
-    /// that replaying what is owed already costs the writer nothing.
+    /// skipping outstanding events costs the writer nothing.
     ///
     /// # Errors
-    /// The endpoint does not exist; the store's failure.
+    /// The endpoint does not exist; store failures.
     pub fn search(&self, read: &impl Read, from: Ulid) -> Result<ReplayFound, Stop<RedeliverRefusal>> {
         let endpoint = self.endpoint(read)?;
         let (table, prefix) = match self.of {
@@ -169,7 +169,7 @@ impl Replay {
         row.ok_or(Stop::Refused(RedeliverRefusal::NotFound))
     }
 
-    /// The event that a row names and what is delivered of it, where the replay includes it.
+    /// Returns the event that a row names and its payload, if the replay includes it.
     fn again(
         &self,
         read: &impl Read,
@@ -190,7 +190,7 @@ impl Replay {
         Ok(row.map(|EventLogRow { message, kind }| (event, Owed::Event { message, kind })))
     }
 
-    /// The event of a delivery that failed and is the latest of its event to this endpoint.
+    /// Returns the event of a failed delivery that is the latest of its event to this endpoint.
     fn failed(&self, read: &impl Read, id: DeliveryId) -> Result<Option<(EventId, Owed)>, StoreError> {
         let Some(row) = read.sound_row::<DeliveryRow>(&schema::delivery(self.account, id))? else { return Ok(None) };
         if row.state.stage != Stage::Failed || row.event.0 < self.since {
@@ -202,7 +202,7 @@ impl Replay {
     }
 }
 
-/// Owes an endpoint a slice of past events again. What a search found is checked again, since it may have changed.
+/// Delivers a slice of past events again. The results of the search are checked again, since they may have changed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ReplaySlice {
     /// The replay.
@@ -211,12 +211,12 @@ pub struct ReplaySlice {
     pub rows: Vec<Ulid>,
 }
 
-/// The result of a slice of a replay.
+/// Result of a slice of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replayed {
-    /// Deliveries created.
+    /// Number of created deliveries.
     pub created: u64,
-    /// Whether the slice ended early, because it met [`crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT`].
+    /// Whether the slice ended early at [`crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT`].
     pub is_full: bool,
 }
 
@@ -242,7 +242,7 @@ impl Op for ReplaySlice {
     }
 }
 
-/// Writes a new delivery of an event that the endpoint was owed before, as the latest of the event.
+/// Writes a new delivery of an event that the endpoint already had a delivery of, as the latest of the event.
 fn owe_again(
     tables: &mut Tables<'_>,
     account: AccountId,

@@ -1,5 +1,5 @@
-//! Letting go the queues of a restored store (contract 8 `queue release`): from then on what they held is sent as if it
-//! had never stood still.
+//! Releasing the queues of a restored store (contract 8 `queue release`): from then on they are sent as if there had
+//! been no hold.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::store::row::restored::Restored;
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
 
-/// Lets go what stands still. May be repeated.
+/// Releases the hold. May be repeated.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ReleaseQueue;
 

@@ -1,8 +1,8 @@
-//! Recording what a report that came back says of its messages: status, timeline, event, suppression and the end of
-//! further attempts, in one transaction (contract 6).
+//! Recording a report about messages: status, timeline, event, suppression and the end of further attempts, in one
+//! transaction (contract 6).
 //!
-//! Whoever makes the operation has authenticated the report and read it; what it says is believed here. Each kind of
-//! news counts once for a message, so a report that comes again changes nothing.
+//! The creator of the operation has authenticated and parsed the report, so it is trusted here. Each kind of news
+//! counts once for a message, so a repeated report changes nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,16 +22,16 @@ use crate::store::tables::Tables;
 /// Meaning of a report for a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum News {
-    /// A server that had taken it gave up.
+    /// A server that had accepted it gave up.
     Bounced {
-        /// The answer that it reports.
+        /// The reply in the report.
         facts: AttemptFacts,
         /// The failure.
         bounce: Bounce,
     },
-    /// A server that has taken it could not pass it on yet.
+    /// A server that has accepted it could not pass it on yet.
     Delayed {
-        /// The answer that it reports.
+        /// The reply in the report.
         facts: AttemptFacts,
         /// The reason for the delay.
         bounce: Bounce,
@@ -40,25 +40,26 @@ pub enum News {
     Complained(Complaint),
 }
 
-/// A message that a report is about, and what it says of it.
+/// A message that a report is about, and the news about it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MessageNews {
     /// The message's account.
     pub account: AccountId,
     /// The message.
     pub message: MessageId,
-    /// Whether somebody else held the message's lease: then its attempt ends by its own outcome.
+    /// Whether another task held the message's lease: then its attempt ends by its own outcome.
     pub wire: Wire,
     /// Meaning of the report.
     pub news: News,
-    /// Further messages to the same address, whose leases the caller holds: they end where this suppresses it.
+    /// Other messages to the same address, whose leases the caller holds. They end if this report suppresses the
+    /// address.
     pub others: Vec<MessageId>,
 }
 
 /// Records one report.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RecordReport {
-    /// The messages that it is about; as many as one mail transaction has recipients.
+    /// The messages of the report; at most as many as one mail transaction has recipients.
     pub messages: Vec<MessageNews>,
 }
 
@@ -94,7 +95,7 @@ impl News {
         }
     }
 
-    /// Whether the recipient's address is suppressed for it.
+    /// Whether the report suppresses the recipient's address.
     pub const fn suppresses(&self) -> bool {
         match self {
             Self::Bounced { bounce, .. } => bounce.suppressed,
@@ -103,7 +104,7 @@ impl News {
         }
     }
 
-    /// Why the recipient's address is suppressed, where it is.
+    /// Returns the suppression of the recipient's address, if the report causes one.
     fn suppression(&self, message: &MessageRow) -> Option<Suppression> {
         let (reason, facts) = match self {
             Self::Bounced { facts, .. } | Self::Delayed { facts, .. } => (SuppressionReason::Bounce, Some(facts)),
@@ -118,7 +119,7 @@ impl News {
 }
 
 impl MessageNews {
-    /// Whether this was news.
+    /// Records the report, and returns whether it was news.
     fn record(&self, tables: &mut Tables<'_>) -> Result<bool, StoreError> {
         let key = schema::message(self.account, self.message);
         let (Some(message), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
@@ -138,7 +139,8 @@ impl MessageNews {
             match effect {
                 Effect::Record(kind) => self.append(tables, &message, &transfer, *kind)?,
                 Effect::StopAttempts => self.stop_attempts(tables, &message, &mut transfer),
-                // A report never brings an attempt about or answers a cancel; whom it suppresses, it says itself.
+                // A report never schedules an attempt or answers a cancel, and its suppression comes from the report
+                // itself.
                 Effect::ScheduleAttempt | Effect::RefuseCancel | Effect::SuppressRecipient => {}
             }
         }
@@ -150,7 +152,7 @@ impl MessageNews {
         Ok(true)
     }
 
-    /// The message's record shows the answer that its status comes from. The way out was the last attempt's.
+    /// Copies the reply that explains the status into the message's record. The relay stays that of the last attempt.
     fn explain_status(&self, transfer: &mut TransferRow) {
         match &self.news {
             News::Bounced { facts, .. } => {
@@ -173,7 +175,7 @@ impl MessageNews {
         event::record(tables, &subject, kind, &happening).map(drop)
     }
 
-    /// An attempt that is on the wire keeps its timer: its outcome takes it, and is not lost.
+    /// Stops further attempts. An attempt in flight keeps its timer, so that its outcome is recorded.
     fn stop_attempts(&self, tables: &mut Tables<'_>, row: &MessageRow, transfer: &mut TransferRow) {
         match self.wire {
             Wire::Busy => {}

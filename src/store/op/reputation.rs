@@ -1,6 +1,7 @@
-//! Judging an account by its bounces and complaints: how it stands is a row, so that a threshold is told of once.
+//! Evaluating an account by its bounces and complaints. The result is stored in a row, so that a crossed threshold is
+//! reported once.
 //!
-//! Whoever makes the operation has summed the windows from a snapshot, so that the writer never waits for a scan.
+//! The creator of the operation has summed the windows from a snapshot, so that the writer never waits for a scan.
 
 use std::time::Duration;
 
@@ -16,10 +17,10 @@ use crate::store::read::Read;
 use crate::store::tables::Tables;
 use crate::store::timer::Timer;
 
-/// Interval at which an account with a raised level is judged: its windows move on by the hour.
+/// Interval at which an account with a raised level is evaluated: its windows move by the hour.
 const RECOVERY: Duration = Duration::from_secs(3600);
 
-/// Judges one account.
+/// Evaluates one account.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct JudgeReputation {
     /// The timer that was served; it names the account.

@@ -1,5 +1,5 @@
-//! Signed-in browsers: beginning and ending their sessions. Each has two rows, its own and the one that lists it under
-//! its user, written and removed here alone.
+//! Browser sessions: beginning and ending them. Each has two rows, its own and the one that lists it under its user.
+//! Only this file writes and removes them.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,27 +15,27 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
-/// Sessions of one user at most; the oldest ends where another begins.
+/// Maximum number of sessions of one user; a new one ends the oldest.
 pub const SESSIONS_MAX: usize = 32;
 
-/// Begins a session for somebody who has shown who they are.
+/// Begins a session for a user who has authenticated.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BeginSession {
     /// Key of the session.
     pub key: SessionKey,
     /// The session.
     pub session: Session,
-    /// The hash that the password was checked against: a password changed meanwhile opens nothing.
+    /// The hash that the password was checked against. A password that changed since opens no session.
     pub password_hash: String,
-    /// The step of the code that was shown.
+    /// Step of the code that was entered.
     pub totp_step: Option<u64>,
-    /// The session that this one takes the place of.
+    /// The session that this one replaces.
     pub replaces: Option<SessionKey>,
-    /// The browser, which is known from then on.
+    /// The browser, which is remembered from then on.
     pub device: Option<DeviceKey>,
 }
 
-/// Why a session does not begin or is not proved: what was shown is not true any more.
+/// Refusal of a session or proof: the checked credentials have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outdated;
 
@@ -68,14 +68,14 @@ impl Op for BeginSession {
     }
 }
 
-/// The alert of a sign-in from a browser that its user has not signed in with before.
+/// Returns the alert of a sign-in from a browser that is new for the user.
 fn new_sign_in(user: &User, session: &Session) -> Sighting {
     let subject = Subject::new(SubjectKind::User, user.id, user.email.as_given());
     let seen = format!("From {}, with a browser that calls itself {:?}.", session.address, session.agent);
     Sighting::new(Condition::NewSignIn, Severity::Info, "New sign-in to the panel", seen).of(subject)
 }
 
-/// Ends the sessions of a user that are over anyway, and the oldest ones where there are too many.
+/// Ends the expired sessions of a user, and the oldest ones if there are too many.
 fn make_room(tables: &mut Tables<'_>, account: AccountId, user: UserId) -> Result<(), StoreError> {
     let mut live: Vec<(Timestamp, SessionKey)> = Vec::new();
     for (key, session) in sessions_of(tables, account, user)? {
@@ -98,13 +98,13 @@ fn make_room(tables: &mut Tables<'_>, account: AccountId, user: UserId) -> Resul
 pub struct EndSessions {
     /// The account.
     pub account: AccountId,
-    /// The user: nobody ends another's.
+    /// The user; only their own sessions end.
     pub user: UserId,
-    /// Which.
+    /// Selection of the sessions.
     pub which: Which,
 }
 
-/// The browsers of a user, and `device` where there is one.
+/// Returns the browsers of a user, with `device` if there is one.
 fn remember(devices: Devices, device: Option<DeviceKey>, now: Timestamp) -> Devices {
     match device {
         Some(key) => devices.with(key, now),
@@ -112,12 +112,12 @@ fn remember(devices: Devices, device: Option<DeviceKey>, now: Timestamp) -> Devi
     }
 }
 
-/// Which sessions of a user.
+/// Selection of a user's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Which {
     /// This one.
     One(SessionKey),
-    /// All but this one. Every browser is forgotten.
+    /// All but this one. All browsers are forgotten.
     AllBut(SessionKey),
 }
 
@@ -145,10 +145,10 @@ impl Op for EndSessions {
     }
 }
 
-/// Remembers the browser of somebody who is signed in.
+/// Remembers the browser of a signed-in user.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RememberDevice {
-    /// Their session.
+    /// The user's session.
     pub session: SessionKey,
     /// The browser.
     pub device: DeviceKey,
@@ -168,10 +168,10 @@ impl Op for RememberDevice {
     }
 }
 
-/// Notes that a session was used.
+/// Records the use of a session.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TouchSession {
-    /// Which.
+    /// Key of the session.
     pub key: SessionKey,
 }
 
@@ -187,14 +187,14 @@ impl Op for TouchSession {
     }
 }
 
-/// Notes that the person of a session has shown again who they are.
+/// Records that the user of a session has authenticated again.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ProveSession {
-    /// Which.
+    /// Key of the session.
     pub key: SessionKey,
     /// The hash that the password was checked against.
     pub password_hash: String,
-    /// The step of the code that was shown, where the user has a second factor.
+    /// Step of the code that was entered, if the user has a second factor.
     pub totp_step: Option<u64>,
 }
 
@@ -214,7 +214,7 @@ impl Op for ProveSession {
     }
 }
 
-/// Whether what was shown is still true of the user, and no code is shown twice.
+/// Checks that the credentials still belong to the user, and that no code is used twice.
 fn check(user: &User, password_hash: &str, totp_step: Option<u64>) -> Result<(), Stop<Outdated>> {
     let is_replayed = match (totp_step, &user.totp) {
         (Some(step), Some(totp)) => step <= totp.last_step,
@@ -226,12 +226,12 @@ fn check(user: &User, password_hash: &str, totp_step: Option<u64>) -> Result<(),
     Ok(())
 }
 
-/// The second factor after a code of this step was shown.
+/// Returns the second factor after a code of this step.
 fn stepped(totp: Option<SecondFactor>, step: Option<u64>) -> Option<SecondFactor> {
     totp.map(|totp| SecondFactor { last_step: step.unwrap_or(totp.last_step), ..totp })
 }
 
-/// The sessions of a user, with what each is found by; there are never many.
+/// Returns the sessions of a user with their keys; there are never many.
 ///
 /// # Errors
 /// Store errors.
@@ -250,7 +250,7 @@ pub fn sessions_of(
     Ok(sessions)
 }
 
-/// Ends all sessions of a user but `keep`.
+/// Ends all sessions of a user except `keep`.
 pub(super) fn end_sessions(
     tables: &mut Tables<'_>,
     account: AccountId,

@@ -1,4 +1,4 @@
-//! Settling a webhook attempt: the delivery and its endpoint step together, the attempt is logged, the next timer
+//! Settling a webhook attempt: the delivery and its endpoint step together, the attempt is logged and the next timer
 //! armed, in one transaction.
 
 use serde::{Deserialize, Serialize};
@@ -21,13 +21,13 @@ use crate::store::timer::{Timer, TimerKind};
 /// Facts of one attempt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Attempt {
-    /// When it began.
+    /// Beginning of the attempt.
     pub at: Timestamp,
-    /// When it ended: retries are measured from then.
+    /// End of the attempt, from which the delay before a retry counts.
     pub ended_at: Timestamp,
-    /// The status, where one came.
+    /// HTTP status, if there was an answer.
     pub status: Option<u16>,
-    /// The failure's name, none for a 2xx.
+    /// Name of the failure; `None` for a 2xx.
     pub error: Option<String>,
     /// Duration in milliseconds.
     pub duration_ms: u64,
@@ -37,29 +37,29 @@ pub struct Attempt {
     pub response_body: Option<String>,
 }
 
-/// End of serving a delivery's timer.
+/// Result of serving a delivery's timer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum DeliveryEnd {
     /// One request was made.
     Attempted(Attempt),
-    /// Too many wait for its endpoint: it is parked until there is room.
+    /// Its endpoint has too many due deliveries: it is parked until their number falls.
     Overflowed(Unparking),
     /// Its endpoint is not enabled or its account is suspended: it is parked until that ends.
     Parked,
-    /// Its endpoint is gone, or it is older than 30 days.
+    /// Its endpoint was deleted, or it is older than 30 days.
     Abandoned,
 }
 
-/// Whether a timer brings what is parked for lack of room.
+/// Whether there is already a timer for deliveries that were parked because of too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unparking {
     /// There is one.
     Armed,
-    /// There is none yet.
+    /// There is none, so arm one.
     Arm,
 }
 
-/// Records how a delivery's timer was served.
+/// Records the result of a delivery's timer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SettleDelivery {
     /// The account.
@@ -68,16 +68,16 @@ pub struct SettleDelivery {
     pub delivery: DeliveryId,
     /// The timer that was served.
     pub due: Timestamp,
-    /// End of the attempt.
+    /// Result of the attempt.
     pub end: DeliveryEnd,
 }
 
 /// Change of the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointChange {
-    /// Nothing to tell.
+    /// Nothing to report.
     None,
-    /// This was its tenth failure in a row.
+    /// This was the tenth failure in a row.
     Disabled(EndpointId),
 }
 
@@ -91,7 +91,7 @@ impl Op for SettleDelivery {
         let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(EndpointChange::None) };
         let Some(due) = row.state.due(Timestamp::ZERO) else { return Ok(EndpointChange::None) };
         if due != self.due {
-            // A delivery has one timer: what is decided now is decided for it too.
+            // A delivery has one timer, which this operation replaces.
             tables.disarm(self.timer(due));
         }
         let input = match &self.end {
@@ -125,7 +125,7 @@ impl SettleDelivery {
         Timer::new(due, TimerKind::Delivery, self.account, self.delivery.0)
     }
 
-    /// Parks the delivery; where the endpoint was enabled meanwhile, it stays due.
+    /// Parks the delivery. It stays due if the endpoint was enabled in the meantime.
     fn park(&self, tables: &mut Tables<'_>, row: &DeliveryRow, due: Timestamp) -> Result<EndpointChange, Stop<Never>> {
         let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))?;
         if accepts_deliveries(tables, self.account, endpoint.as_ref())? {
@@ -137,7 +137,7 @@ impl SettleDelivery {
         Ok(EndpointChange::None)
     }
 
-    /// Parks the delivery for lack of room.
+    /// Parks the delivery because too many are due.
     fn overflow(
         &self,
         tables: &mut Tables<'_>,
@@ -166,7 +166,7 @@ impl SettleDelivery {
         tables.put(&schema::attempt(self.account, self.delivery, row.state.attempts), &logged);
         match row.owed {
             Owed::Event { .. } => self.step_endpoint(tables, row, attempt),
-            // A test counts for nothing (contract 5).
+            // A test is not counted (contract 5).
             Owed::Test { .. } => Ok(EndpointChange::None),
         }
     }
@@ -180,9 +180,10 @@ impl SettleDelivery {
         let id = delivery.endpoint;
         let key = schema::endpoint(self.account, id);
         let Some(mut row) = tables.row::<EndpointRow>(&key)? else { return Ok(EndpointChange::None) };
-        // A delivery in flight while the endpoint was disabled is no reason to disable it.
+        // A delivery that was in flight while the endpoint was disabled must not disable it.
         let counts = row.state.is_enabled();
-        // Receivers refuse a signature's time that is wrong, so a failure in doubt says nothing of the endpoint.
+        // Receivers refuse signatures with a wrong time, so a failure while the clock is doubtful is no evidence
+        // against the endpoint.
         if attempt.error.is_some() && tables.time().is_doubtful() {
             row.last_failure_at = Some(attempt.ended_at);
             tables.put(&key, &row);
@@ -215,7 +216,7 @@ impl SettleDelivery {
     }
 }
 
-/// The alert of an endpoint that the service disabled.
+/// Returns the alert of an endpoint that the service disabled.
 fn disabled_alert(id: EndpointId, row: &EndpointRow) -> Sighting {
     let host = audit::host(row);
     let summary = format!("The webhook at {host} was disabled after repeated failures");
@@ -225,7 +226,7 @@ fn disabled_alert(id: EndpointId, row: &EndpointRow) -> Sighting {
     Sighting::new(Condition::WebhookDisabled, Severity::Critical, summary, seen).of(subject)
 }
 
-/// Makes parked deliveries due again, oldest first, a slice at a time; the rest goes on by timer.
+/// Makes a slice of parked deliveries due, oldest first; a timer makes the rest due.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Unpark {
     /// The account.
@@ -268,7 +269,7 @@ pub fn unpark(tables: &mut Tables<'_>, account: AccountId, endpoint: EndpointId)
         let Some((due, delivery)) = schema::parked_parts(key) else { continue };
         let row_key = schema::delivery(account, delivery);
         let Some(mut row) = tables.sound_row::<DeliveryRow>(&row_key)? else { continue };
-        // Due at the later of now and its scheduled time (contract 5).
+        // Due now or at its scheduled time, whichever is later (contract 5).
         let due = due.max(now);
         row.state.stage = delivery::Stage::Pending { due };
         tables.put(&row_key, &row);

@@ -1,4 +1,4 @@
-//! Settles an attempt to send a day's TLS report about one domain (RFC 8460 5): removes its timer, or keeps it for the
+//! Settling an attempt to send a day's TLS report about one domain (RFC 8460 5). Its timer is removed, or kept for the
 //! destinations that could not be reached.
 
 use serde::{Deserialize, Serialize};
@@ -17,9 +17,9 @@ use crate::store::timer::Timer;
 pub struct SettleTlsReport {
     /// The timer that was served.
     pub timer: Timer,
-    /// Destinations that have the report.
+    /// Destinations that have received the report.
     pub told: Vec<String>,
-    /// When the others are tried again; none where it is over.
+    /// Time of the next attempt for the others; `None` if there is none.
     pub again: Option<Timestamp>,
 }
 
@@ -30,7 +30,7 @@ impl Op for SettleTlsReport {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(self.timer);
         let Some(due) = self.again else { return Ok(()) };
-        // Where its counts are gone there is nothing to report any more.
+        // Without its counts there is nothing left to report.
         for policy_type in PolicyType::ALL {
             let key = schema::tls_report(self.timer.id.0, policy_type);
             if let Some(row) = tables.row::<TlsReportRow>(&key)? {

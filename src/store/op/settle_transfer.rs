@@ -1,4 +1,4 @@
-//! Settling an attempt: status, timeline, event, suppression, next timer and fan-out, in one transaction.
+//! Settling an attempt: status, timeline, event, suppression, next timer and webhook deliveries, in one transaction.
 
 use std::time::Duration;
 
@@ -22,45 +22,45 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Attempts that may crash before the message is set aside.
+/// Number of crashed attempts after which the message is set aside.
 const CRASHES_MAX: u8 = 3;
-/// When a message is looked at again whose content can't be read.
+/// Delay before a message with unreadable content is tried again.
 const UNREADABLE_AGAIN: Duration = Duration::from_secs(60);
 /// Time for which a message's content may be unreadable before the message fails.
 const UNREADABLE_MAX: Duration = Duration::from_secs(3600);
 
-/// End of an attempt, or of the wait for one.
+/// Result of an attempt, or of the wait for one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum TransferEnd {
-    /// A server took the message.
+    /// A server accepted the message.
     Delivered,
-    /// A transient failure, with what is known of it.
+    /// A transient failure.
     Deferred {
         /// The failure.
         bounce: Option<Bounce>,
-        /// Not before then, where the server or its site said so.
+        /// Earliest next attempt, if the server or its site set one.
         not_before: Option<Timestamp>,
     },
     /// A permanent refusal.
     Bounced(Bounce),
-    /// Its time is over.
+    /// Its retry time is over.
     GaveUp(Bounce),
     /// The recipient's address is suppressed.
     Suppressed,
-    /// The site is held back: nothing was attempted, look again later.
+    /// The site is throttled: nothing was attempted, try again later.
     Postponed {
-        /// When to look again.
+        /// Time of the next try.
         until: Timestamp,
     },
-    /// A report ended it while it waited or was on the wire: there is nothing left to attempt.
+    /// A report ended it while it was waiting or in flight: no further attempt.
     Over,
-    /// The attempt crashed: a defect of ours.
+    /// The attempt crashed: a defect of Postrider.
     Crashed,
-    /// Its content can't be read from the disk: nothing was attempted.
+    /// Its content can't be read from the disk, and nothing was attempted.
     Unreadable,
 }
 
-/// Records how a transfer's timer was served.
+/// Records the result of a transfer's timer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SettleTransfer {
     /// The message's account.
@@ -69,18 +69,19 @@ pub struct SettleTransfer {
     pub message: MessageId,
     /// The timer that was served.
     pub due: Timestamp,
-    /// End of the attempt.
+    /// Result of the attempt.
     pub end: TransferEnd,
     /// Facts of the attempt. Its number is filled in here.
     pub facts: AttemptFacts,
-    /// Provider of the server that was asked: a known provider's name, or [`super::outcomes::OTHER`]. `None` if no
-    /// server was asked.
+    /// Provider of the server that was contacted: a known provider's name, or [`super::outcomes::OTHER`]. `None` if
+    /// there was none.
     pub provider: Option<String>,
-    /// Chance for the next delay's jitter.
+    /// Random bytes for the next delay's jitter.
     pub chance: [u8; 4],
     /// Transcript of a failed attempt, shown in the timeline for as long as the event log keeps its event.
     pub transcript: Option<String>,
-    /// Further messages to the same address, whose leases the caller holds: they end where this outcome suppresses it.
+    /// Other messages to the same address, whose leases the caller holds. They end if this outcome suppresses the
+    /// address.
     pub others: Vec<MessageId>,
 }
 
@@ -89,7 +90,7 @@ pub struct SettleTransfer {
 pub enum Settled {
     /// The outcome is recorded.
     Recorded,
-    /// The timer served nothing any more; nothing was changed but the timer.
+    /// The timer had no purpose any more and was only removed.
     Stale,
 }
 
@@ -160,13 +161,13 @@ impl Op for SettleTransfer {
 }
 
 impl SettleTransfer {
-    /// Notes the attempt in the transfer's facts.
+    /// Records the attempt in the transfer's facts.
     fn count(&self, transfer: &mut TransferRow, now: Timestamp) {
         let is_unreadable = matches!(self.end, TransferEnd::Unreadable);
         transfer.unreadable_since = is_unreadable.then(|| transfer.unreadable_since.unwrap_or(now));
         if self.counts_as_attempt() {
             transfer.attempts += 1;
-            // If a report ended the message, its facts go on to explain the status.
+            // If a report ended the message, the report's facts still explain the status.
             if transfer.state.status().is_waiting() {
                 transfer.last = AttemptFacts { attempt: Some(transfer.attempts), ..self.facts.clone() };
             }
@@ -212,7 +213,7 @@ impl SettleTransfer {
         for effect in effects {
             match effect {
                 Effect::Record(kind) => self.record(tables, message, transfer, *kind)?,
-                // The timer that was served is gone already, and a settled transfer is never withdrawn here.
+                // The served timer is already removed, and a settled transfer is never withdrawn here.
                 Effect::ScheduleAttempt | Effect::StopAttempts | Effect::RefuseCancel => {}
                 Effect::SuppressRecipient => self.suppress(tables, message)?,
             }
@@ -225,15 +226,15 @@ impl SettleTransfer {
         Ok(())
     }
 
-    /// Ends a message whose address was suppressed during its attempt. The attempt's outcome counts, but another wait
-    /// ends now.
+    /// Ends a message whose address was suppressed during its attempt. The attempt's outcome counts, but there is no
+    /// further attempt.
     fn end_where_suppressed_meanwhile(
         &self,
         tables: &mut Tables<'_>,
         row: &MessageRow,
         transfer: TransferRow,
     ) -> Result<(), StoreError> {
-        // The outcome counts, whatever a damaged suppression would have said: the next attempt looks again.
+        // The outcome counts even if the suppression is damaged: the next attempt checks it again.
         let is_suppressed = || sound(suppression::is_suppressed(tables, self.account, &row.to));
         if transfer.due.is_none() || is_suppressed()? != Some(true) {
             return Ok(());
@@ -242,7 +243,7 @@ impl SettleTransfer {
         waiting::withdraw(tables, &subject, transfer, Input::RecipientSuppressed(transfer::Wire::Idle))
     }
 
-    /// When the next attempt is due; the end of the message's time where there is no further one.
+    /// Returns the due time of the next attempt, or the message's expiry if there is none.
     fn next_due(&self, time: &ServiceTime, message: &MessageRow, transfer: &TransferRow) -> Timestamp {
         let end = time.deadline(message.give_up_at);
         if matches!(self.end, TransferEnd::Unreadable) {
@@ -253,7 +254,7 @@ impl SettleTransfer {
             TransferEnd::Deferred { not_before, .. } => *not_before,
             _ => None,
         };
-        // Where no further attempt fits, what the server asked for brings none back.
+        // If no further attempt fits before the expiry, a later time from the server does not add one.
         due.map(|due| Some(due).max(not_before).unwrap_or(due).min(end)).unwrap_or(end)
     }
 
@@ -279,7 +280,7 @@ impl SettleTransfer {
         let attempt = self.counts_as_attempt().then_some(transfer.attempts);
         let happening = Happening {
             facts: AttemptFacts { attempt, ..self.facts.clone() },
-            // A timer due at the deadline is no attempt any more.
+            // A timer that is due at the deadline is not an attempt.
             next_attempt_at: transfer.due.filter(|due| *due < tables.time().deadline(message.give_up_at)),
             bounce: bounce.as_ref(),
             complaint: None,

@@ -1,5 +1,5 @@
-//! The bytes of message content that each account has stored: those that its bodies take in segments, compressed and
-//! sealed. Counted by the operation that accepts a message, and given back as buckets end.
+//! Bytes of stored message content for each account: the compressed and sealed size of its bodies in segments. The
+//! operation that accepts a message adds them, and the end of a bucket subtracts them.
 
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
@@ -10,8 +10,8 @@ use crate::store::row::totals::{StoredContentRow, StoredInBucketRow};
 use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
 
-/// The bytes that an account has stored. A damaged count refuses nobody: it counts as nothing until the next start
-/// counts again.
+/// Returns the number of bytes that an account has stored. A damaged count never refuses a message: it counts as zero
+/// until the next start counts again.
 ///
 /// # Errors
 /// Database errors.
@@ -19,7 +19,7 @@ pub fn used(read: &impl Read, account: AccountId) -> Result<u64, StoreError> {
     Ok(read.sound_row::<StoredContentRow>(account.as_bytes())?.unwrap_or_default().bytes)
 }
 
-/// The same for an operation that changes the count.
+/// Returns the count for an operation that changes it.
 fn counted_in_all(tables: &mut Tables<'_>, account: AccountId) -> Result<u64, StoreError> {
     match tables.row::<StoredContentRow>(account.as_bytes()) {
         Err(error) if error.is_of_row() => {
@@ -43,7 +43,7 @@ pub(super) fn add(tables: &mut Tables<'_>, account: AccountId, place: Place) -> 
     Ok(())
 }
 
-/// Returns the count of a row. A damaged one counts as nothing, and the next start counts again.
+/// Returns the count of a row. A damaged one counts as zero until the next start counts again.
 fn counted_in_bucket(tables: &mut Tables<'_>, key: &[u8]) -> Result<u64, StoreError> {
     match tables.row::<StoredInBucketRow>(key) {
         Err(error) if error.is_of_row() => {
@@ -54,7 +54,7 @@ fn counted_in_bucket(tables: &mut Tables<'_>, key: &[u8]) -> Result<u64, StoreEr
     }
 }
 
-/// Gives back the bytes of buckets that ended at `bucket` or earlier, of at most `limit` accounts and buckets. Returns
+/// Subtracts the bytes of buckets that ended at `bucket` or earlier, for at most `limit` accounts and buckets. Returns
 /// whether that was all.
 pub(super) fn give_back(tables: &mut Tables<'_>, bucket: Timestamp, limit: usize) -> Result<bool, StoreError> {
     let end = Timestamp::from_millis(bucket.as_millis().saturating_add(1)).as_millis().to_be_bytes();
@@ -62,7 +62,7 @@ pub(super) fn give_back(tables: &mut Tables<'_>, bucket: Timestamp, limit: usize
     let keys = tables.keys_with(Table::StoredContentByBucket, range, Order::Ascending, OnDamage::Key, limit)?;
     for key in &keys {
         let Some(account) = key.last_chunk::<16>().map(|account| AccountId(Ulid(*account))) else { continue };
-        // A damaged count is given up: no bucket is kept for its sake.
+        // A damaged count is dropped: it must not keep a bucket.
         let bytes = counted_in_bucket(tables, key)?;
         tables.remove(Table::StoredContentByBucket, key);
         let used = counted_in_all(tables, account)?;

@@ -1,7 +1,8 @@
-//! Suppressing addresses and lifting it: by hand, by import, and as the consequence of an outcome (contract 6).
+//! Suppressing addresses and removing suppressions: by request, by import, and as the result of an outcome (contract
+//! 6).
 //!
-//! Every suppression has two rows, the one by its address and the one that finds the address by the identifier. They
-//! are written and removed here alone, so they never disagree.
+//! Every suppression has two rows, the one by its address and the one that finds the address by the identifier. Only
+//! this file writes and removes them, so they always agree.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,30 +16,31 @@ use crate::store::row::suppression::{ImportStage, SuppressionImportRow, Suppress
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
-/// Addresses that one operation imports at most: what others wait for in the same transaction stays short.
+/// Maximum number of addresses that one operation imports, so that other operations in the same transaction don't wait
+/// long.
 pub const IMPORTED_MAX: usize = 200;
 
-/// An address that is to be suppressed, and why.
+/// An address to suppress, with the reason.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Suppression {
     /// The address.
     pub address: Address,
-    /// Why.
+    /// Reason of the suppression.
     pub reason: SuppressionReason,
-    /// The message that led to it.
+    /// The message that caused it.
     pub message: Option<MessageId>,
-    /// The answer's code.
+    /// SMTP code of the reply.
     pub smtp_code: Option<u16>,
-    /// The answer as received.
+    /// The reply as received.
     pub smtp_response: Option<String>,
-    /// The account's own words.
+    /// The account's note.
     pub note: Option<String>,
-    /// Since when, where another list says so; from now on where absent.
+    /// Time of creation from another list; `None` means now.
     pub created_at: Option<Timestamp>,
 }
 
 impl Suppression {
-    /// One that the account asks for.
+    /// Returns a suppression that the account requests.
     pub const fn of(address: Address, reason: SuppressionReason) -> Self {
         Self { address, reason, message: None, smtp_code: None, smtp_response: None, note: None, created_at: None }
     }
@@ -47,13 +49,13 @@ impl Suppression {
 /// Result of adding a suppression.
 #[derive(Clone, Debug)]
 pub struct Added {
-    /// The suppression as it stands.
+    /// The current suppression.
     pub row: SuppressionRow,
-    /// Whether it was not there before.
+    /// Whether it is new.
     pub is_new: bool,
 }
 
-/// Suppresses an address. One that is suppressed already stays so for its first reason.
+/// Suppresses an address. An address that is already suppressed keeps its first reason.
 ///
 /// # Errors
 /// Store errors.
@@ -61,7 +63,7 @@ pub fn add(tables: &mut Tables<'_>, account: AccountId, new: &Suppression) -> Re
     add_in(tables, account, new, None)
 }
 
-/// The same as a part of `import`, whose suppressions count once it has finished.
+/// Suppresses an address as part of `import`, whose suppressions take effect once it has finished.
 pub(super) fn add_in(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -70,12 +72,12 @@ pub(super) fn add_in(
 ) -> Result<Added, StoreError> {
     let match_key = new.address.match_key();
     let key = schema::named(account, match_key.as_bytes());
-    // A damaged one is replaced: the address stays suppressed, and its row is whole again.
+    // A damaged row is replaced: the address stays suppressed, and its row is sound again.
     if let Some(row) = tables.sound_row::<SuppressionRow>(&key)? {
         if row.import == import || !Unfinished::of_row(tables, account, &row)?.hides(&row) {
             return Ok(Added { row, is_new: false });
         }
-        // It was written by an import that has not finished, and may be taken back. This one counts now.
+        // An unfinished import wrote it and may remove it again. The new one takes effect now.
         tables.remove(Table::SuppressionsById, &schema::suppression(account, row.id));
     }
     let row = SuppressionRow {
@@ -102,7 +104,7 @@ pub fn is_suppressed(read: &impl Read, account: AccountId, address: &Address) ->
     Ok(find(read, account, &schema::named(account, address.match_key().as_bytes()))?.is_some())
 }
 
-/// The suppression at `key`, where it counts.
+/// Returns the suppression at `key`, if it is in effect.
 ///
 /// # Errors
 /// Store errors.
@@ -112,12 +114,12 @@ pub fn find(read: &impl Read, account: AccountId, key: &[u8]) -> Result<Option<S
     Ok((!is_hidden).then_some(row))
 }
 
-/// An account's import that has not finished, if there is one. Its suppressions count for nobody.
+/// An account's unfinished import, if there is one. Its suppressions are not in effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Unfinished(Option<Ulid>);
 
 impl Unfinished {
-    /// The import of `account`.
+    /// Returns the unfinished import of `account`.
     ///
     /// # Errors
     /// Store errors.
@@ -126,7 +128,7 @@ impl Unfinished {
         Ok(Self(row.filter(|row| row.stage != ImportStage::Finished).map(|row| row.id)))
     }
 
-    /// The import of `account` where it matters for `row`: only what an import wrote costs the look at it.
+    /// Returns the unfinished import of `account` if `row` came from an import. Other rows don't need the look-up.
     fn of_row(read: &impl Read, account: AccountId, row: &SuppressionRow) -> Result<Self, StoreError> {
         if row.import.is_none() { Ok(Self(None)) } else { Self::of(read, account) }
     }
@@ -137,7 +139,7 @@ impl Unfinished {
     }
 }
 
-/// Name of a suppression: contract 6 accepts either.
+/// Identifies a suppression: contract 6 accepts either form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Name {
     /// By its identifier.
@@ -147,7 +149,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// The key of the row that is named; none where an identifier is unknown.
+    /// Returns the key of the named row; `None` if the identifier is unknown.
     ///
     /// # Errors
     /// Store errors.
@@ -160,14 +162,14 @@ impl Name {
     }
 }
 
-/// Suppresses an address because the account says so.
+/// Suppresses an address at the account's request.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Suppress {
     /// The account.
     pub account: AccountId,
     /// The address.
     pub suppression: Suppression,
-    /// Messages to it that wait and whose leases the caller holds: they end.
+    /// Queued messages to it whose leases the caller holds; they end.
     pub waiting: Vec<MessageId>,
 }
 
@@ -189,12 +191,12 @@ pub struct ImportSuppressions {
     pub account: AccountId,
     /// The addresses, [`IMPORTED_MAX`] at most.
     pub suppressions: Vec<Suppression>,
-    /// Messages to them that wait and whose leases the caller holds: they end.
+    /// Queued messages to them whose leases the caller holds; they end.
     pub waiting: Vec<MessageId>,
 }
 
 impl Op for ImportSuppressions {
-    /// Number of suppressions that are new.
+    /// Number of new suppressions.
     type Reply = usize;
     type Refusal = Never;
 
@@ -208,17 +210,17 @@ impl Op for ImportSuppressions {
     }
 }
 
-/// Lifts a suppression.
+/// Removes a suppression.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Unsuppress {
     /// The account.
     pub account: AccountId,
-    /// Which.
+    /// Name of the suppression.
     pub name: Name,
 }
 
 impl Op for Unsuppress {
-    /// The suppression as it was.
+    /// The removed suppression.
     type Reply = SuppressionRow;
     type Refusal = NotThere;
 

@@ -1,9 +1,9 @@
 //! An import of a long list of suppressions, all or nothing (contract 6).
 //!
-//! Its batches are operations of their own, so that others' operations are not held up. What they write names the
-//! import and counts for nobody ([`super::suppression::find`]) until [`FinishImport`], one small operation, says that
-//! the import has finished. A timer stands for an import from its first operation to its last one: where its process
-//! ended, or a batch failed, the timer has the import taken back, or what follows its end done.
+//! Its batches are separate operations, so that other operations are not delayed. Rows of a batch name the import and
+//! have no effect ([`super::suppression::find`]) until [`FinishImport`], one small operation, marks the import as
+//! finished. An import has a timer from its first operation to its last. If its process ended or a batch failed, the
+//! timer undoes an unfinished import, or completes the work after a finished one.
 
 use std::ops::ControlFlow;
 
@@ -19,10 +19,10 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Suppressions that one operation takes back at most.
+/// Maximum number of suppressions that one operation undoes.
 const TAKEN_BACK_MAX: usize = 200;
 
-/// The account has an import that is not at its end.
+/// Refusal: the account has an unfinished import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImportUnfinished;
 
@@ -62,7 +62,7 @@ pub struct ImportBatch {
 }
 
 impl Op for ImportBatch {
-    /// Number of suppressions that are new.
+    /// Number of new suppressions.
     type Reply = usize;
     type Refusal = Never;
 
@@ -76,14 +76,14 @@ impl Op for ImportBatch {
     }
 }
 
-/// Has all suppressions of an import count.
+/// Puts all suppressions of an import into effect.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FinishImport {
     /// The account.
     pub account: AccountId,
     /// The import.
     pub import: Ulid,
-    /// Suppressions in its list.
+    /// Number of suppressions in its list.
     pub count: usize,
 }
 
@@ -98,14 +98,14 @@ impl Op for FinishImport {
     }
 }
 
-/// The row of an import that has not finished.
+/// Returns the row of an unfinished import.
 fn unfinished(tables: &Tables<'_>, account: AccountId, import: Ulid) -> Result<SuppressionImportRow, StoreError> {
     let row = tables.row::<SuppressionImportRow>(account.as_bytes())?;
     let own = row.filter(|row| row.id == import && row.stage != ImportStage::Finished);
     own.ok_or_else(|| StoreError::missing(Table::SuppressionImports))
 }
 
-/// Ends an import after its suppressions count and the messages that waited for their addresses have ended.
+/// Ends an import after its suppressions are in effect and the queued messages to their addresses have ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EndImport {
     /// The timer of the import.
@@ -126,7 +126,7 @@ impl Op for EndImport {
     }
 }
 
-/// Takes back a slice of an import that did not finish.
+/// Undoes a slice of an unfinished import.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TakeBackImport {
     /// The timer of the import.
@@ -162,7 +162,7 @@ impl Op for TakeBackImport {
     }
 }
 
-/// The next identifiers of suppressions after this one, and their addresses.
+/// Returns the next identifiers of suppressions after this one, with their addresses.
 fn by_id(tables: &Tables<'_>, account: AccountId, after: Ulid) -> Result<Vec<(Ulid, Vec<u8>)>, StoreError> {
     let (from, to) = (schema::owned(account, &after.next().0), after_prefix(account.as_bytes()));
     let mut slice = Vec::new();

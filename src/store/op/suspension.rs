@@ -1,5 +1,5 @@
-//! Suspending an account and resuming it. A suspended account may look, but change and send nothing. Its queued mail
-//! and its webhooks stand still.
+//! Suspending an account and resuming it. A suspended account can read, but not change or send anything. Its queued
+//! mail and its webhooks are on hold.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::store::schema::Table;
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// The suspension of an account. None where it is not suspended.
+/// Returns the suspension of an account; `None` if it is not suspended.
 ///
 /// # Errors
 /// Store errors.

@@ -1,5 +1,5 @@
-//! Sweeping what is past its time, in slices that never stall accepting: expired idempotency records, old events, and
-//! the timers of content buckets whose bytes are gone.
+//! Sweeping expired data, in slices that never delay accepting: idempotency records, old events, and the timers of
+//! destroyed content buckets.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::store::timer::{Timer, TimerKind};
 const SLICE: usize = 512;
 /// The time for which the event log keeps an event (contract 7).
 pub const EVENT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Interval between sweeps of the event log. Outdated events are not listed, swept or not.
+/// Interval between sweeps of the event log. Expired events are never listed, even before they are swept.
 const EVENT_SWEEP_STEP: Duration = Duration::from_secs(24 * 3600);
 /// Number of accounts that one sweep of the event log covers.
 const ACCOUNTS_MAX: usize = 100_000;
@@ -57,7 +57,7 @@ impl Op for SweepIdempotency {
     }
 }
 
-/// Notes that a content bucket's bytes are gone. Its messages' rows stay.
+/// Records that a content bucket is destroyed. Its messages' rows are kept.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ContentDestroyed {
     /// The bucket's end, which is its timer's due time.
@@ -71,18 +71,17 @@ impl Op for ContentDestroyed {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.bucket, TimerKind::Content));
         if !stored_content::give_back(tables, self.bucket, SLICE)? {
-            // The rest goes on by timer.
+            // The timer continues with the rest.
             tables.arm(Timer::of_store(self.bucket, TimerKind::Content));
         }
-        // The journal may have carried some of its bodies.
+        // The journal may contain some of its bodies.
         tables.clear_journal();
         Ok(())
     }
 }
 
-/// Removes a slice of the events that are past their 30 days from the log, and what was said in their attempts; the
-/// messages' timelines keep the events. Counts of
-/// outcomes and lines of the audit log go with them, once they are past their own time.
+/// Removes a slice of the events older than 30 days from the log, with the transcripts of their attempts. The messages'
+/// timelines keep the events. Expired counts of outcomes and audit lines are removed too.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SweepEvents {
     /// The timer that was served.
@@ -138,7 +137,7 @@ impl SweepEvents {
     }
 }
 
-/// Removes a timer that serves nothing any more.
+/// Removes a timer without a purpose.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DropTimer {
     /// The timer.
@@ -155,7 +154,7 @@ impl Op for DropTimer {
     }
 }
 
-/// The least event identifier that the log still shows at `now`.
+/// Returns the least event identifier that the log still shows at `now`.
 pub fn oldest_kept(now: Timestamp) -> Ulid {
     Ulid::new(now - EVENT_LIFETIME, [0; 10])
 }

@@ -1,8 +1,8 @@
-//! Sweeping webhook deliveries and their attempts once they are 30 days old (contract 7), in slices that never stall
-//! accepting. The timer of a slice names where it goes on.
+//! Sweeping webhook deliveries and their attempts once they are 30 days old (contract 7), in slices that never delay
+//! accepting. The timer of a slice contains the place where it continues.
 //!
-//! What is still owed at that age, having been held, first ends as failed, for the account to see (contract 5), and
-//! goes with the next day's sweep.
+//! A delivery that is still outstanding at that age, because it was held, first ends as failed, so that the account can
+//! see it (contract 5). The sweep of the next day removes it.
 
 use std::time::Duration;
 
@@ -28,11 +28,11 @@ const STEP: Duration = Duration::from_secs(24 * 3600);
 /// Sweeps a slice of the deliveries.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SweepDeliveries {
-    /// The timer that was served; its account and identifier are the last ones that were looked at.
+    /// The timer that was served; its account and identifier are the last ones that were checked.
     pub timer: Timer,
 }
 
-/// A delivery that was looked at.
+/// A delivery that was checked.
 #[derive(Clone, Copy)]
 struct Seen {
     account: AccountId,
@@ -57,12 +57,12 @@ impl Op for SweepDeliveries {
                 sweep(tables, seen)?;
                 [schema::delivery(seen.account, seen.delivery).as_slice(), &[0]].concat()
             } else {
-                // Identifiers sort by time: nothing of this account is old enough from here on.
+                // Identifiers sort by time: the rest of this account is newer.
                 after_prefix(seen.account.as_bytes())
             };
             last = seen;
         }
-        // An account that was passed by is not looked at again.
+        // Continue after an account that was skipped.
         let id = if last.delivery.0 < cutoff { last.delivery.0 } else { Ulid([u8::MAX; 16]) };
         tables.arm(Timer::new(tables.now(), TimerKind::Deliveries, last.account, id));
         Ok(())

@@ -1,4 +1,4 @@
-//! Keeping the MTA-STS policies of receiving domains (RFC 8461): each until its own time is over, by its own timer.
+//! Storing the MTA-STS policies of receiving domains (RFC 8461). Each is stored until it expires, with its own timer.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +14,12 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Keeps the policy that was just fetched from a domain, in place of the one before.
+/// Stores the policy that was just fetched from a domain, and replaces the previous one.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct KeepStsPolicy {
     /// Domain of the policy.
     pub domain: DomainName,
-    /// The identifier that announced it.
+    /// Identifier that announced it.
     pub id: String,
     /// The policy.
     pub policy: StsPolicy,
@@ -48,7 +48,7 @@ impl Op for KeepStsPolicy {
     }
 }
 
-/// Removes a policy whose time is over.
+/// Removes an expired policy.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ExpireStsPolicy {
     /// The timer that was served.
@@ -71,13 +71,13 @@ impl Op for ExpireStsPolicy {
     }
 }
 
-/// The policy of `domain` that is believed at `now`.
+/// Returns the policy of `domain` that is valid at `now`.
 ///
 /// # Errors
 /// Database errors; a row that does not decode.
 pub fn policy_of(read: &impl Read, domain: &DomainName, now: Timestamp) -> Result<Option<StsPolicyRow>, StoreError> {
     let row = read.row::<StsPolicyRow>(&schema::sts_policy(domain))?;
-    // Nobody can make two names with one digest; were it done, each would only lose its policy to the other.
+    // Two names with one digest can't be found in practice; if they were, each would only replace the other's policy.
     Ok(row.filter(|row| row.domain == *domain && now < row.expires_at))
 }
 

@@ -1,4 +1,5 @@
-//! Counting how sessions with receiving domains were secured, by UTC day and policy (RFC 8460 4.1), in bounded rows.
+//! Counting how sessions with receiving domains were secured, by UTC day and policy (RFC 8460 4.1), in a bounded number
+//! of rows.
 
 use std::time::Duration;
 
@@ -19,14 +20,14 @@ use crate::store::timer::{Timer, TimerKind};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Time for which a day's counts are kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Rows of one day; what a further domain does is not counted.
+/// Maximum number of rows of one day; further domains are not counted.
 const ROWS_MAX: u32 = 20_000;
-/// Reasons of one row; of further ones only the number of failures is kept.
+/// Maximum number of failure kinds in one row; of others only the number of failures is kept.
 const DETAILS_MAX: usize = 32;
-/// Rows that one sweep removes.
+/// Number of rows that one sweep removes.
 const SLICE: usize = 512;
 
-/// Counts one session with a domain's server, or one try to fetch its policy.
+/// Counts one session with a domain's server, or one fetch of its policy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CountTlsSession {
     /// The domain.
@@ -35,7 +36,7 @@ pub struct CountTlsSession {
     pub policy_type: PolicyType,
     /// That policy as text.
     pub policy: Vec<String>,
-    /// The server; none where the policy was asked for.
+    /// The server; `None` for a fetch of the policy.
     pub host: Option<String>,
     /// The fault, if any.
     pub fault: Option<TlsFault>,
@@ -48,7 +49,7 @@ pub struct CountTlsSession {
 pub enum Counted {
     /// It was.
     Counted,
-    /// The day has counted as many domains as it may.
+    /// The day has reached its maximum number of domains.
     Full,
 }
 
@@ -97,7 +98,8 @@ impl CountTlsSession {
     }
 }
 
-/// Whether the day has room for another row. The first one arms the timer that removes them all.
+/// Counts another row of the day and returns whether its limit allows it. The first one arms the timer that removes
+/// them all.
 fn add_row(tables: &mut Tables<'_>, day: u32) -> Result<bool, Stop<Never>> {
     let key = schema::tls_report_day(day);
     let mut counted = tables.row::<TlsReportDayRow>(&key)?.unwrap_or_default();
@@ -112,7 +114,7 @@ fn add_row(tables: &mut Tables<'_>, day: u32) -> Result<bool, Stop<Never>> {
     Ok(true)
 }
 
-/// Removes a slice of the counts that have been kept for long enough.
+/// Removes a slice of the counts that have been kept long enough.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SweepTlsReports {
     /// The timer that was served.
@@ -125,7 +127,7 @@ impl Op for SweepTlsReports {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::TlsReports));
-        // A day goes once its end is behind by what is kept: every day before this moment's, less that.
+        // A day is removed once its end is older than the retention time.
         let end = schema::tls_report_day(day_of(tables.expiry() - KEPT));
         let mut left = SLICE;
         for table in [Table::TlsReports, Table::TlsReportDays] {
@@ -140,12 +142,12 @@ impl Op for SweepTlsReports {
     }
 }
 
-/// The UTC day of `moment`, counted from the epoch.
+/// Returns the UTC day of `moment`, counted from the epoch.
 pub fn day_of(moment: Timestamp) -> u32 {
     u32::try_from(moment.as_secs() / DAY.as_secs()).unwrap_or(u32::MAX)
 }
 
-/// The first moment after the day.
+/// Returns the first moment after the day.
 pub fn end_of(day: u32) -> Timestamp {
     Timestamp::ZERO + DAY * day.saturating_add(1)
 }

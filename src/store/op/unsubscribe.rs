@@ -1,4 +1,5 @@
-//! A recipient's one click (contract 3, RFC 8058): `unsubscribed` in the timeline, once, and the address suppressed.
+//! A recipient's one-click unsubscription (contract 3, RFC 8058): `unsubscribed` in the timeline, once, and the address
+//! suppressed.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,14 +15,14 @@ use crate::store::row::suppression::SuppressionReason;
 use crate::store::schema;
 use crate::store::tables::Tables;
 
-/// The recipient of a message wants no more.
+/// Unsubscribes the recipient of a message.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Unsubscribe {
     /// The account.
     pub account: AccountId,
     /// The message whose link was used.
     pub message: MessageId,
-    /// Messages to the same address that wait and whose leases the caller holds: they end.
+    /// Queued messages to the same address whose leases the caller holds; they end.
     pub waiting: Vec<MessageId>,
 }
 
@@ -45,7 +46,7 @@ impl Op for Unsubscribe {
                 event::record(tables, &subject, kind, &happening)?;
             }
         }
-        // A recipient who was resubscribed can unsubscribe again; the timeline shows it once.
+        // A recipient who was subscribed again can unsubscribe again; the timeline shows it once.
         let suppression = Suppression {
             message: Some(self.message),
             ..Suppression::of(row.to.clone(), SuppressionReason::Unsubscribe)

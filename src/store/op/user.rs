@@ -1,5 +1,5 @@
-//! Users of the panel. Every user has two rows, their own and the one that finds them by their address; they are
-//! written and removed here alone, so they never disagree.
+//! Users of the panel. Every user has two rows, their own and the one that finds them by their address. Only this file
+//! writes and removes them, so they always agree.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,16 +22,16 @@ use crate::store::tables::Tables;
 pub struct CreateUser {
     /// The account.
     pub account: AccountId,
-    /// The user; their identifier was reserved.
+    /// The user with a reserved identifier.
     pub user: User,
 }
 
-/// Why a user can't be made.
+/// Reason why a user can't be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateUserRefusal {
     /// There is no such account.
     NoSuchAccount,
-    /// Somebody signs in with this address already, in this account or another.
+    /// This address is already used for signing in, in this account or another.
     EmailTaken,
     /// The account has [`USERS_COUNT`] users.
     TooMany,
@@ -61,7 +61,7 @@ impl Op for CreateUser {
     }
 }
 
-/// Changes a user; absent members stay as they are.
+/// Changes a user. Absent members stay unchanged.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UpdateUser {
     /// The account.
@@ -70,24 +70,24 @@ pub struct UpdateUser {
     pub user: UserId,
     /// Role of the user.
     pub role: Option<Role>,
-    /// Whether they are kept from signing in.
+    /// Whether they can't sign in.
     pub disabled: Option<bool>,
-    /// Whether they run the service.
+    /// Whether they are an operator.
     pub operator: Option<bool>,
     /// The hash of a new password.
     pub password_hash: Option<String>,
-    /// The hash that the user must still have; with any other they are as good as not there.
+    /// The hash that the user must still have; otherwise the user counts as not found.
     pub instead_of: Option<String>,
-    /// A new second factor, or none from now on.
+    /// A new second factor; `Some(None)` removes it.
     pub totp: Option<Option<SecondFactor>>,
-    /// The only session that outlives a new password or being disabled.
+    /// The only session that is kept after a new password or when the user is disabled.
     pub keep: Option<SessionKey>,
     /// Whether the account must keep an owner who can sign in.
     pub keeps_owner: bool,
 }
 
 impl UpdateUser {
-    /// A change of nothing yet.
+    /// Returns a change that changes nothing.
     pub const fn of(account: AccountId, user: UserId) -> Self {
         Self {
             account,
@@ -104,7 +104,7 @@ impl UpdateUser {
     }
 }
 
-/// Why a user is not changed or removed.
+/// Reason why a user is not changed or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserChangeRefusal {
     /// There is no such user.
@@ -123,7 +123,7 @@ fn is_active_owner(user: &User) -> bool {
     user.role == Role::Owner && !user.disabled
 }
 
-/// Refuses to take the last owner who can sign in from the account.
+/// Refuses to remove the account's last owner who can sign in.
 fn check_other_owner(read: &impl Read, account: AccountId, user: UserId) -> Result<(), Stop<UserChangeRefusal>> {
     let users = read.sound_rows::<User>(account.as_bytes(), USERS_COUNT)?;
     let has_other = users.iter().any(|(_, other)| other.id != user && is_active_owner(other));
@@ -147,7 +147,7 @@ impl Op for UpdateUser {
             is_operator: self.operator.unwrap_or(old.is_operator),
             password_hash: self.password_hash.clone().unwrap_or(old.password_hash),
             totp: self.totp.clone().unwrap_or(old.totp),
-            // A browser that knew the old password gets no attempts of its own at the new one.
+            // A browser that was known with the old password must not get its own attempts at the new one.
             devices: if self.password_hash.is_some() { Devices::default() } else { old.devices },
             ..old
         };
@@ -177,7 +177,7 @@ pub struct DeleteUser {
 }
 
 impl Op for DeleteUser {
-    /// The user as they were.
+    /// The removed user.
     type Reply = User;
     type Refusal = UserChangeRefusal;
 
@@ -196,7 +196,7 @@ impl Op for DeleteUser {
     }
 }
 
-/// The user who signs in with an address in this matching form, and their account.
+/// Returns the user who signs in with an address in this matching form, and their account.
 ///
 /// # Errors
 /// Store errors.

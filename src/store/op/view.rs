@@ -1,5 +1,5 @@
-//! An operator's look at another account: the session holds it, a timer ends it, and the audit log of the account has a
-//! line of its begin and of its end.
+//! An operator's view of another account. The session stores it, a timer ends it, and the audit log of the account has
+//! a line for its begin and its end.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,28 +17,28 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Begins a view. A view that the session has already ends with it.
+/// Begins a view, and ends one that the session already has.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BeginView {
-    /// The session that looks.
+    /// The session of the operator.
     pub session: SessionKey,
-    /// The account that is looked at.
+    /// The viewed account.
     pub account: AccountId,
     /// The operator's reason.
     pub reason: ViewReason,
 }
 
-/// The reason why a view does not begin.
+/// Reason why a view does not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeginViewRefusal {
     /// There is no such account.
     NoSuchAccount,
-    /// The session's user is no operator, or the session is over.
+    /// The session's user is not an operator, or the session has ended.
     NotOperator,
 }
 
 impl Op for BeginView {
-    /// The end of the view.
+    /// Expiry of the view.
     type Reply = Timestamp;
     type Refusal = BeginViewRefusal;
 
@@ -82,7 +82,7 @@ impl Op for EndView {
     }
 }
 
-/// Ends a view whose time is over.
+/// Ends an expired view.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ExpireView {
     /// The timer that fired.
@@ -107,7 +107,7 @@ impl Op for ExpireView {
     }
 }
 
-/// Ends the views of a user, who is no operator any more.
+/// Ends the views of a user who is no longer an operator.
 pub(super) fn end_views(tables: &mut Tables<'_>, account: AccountId, user: UserId) -> Result<(), StoreError> {
     for (key, _) in sessions_of(tables, account, user)? {
         end_view(tables, &key)?;
@@ -123,7 +123,7 @@ fn end_view(tables: &mut Tables<'_>, key: &SessionKey) -> Result<(), StoreError>
     Ok(())
 }
 
-/// The session without its view, whose end is written and whose timer is disarmed.
+/// Returns the session without its view. Writes the view's end and disarms its timer.
 pub(super) fn without_view(
     tables: &mut Tables<'_>,
     key: &SessionKey,
@@ -141,7 +141,7 @@ fn note(tables: &mut Tables<'_>, session: &Session, view: &View, action: Action)
     audit::write(tables, view.account, &actor, Change::new(action, "", view.reason.as_str())).map(drop)
 }
 
-/// The timer that ends a view. It names the session by the first half of its key.
+/// Returns the timer that ends a view. It names the session by the first half of its key.
 fn timer_of(session: &SessionKey, view: &View) -> Timer {
     let half = session.first_chunk::<16>().copied().unwrap_or_default();
     Timer::new(view.until, TimerKind::ViewEnd, view.account, Ulid(half))
@@ -160,7 +160,7 @@ mod tests {
     use crate::store::row::audit::AuditRow;
     use crate::store::testing::TestStore;
 
-    /// A store with an operator who is signed in, and a second account.
+    /// A store with a signed-in operator and a second account.
     struct Scene {
         test: TestStore,
         own: AccountId,
@@ -198,7 +198,7 @@ mod tests {
             self.test.commit(BeginView { session: self.key, account: self.other, reason })
         }
 
-        /// The actions in the log of the other account.
+        /// Returns the actions in the log of the other account.
         fn actions(&self) -> Vec<Action> {
             let lines = self.test.snapshot().rows::<AuditRow>(self.other.as_bytes(), 9).unwrap();
             assert!(lines.iter().all(|(_, line)| line.actor.to_string() == "ann@example.com"));

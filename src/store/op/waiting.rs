@@ -1,7 +1,7 @@
-//! Messages that wait, by their recipient's address: whom suppressing an address ends (contract 6).
+//! Queued messages by their recipient's address: the messages that a suppression of the address ends (contract 6).
 //!
-//! The row of a message stands from its acceptance to its end. The table therefore holds the queue and nothing else:
-//! where mail flows it is a page or two, and writing to it costs little.
+//! A message has its row from acceptance to its end. The table therefore contains only the queue: while mail flows it
+//! is a page or two, and writes to it are cheap.
 
 use std::ops::ControlFlow;
 
@@ -19,17 +19,17 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Messages that one operation ends at most.
+/// Maximum number of messages that one operation ends.
 pub const ENDED_MAX: usize = 256;
-/// Waiting messages that [`for_suppressed`] looks at in one part.
+/// Number of queued messages that [`for_suppressed`] checks in one part.
 const LOOKED_MAX: usize = 4096;
 
-/// Notes that a message to `to` waits.
+/// Records that a message to `to` is queued.
 pub(super) fn begin(tables: &mut Tables<'_>, account: AccountId, message: MessageId, to: &Address) {
     tables.put_bytes(Table::Waiting, &schema::waiting(account, &to.match_key(), message), Vec::new());
 }
 
-/// Notes that a message to `to` waits no more, and disarms what it waited for.
+/// Records that a message to `to` is no longer queued, and disarms its timer.
 pub(super) fn end(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -43,7 +43,7 @@ pub(super) fn end(
     tables.remove(Table::Waiting, &schema::waiting(account, &to.match_key(), message));
 }
 
-/// The messages to an address that wait, oldest first, those behind `after`, `limit` at most.
+/// Returns up to `limit` queued messages to an address after `after`, oldest first.
 ///
 /// # Errors
 /// Store errors.
@@ -64,16 +64,16 @@ pub fn to_address(
     Ok(keys.iter().filter_map(|key| key.last_chunk::<16>()).map(|id| MessageId(Ulid(*id))).collect())
 }
 
-/// A part of the messages of an account that wait for suppressed addresses.
+/// A part of an account's queued messages to suppressed addresses.
 #[derive(Debug, Default)]
 pub struct ForSuppressed {
-    /// The messages, [`ENDED_MAX`] at most.
+    /// At most [`ENDED_MAX`] messages.
     pub messages: Vec<MessageId>,
-    /// Where the next part begins; none at the end.
+    /// Start of the next part; `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
-/// The messages of an account that wait for suppressed addresses, from this key on.
+/// Returns queued messages of an account to suppressed addresses, from this key on.
 ///
 /// # Errors
 /// Store errors.
@@ -81,7 +81,7 @@ pub fn for_suppressed(read: &impl Read, account: AccountId, from: &[u8]) -> Resu
     let (mut found, mut looked) = (ForSuppressed::default(), 0);
     let to = after_prefix(account.as_bytes());
     read.scan_sound(Table::Waiting, from, &to, Order::Ascending, &mut |key, _| {
-        // The key begins with that of the address's suppression.
+        // The key begins with the key of the address's suppression.
         let Some((key_of_address, [0, id @ ..])) = key.split_last_chunk::<17>() else {
             return Ok(ControlFlow::Continue(()));
         };
@@ -98,8 +98,8 @@ pub fn for_suppressed(read: &impl Read, account: AccountId, from: &[u8]) -> Resu
     Ok(found)
 }
 
-/// Ends messages whose address became suppressed and whose leases the caller holds, so that none is on the wire. Those
-/// that have ended already stay as they are.
+/// Ends messages to an address that was suppressed. The caller holds their leases, so none is in flight. Messages that
+/// have already ended are not changed.
 pub(super) fn suppress(tables: &mut Tables<'_>, account: AccountId, messages: &[MessageId]) -> Result<(), StoreError> {
     for id in messages {
         let key = schema::message(account, *id);
@@ -112,12 +112,12 @@ pub(super) fn suppress(tables: &mut Tables<'_>, account: AccountId, messages: &[
     Ok(())
 }
 
-/// Ends messages where their address is suppressed.
+/// Ends messages whose address is suppressed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EndWaiting {
     /// The account.
     pub account: AccountId,
-    /// Messages that wait and whose leases the caller holds.
+    /// Queued messages whose leases the caller holds.
     pub messages: Vec<MessageId>,
 }
 
@@ -128,7 +128,7 @@ impl Op for EndWaiting {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         let mut suppressed = Vec::new();
         for id in &self.messages {
-            // A damaged row is left out: the worker that meets it says so.
+            // A damaged row is skipped; the worker that reads it reports it.
             let row: Option<MessageRow> = tables.sound_row(&schema::message(self.account, *id))?;
             if let Some(row) = row
                 && sound(suppression::is_suppressed(tables, self.account, &row.to))? == Some(true)
@@ -140,7 +140,7 @@ impl Op for EndWaiting {
     }
 }
 
-/// Takes a message that waits out of the queue, for the reason that `input` is. Nothing changes where it has ended.
+/// Removes a queued message from the queue for the reason in `input`. Does nothing if it has ended.
 pub(super) fn withdraw(
     tables: &mut Tables<'_>,
     subject: &Subject<'_>,
@@ -158,7 +158,7 @@ pub(super) fn withdraw(
                 event::record(tables, subject, kind, &Happening::default())?;
             }
             Effect::StopAttempts => end(tables, subject.account, subject.id, &subject.row.to, &mut transfer),
-            // A withdrawn message is never tried again, and its recipient has done nothing.
+            // A withdrawn message is never tried again, and its recipient did not cause it.
             Effect::ScheduleAttempt | Effect::SuppressRecipient | Effect::RefuseCancel => {}
         }
     }

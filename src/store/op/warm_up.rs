@@ -1,7 +1,7 @@
-//! Counting what a relay that warms up has handed over, so that its daily cap holds across restarts.
+//! Counting the messages that a relay in warm-up has delivered, so that its daily cap holds across restarts.
 //!
-//! Posted beside the outcome of the message that it counts. A crash between the two loses at most the count of what was
-//! on the wire, which is tried again and counted then.
+//! Committed separately from the outcome of the message. A crash between the two loses at most the counts of messages
+//! in flight, which are tried again and counted then.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema;
 use crate::store::tables::Tables;
 
-/// Counts one message that a site took.
+/// Counts one message that a site accepted.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CountHandedOver {
     /// The relay's name.

@@ -78,7 +78,7 @@ impl DomainRow {
 pub struct DnsFacts {
     /// Number of look-ups that its SPF record takes.
     pub spf_lookups: Option<u32>,
-    /// How the domain receives mail.
+    /// The way in which the domain receives mail.
     pub receiving: Option<Receiving>,
     /// The BIMI records of its default selector.
     pub bimi: Option<Vec<String>>,

@@ -1,4 +1,4 @@
-//! Stories of accepting: all of it or nothing, in the contract's order, exactly to the quota.
+//! Tests of accepting: all or nothing, checks in the contract's order, and an exact quota.
 
 use std::sync::Mutex;
 use std::thread;

@@ -1,4 +1,4 @@
-//! An account's marks on its DMARC reports: its own sources, and the reporters to ignore.
+//! An account's marks on its DMARC reports: its own sources, and ignored reporters.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,16 +16,16 @@ use crate::store::schema;
 use crate::store::schema::dmarc as keys;
 use crate::store::tables::Tables;
 
-/// Why a mark is refused.
+/// Reason why a mark is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DmarcRefusal {
-    /// The domain is not there, or no report names the source or comes from the reporter.
+    /// The domain does not exist, or no report has the source or the reporter.
     NotFound,
-    /// The key that asks is limited to this stream, and the domain is not of it.
+    /// The API key is limited to this stream, and the domain has another.
     Stream(Stream),
 }
 
-/// Marks a source as the account's own, as another's, or takes the mark away.
+/// Marks a source as the account's own or as foreign, or removes the mark.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MarkDmarcSource {
     /// The account.
@@ -34,9 +34,9 @@ pub struct MarkDmarcSource {
     pub domain: DomainId,
     /// The source.
     pub network: SourceNetwork,
-    /// Whether it is the account's own; none takes the mark away.
+    /// Whether it is the account's own; `None` removes the mark.
     pub is_mine: Option<bool>,
-    /// The only stream whose domains may be changed; any where absent.
+    /// The only stream whose domains may be changed; `None` allows any.
     pub limit: Option<Stream>,
 }
 
@@ -54,7 +54,7 @@ impl Op for MarkDmarcSource {
     }
 }
 
-/// Takes a reporter out of the counts, or back into them.
+/// Excludes a reporter from the counts, or includes it again.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct IgnoreDmarcReporter {
     /// The account.
@@ -63,9 +63,9 @@ pub struct IgnoreDmarcReporter {
     pub domain: DomainId,
     /// The reporter's name.
     pub name: String,
-    /// Whether its reports are left out.
+    /// Whether its reports are excluded.
     pub is_ignored: bool,
-    /// The only stream whose domains may be changed; any where absent.
+    /// The only stream whose domains may be changed; `None` allows any.
     pub limit: Option<Stream>,
 }
 

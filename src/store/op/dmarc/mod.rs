@@ -1,8 +1,8 @@
-//! DMARC aggregate reports: recording one, and counting its messages by domain, day, network and reporter in rows that
-//! are bounded and kept 400 days.
+//! DMARC aggregate reports: recording one, and counting its messages by domain, day, network and reporter, in a bounded
+//! number of rows that are kept for 400 days.
 //!
-//! Reports are written by strangers. So a day counts so many reports of all and of each signing domain, and so many
-//! networks; what comes beyond is dropped or counted together.
+//! Reports come from strangers. So each day has a maximum number of reports, of reports for each signing domain, and of
+//! networks. Reports above a limit are dropped, and networks above theirs are counted together.
 
 mod marks;
 mod scan;
@@ -36,36 +36,36 @@ use crate::store::schema::dmarc::{self as keys, ReporterKey};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
-/// Authentic reports of one domain and day that count.
+/// Maximum number of counted authentic reports of one domain and day.
 pub const REPORTS_MAX: u32 = 500;
-/// Other reports of one domain and day that are listed.
+/// Maximum number of other reports of one domain and day that are listed.
 pub const UNAUTHENTIC_MAX: u32 = 50;
-/// Reports of one signing domain that count for a domain and day.
+/// Maximum number of counted reports of one signing domain for a domain and day.
 pub const REPORTS_OF_SIGNER_MAX: u32 = 50;
-/// Networks of one domain and day that are counted by themselves.
+/// Maximum number of networks of one domain and day with counts of their own.
 pub const NETWORKS_MAX: u32 = 1000;
-/// Rows of counts of one domain and day, one for each network of each reporter. Beyond them, a reporter's networks are
-/// counted together.
+/// Maximum number of rows of counts of one domain and day, one for each network of each reporter. Above it, a
+/// reporter's networks are counted together.
 const ROWS_MAX: u32 = 10_000;
-/// Signing domains of a row that are kept, the most frequent ones: more than are shown, so that a rare one can become
-/// frequent.
+/// Maximum number of signing domains stored in a row, the most frequent ones. More are stored than shown, so that a
+/// rare one can become frequent.
 const SIGNERS_STORED: usize = 8;
-/// Signing domains of a source that are shown, the most frequent ones.
+/// Maximum number of signing domains shown for a source, the most frequent ones.
 pub const SIGNERS_SHOWN: usize = 3;
 
 const DAY_SECS: u64 = 24 * 3600;
 
-/// The UTC day of `moment`, counted from the epoch.
+/// Returns the UTC day of `moment`, counted from the epoch.
 pub fn day_of(moment: Timestamp) -> u32 {
     u32::try_from(moment.as_secs() / DAY_SECS).unwrap_or(u32::MAX)
 }
 
-/// The first moment of a UTC day.
+/// Returns the first moment of a UTC day.
 pub fn start_of(day: u32) -> Timestamp {
     Timestamp::ZERO + Duration::from_secs(DAY_SECS) * day
 }
 
-/// The first day that is kept at `moment`.
+/// Returns the first day that is kept at `moment`.
 fn first_kept(moment: Timestamp) -> u32 {
     day_of(moment - KEPT)
 }
@@ -79,9 +79,9 @@ pub struct RecordDmarcReport {
     pub domain: DomainId,
     /// The report.
     pub report: DmarcReportRow,
-    /// The domain that signed the mail; none where the report is not authentic.
+    /// The domain that signed the mail; `None` if the report is not authentic.
     pub signer: Option<DomainName>,
-    /// The policy that the reporter saw published for the domain.
+    /// The domain's policy that the reporter saw published.
     pub policy: DmarcPolicy,
     /// The messages of each network.
     pub sources: Vec<SourceCounts>,
@@ -94,11 +94,11 @@ pub struct SourceCounts {
     pub network: SourceNetwork,
     /// Message counts by evaluation.
     pub counts: DmarcCounts,
-    /// Whether a signature of the domain's own was on some of them.
+    /// Whether some of them had a signature of the domain itself.
     pub has_own_signature: bool,
-    /// The domains that signed, with their messages.
+    /// The signing domains, with their messages.
     pub dkim_domains: Vec<(DomainName, u64)>,
-    /// The domains that SPF was checked for, with their messages.
+    /// The domains checked by SPF, with their messages.
     pub spf_domains: Vec<(DomainName, u64)>,
 }
 
@@ -107,17 +107,17 @@ pub struct SourceCounts {
 pub enum Recorded {
     /// Its messages are counted.
     Counted,
-    /// It is listed, and its messages are not counted.
+    /// It is listed, but its messages are not counted.
     Unauthentic,
-    /// It was counted before.
+    /// It was already counted.
     Repeated,
-    /// The day has as many reports as it may.
+    /// The day has reached its limit of reports.
     OverLimit,
 }
 
 impl Op for RecordDmarcReport {
     type Reply = Recorded;
-    /// The domain may not be sent from any more, or is gone.
+    /// The account may no longer send from the domain, or the domain was removed.
     type Refusal = NotThere;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Recorded, Stop<NotThere>> {
@@ -159,7 +159,7 @@ impl Op for RecordDmarcReport {
     }
 }
 
-/// Counts a report of a signing domain, where the day has room for it.
+/// Counts a report of a signing domain, if the day's limits allow it.
 fn admit(day: &mut DmarcDayRow, signer: &DomainName) -> bool {
     let all: u32 = day.reporters.iter().map(|reporter| reporter.reports).sum();
     if all >= REPORTS_MAX {
@@ -175,14 +175,14 @@ fn admit(day: &mut DmarcDayRow, signer: &DomainName) -> bool {
 }
 
 impl RecordDmarcReport {
-    /// The day of its range's middle.
+    /// Returns the day of the middle of its range.
     fn day(&self) -> u32 {
         let (begin, end) = (self.report.begin, self.report.end);
         day_of(begin + end.since(begin) / 2)
     }
 
-    /// The key under which it is remembered. A report ends at most 60 days before it comes, so that one which begins on
-    /// a day that is swept can't come again.
+    /// Returns the key under which it is remembered. A report is accepted up to 60 days after its end, so one that
+    /// begins on a swept day can't come again.
     fn seen_key(&self) -> Option<[u8; 52]> {
         let report = &self.report;
         let from = report.from_domain.as_ref()?;
@@ -191,7 +191,7 @@ impl RecordDmarcReport {
         Some(keys::dmarc_seen(self.account, self.domain, day_of(report.begin), digest))
     }
 
-    /// Adds its messages to the day's.
+    /// Adds its messages to those of the day.
     fn count(&self, tables: &mut Tables<'_>, day: &mut DmarcDayRow) -> Result<(), StoreError> {
         let reporter = keys::dmarc_reporter_key(&self.report.reporter);
         let place = day.reporters.iter().position(|known| known.reporter == reporter).unwrap_or_else(|| {
@@ -249,7 +249,7 @@ impl RecordDmarcReport {
         Ok(())
     }
 
-    /// The network that a source counts as on this day, and the key of its row.
+    /// Returns the network that a source is counted under on this day, and the key of its row.
     fn place(
         &self,
         tables: &Tables<'_>,
@@ -285,7 +285,7 @@ impl RecordDmarcReport {
     }
 }
 
-/// Adds signing domains to those that are known, and keeps the most frequent ones.
+/// Adds signing domains to the known ones, and keeps the most frequent.
 fn add_signers(known: &mut Vec<(DomainName, u64)>, more: &[(DomainName, u64)]) {
     for (domain, messages) in more {
         match known.iter_mut().find(|(name, _)| name == domain) {
@@ -297,7 +297,7 @@ fn add_signers(known: &mut Vec<(DomainName, u64)>, more: &[(DomainName, u64)]) {
     known.truncate(SIGNERS_STORED);
 }
 
-/// A row, or none where it is damaged: it begins again then, because no report is lost for the sake of a count.
+/// Returns a row, or `None` if it is damaged. Counting then starts again: no report is lost because of a damaged count.
 fn sound_or_none<R: Row>(row: Result<Option<R>, StoreError>) -> Result<Option<R>, StoreError> {
     match row {
         Err(error) if error.is_of_row() => Ok(None),

@@ -1,4 +1,4 @@
-//! Reading what the reports of a domain count.
+//! Reading the counts from a domain's reports.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use crate::store::row::dmarc::{DmarcCountsRow, DmarcDayRow, DmarcReporterRow, Re
 use crate::store::schema::Table;
 use crate::store::schema::dmarc::{self as keys, ReporterKey};
 
-/// Reporters of one domain that are read at most: as many as 400 days of full days can have are more.
+/// Maximum number of reporters of one domain that are read.
 const REPORTERS_MAX: usize = 10_000;
 
 /// The messages of one day, network and reporter.
@@ -35,7 +35,7 @@ pub struct ReporterDays {
     pub reporters: Vec<ReporterDay>,
 }
 
-/// Shows the counts of the days `from..to` of a domain to `each`, the oldest first.
+/// Calls `each` with the counts of the days `from..to` of a domain, oldest first.
 ///
 /// # Errors
 /// Store errors.
@@ -56,7 +56,7 @@ pub fn scan(
     })
 }
 
-/// The reporters of each of the days `from..to` of a domain, the oldest first.
+/// Returns the reporters of each of the days `from..to` of a domain, oldest first.
 ///
 /// # Errors
 /// Store errors.
@@ -78,7 +78,7 @@ pub fn scan_days(
     Ok(days)
 }
 
-/// The reporters of a domain, with their keys.
+/// Returns the reporters of a domain, with their keys.
 ///
 /// # Errors
 /// Store errors.
@@ -91,7 +91,7 @@ pub fn reporters(
     Ok(rows.into_iter().filter_map(|(key, row)| Some((*key.last_chunk()?, row))).collect())
 }
 
-/// The reporters that the account has taken out of a domain's counts.
+/// Returns the reporters that the account has excluded from a domain's counts.
 ///
 /// # Errors
 /// Store errors.

@@ -1,4 +1,4 @@
-//! Removing what has been kept for 400 days of DMARC reports, and all that a removed domain had.
+//! Removing DMARC reports after 400 days, and all those of a removed domain.
 
 use super::{KEPT, first_kept};
 use crate::base::id::{AccountId, DomainId, Ulid};
@@ -9,7 +9,7 @@ use crate::store::schema::dmarc as keys;
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
-/// Removes up to `limit` rows of the account that have been kept for long enough; returns how many.
+/// Removes up to `limit` rows of the account that have been kept long enough. Returns their number.
 pub(in crate::store::op) fn sweep(
     tables: &mut Tables<'_>,
     account: AccountId,
@@ -17,7 +17,7 @@ pub(in crate::store::op) fn sweep(
 ) -> Result<usize, StoreError> {
     let (mut from, to) = (account.as_bytes().to_vec(), after_prefix(account.as_bytes()));
     let mut removed = 0;
-    // Every report has a row of its day, so these name all domains.
+    // Every report has a row of its day, so these rows name all domains.
     while removed < limit {
         let next = tables.sound_keys(Table::DmarcDays, &from, &to, Order::Ascending, 1)?;
         let Some(domain) = next.first().and_then(|key| key.get(16..)?.first_chunk().copied()) else { break };
@@ -32,9 +32,9 @@ pub(in crate::store::op) fn sweep(
 struct Sweep {
     account: AccountId,
     domain: DomainId,
-    /// The first day that stays.
+    /// The first day that is kept.
     end: u32,
-    /// The first report that stays.
+    /// The first report that is kept.
     end_report: Ulid,
 }
 
@@ -46,7 +46,7 @@ impl Sweep {
         Ok(Self { account, domain, end, end_report })
     }
 
-    /// Days go last: they lead here.
+    /// Removes days last, because their rows lead to the others.
     fn run(&self, tables: &mut Tables<'_>, limit: usize) -> Result<usize, StoreError> {
         let mut left = limit;
         left -= self.remove_counts(tables, left)?;
@@ -68,7 +68,7 @@ impl Sweep {
         Ok(removed)
     }
 
-    /// Removes counts, and the sources that have none left.
+    /// Removes counts, and the sources without any counts left.
     fn remove_counts(&self, tables: &mut Tables<'_>, limit: usize) -> Result<usize, StoreError> {
         let removed = self.remove_before(tables, Table::DmarcCounts, limit)?;
         for key in &removed {
@@ -100,7 +100,7 @@ impl Sweep {
         rows.collect()
     }
 
-    /// Removes the reporters that have reported of no later day.
+    /// Removes the reporters without reports of later days.
     fn forget_reporters(&self, tables: &mut Tables<'_>, key: &[u8], row: &DmarcDayRow) -> Result<(), StoreError> {
         let day = keys::dmarc_day_of(key).unwrap_or_default();
         for reporter in &row.reporters {

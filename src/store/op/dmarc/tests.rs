@@ -1,4 +1,4 @@
-//! Counts of a day of reports, and their expiry.
+//! Tests of a day's counts of reports, and of their expiry.
 
 use super::*;
 use crate::base::id::Ulid;
@@ -28,7 +28,7 @@ impl World {
         Self { test, account, domain }
     }
 
-    /// A report of yesterday with one message from each of these networks.
+    /// Returns a report of yesterday with one message from each of these networks.
     fn report(&self, reporter: &str, report_id: &str, networks: &[SourceNetwork]) -> RecordDmarcReport {
         let begin = start_of(day_of(self.test.now()) - 1);
         let mut counts = DmarcCounts::default();

@@ -9,7 +9,7 @@ use crate::store::testing::TestStore;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Opens an alert and tells `addresses` of it.
+/// Opens an alert and announces it to `addresses`.
 fn open(test: &TestStore, name: &str, addresses: &[&str], webhook: Option<&[u8]>) -> AlertId {
     let sighting = Sighting::new(Condition::RelayFailing, Severity::Critical, "a relay fails", "535 no");
     let sighting = sighting.of(Subject::named(SubjectKind::Relay, name));

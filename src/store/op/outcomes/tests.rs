@@ -1,4 +1,5 @@
-//! Stories of the hourly counts: what counts where, what is one message, and how many rows there can be.
+//! Tests of the hourly counts: the row that an outcome counts in, messages counted once, and the maximum number of
+//! rows.
 
 use super::*;
 use crate::base::id::MessageId;
@@ -55,7 +56,7 @@ fn complaint() -> News {
     News::Complained(Complaint { feedback_type: None, reporter: None })
 }
 
-/// The counts of the hour, by provider.
+/// Returns the counts of the hour by provider.
 fn counted(test: &TestStore, account: AccountId, hour: u32) -> Vec<(String, OutcomeCounts)> {
     let mut rows = Vec::new();
     scan(&test.snapshot(), account, hour, hour + 1, &mut |row| {
@@ -98,7 +99,7 @@ fn a_message_that_was_delivered_and_bounced_is_one_message_in_either_order() {
     settle(&test, &sender, late, TransferEnd::Delivered, Some("google"));
     hear(&test, &sender, late, returned());
     hear(&test, &sender, late, returned());
-    // The report overtakes the outcome of an attempt that is on the wire.
+    // The report arrives before the outcome of an attempt in flight.
     let (account, wire, others) = (sender.account, Wire::Busy, vec![]);
     let news = MessageNews { account, message: overtaken, wire, news: returned(), others };
     test.done(RecordReport { messages: vec![news] });
@@ -135,7 +136,7 @@ fn an_hour_has_so_many_rows_and_what_is_beyond_still_counts_for_its_stream() {
     assert_eq!(rows.len(), ROWS_MAX + 1);
     let delivered: u64 = rows.iter().map(|(_, counts)| counts.delivered).sum();
     assert_eq!(delivered, ROWS_MAX as u64 + 3);
-    // One row is that of what is accepted.
+    // One row counts accepted messages.
     let rest = schema::outcomes(sender.account, hour_of(START), Stream::Transactional, DomainId::default(), OTHER);
     assert_eq!(test.row::<OutcomeCounts>(&rest).delivered, 4);
 }
@@ -159,7 +160,7 @@ fn counts_go_after_four_hundred_days_and_what_comes_later_still_is_not_counted()
     assert_eq!(test.count(Table::Outcomes, &[]), 1);
 }
 
-/// Measures accepting and delivering a message, counted or past the time of counts.
+/// Measures accepting and delivering a message, with and without counting.
 ///
 /// `cargo test --release --lib what_counting_costs -- --ignored --nocapture`
 #[test]
@@ -189,7 +190,7 @@ fn what_counting_costs() {
     }
 }
 
-/// Commits all of these, and tells how long one took.
+/// Commits all operations, and returns the duration of one.
 fn each<O: Op>(test: &TestStore, ops: Vec<O>) -> Duration {
     let (done, all) = std::sync::mpsc::channel();
     let (began, count) = (std::time::Instant::now(), ops.len());

@@ -1,4 +1,4 @@
-//! Stories of deliveries that are asked for.
+//! Tests of requested deliveries.
 
 use super::*;
 use crate::base::time::Timestamp;
@@ -39,7 +39,7 @@ fn attempt(test: &TestStore, error: Option<&str>) -> DeliveryEnd {
     })
 }
 
-/// Runs a replay; returns how many deliveries it created, and in how many operations.
+/// Runs a replay. Returns the number of deliveries that it created, and of operations.
 fn replay(test: &TestStore, sender: &Sender<'_>, endpoint: EndpointId, of: ReplayOf, since: Timestamp) -> (u64, usize) {
     let since = Ulid::new(since, [0; 10]);
     let replay = Replay { account: sender.account, endpoint, of, since, until: latest(test).0.next() };
@@ -160,7 +160,7 @@ fn an_event_is_owed_while_any_of_its_deliveries_is_outstanding() {
         latest(&test)
     };
     let first = event();
-    // Identifiers that follow the event's directly are those of first deliveries.
+    // Identifiers that directly follow the event's belong to first deliveries.
     test.pass(std::time::Duration::from_secs(1));
     let again = || test.done(Redeliver { account: sender.account, delivery: first });
     let (second, third) = (again(), again());
@@ -171,7 +171,7 @@ fn an_event_is_owed_while_any_of_its_deliveries_is_outstanding() {
     }
     settle(&test, &sender, second, attempt(&test, None));
     assert_eq!((outstanding(&test, &sender, endpoint), all()), (0, 1));
-    // Earlier versions did not count deliveries that were made again.
+    // Earlier versions did not count later deliveries.
     let (key, last) = (schema::redelivered(sender.account, endpoint, row(&test, &sender, first).event), latest(&test));
     test.put(Table::Redelivered, &key, Some(last.as_bytes()));
     assert_eq!(all(), 0);

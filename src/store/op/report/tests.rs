@@ -1,4 +1,4 @@
-//! Stories of reports: what comes back is told once, ends what it ends, and suppresses only whom it should.
+//! Tests of reports: each is recorded once, ends the right messages, and suppresses only the right addresses.
 
 use super::*;
 use crate::domain::event::{BounceKind, BounceSource};
@@ -57,7 +57,7 @@ impl<'a> Story<'a> {
         story
     }
 
-    /// Another message of the same sender.
+    /// Returns the news about another message of the same sender.
     fn another(&self) -> Self {
         Self { message: self.sender.accept("c@example.net"), ..*self }
     }

@@ -1,4 +1,5 @@
-//! Stories of webhook deliveries: the exact schedule, the tenth failure, and what waits for an endpoint's return.
+//! Tests of webhook deliveries: the exact schedule, the tenth failure, and deliveries that wait for an endpoint to be
+//! enabled.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::store::testing::{Sender, TestStore};
 
 const TOOK: Duration = Duration::from_millis(1234);
 
-/// One endpoint that takes `queued` events, and somebody whose messages make them.
+/// An endpoint that takes `queued` events, and a sender whose messages cause them.
 struct Story<'a> {
     test: &'a TestStore,
     sender: Sender<'a>,
@@ -26,7 +27,7 @@ impl<'a> Story<'a> {
         Self { test, sender, endpoint: test.endpoint(sender.account, Some(&[EventType::Queued])) }
     }
 
-    /// Makes an event, and the delivery that is owed for it.
+    /// Causes an event, and returns its delivery.
     fn delivery(&self) -> DeliveryId {
         self.sender.accept("b@example.net");
         DeliveryId(Ulid(*self.test.keys(Table::Deliveries, &[]).pop().unwrap().last_chunk::<16>().unwrap()))
@@ -44,7 +45,7 @@ impl<'a> Story<'a> {
         self.test.row(&schema::endpoint(self.sender.account, self.endpoint))
     }
 
-    /// Serves the delivery's timer, at its time.
+    /// Serves the delivery's timer at its due time.
     fn settle(&self, delivery: DeliveryId, end: DeliveryEnd) -> EndpointChange {
         let due = self.due(delivery);
         self.test.done(SettleDelivery { account: self.sender.account, delivery, due, end })
@@ -134,7 +135,7 @@ fn the_tenth_failure_in_a_row_disables_and_no_other() {
     let [(_, AuditRow { actor, change, .. })] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!((actor, change.action), (&Actor::Service, Action::WebhookDisabled));
     assert_eq!(change.object, story.endpoint.to_string());
-    // A delivery that was still in flight changes nothing any more.
+    // A delivery that was still in flight has no effect.
     story.succeed(second);
     assert!(!story.endpoint().state.is_enabled());
 }

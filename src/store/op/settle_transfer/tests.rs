@@ -1,4 +1,4 @@
-//! Stories of settling an attempt: what became of it is recorded once, and what follows is armed with it.
+//! Tests of settling an attempt: its outcome is recorded once, together with the next timer.
 
 use super::*;
 use crate::domain::event::{BounceKind, BounceSource};
@@ -31,7 +31,7 @@ fn deferred() -> TransferEnd {
     TransferEnd::Deferred { bounce: None, not_before: None }
 }
 
-/// One message and what is done to it.
+/// One message for a test.
 struct Story<'a> {
     test: &'a TestStore,
     sender: Sender<'a>,
@@ -52,7 +52,7 @@ impl<'a> Story<'a> {
         self.transfer().state.status().as_str()
     }
 
-    /// Serves the message's timer, at its time.
+    /// Serves the message's timer at its due time.
     fn settle(&self, end: TransferEnd, facts: AttemptFacts, chance: [u8; 4]) -> Settled {
         let due = self.transfer().due.unwrap_or_default();
         self.test.set_now(due.max(self.test.now()));

@@ -1,4 +1,4 @@
-//! Tests of imports: their crashes, and what others do meanwhile.
+//! Tests of imports: crashes, and other operations during an import.
 
 use super::*;
 use crate::domain::account::QuotaLimits;

@@ -1,4 +1,4 @@
-//! An alert: suspected, open, ended, and the changes that people are told of.
+//! An alert: suspected, open or ended, and the changes that are announced.
 //!
 //! ```text
 //!            Found, not often enough         Found: its severity may rise (worse) or fall
@@ -10,9 +10,9 @@
 //!                                                     reopened, unannounced
 //! ```
 //!
-//! An alert that comes back within an hour of an announced end reopens, and neither that nor its next end is announced.
-//! Later it is a new alert. So a condition that comes and goes is announced once an hour at most. A condition that
-//! happens at a moment opens and ends at once.
+//! An alert whose condition returns within an hour of an announced end reopens. Neither that nor its next end is
+//! announced. Later the condition opens a new alert. So a condition that comes and goes is announced at most once an
+//! hour. The alert of a momentary condition opens and ends at once.
 
 use std::time::Duration;
 
@@ -26,25 +26,25 @@ use crate::domain::alert::{NoticeKind, Severity};
 pub const REOPENS_FOR: Duration = Duration::from_secs(3600);
 /// Time after which an open critical alert is announced again.
 pub const REMINDER: Duration = Duration::from_secs(24 * 3600);
-/// Time that a severity must have been lower before its rise is announced again.
+/// Time for which a severity must have been lower before its rise is announced again.
 const CALM: Duration = REOPENS_FOR;
 
-/// The state of one condition and subject.
+/// The state of the alert for one condition and subject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum State {
-    /// It was never found, or is gone for good.
+    /// The condition was never found, or has ended without an alert.
     #[default]
     Absent,
-    /// It was found, but not often enough in a row.
+    /// The condition was found, but not often enough in a row.
     Suspected {
-        /// Number of consecutive sightings.
+        /// Number of consecutive checks that found it.
         times: u8,
     },
-    /// Its alert is open.
+    /// The alert is open.
     Open(Open),
-    /// Its alert has ended.
+    /// The alert has ended.
     Ended {
-        /// Its last announced end.
+        /// Time of its last announced end.
         at: Timestamp,
         /// The highest severity that was announced.
         announced: Severity,
@@ -58,51 +58,52 @@ pub struct Open {
     pub severity: Severity,
     /// The highest severity that was announced.
     pub announced: Severity,
-    /// The announced end before it reopened; none where its opening was announced, or a later change.
+    /// Time of the announced end before the alert reopened; `None` once the opening or a later change was announced.
     pub reopened_after: Option<Timestamp>,
-    /// Since when its severity is lower than the announced one.
+    /// Time since when its severity is lower than the announced one.
     pub milder_since: Option<Timestamp>,
-    /// When it is announced again, while it is critical.
+    /// Time of the next reminder, while the alert is critical.
     pub remind_at: Option<Timestamp>,
 }
 
-/// An observation.
+/// A check result or a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// The condition holds.
     Found(Severity),
-    /// The condition happened at this moment, and is over.
+    /// The condition occurred at this moment and is over.
     Happened(Severity),
     /// The condition does not hold.
     Gone,
-    /// The time of a reminder has come.
+    /// A reminder is due.
     ReminderDue,
 }
 
-/// A consequence.
+/// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Make a new alert.
+    /// Create a new alert.
     Open,
-    /// Open the last alert again.
+    /// Reopen the last alert.
     Reopen,
     /// Save the alert's new severity.
     ChangeSeverity,
     /// End the alert.
     Resolve,
-    /// Tell people.
+    /// Send a notice.
     Announce(NoticeKind),
     /// Arm the timer of the next reminder.
     Remind(Timestamp),
 }
 
 impl State {
-    /// Whether an alert is open.
+    /// Returns whether an alert is open.
     pub const fn is_open(&self) -> bool {
         matches!(self, Self::Open(_))
     }
 
-    /// The state after `input` at `now`. The alert opens once the condition was found `looks` times in a row.
+    /// Returns the next state and its effects after `input` at `now`. The alert opens once `looks` checks in a row
+    /// found the condition.
     pub fn step(self, input: Input, looks: u8, now: Timestamp) -> Next<Self, Effect> {
         match (self, input) {
             (Self::Absent, Input::Found(severity)) => seen(0, severity, looks, now),
@@ -130,7 +131,7 @@ impl State {
     }
 }
 
-/// The condition was found `before` times in a row, and once more.
+/// Handles one more check that found the condition, after `before` consecutive ones.
 fn seen(before: u8, severity: Severity, looks: u8, now: Timestamp) -> Next<State, Effect> {
     let times = before.saturating_add(1);
     if times < looks {
@@ -142,7 +143,7 @@ fn seen(before: u8, severity: Severity, looks: u8, now: Timestamp) -> Next<State
     Next::new(State::Open(open), effects.collect::<Vec<_>>())
 }
 
-/// The condition is back soon after its announced end. Only a severity that nobody was told of is announced.
+/// Reopens an alert soon after its announced end. Only a severity above the announced one is announced.
 fn reopen(at: Timestamp, announced: Severity, severity: Severity, now: Timestamp) -> Next<State, Effect> {
     let (remind_at, remind) = reminder(severity, now);
     let is_worse = severity > announced;
@@ -158,7 +159,7 @@ fn reopen(at: Timestamp, announced: Severity, severity: Severity, now: Timestamp
     Next::new(State::Open(open), effects.collect::<Vec<_>>())
 }
 
-/// The time of the first reminder, and the effect that arms it. Only critical alerts are announced again.
+/// Returns the time of the first reminder, and the effect that arms its timer. Only critical alerts have reminders.
 fn reminder(severity: Severity, now: Timestamp) -> (Option<Timestamp>, Option<Effect>) {
     let at = (severity == Severity::Critical).then_some(now + REMINDER);
     (at, at.map(Effect::Remind))
@@ -216,7 +217,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// Steps from `state` with each input at its minute; returns the state and all effects.
+    /// Applies each input at its minute. Returns the final state and all effects.
     fn run(state: State, looks: u8, inputs: &[(u32, Input)]) -> (State, Vec<Effect>) {
         let mut effects = Vec::new();
         let state = inputs.iter().fold(state, |state, (minute, input)| {

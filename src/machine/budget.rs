@@ -1,9 +1,9 @@
-//! A budget that accounts and sites share: connections, look-ups, or memory. Accounts take turns. An account alone may
-//! have all of it. Under contention an account has at most half of the budget, and a site or a network at most a
+//! A budget that accounts and sites share: connections, lookups, or memory. Accounts take turns. One account alone may
+//! use all of it. Under contention an account gets at most half of the budget, and a site or a network at most a
 //! sixteenth.
 //!
-//! Units are given back when their use ends, which may take minutes. So accounts that hold little may have up to an
-//! eighth more than the budget between them: where one account has taken all, another is served at once.
+//! Units are released when their use ends, which may take minutes. So accounts that hold few units may together exceed
+//! the budget by an eighth: if one account has taken everything, another is still served at once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
@@ -12,15 +12,15 @@ use std::net::IpAddr;
 use crate::base::id::AccountId;
 use crate::domain::stream::Stream;
 
-/// Of so many parts one is kept for transactional mail.
+/// Fraction of the budget reserved for transactional mail: one of this many parts.
 const TRANSACTIONAL_PART: u32 = 4;
-/// One of so many parts is what accounts that hold little may have beyond the budget.
+/// Fraction by which accounts with few units may exceed the budget: one of this many parts.
 const EXTRA_PART: u32 = 8;
-/// An account that holds less than one of so many parts holds little. A site has at most as much under contention.
+/// Limit for an account with few units, and for a site under contention: one of this many parts.
 const SMALL_PART: u32 = 16;
-/// Smaller budgets are never exceeded.
+/// Minimum size of a budget that may be exceeded.
 const EXTRA_FROM: u32 = 16;
-/// Claims of one account that are looked at for one that fits.
+/// Maximum number of an account's claims that are searched for one that fits.
 const LOOK_MAX: usize = 64;
 
 /// A network of servers: an IPv4 /24 or an IPv6 /48.
@@ -28,11 +28,11 @@ const LOOK_MAX: usize = 64;
 pub struct Network(u64);
 
 impl Network {
-    /// The network of `address`.
+    /// Returns the network of `address`.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(u64::from(address.to_bits() >> 8)),
-            // One bit beside the 48, so that no IPv6 network is an IPv4 one.
+            // A bit above the 48 keeps IPv6 networks distinct from IPv4 ones.
             IpAddr::V6(address) => Self(1 << 48 | (address.to_bits() >> 80) as u64),
         }
     }
@@ -45,18 +45,18 @@ pub struct Claim {
     pub stream: Stream,
     /// The account of the message.
     pub account: AccountId,
-    /// The site that the message goes to. None where it counts for no site: a smarthost is the way to all of them.
+    /// The destination site. `None` if the claim counts for no site, as with a smarthost for all of them.
     pub site: Option<u64>,
     /// The network of a server that has never answered.
     pub network: Option<Network>,
-    /// The units.
+    /// Number of units.
     pub units: u32,
 }
 
-/// Identifies a claim that waits.
+/// Identifier of a waiting claim.
 pub type ClaimId = u64;
 
-/// The budget.
+/// A budget with waiting claims.
 #[derive(Debug)]
 pub struct Budget {
     units: u32,
@@ -71,29 +71,29 @@ pub struct Budget {
     last_id: ClaimId,
 }
 
-/// The claims of one stream that wait.
+/// The waiting claims of one stream.
 #[derive(Debug, Default)]
 struct Waiting {
     claims: HashMap<AccountId, BTreeMap<ClaimId, Claim>>,
     turns: VecDeque<AccountId>,
 }
 
-/// In this order claims are looked for.
+/// Shares to enforce, in the order in which claims are searched.
 const SHARES: [Shares; 3] = [Shares::All, Shares::OfSites, Shares::None];
 
-/// The shares that bind.
+/// The shares that are enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shares {
-    /// Those of accounts, sites and networks.
+    /// The shares of accounts, sites and networks.
     All,
-    /// No account within its share can be served: those of sites and networks alone.
+    /// The shares of sites and networks only, since no account within its share can be served.
     OfSites,
-    /// No claim within any share can be served.
+    /// None, since no claim within any share can be served.
     None,
 }
 
 impl Budget {
-    /// A budget of `units`, at least one.
+    /// Creates a budget of `units`, at least one.
     pub fn new(units: u32) -> Self {
         let units = units.max(1);
         let marketing_units = (units - units / TRANSACTIONAL_PART).min(units.saturating_sub(1)).max(1);
@@ -111,7 +111,7 @@ impl Budget {
         }
     }
 
-    /// Has a claim wait for its turn. A claim to more than there can be counts as one to all of it.
+    /// Queues a claim. A claim that exceeds the whole budget counts as one to all of it.
     pub fn request(&mut self, claim: Claim) -> ClaimId {
         self.last_id += 1;
         let claim = Claim { units: claim.units.min(self.most(claim.stream)), ..claim };
@@ -125,7 +125,7 @@ impl Budget {
         id
     }
 
-    /// Grants a claim at once or not at all.
+    /// Grants a claim at once, or returns false.
     pub fn take_now(&mut self, claim: Claim) -> bool {
         let id = self.request(claim);
         let is_granted = self.grant().is_some_and(|(granted, _)| granted == id);
@@ -135,28 +135,28 @@ impl Budget {
         is_granted
     }
 
-    /// Takes back a claim that still waits.
+    /// Removes a waiting claim.
     pub fn withdraw(&mut self, id: ClaimId, claim: &Claim) {
         self.of(claim.stream).remove(id, claim.account);
     }
 
-    /// The units that are in use.
+    /// Returns the number of units in use.
     pub const fn used(&self) -> u32 {
         self.used
     }
 
-    /// Whether the units of `claim` could be granted, if no other claim waited.
+    /// Returns whether the units of `claim` could be granted if no other claim were waiting.
     pub fn has_room(&self, claim: &Claim) -> bool {
         self.is_free(claim)
     }
 
-    /// Whether a claim waits.
+    /// Returns whether a claim is waiting.
     pub fn is_wanted(&self) -> bool {
         !self.transactional.claims.is_empty() || !self.marketing.claims.is_empty()
     }
 
     /// Grants the next claim whose units are free. No marketing claim is granted while a transactional one waits for
-    /// units to be given back.
+    /// units.
     pub fn grant(&mut self) -> Option<(ClaimId, Claim)> {
         let of = |stream| SHARES.into_iter().find_map(|shares| self.next(stream, shares));
         let marketing = || if self.is_transactional_short() { None } else { of(Stream::Marketing) };
@@ -168,7 +168,7 @@ impl Budget {
         Some((id, claim))
     }
 
-    /// Gives back what `claim` was granted.
+    /// Releases the units of `claim`.
     pub fn release(&mut self, claim: &Claim) {
         self.used -= claim.units;
         if claim.stream == Stream::Marketing {
@@ -179,8 +179,8 @@ impl Budget {
         claim.network.into_iter().for_each(|network| less(&mut self.networks, network, claim.units));
     }
 
-    /// Has the units granted to `from` count for `to`, which asks for as many. False where marketing would have more
-    /// than its part: nothing has changed then.
+    /// Transfers the units of `from` to `to`, which claims as many. Returns false, without a change, if marketing would
+    /// exceed its part.
     pub fn lend(&mut self, from: &Claim, to: &Claim) -> bool {
         let is_marketing_new = from.stream == Stream::Transactional && to.stream == Stream::Marketing;
         if is_marketing_new && self.marketing_used + from.units > self.marketing_units {
@@ -201,7 +201,7 @@ impl Budget {
         claim.network.into_iter().for_each(|network| *self.networks.entry(network).or_default() += claim.units);
     }
 
-    /// Whether a transactional claim waits for units that are not free.
+    /// Returns whether a transactional claim waits for units that are not free.
     fn is_transactional_short(&self) -> bool {
         let mut firsts = self.transactional.claims.values().filter_map(|claims| claims.first_key_value());
         firsts.any(|(_, claim)| !self.is_free(claim))
@@ -211,7 +211,7 @@ impl Budget {
         let waiting = if stream == Stream::Transactional { &self.transactional } else { &self.marketing };
         waiting.turns.iter().find_map(|account| {
             let claims = waiting.claims.get(account)?.iter().take(LOOK_MAX);
-            // A large claim lets no later one of its account pass, or its turn would never come.
+            // A large claim blocks the later ones of its account. Otherwise it might never be granted.
             let mut free = claims.take_while(|(_, claim)| self.is_free(claim) && self.has_account_share(claim, shares));
             free.find(|(_, claim)| self.has_site_share(claim, shares)).map(|(id, claim)| (*id, *claim))
         })
@@ -266,7 +266,7 @@ impl Waiting {
         }
     }
 
-    /// Puts the account behind the others.
+    /// Moves the account to the end of the queue.
     fn end_turn(&mut self, account: AccountId) {
         if let Some(at) = self.turns.iter().position(|other| *other == account) {
             self.turns.remove(at);

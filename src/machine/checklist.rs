@@ -1,5 +1,5 @@
-//! The checklist of a sending domain (contract 14.2): what large receivers ask for, judged by the facts of the last
-//! check and of the last days. Items of DNS are in [`dns`], those of the mail itself in [`traffic`].
+//! The checklist of a sending domain (contract 14.2): the requirements of large receivers, judged by the last DNS check
+//! and the mail of the last days. [`dns`] has the items of DNS, [`traffic`] those of the mail itself.
 
 pub mod dns;
 pub mod traffic;
@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// As it should be.
+    /// The requirement is met.
     Pass,
-    /// Some receivers mind.
+    /// Some receivers object.
     Warn,
-    /// Large receivers refuse such mail, or soon will.
+    /// Large receivers refuse such mail, or will soon.
     Fail,
-    /// Too little is known.
+    /// There is too little data.
     Unknown,
     /// The item does not apply.
     Na,
 }
 
 impl Status {
-    /// The name on every interface.
+    /// Returns the name used in every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -43,7 +43,7 @@ pub enum Receiver {
     Google,
     /// Yahoo and AOL, since February 2024.
     Yahoo,
-    /// Outlook.com and its siblings, since May 2025.
+    /// Outlook.com and its other domains, since May 2025.
     Microsoft,
 }
 
@@ -51,7 +51,7 @@ pub enum Receiver {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemId {
-    /// SPF names this server.
+    /// SPF includes this server.
     Spf,
     /// The RSA key is published.
     Dkim,
@@ -61,26 +61,26 @@ pub enum ItemId {
     Alignment,
     /// DMARC reports come here.
     DmarcReports,
-    /// DMARC reports say that the account's mail passes.
+    /// DMARC reports show that the account's mail passes.
     DmarcObserved,
-    /// Marketing has one-click unsubscription.
+    /// Marketing mail has one-click unsubscription.
     OneClick,
-    /// Source addresses lead back to their names.
+    /// Source addresses have matching reverse DNS.
     ReverseDns,
-    /// Mail is delivered under TLS.
+    /// Mail is delivered over TLS.
     Tls,
     /// The complaint rate.
     Complaints,
     /// The bounce rate.
     Bounces,
-    /// People can answer.
+    /// Recipients can reply.
     Replies,
-    /// The logo.
+    /// The logo (BIMI).
     Bimi,
 }
 
 impl ItemId {
-    /// All of them, in the order of the list.
+    /// All items, in the order of the list.
     pub const ALL: [Self; 13] = [
         Self::Spf,
         Self::Dkim,
@@ -97,7 +97,7 @@ impl ItemId {
         Self::Bimi,
     ];
 
-    /// The title.
+    /// Returns the title.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Spf => "SPF names this server",
@@ -116,7 +116,7 @@ impl ItemId {
         }
     }
 
-    /// The receivers that require it of bulk senders.
+    /// Returns the receivers that require it of bulk senders.
     pub const fn required_by(self) -> &'static [Receiver] {
         use Receiver::{Google, Microsoft, Yahoo};
         match self {
@@ -135,7 +135,7 @@ pub struct Judgement {
     pub status: Status,
     /// The facts, in one sentence.
     pub seen: String,
-    /// The remedy. None where there is nothing to do.
+    /// The remedy; `None` if there is nothing to do.
     pub remedy: Option<String>,
 }
 
@@ -165,13 +165,13 @@ impl Judgement {
     }
 }
 
-/// A share as people read it: rounded down, so that it never looks better than it is.
+/// Formats a share in percent, rounded down, so that it never looks better than it is.
 fn percent(count: u64, of: u64) -> String {
     let tenths = u128::from(count) * 1000 / u128::from(of.max(1));
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// Whether `count` of `of` is at least so many hundredths.
+/// Returns whether `count` of `of` is at least this many percent.
 fn reaches(count: u64, of: u64, hundredths: u64) -> bool {
     u128::from(count) * 100 >= u128::from(of) * u128::from(hundredths)
 }

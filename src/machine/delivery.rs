@@ -1,4 +1,4 @@
-//! One webhook delivery: one event owed to one endpoint (contract 5).
+//! One webhook delivery: one event for one endpoint (contract 5).
 //!
 //! ```text
 //!             AttemptFailed 1 to 6: due = its end + delay
@@ -10,8 +10,8 @@
 //!                                Outlived, CameDue more than 30 days old
 //! ```
 //!
-//! `held` is no state: it is what a pending delivery is called while its endpoint is not enabled, so that disabling and
-//! enabling write nothing into a million rows. A crash between answer and commit repeats the same attempt number.
+//! `held` is not a state. A pending delivery is shown as held while its endpoint is not enabled, so that disabling and
+//! enabling don't write a million rows. A crash between answer and commit repeats the same attempt number.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,36 +22,36 @@ use super::Next;
 use super::service_clock::ServiceTime;
 use crate::base::time::Timestamp;
 
-/// Attempts of one delivery, all told (contract 5).
+/// Maximum number of attempts of one delivery (contract 5).
 pub const ATTEMPTS_MAX: u8 = 7;
-/// A delivery that is older than this, having been held, is not sent any more (contract 5).
+/// Maximum age of a delivery. A held one that is older is not sent any more (contract 5).
 pub const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Seconds between the end of attempt 1, 2, ... and the start of the next (contract 5); exact, without jitter.
+/// Seconds between the end of attempt 1, 2, ... and the start of the next (contract 5). Exact, without jitter.
 const DELAY_SECS: [u64; 6] = [60, 5 * 60, 30 * 60, 2 * 3600, 6 * 3600, 24 * 3600];
 
-/// Where a delivery stands.
+/// Stage of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stage {
     /// Another attempt is due.
     Pending {
-        /// When. While the endpoint is not enabled, nothing starts even so.
+        /// Due time of the attempt. No attempt starts while the endpoint is not enabled.
         due: Timestamp,
     },
-    /// A 2xx came.
+    /// The endpoint answered with a 2xx.
     Delivered,
-    /// Never attempted again.
+    /// There are no more attempts.
     Failed,
 }
 
 /// The state of one delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// When the delivery was made, from which its age counts.
+    /// Creation time, from which the age counts.
     pub created_at: Timestamp,
-    /// Attempts whose outcome is recorded, 0 to 7.
+    /// Number of attempts with a recorded outcome, 0 to 7.
     pub attempts: u8,
-    /// Where it stands.
+    /// Stage of the delivery.
     pub stage: Stage,
 }
 
@@ -63,17 +63,17 @@ pub enum Status {
     Pending,
     /// Waits for its endpoint to be enabled.
     Held,
-    /// Taken with a 2xx.
+    /// Answered with a 2xx.
     Delivered,
-    /// Never attempted again.
+    /// There are no more attempts.
     Failed,
 }
 
 impl Status {
-    /// All of them, in the order of a delivery's life.
+    /// All statuses, in the order of a delivery's life.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Held, Self::Delivered, Self::Failed];
 
-    /// The name on every interface.
+    /// Returns the name used in every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -93,25 +93,25 @@ impl fmt::Display for Status {
 /// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// Its timer fired while its endpoint is enabled and has room.
+    /// The timer fired, and the endpoint is enabled and below its limit of attempts.
     CameDue,
-    /// A 2xx came within the 10 seconds.
+    /// A 2xx arrived within the 10 seconds.
     Acknowledged,
-    /// Anything else became of the attempt.
+    /// The attempt ended in any other way.
     AttemptFailed {
-        /// When the attempt ended, from which the next delay is measured.
+        /// End of the attempt, from which the next delay is measured.
         ended_at: Timestamp,
     },
-    /// Its endpoint was deleted.
+    /// The endpoint was deleted.
     EndpointDeleted,
-    /// It is more than 30 days old.
+    /// The delivery is more than 30 days old.
     Outlived,
 }
 
 /// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Send the request that bears this number, 1 to 7.
+    /// Send the request with this attempt number, 1 to 7.
     StartAttempt(u8),
     /// Arm the timer of the next attempt.
     Schedule(Timestamp),
@@ -120,12 +120,12 @@ pub enum Effect {
 }
 
 impl State {
-    /// A delivery owed since `now`, due at once.
+    /// Creates a delivery at `now`, due at once.
     pub const fn new(now: Timestamp) -> Self {
         Self { created_at: now, attempts: 0, stage: Stage::Pending { due: now } }
     }
 
-    /// The status to show; a pending delivery of an endpoint that is not enabled is held.
+    /// Returns the status to show: a pending delivery is held if its endpoint is not enabled.
     pub const fn status(&self, endpoint_enabled: bool) -> Status {
         match self.stage {
             Stage::Pending { .. } if endpoint_enabled => Status::Pending,
@@ -135,7 +135,8 @@ impl State {
         }
     }
 
-    /// When the next attempt is due: on enabling, what is overdue is due now. `None` once the delivery has ended.
+    /// Returns the due time of the next attempt, at least `now`: overdue attempts start when the endpoint is enabled.
+    /// `None` once the delivery has ended.
     pub fn due(&self, now: Timestamp) -> Option<Timestamp> {
         match self.stage {
             Stage::Pending { due } => Some(due.max(now)),
@@ -143,7 +144,7 @@ impl State {
         }
     }
 
-    /// The moment of `time` at which it comes due: deadlines may stand still, and its age with them.
+    /// Returns the due time in terms of `time`. Deadlines may be frozen, and the delivery's age with them.
     pub fn due_at(&self, time: &ServiceTime) -> Timestamp {
         if time.expiry.since(self.created_at) > AGE_MAX { time.now } else { time.now.min(self.created_at + AGE_MAX) }
     }
@@ -156,7 +157,7 @@ impl State {
         };
         match input {
             Input::CameDue if now.since(self.created_at) > AGE_MAX => self.settle(Stage::Failed),
-            // A clock that stepped back after the timer was read.
+            // The clock stepped back after the timer was read.
             Input::CameDue if now < due => Next::new(self, [Effect::Schedule(due)]),
             Input::CameDue => Next::new(self, [Effect::StartAttempt(self.attempts + 1)]),
             Input::Acknowledged => Self { attempts: self.attempts + 1, ..self }.settle(Stage::Delivered),

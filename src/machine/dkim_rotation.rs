@@ -1,5 +1,5 @@
-//! The life of a domain's DKIM keys (contract 14.1). Keys come in pairs of one number: RSA and Ed25519. A pair moves
-//! by its RSA key.
+//! The life cycle of a domain's DKIM keys (contract 14.1). Keys come in pairs with one number: RSA and Ed25519. The
+//! state of a pair is that of its RSA key.
 //!
 //! ```text
 //!            seen, nothing signs or no schedule
@@ -11,53 +11,53 @@
 //!                              missed, seen
 //! ```
 //!
-//! A key becomes active only by a look that saw its record. An Ed25519 key whose record that look did not see stays
-//! `pending` in the pair that signs, and becomes active once its record is seen.
+//! A key becomes active only after a check that found its record. If the check misses the record of the Ed25519 key,
+//! that key stays `pending` in the signing pair, and becomes active once its record is found.
 
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
 
-/// One key of a domain, with the result of a look.
+/// One key of a domain, with the result of the last DNS check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key {
-    /// The number of its pair. Later pairs have greater numbers.
+    /// The number of its pair. Later pairs have higher numbers.
     pub number: u32,
     /// The algorithm.
     pub algorithm: DkimAlgorithm,
     /// The state.
     pub state: DkimState,
-    /// Whether its record was seen. None where it was not looked for, or the look-up failed.
+    /// Whether its record was found; `None` if it was not looked up, or the lookup failed.
     pub seen: Option<bool>,
 }
 
-/// The rule by which a further pair takes over.
+/// The rule by which another pair takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
     /// As soon as its record is seen.
     AtOnce,
-    /// When a rotation is due, or when the signing record is missed.
+    /// When a rotation is due, or the signing key's record is missing.
     Scheduled {
         /// Whether a rotation is due.
         is_due: bool,
     },
 }
 
-/// The outcome of a look.
+/// The outcome of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// The state of each key, in their order. None where the key is dropped: it never signed, and never will.
+    /// The new state of each key, in order. `None` means that the key is dropped: it never signed, and never will.
     pub states: Vec<Option<DkimState>>,
-    /// Whether another pair signs now.
+    /// Whether another pair signs from now on.
     pub is_rotated: bool,
 }
 
-/// The number of the pair that signs; where none does, of the pair that is to sign first.
+/// Returns the number of the signing pair. If none signs, the number of the pair that will sign first.
 pub fn current(keys: impl Iterator<Item = (u32, DkimAlgorithm, DkimState)> + Clone) -> Option<u32> {
     let rsa = keys.filter(|(_, algorithm, _)| *algorithm == DkimAlgorithm::RsaSha256);
     let signing = rsa.clone().filter(|(_, _, state)| *state == DkimState::Active).map(|(number, ..)| number).max();
     signing.or_else(|| rsa.filter(|(_, _, state)| *state != DkimState::Retiring).map(|(number, ..)| number).min())
 }
 
-/// The number of the newest pair that waits beside the current one.
+/// Returns the number of the newest pair that waits beside the current one.
 pub fn further(keys: impl Iterator<Item = (u32, DkimAlgorithm, DkimState)> + Clone) -> Option<u32> {
     let current = current(keys.clone())?;
     let waits = |(number, algorithm, state): &(u32, DkimAlgorithm, DkimState)| {
@@ -68,7 +68,7 @@ pub fn further(keys: impl Iterator<Item = (u32, DkimAlgorithm, DkimState)> + Clo
     keys.filter(waits).map(|(number, ..)| number).max()
 }
 
-/// Applies a look to the keys.
+/// Applies the result of a check to the keys.
 pub fn step(keys: &[Key], plan: Plan) -> Step {
     let parts = || keys.iter().map(|key| (key.number, key.algorithm, key.state));
     let rsa_seen = |number| {
@@ -85,11 +85,11 @@ pub fn step(keys: &[Key], plan: Plan) -> Step {
     });
     match next {
         Some(next) if signs => Step { states: activate(keys, next), is_rotated: true },
-        // Nothing signs yet: the pair that was made first does, as soon as it is seen.
+        // No pair signs yet: the oldest pair starts as soon as its record is found.
         _ if !signs && rsa_seen(current) == Some(true) => Step { states: activate(keys, current), is_rotated: false },
         Some(next) => Step { states: activate(keys, next), is_rotated: false },
         None => {
-            // Without a schedule a pair waits for nothing but its record.
+            // Without a schedule a pair waits only for its record.
             let standby = further.filter(|_| plan != Plan::AtOnce);
             let states = keys.iter().map(|key| Some(wait(key, keys, current, standby))).collect();
             Step { states, is_rotated: false }
@@ -101,7 +101,7 @@ fn is_signing(key: &Key) -> bool {
     key.algorithm == DkimAlgorithm::RsaSha256 && key.state == DkimState::Active
 }
 
-/// The states where the pair `number` begins to sign.
+/// Returns the states if the pair `number` starts to sign.
 fn activate(keys: &[Key], number: u32) -> Vec<Option<DkimState>> {
     let state = |key: &Key| match key.state {
         DkimState::Retiring => Some(DkimState::Retiring),
@@ -115,7 +115,8 @@ fn activate(keys: &[Key], number: u32) -> Vec<Option<DkimState>> {
     keys.iter().map(state).collect()
 }
 
-/// The state of a key where no other pair begins to sign. Keys of the pair `standby` stand by once they are seen.
+/// Returns the state of a key if no other pair starts to sign. Keys of the pair `standby` become standby once their
+/// records are found.
 fn wait(key: &Key, keys: &[Key], current: u32, standby: Option<u32>) -> DkimState {
     let signs = keys.iter().any(|other| other.number == current && is_signing(other));
     let is_seen = key.seen == Some(true);
@@ -123,7 +124,7 @@ fn wait(key: &Key, keys: &[Key], current: u32, standby: Option<u32>) -> DkimStat
         // The second key of the pair that signs.
         DkimState::Pending if signs && is_seen && key.number == current => DkimState::Active,
         DkimState::Pending if is_seen && Some(key.number) == standby => DkimState::Standby,
-        // An older key of this algorithm, whose place the second key takes now.
+        // An older key of this algorithm, which the second key of the signing pair replaces now.
         DkimState::Active
             if key.number < current
                 && keys.iter().any(|other| {
@@ -150,7 +151,7 @@ mod tests {
     const YES: Option<bool> = Some(true);
     const NO: Option<bool> = Some(false);
 
-    /// The states after a look at pairs of RSA and Ed25519 keys.
+    /// Returns the states after a check of pairs of RSA and Ed25519 keys.
     fn after(pairs: &[[(DkimState, Option<bool>); 2]], plan: Plan) -> (Vec<Option<DkimState>>, bool) {
         let key = |number: usize, algorithm, (state, seen)| Key {
             number: u32::try_from(number).unwrap(),
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(after(&[[(Pending, NO), (Pending, YES)]], LATER).0, all(&[Pending, Pending]));
         assert_eq!(after(&[[(Pending, YES), (Pending, None)]], LATER).0, all(&[Active, Pending]));
         assert_eq!(after(&[[(Active, YES), (Pending, YES)]], LATER).0, all(&[Active, Active]));
-        // With a further pair that is seen first: mail can be signed, and the first pair is never needed.
+        // Another pair's record is found first: mail can be signed, and the first pair is never needed.
         let both = [[(Pending, NO), (Pending, NO)], [(Pending, YES), (Pending, YES)]];
         assert_eq!(after(&both, Plan::AtOnce).0, [None, None, Some(Active), Some(Active)]);
         let both = [[(Pending, YES), (Pending, NO)], [(Pending, YES), (Pending, YES)]];
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_second_key_retires_the_one_before_it() {
-        // As earlier versions left it: the algorithms moved one by one.
+        // As earlier versions left it: the algorithms moved independently.
         let mixed = [[(Retiring, YES), (Active, YES)], [(Active, YES), (Pending, YES)]];
         assert_eq!(after(&mixed, Plan::AtOnce).0, all(&[Retiring, Retiring, Active, Active]));
         let ahead = [[(Active, YES), (Retiring, YES)], [(Pending, YES), (Active, None)]];
@@ -246,7 +247,7 @@ mod tests {
                     let pair_seen = keys.iter().any(|other| other.number == key.number && other.algorithm == key.algorithm && other.seen == YES);
                     prop_assert!(pair_seen, "{:?} in {:?}", key, keys);
                 }
-                // A key that signed is never forgotten at once, and a retired key never returns.
+                // A key that signed is never dropped at once, and a retired key never returns.
                 prop_assert!(key.state != Active || state.is_some());
                 prop_assert!(key.state != Retiring || *state == Some(Retiring));
             }

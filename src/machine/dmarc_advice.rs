@@ -1,4 +1,4 @@
-//! The next step of a domain on its way to a DMARC policy of `reject`, by what 30 days of reports say.
+//! The next step of a domain towards a DMARC policy of `reject`, according to 30 days of reports.
 //!
 //! The first condition that applies decides:
 //!
@@ -18,29 +18,29 @@ use crate::domain::dmarc_record::{DmarcPolicy, DmarcRecord};
 use crate::domain::dmarc_source::{SourceKind, SourceNetwork};
 use crate::domain::dmarc_walk::{Discovery, PublishedRecord};
 
-/// Days of reports that the advice looks at.
+/// Number of days of reports that the advice considers.
 pub const DAYS: u32 = 30;
-/// Days with reports that it takes.
+/// Minimum number of days with reports.
 const DAYS_MIN: u32 = 14;
-/// Messages that it takes.
+/// Minimum number of messages.
 const MESSAGES_MIN: u64 = 100;
 
 /// Facts about a domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Evidence {
-    /// The record that applies, as its DNS was last seen.
+    /// The applicable record, from the last DNS check.
     pub published: Discovery,
-    /// Whether its DNS was ever looked at.
+    /// Whether its DNS was ever checked.
     pub was_checked: bool,
     /// The record for a domain without one.
     pub our_record: String,
-    /// The address that reports should go to; none where this service receives no mail.
+    /// Our address for reports; `None` if this service receives no mail.
     pub our_address: Option<String>,
-    /// Whether the record asks for reports to an address of ours.
+    /// Whether the record requests reports to one of our addresses.
     pub reports_to_us: bool,
-    /// Days of which a report was counted.
+    /// Number of days with a counted report.
     pub days_with_reports: u32,
-    /// Those of them of which a report saw `p=quarantine`.
+    /// Number of those days on which a report saw `p=quarantine`.
     pub quarantine_days: u32,
     /// The sources of the domain's mail.
     pub sources: Vec<SourceFigures>,
@@ -49,25 +49,25 @@ pub struct Evidence {
 /// The messages of one source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceFigures {
-    /// Its network.
+    /// The network.
     pub network: SourceNetwork,
     /// Classification of the source.
     pub kind: SourceKind,
-    /// Whether the account says that it is its own.
+    /// Whether the account has marked it as its own; `None` if unmarked.
     pub is_mine: Option<bool>,
-    /// Its messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Those of them that failed.
+    /// Number of messages that failed.
     pub failed: u64,
 }
 
 impl SourceFigures {
-    /// Whether its mail is the domain's own, so that it has to pass.
+    /// Returns whether its mail is the domain's own and must pass.
     pub const fn is_own(&self) -> bool {
         matches!(self.kind, SourceKind::Own) || matches!(self.is_mine, Some(true))
     }
 
-    /// Whether nobody has said yet what it is.
+    /// Returns whether the source is not marked yet.
     const fn is_open(&self) -> bool {
         self.is_mine.is_none() && matches!(self.kind, SourceKind::Unknown | SourceKind::Authorised)
     }
@@ -78,28 +78,28 @@ impl SourceFigures {
 pub enum Action {
     /// Publish a record.
     Publish,
-    /// Ask for reports to an address of ours.
+    /// Add one of our addresses to `rua`.
     AddRua,
     /// Wait for more reports.
     Wait,
     /// Repair SPF or DKIM of the domain's own mail.
     Fix,
-    /// Say which sources are the domain's own.
+    /// Mark the domain's own sources.
     Review,
-    /// Ask for quarantine.
+    /// Publish `p=quarantine`.
     Quarantine,
-    /// Ask for rejection.
+    /// Publish `p=reject`.
     Reject,
-    /// Nothing.
+    /// No change.
     Keep,
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub const ALL: [Self; 8] =
         [Self::Publish, Self::AddRua, Self::Wait, Self::Fix, Self::Review, Self::Quarantine, Self::Reject, Self::Keep];
 
-    /// The name on every interface.
+    /// Returns the name used in every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Publish => "publish",
@@ -119,11 +119,11 @@ impl Action {
 pub struct Advice {
     /// Recommended step.
     pub action: Action,
-    /// The text to publish at the domain's own name, where the record should change.
+    /// The text to publish at the domain's own name, if the record should change.
     pub record: Option<String>,
     /// The reason, with its figures.
     pub reason: String,
-    /// The sources that stand in the way, those with the most failures first.
+    /// The sources that block the next step, most failures first.
     pub blockers: Vec<SourceNetwork>,
 }
 
@@ -137,7 +137,7 @@ impl Advice {
     }
 }
 
-/// Messages, and how many of them failed.
+/// A number of messages, and how many of them failed.
 #[derive(Clone, Copy, Default)]
 struct Failures {
     failed: u64,
@@ -152,19 +152,19 @@ impl Failures {
         })
     }
 
-    /// Whether more than 1 % failed.
+    /// Returns whether more than 1 % failed.
     const fn is_over_limit(self) -> bool {
         self.failed.saturating_mul(100) > self.messages
     }
 
-    /// The share that failed, in percent.
+    /// Formats the failed share in percent.
     fn percent(self) -> String {
         let tenths = u128::from(self.failed) * 1000 / u128::from(self.messages.max(1));
         format!("{}.{} %", tenths / 10, tenths % 10)
     }
 }
 
-/// The next step.
+/// Returns the recommended next step.
 pub fn advise(evidence: &Evidence) -> Advice {
     let published = match &evidence.published {
         Discovery::Published(published) => published,
@@ -184,7 +184,7 @@ pub fn advise(evidence: &Evidence) -> Advice {
             return Advice::new(Action::Wait, "The look-up of the domain's DMARC record failed at the last check.");
         }
     };
-    // A record that stands above the domain is never changed for its sake: others may depend on it.
+    // A record at a parent domain is never changed for this domain: others may depend on it.
     let theirs =
         if published.is_inherited { published.record.clone().for_subdomain() } else { published.record.clone() };
     if let Some(address) = evidence.our_address.as_ref().filter(|_| !evidence.reports_to_us) {
@@ -194,7 +194,7 @@ pub fn advise(evidence: &Evidence) -> Advice {
     by_reports(evidence, published, theirs)
 }
 
-/// The step of a domain whose reports come here.
+/// Returns the step of a domain whose reports come here.
 fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRecord) -> Advice {
     let all = Failures::of(evidence.sources.iter());
     let (days, messages) = (evidence.days_with_reports, all.messages);
@@ -245,7 +245,7 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
     }
 }
 
-/// The policy that receivers apply: in test mode the next milder one (RFC 9989 4.7, `t`).
+/// Returns the policy that receivers apply. In test mode it is the next milder one (RFC 9989 4.7, `t`).
 fn effective_policy(published: &PublishedRecord) -> DmarcPolicy {
     match published.policy {
         DmarcPolicy::Reject if published.record.is_testing() => DmarcPolicy::Quarantine,
@@ -276,7 +276,7 @@ mod tests {
         SourceFigures { network: network(number), kind, is_mine: None, messages, failed }
     }
 
-    /// Facts about a domain with this record at this name, whose reports show no problem.
+    /// Returns facts about a domain with this record at this name, whose reports show no problem.
     fn evidence(at: &str, record: &str) -> Evidence {
         let (own, records) = ("_dmarc.a.example", vec![record.to_owned()]);
         let mut answers = vec![Answer { name: own, records: Some(&[]) }, Answer { name: at, records: Some(&records) }];

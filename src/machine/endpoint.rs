@@ -1,5 +1,5 @@
-//! A webhook endpoint's standing: enabled, or disabled by hand or by ten failures in a row (contract
-//! 5).
+//! The state of a webhook endpoint: enabled, disabled by its owner, or disabled after ten consecutive failures
+//! (contract 5).
 //!
 //! ```text
 //!              AttemptFailed 1 to 9: count + 1; AttemptSucceeded: count = 0
@@ -12,21 +12,21 @@
 //!           disabled by hand ... Enabled: count = 0
 //! ```
 //!
-//! While disabled, outcomes of what was still on the wire change nothing: a late 2xx delivers its delivery and does not
-//! enable the endpoint. A delivery of type `test` is never fed to this machine.
+//! While the endpoint is disabled, outcomes of attempts in flight do not change its state: a late 2xx completes its
+//! delivery and does not enable the endpoint. Deliveries of type `test` never reach this machine.
 
 use serde::{Deserialize, Serialize};
 
 use super::Next;
 use crate::base::time::Timestamp;
 
-/// Failures in a row that disable (contract 5).
+/// Number of consecutive failures that disable an endpoint (contract 5).
 pub const FAILURES_MAX: u8 = 10;
-/// Attempts of one endpoint at once (contract 5).
+/// Maximum number of concurrent attempts of one endpoint (contract 5).
 pub const IN_FLIGHT_MAX: usize = 8;
 
-// Contract 5 holds `in flight + count` below 10 for an endpoint that has failures or is yet unproven, and lets one that
-// is proven and has none go free of it. With at most 8 at once the freedom is empty, so one rule serves all.
+// Contract 5 requires `in flight + count` below 10 for an endpoint that has failures or is unproven, and exempts a
+// proven one without failures. With at most 8 concurrent attempts the exemption has no effect, so one rule serves all.
 const _: () = assert!(IN_FLIGHT_MAX <= FAILURES_MAX as usize);
 
 /// The state of one endpoint.
@@ -37,14 +37,14 @@ pub enum State {
         /// Failed attempts since the last success, 0 to 9.
         failures: u8,
     },
-    /// Its owner stopped it.
+    /// The owner disabled it.
     DisabledByHand {
-        /// The count when it was stopped.
+        /// The count at that time.
         failures: u8,
     },
-    /// The service stopped it.
+    /// The service disabled it.
     DisabledByFailures {
-        /// When: the record's `disabled_at`.
+        /// The record's `disabled_at`.
         at: Timestamp,
     },
 }
@@ -54,7 +54,7 @@ pub enum State {
 pub enum Input {
     /// An attempt got a 2xx within the 10 seconds.
     AttemptSucceeded,
-    /// An attempt got anything else.
+    /// An attempt ended in any other way.
     AttemptFailed,
     /// PATCH with `enabled: true`, or the panel's Reactivate.
     Enabled,
@@ -65,9 +65,9 @@ pub enum Input {
 /// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// No attempt may start; pending deliveries are now called held.
+    /// No attempt may start; pending deliveries are now shown as held.
     Hold,
-    /// Held deliveries are due at the later of now and their time, oldest first.
+    /// Held deliveries become due at their time, at least now, oldest first.
     Release,
 }
 
@@ -78,12 +78,12 @@ impl Default for State {
 }
 
 impl State {
-    /// The record's `enabled`.
+    /// Returns the record's `enabled`.
     pub const fn is_enabled(&self) -> bool {
         matches!(self, Self::Enabled { .. })
     }
 
-    /// The record's `disabled_at`: filled in by the service alone.
+    /// Returns the record's `disabled_at`, which only the service sets.
     pub const fn disabled_at(&self) -> Option<Timestamp> {
         match self {
             Self::Enabled { .. } | Self::DisabledByHand { .. } => None,
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// The record's `disabled_reason`, in the panel's words (contract 5).
+    /// Returns the record's `disabled_reason`, in the panel's words (contract 5).
     pub const fn disabled_reason(&self) -> Option<&'static str> {
         match self {
             Self::Enabled { .. } | Self::DisabledByHand { .. } => None,
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// The record's `consecutive_failures`.
+    /// Returns the record's `consecutive_failures`.
     pub const fn consecutive_failures(&self) -> u8 {
         match self {
             Self::Enabled { failures } | Self::DisabledByHand { failures } => *failures,
@@ -107,7 +107,8 @@ impl State {
         }
     }
 
-    /// Whether another attempt may start beside `in_flight` others, so that a dead endpoint sees exactly ten requests.
+    /// Returns whether another attempt may start beside `in_flight` others, so that a dead endpoint gets exactly ten
+    /// requests.
     pub const fn may_start(&self, in_flight: usize) -> bool {
         match self {
             Self::Enabled { failures } => {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     proptest! {
-        /// Starts whenever it may, and ends attempts in an order that chance picks.
+        /// Starts attempts whenever allowed, and ends them in random order.
         #[test]
         fn a_dead_endpoint_sees_exactly_ten_requests(starts_first in proptest::collection::vec(any::<bool>(), 0..200)) {
             let (mut state, mut in_flight, mut requests) = (State::default(), 0_usize, 0);

@@ -1,30 +1,30 @@
-//! A few permits that accounts take in turns. No account holds more than half of them, so one account's work never
-//! keeps another's waiting for all of it. Within an account the order is first in, first out.
+//! A semaphore whose permits accounts get in turn. No account holds more than half of the permits, so one account's
+//! work never blocks another's completely. Within an account the order is first in, first out.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::base::id::AccountId;
 
-/// The permits, and what waits for one.
+/// The permits and the waiters.
 #[derive(Debug)]
 pub struct FairPermits<T> {
     free: usize,
     each: usize,
     held: HashMap<AccountId, usize>,
     lines: HashMap<AccountId, VecDeque<T>>,
-    /// The accounts with a line, the one whose turn it is first.
+    /// The accounts with waiters, next turn first.
     turns: VecDeque<AccountId>,
 }
 
 impl<T> FairPermits<T> {
-    /// So many permits, at least one.
+    /// Creates a semaphore with this number of permits, at least one.
     pub fn new(permits: usize) -> Self {
         let free = permits.max(1);
         let each = free.div_ceil(2);
         Self { free, each, held: HashMap::new(), lines: HashMap::new(), turns: VecDeque::new() }
     }
 
-    /// Has `waiter` wait behind the others of its account.
+    /// Queues `waiter` after the others of its account.
     pub fn request(&mut self, account: AccountId, waiter: T) {
         let line = self.lines.entry(account).or_default();
         if line.is_empty() {
@@ -33,7 +33,7 @@ impl<T> FairPermits<T> {
         line.push_back(waiter);
     }
 
-    /// Grants a free permit to the next account that may have one more, and returns its first waiter.
+    /// Grants a free permit to the next account below its limit, and returns its first waiter.
     pub fn grant(&mut self) -> Option<(AccountId, T)> {
         if self.free == 0 {
             return None;
@@ -58,7 +58,7 @@ impl<T> FairPermits<T> {
         self.lines.values().map(VecDeque::len).sum()
     }
 
-    /// Takes a permit back.
+    /// Releases a permit.
     pub fn release(&mut self, account: AccountId) {
         let Some(held) = self.held.get_mut(&account) else { return };
         *held -= 1;

@@ -1,5 +1,5 @@
-//! A queue that many accounts share: each has its own line, and the accounts take turns. Within an account the order is
-//! first in, first out.
+//! A queue that many accounts share: each account has its own queue, and the accounts take turns. Within an account the
+//! order is first in, first out.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use crate::base::id::AccountId;
 #[derive(Debug)]
 pub struct FairQueue<T> {
     lines: HashMap<AccountId, VecDeque<T>>,
-    /// The accounts with items, the one whose turn it is first.
+    /// The accounts with items, next turn first.
     turns: VecDeque<AccountId>,
     len: usize,
 }
@@ -21,17 +21,17 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// The number of items.
+    /// Returns the number of items.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no item.
+    /// Returns whether the queue is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds an item behind the others of its account.
+    /// Adds an item after the others of its account.
     pub fn push(&mut self, account: AccountId, item: T) {
         let line = self.lines.entry(account).or_default();
         if line.is_empty() {
@@ -51,12 +51,12 @@ impl<T> FairQueue<T> {
         self.len += 1;
     }
 
-    /// Takes the first item of the account whose turn it is. The next turn is another account's.
+    /// Takes the first item of the next account. Then the turn passes to another account.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_of(|_| true)
     }
 
-    /// The same among the accounts for which `may` holds.
+    /// Takes the first item of the next account for which `may` returns true.
     pub fn pop_of(&mut self, may: impl Fn(&AccountId) -> bool) -> Option<T> {
         let at = self.turns.iter().position(may)?;
         let account = self.turns.remove(at)?;
@@ -71,21 +71,21 @@ impl<T> FairQueue<T> {
         Some(item)
     }
 
-    /// Whether an account for which `may` holds has an item.
+    /// Returns whether an account for which `may` returns true has an item.
     pub fn has_of(&self, may: impl Fn(&AccountId) -> bool) -> bool {
         self.turns.iter().any(may)
     }
 
-    /// The items, in no order that means anything.
+    /// Iterates over the items, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.turns.iter().filter_map(|account| self.lines.get(account)).flatten()
     }
 
-    /// Takes out `count` items, or all there are: always the last one of the longest line.
+    /// Removes up to `count` items: always the last item of the longest queue.
     pub fn shed(&mut self, count: usize) -> Vec<T> {
         let mut lengths: Vec<usize> = self.lines.values().map(VecDeque::len).collect();
         lengths.sort_unstable();
-        // The length to which the longest lines are cut.
+        // The length to which the longest queues are cut.
         let (mut level, mut left) = (lengths.pop().unwrap_or_default(), count.min(self.len));
         let mut longest = 1;
         while left > 0 {
@@ -99,7 +99,7 @@ impl<T> FairQueue<T> {
             level -= down;
             left = left.saturating_sub(down * longest);
         }
-        // To the level and one more first: the last step may be longer than is left for all of them.
+        // First to one above the level, then to the level: the last step may remove more items than are left to remove.
         let mut out = Vec::with_capacity(count.min(self.len));
         for level in [level + 1, level] {
             for account in &self.turns {
@@ -119,7 +119,7 @@ impl<T> FairQueue<T> {
         self.turns.retain(|account| lines.contains_key(account));
     }
 
-    /// Takes out the items for which `leaves` holds.
+    /// Removes the items for which `leaves` returns true.
     pub fn extract(&mut self, leaves: impl Fn(&T) -> bool) -> Vec<T> {
         let mut out = Vec::new();
         for account in &self.turns {

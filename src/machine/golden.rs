@@ -1,4 +1,4 @@
-//! Prints every pair of state and input of every machine into one table and holds it against the committed copy,
+//! Prints every pair of state and input of every machine into one table and compares it with the committed copy,
 //! `tests/golden/machines.txt`. `UPDATE_GOLDEN=1` rewrites the copy; the difference is then reviewed as text.
 
 use std::fmt::{Debug, Write as _};
@@ -9,14 +9,14 @@ use super::{Next, delivery, endpoint, idempotency, quota, rate, reputation, rete
 use crate::base::time::Timestamp;
 use crate::domain::account::{QuotaLimits, RetentionDays};
 
-/// Noon, so that no window ends by accident.
+/// Noon, so that no quota window ends by accident.
 const NOW: Timestamp = Timestamp::from_millis(1_699_963_200_000);
 
 fn heading(table: &mut String, title: &str) {
     let _ = write!(table, "\n{title}\n{}\n", "-".repeat(title.len()));
 }
 
-/// One line; moments are shown as seconds from `NOW`.
+/// Adds one line. Times are shown in seconds from `NOW`.
 fn line(table: &mut String, state: &str, input: &str, next: &str, effects: &[impl Debug]) {
     let effects = effects.iter().map(|effect| relative(&format!("{effect:?}"))).collect::<Vec<_>>().join(", ");
     let text = format!("{:<30} {:<33} {:<30} {effects}", relative(state), relative(input), relative(next));
@@ -29,7 +29,7 @@ fn pair<S: Debug, E: Debug>(table: &mut String, state: &S, input: &impl Debug, n
     line(table, &before, &format!("{input:?}"), &after, &next.effects);
 }
 
-/// Replaces `Timestamp(millis)` by its distance from `NOW`, and hashes of one repeated byte by that byte.
+/// Replaces `Timestamp(millis)` by its distance from `NOW`, and a hash of one repeated byte by that byte.
 fn relative(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -8,8 +8,8 @@
 //!    '------------------------- 24 hours --------------------------------'
 //! ```
 //!
-//! Bindings are rows, written in the transaction of their message; that a key is in progress is memory alone, so a
-//! crash releases it. "The same body" is equality of the hash of the parsed body (contract 3).
+//! Bindings are rows, written in the transaction of their message. Keys in progress are kept only in memory, so a crash
+//! releases them. Bodies are the same if the hashes of the parsed bodies are equal (contract 3).
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ use crate::base::time::Timestamp;
 /// The time for which a key stays bound (contract 3).
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// A doubtful wall clock is believed no further ahead than this.
+/// Maximum time ahead for which a doubtful wall clock is considered.
 const BELIEVED_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 
-/// When a key that is bound at `time` is free again. A doubtful wall clock may turn out to be right: by that time too
-/// the key stays bound for its 24 hours.
+/// Returns the time at which a key bound at `time` is free again. A doubtful wall clock may turn out to be right, so
+/// the key stays bound for 24 hours by that clock too.
 pub fn expires_at(time: &ServiceTime) -> Timestamp {
     let bound_at = if time.is_doubtful() { time.now.max(time.wall.min(time.now + BELIEVED_MAX)) } else { time.now };
     bound_at + LIFETIME
@@ -35,19 +35,19 @@ pub fn expires_at(time: &ServiceTime) -> Timestamp {
 /// The request and answer that a key is bound to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Binding {
-    /// Hash of the body that was accepted.
+    /// Hash of the accepted body.
     pub body_hash: [u8; 32],
-    /// From this moment on the key is free.
+    /// Time from which the key is free.
     pub expires_at: Timestamp,
 }
 
 /// The state of one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum State {
-    /// Never used, released, or out of its 24 hours.
+    /// Never used, released, or expired after 24 hours.
     #[default]
     Free,
-    /// Its first request is still running.
+    /// Its first request is in progress.
     InProgress,
     /// Its first request was accepted.
     Bound(Binding),
@@ -56,17 +56,17 @@ pub enum State {
 /// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// A valid request came with the key.
+    /// A valid request with the key arrived.
     Requested {
         /// Hash of its body.
         body_hash: [u8; 32],
     },
-    /// The request that is in progress ended in a 202.
+    /// The request in progress ended with a 202.
     Accepted {
         /// Hash of its body.
         body_hash: [u8; 32],
     },
-    /// The request that is in progress ended in anything else.
+    /// The request in progress ended in any other way.
     Refused,
 }
 
@@ -75,7 +75,7 @@ pub enum Input {
 pub enum Effect {
     /// Process the request.
     Process,
-    /// Answer the first 202 again, with `Idempotent-Replay: true`; send nothing.
+    /// Answer with the first 202 again and `Idempotent-Replay: true`; send nothing.
     Replay,
     /// Answer 409 `idempotency_mismatch`.
     Mismatch,
@@ -84,7 +84,7 @@ pub enum Effect {
 }
 
 impl State {
-    /// The state that a stored binding and the keys in progress make at `now`.
+    /// Returns the state at `now` for a stored binding and the key's progress.
     pub fn of(binding: Option<Binding>, progress: Progress, now: Timestamp) -> Self {
         match (binding, progress) {
             (Some(binding), _) if now < binding.expires_at => Self::Bound(binding),
@@ -108,22 +108,22 @@ impl State {
                 Next::new(Self::Bound(Binding { body_hash, expires_at: now + LIFETIME }), [])
             }
             (Self::Free | Self::InProgress, Input::Refused) => Next::new(Self::Free, []),
-            // A bound key is released only by its 24 hours.
+            // Only its expiry releases a bound key.
             (Self::Bound(_), Input::Accepted { .. } | Input::Refused) => Next::unchanged(self),
         }
     }
 }
 
-/// Whether a request with the key is running, as memory tells.
+/// Whether a request with the key is in progress, according to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// None is.
+    /// No request is in progress.
     Idle,
-    /// One is.
+    /// A request is in progress.
     Running,
 }
 
-/// Decides how to answer a request of this `body_hash` at `now`: the one effect of [`Input::Requested`].
+/// Returns how to answer a request with this `body_hash` at `now`: the effect of [`Input::Requested`].
 pub fn judge(binding: Option<Binding>, progress: Progress, body_hash: [u8; 32], now: Timestamp) -> Effect {
     match State::of(binding, progress, now) {
         State::Free => Effect::Process,

@@ -1,8 +1,8 @@
-//! Floor 2: pure transitions, one machine in each file. State and input go in, state and effects come out.
+//! Floor 2: pure state machines, one per file. State and input go in, state and effects come out.
 //!
-//! A machine reads no clock, rolls no dice, logs nothing and waits for nothing. Inputs are facts that have happened;
-//! effects are what the Op that asked must write. Every machine is total: an input that makes no sense in a state
-//! leaves it as it was. All pairs are printed to `tests/golden/machines.txt`, to be laid beside section 3 of the
+//! A machine reads no clock, uses no randomness, logs nothing and waits for nothing. Inputs are past facts; effects are
+//! the writes for the calling operation. Every machine is total: an input that makes no sense in a state leaves the
+//! state unchanged. All pairs are printed to `tests/golden/machines.txt`, for comparison with section 3 of the
 //! specification.
 
 pub mod alert;
@@ -39,17 +39,17 @@ pub mod verification;
 pub struct Next<S, E> {
     /// The state to save.
     pub state: S,
-    /// Effects for the operation to carry out, in this order. Empty if nothing changed.
+    /// The effects for the operation to carry out, in this order. Empty if nothing changed.
     pub effects: Vec<E>,
 }
 
 impl<S, E> Next<S, E> {
-    /// The state `state`, and `effects`.
+    /// Returns `state` and `effects`.
     pub fn new(state: S, effects: impl Into<Vec<E>>) -> Self {
         Self { state, effects: effects.into() }
     }
 
-    /// The state as it was, and nothing to do.
+    /// Returns the unchanged state without effects.
     pub const fn unchanged(state: S) -> Self {
         Self { state, effects: Vec::new() }
     }

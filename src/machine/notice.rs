@@ -1,24 +1,24 @@
-//! The schedule of a notice by mail: it is tried again after 1, 5, 15 and 60 minutes, then hourly for a day.
+//! The retry schedule of a notice by mail: after 1, 5, 15 and 60 minutes, then hourly for a day.
 //!
-//! Notices have no queue lifetime, bounce or suppression: a notice that no way takes for so long has failed, and its
-//! failure raises nothing.
+//! Notices have no queue lifetime, bounce or suppression. A notice that could not be sent for that long has failed, and
+//! its failure raises no alert.
 
 use std::time::Duration;
 
 use crate::base::time::Timestamp;
 
-/// Minutes between an attempt and the next, before they are hourly.
+/// Minutes between an attempt and the next, before the hourly ones.
 const DELAY_MINUTES: [u64; 4] = [1, 5, 15, 60];
-/// Hourly attempts after those.
+/// Number of hourly attempts after those.
 const HOURLY: usize = 24;
-/// Time during which changes are gathered into one mail.
+/// Time for which changes are collected into one mail.
 pub const GATHERED_FOR: Duration = Duration::from_secs(10);
-/// Mails that one address gets in an hour at most.
+/// Maximum number of mails per hour to one address.
 pub const HOURLY_MAX: usize = 30;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The time of the next attempt after `attempts` failed ones, the last of which ended at `ended_at`. None where the
-/// notice has failed.
+/// Returns the time of the next attempt after `attempts` failed ones, the last of which ended at `ended_at`. `None` if
+/// the notice has failed.
 pub fn next_attempt(attempts: u8, ended_at: Timestamp) -> Option<Timestamp> {
     let place = usize::from(attempts).checked_sub(1)?;
     let minutes = match DELAY_MINUTES.get(place) {
@@ -29,8 +29,8 @@ pub fn next_attempt(attempts: u8, ended_at: Timestamp) -> Option<Timestamp> {
     Some(ended_at + Duration::from_secs(minutes * 60))
 }
 
-/// The time at which a mail may leave that gathers changes since `at`, to an address whose last mails are due at
-/// `earlier`, in order.
+/// Returns the time at which a mail with changes since `at` may be sent. `earlier` has the due times of the last mails
+/// to the same address, in order.
 pub fn first_attempt(at: Timestamp, earlier: &[Timestamp]) -> Timestamp {
     let wanted = at + GATHERED_FOR;
     let oldest = earlier.len().checked_sub(HOURLY_MAX).and_then(|place| earlier.get(place));

@@ -1,36 +1,37 @@
-//! The minimum rate of a stream that arrives in pieces, measured over a sliding window: a fast beginning buys no time.
+//! The minimum rate of a stream that arrives in pieces, measured over a sliding window, so that a fast start does not
+//! allow a slow rest.
 //!
 //! ```text
 //! start          now - window                    now
-//!   |  XXXXXXXXXX      |   x    x   xx    x       |   too slow where fewer bytes than rate x window are in between
+//!   |  XXXXXXXXXX      |   x    x   xx    x       |   too slow if fewer bytes than rate x window are in between
 //! ```
 //!
-//! Within the first window a stream may be as slow as it likes. Times are counted from the stream's beginning.
+//! Within the first window a stream may be as slow as it likes. Times are counted from the start of the stream.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Steps of a window; what comes within one step is remembered as one piece, so memory is bounded.
+/// Number of steps of a window. The bytes of one step are stored as one piece, so memory is bounded.
 const STEPS: u32 = 20;
 
-/// The newest pieces of one stream.
+/// The recent pieces of one stream.
 #[derive(Debug)]
 pub struct Pace {
     window: Duration,
-    /// The bytes that every window must bring.
+    /// Minimum number of bytes in every window.
     least: usize,
-    /// The pieces, oldest first: the end of the step, and the bytes.
+    /// The pieces, oldest first: the end of the step, and the number of bytes.
     pieces: VecDeque<(Duration, usize)>,
 }
 
 impl Pace {
-    /// A stream that begins now and must bring `rate` bytes a second, measured over `window`.
+    /// Creates the pace of a stream that starts now and must deliver `rate` bytes per second, measured over `window`.
     pub fn new(rate: usize, window: Duration) -> Self {
         let millis = usize::try_from(window.as_millis()).unwrap_or(usize::MAX);
         Self { window, least: rate.saturating_mul(millis) / 1000, pieces: VecDeque::new() }
     }
 
-    /// Notes that `bytes` have come at `at`.
+    /// Notes that `bytes` arrived at `at`.
     pub fn received(&mut self, bytes: usize, at: Duration) {
         while self.pieces.front().is_some_and(|(end, _)| *end + self.window < at) {
             self.pieces.pop_front();
@@ -41,7 +42,7 @@ impl Pace {
         }
     }
 
-    /// When the stream is too slow, unless more comes before.
+    /// Returns the time at which the stream will be too slow, unless more bytes arrive before.
     pub fn deadline(&self) -> Duration {
         let mut sum = 0_usize;
         for (end, bytes) in self.pieces.iter().rev() {

@@ -1,22 +1,22 @@
-//! The level of a receiving provider: the share of its final answers that refuse the sender.
+//! The level of a receiving provider, from the share of its final answers that refuse the sender.
 
 use super::reputation::Level;
 
-/// Answers below which a share means nothing.
+/// Minimum number of answers for a meaningful share.
 pub const ANSWERS_MIN: u64 = 20;
-/// Answers below which a provider has no level but `ok`.
+/// Minimum number of answers for a level other than `ok`.
 const LEVEL_ANSWERS_MIN: u64 = 50;
-/// The shares at which [`Level::Warn`] and [`Level::Alarm`] begin, in hundredths.
+/// Shares at which [`Level::Warn`] and [`Level::Alarm`] begin, in percent.
 const THRESHOLDS: (u64, u64) = (5, 20);
 
-/// The share of `count` in `of`, from 0 to 1. None below [`ANSWERS_MIN`].
+/// Returns the share of `count` in `of`, from 0 to 1. `None` below [`ANSWERS_MIN`].
 pub fn share(count: u64, of: u64) -> Option<f64> {
     let millionths = u128::from(count) * 1_000_000 / u128::from(of.max(1));
     let millionths = u32::try_from(millionths).unwrap_or(u32::MAX);
     (of >= ANSWERS_MIN).then(|| f64::from(millionths) / 1e6)
 }
 
-/// The level of a provider that blocked `blocked` of `answered` messages.
+/// Returns the level of a provider that blocked `blocked` of `answered` messages.
 pub fn level(blocked: u64, answered: u64) -> Level {
     let reaches = |hundredths: u64| u128::from(blocked) * 100 >= u128::from(answered) * u128::from(hundredths);
     match THRESHOLDS {

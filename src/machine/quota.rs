@@ -1,4 +1,4 @@
-//! The account's quota: fixed UTC-aligned hour and day windows, both counted for every new 202 (contract 3).
+//! The account's quota: fixed UTC-aligned hour and day windows. Every new 202 counts in both (contract 3).
 //!
 //! ```text
 //! window 7            window 8                    window 9 ...
@@ -6,9 +6,9 @@
 //! used 1    2          used 1   = limit           used 1
 //! ```
 //!
-//! A clock that steps back gives nothing away: over one boundary the newest window stays the one that counts; further
-//! back the count moves along into the present window, so that one jump into the far future does not close it for
-//! years.
+//! A clock that steps back resets no count. If it steps back over one boundary, the newest window keeps counting. If it
+//! steps back further, the count moves into the current window, so that one jump into the far future does not block the
+//! account for years.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub enum Window {
 }
 
 impl Window {
-    /// The name in `X-Service-Quota-Window`.
+    /// Returns the name in `X-Service-Quota-Window`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -45,56 +45,56 @@ impl Window {
     }
 }
 
-/// The state of one account's quota. The windows are numbered from the epoch.
+/// The quota state of one account. Windows are numbered from the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Quota {
-    /// The hour that `hour_used` counts.
+    /// The hour of `hour_used`.
     pub hour_window: u64,
-    /// Messages accepted in it.
+    /// Messages accepted in that hour.
     pub hour_used: u64,
-    /// The day that `day_used` counts.
+    /// The day of `day_used`.
     pub day_window: u64,
-    /// Messages accepted in it.
+    /// Messages accepted in that day.
     pub day_used: u64,
 }
 
 /// One window as `GET /v1/me` shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WindowView {
-    /// Messages that the window admits.
+    /// Maximum number of messages in the window.
     pub limit: u64,
-    /// Messages accepted in it.
+    /// Number of messages accepted in the window.
     pub used: u64,
-    /// Messages that it still admits.
+    /// Number of messages that the window still allows.
     pub remaining: u64,
-    /// When it ends, in seconds since the epoch.
+    /// End of the window, in seconds since the epoch.
     pub reset: u64,
 }
 
 /// Both windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QuotaView {
-    /// The present hour.
+    /// The current hour.
     pub hour: WindowView,
-    /// The present day.
+    /// The current day.
     pub day: WindowView,
 }
 
-/// A window admits no more: 429 `quota_exceeded`.
+/// Error: a window is exhausted (429 `quota_exceeded`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the account's quota of this {} is used up", .window.as_str())]
 pub struct QuotaExhausted {
-    /// The one that opens last, where both are exhausted.
+    /// The exhausted window; if both are, the one that ends later.
     pub window: Window,
-    /// Whole seconds until it opens, at least 1.
+    /// Whole seconds until the window ends, at least 1.
     pub retry_after_secs: u64,
 }
 
 impl Quota {
-    /// Counts one more message, or says which window forbids it. The view is that after the message.
+    /// Counts one more message. The returned view includes it.
     ///
     /// # Errors
-    /// [`QuotaExhausted`], with the state unchanged.
+    /// [`QuotaExhausted`]; the state is unchanged.
     pub fn admit(&self, limits: QuotaLimits, now: Timestamp) -> Result<(Self, QuotaView), QuotaExhausted> {
         self.check(1, limits, now)?;
         let mut quota = self.at(now);
@@ -103,17 +103,17 @@ impl Quota {
         Ok((quota, quota.show(limits)))
     }
 
-    /// Checks that both windows have room for so many messages more.
+    /// Checks that both windows allow this many more messages.
     ///
     /// # Errors
-    /// [`QuotaExhausted`] names the window that has not.
+    /// [`QuotaExhausted`] with the window that does not.
     pub fn check(&self, messages: u64, limits: QuotaLimits, now: Timestamp) -> Result<(), QuotaExhausted> {
         let view = self.view(limits, now);
         let exhausted = |window: Window, view: WindowView| QuotaExhausted {
             window,
             retry_after_secs: (view.reset * 1000).saturating_sub(now.as_millis()).div_ceil(1000).max(1),
         };
-        // The day never ends before its hour, so it is the one to wait for.
+        // The day never ends before the current hour, so it is the window to wait for.
         if view.day.remaining < messages {
             return Err(exhausted(Window::Day, view.day));
         }
@@ -123,12 +123,12 @@ impl Quota {
         Ok(())
     }
 
-    /// Both windows as they stand at `now`.
+    /// Returns both windows at `now`.
     pub fn view(&self, limits: QuotaLimits, now: Timestamp) -> QuotaView {
         self.at(now).show(limits)
     }
 
-    /// The state moved into the windows of `now`.
+    /// Returns the state moved into the windows of `now`.
     fn at(self, now: Timestamp) -> Self {
         let (hour_window, hour_used) = moved(self.hour_window, self.hour_used, now.as_millis() / HOUR_MS);
         let (day_window, day_used) = moved(self.day_window, self.day_used, now.as_millis() / DAY_MS);
@@ -150,8 +150,8 @@ impl Quota {
 }
 
 impl QuotaView {
-    /// The window that the quota headers name: the smaller remaining count, on a tie the one that resets later; where
-    /// both end at midnight, the day.
+    /// Returns the window that the quota headers show: the one with fewer remaining messages. On a tie the one that
+    /// ends later; if both end at midnight, the day.
     pub const fn tightest(&self) -> (Window, WindowView) {
         let hour_is_tighter = self.hour.remaining < self.day.remaining
             || (self.hour.remaining == self.day.remaining && self.hour.reset > self.day.reset);
@@ -159,7 +159,7 @@ impl QuotaView {
     }
 }
 
-/// The window that counts when the clock shows `present`, and what is used of it.
+/// Returns the window that counts when the clock is in window `present`, and its use.
 const fn moved(window: u64, used: u64, present: u64) -> (u64, u64) {
     if present > window {
         (present, 0)
@@ -244,7 +244,7 @@ mod tests {
                     }
                     Err(full) => {
                         prop_assert!(full.retry_after_secs >= 1);
-                        // Waiting exactly that long helps, as far as the named window goes.
+                        // Waiting exactly that long is enough for the named window.
                         let then = quota.view(LIMITS, now + Duration::from_secs(full.retry_after_secs));
                         let named = match full.window { Window::Hour => then.hour, Window::Day => then.day };
                         prop_assert!(named.remaining > 0);

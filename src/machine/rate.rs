@@ -2,54 +2,55 @@
 //!
 //! ```text
 //!            60 s ago                            now
-//!  forgotten |  o   o  ooo      o     oo   o      |    admit while fewer than the limit stand in between
-//!               ^ its leaving frees the next place
+//!  forgotten |  o   o  ooo      o     oo   o      |    admit while fewer than the limit are in between
+//!               ^ its expiry frees the next place
 //! ```
 //!
-//! Kept in memory, in monotonic time; a restart starts empty. Memory is one stamp for each request admitted in the last
-//! 60 seconds, never more than the limit.
+//! Kept in memory, in monotonic time, so a restart starts empty. It stores one timestamp per request admitted in the
+//! last 60 seconds, at most the limit.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The window's length.
+/// Length of the window.
 pub const WINDOW: Duration = Duration::from_secs(60);
 
-/// The stamps of one key. Grows as it is used.
+/// The timestamps of one key. Grows with use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
-    /// Nanoseconds of monotonic time, oldest first. Whole milliseconds would free a place up to one too early.
+    /// Nanoseconds of monotonic time, oldest first. Whole milliseconds would free a place up to a millisecond too
+    /// early.
     stamps: VecDeque<u64>,
 }
 
 /// Values of the `RateLimit` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateView {
-    /// Requests that the window admits.
+    /// Number of requests that the window allows.
     pub limit: u32,
-    /// Requests that it still admits now: `r`.
+    /// Number of requests that it still allows now: `r`.
     pub remaining: u32,
-    /// Whole seconds until one more is free: `t`; 0 where none is taken.
+    /// Whole seconds until one more request is allowed: `t`; 0 if none was made.
     pub reset_secs: u64,
 }
 
-/// The window is full: 429 `rate_limited`.
+/// Error: the window is full (429 `rate_limited`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("request rate limit exceeded")]
 pub struct RateLimited {
     /// Whole seconds until a request will be admitted, at least 1.
     pub retry_after_secs: u64,
-    /// The window as it stands.
+    /// The current window.
     pub view: RateView,
 }
 
 impl Rate {
-    /// Admits one request at `now`, or says when there is room. A refused request does not count.
+    /// Admits one request at `now`. A refused request does not count.
     ///
     /// # Errors
-    /// [`RateLimited`] where `limit` requests were admitted in the last 60 seconds.
+    /// [`RateLimited`] if `limit` requests were admitted in the last 60 seconds.
     pub fn admit(&mut self, limit: u32, now: Duration) -> Result<RateView, RateLimited> {
         let now_ns = nanos(now);
         while self.stamps.front().is_some_and(|stamp| has_left(*stamp, now_ns)) {
@@ -63,11 +64,10 @@ impl Rate {
         Ok(self.view(limit, now))
     }
 
-    /// Admits `count` requests at `now`, all or none, or says when there is room for them. Room for more than `limit`
-    /// never comes: then the whole window is to be waited for.
+    /// Admits `count` requests at `now`, all or none. More than `limit` never fit; then the wait is the whole window.
     ///
     /// # Errors
-    /// [`RateLimited`] where they do not fit.
+    /// [`RateLimited`] if they do not fit.
     pub fn admit_all(&mut self, count: u32, limit: u32, now: Duration) -> Result<RateView, RateLimited> {
         let now_ns = nanos(now);
         let left = self.stamps.partition_point(|stamp| has_left(*stamp, now_ns));
@@ -83,17 +83,17 @@ impl Rate {
         Ok(self.view(limit, now))
     }
 
-    /// Forgets the newest `count` requests, which turned out not to be admitted.
+    /// Removes the newest `count` requests, which were not admitted in the end.
     pub fn take_back(&mut self, count: u32) {
         self.stamps.truncate(self.stamps.len().saturating_sub(places(count)));
     }
 
-    /// The window as it stands at `now`.
+    /// Returns the window at `now`.
     pub fn view(&self, limit: u32, now: Duration) -> RateView {
         let now_ns = nanos(now);
         let left = self.stamps.partition_point(|stamp| has_left(*stamp, now_ns));
         let taken = self.stamps.len() - left;
-        // A limit that was lowered beneath what is taken frees a place only when that many have left.
+        // If the limit was lowered below the current use, a place is free only after that many requests have expired.
         let next = left + (taken + 1).saturating_sub(places(limit).max(1)).saturating_sub(1);
         let wait_ns = self.stamps.get(next).map_or(0, |stamp| (stamp + nanos(WINDOW)).saturating_sub(now_ns));
         RateView {
@@ -103,13 +103,13 @@ impl Rate {
         }
     }
 
-    /// Whether nothing is remembered at `now`, so that the key's entry may be dropped.
+    /// Returns whether no request is stored at `now`, so that the key's entry may be dropped.
     pub fn is_idle(&self, now: Duration) -> bool {
         self.stamps.back().is_none_or(|stamp| has_left(*stamp, nanos(now)))
     }
 }
 
-/// Whether a stamp is 60 seconds old or more: a request at the very edge is the first of the next window.
+/// Returns whether a timestamp is at least 60 seconds old: a request exactly at the edge belongs to the next window.
 fn has_left(stamp: u64, now_ns: u64) -> bool {
     now_ns.saturating_sub(stamp) >= nanos(WINDOW)
 }

@@ -1,14 +1,14 @@
-//! When a certificate is asked for at its authority (RFC 8555), and when again after that went wrong.
+//! Schedule of certificate requests to the authority (RFC 8555), and of retries after a failure.
 //!
 //! ```text
 //! from ........................ renew_at ........... until        renew_at: two thirds of the life
-//!                               |- asked for -|- failed: 10 s, 5 min, 20 min, 1 h, 3 h, 6 h, 12 h, 24 h, 24 h ...
+//!                               |- request ---|- failed: 10 s, 5 min, 20 min, 1 h, 3 h, 6 h, 12 h, 24 h, 24 h ...
 //! ```
 //!
-//! Authorities count refused validations by the hour: Let's Encrypt stops a name at five. So four attempts at most fall
-//! into any hour that follow a refusal, the second one early, for it goes another way. An authority that can't be
-//! reached has counted nothing, and is tried again sooner. The count is kept over restarts, or a process that is
-//! started again and again would use up the hour by itself.
+//! Authorities count failed validations per hour: Let's Encrypt blocks a name after five. So at most four attempts that
+//! follow a refusal fall into any hour. The second one comes early, since it uses the other challenge type. An
+//! unreachable authority has counted nothing, so it is tried again sooner. The count is kept across restarts: otherwise
+//! a process that restarts in a loop would use up the limit.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::time::Timestamp;
 
-/// Seconds after the first, second, ... refusal; from the eighth on, the last one.
+/// Seconds after the first, second, ... refusal. From the eighth on, the last value.
 const AFTER_REFUSAL: [u64; 8] = [10, 300, 1_200, 3_600, 3 * 3_600, 6 * 3_600, 12 * 3_600, 24 * 3_600];
-/// Seconds after an authority was not reached, doubled each time up to an hour.
+/// Seconds after a failure to reach the authority, doubled each time up to an hour.
 const AFTER_SILENCE: u64 = 10;
 const AFTER_SILENCE_MAX: u64 = 3_600;
 
-/// From when until when a certificate holds.
+/// Validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
     /// `notBefore`.
@@ -32,7 +32,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// When its successor is asked for: after two thirds of its life, so that a month is left of three.
+    /// Returns the renewal time: after two thirds of the validity, which leaves a month of three.
     pub fn renew_at(self) -> Timestamp {
         self.from + self.until.since(self.from).mul_f64(2.0 / 3.0)
     }
@@ -42,25 +42,25 @@ impl Validity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Setback {
-    /// The authority was not reached, or did not say anything that can be read.
+    /// The authority was not reached, or its answer was unreadable.
     Unreached,
-    /// The authority said no.
+    /// The authority refused.
     Refused,
 }
 
 /// Failures since the last certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setbacks {
-    /// Refusals.
+    /// Number of refusals.
     pub refused: u32,
-    /// Authorities not reached.
+    /// Number of failures to reach the authority.
     pub unreached: u32,
-    /// Until when nothing is asked, in milliseconds since the epoch.
+    /// End of the backoff, in milliseconds since the epoch.
     wait_until: u64,
 }
 
 impl Setbacks {
-    /// One more, at `now`. `retry_after` is what the authority asked for.
+    /// Adds a failure at `now`. `retry_after` is the authority's Retry-After.
     #[must_use]
     pub fn and(self, setback: Setback, now: Timestamp, retry_after: Option<Duration>) -> Self {
         let mut next = self;
@@ -81,13 +81,14 @@ impl Setbacks {
         next
     }
 
-    /// Until when nothing is asked.
+    /// Returns the end of the backoff.
     pub const fn wait_until(self) -> Timestamp {
         Timestamp::from_millis(self.wait_until)
     }
 }
 
-/// When a certificate is to be asked for. `held` is the one that covers all that is wanted, where there is one.
+/// Returns the time of the next request. `held` is the validity of the certificate that covers all configured names, if
+/// there is one.
 pub fn due(held: Option<Validity>, setbacks: Setbacks) -> Timestamp {
     let wanted = held.map_or(Timestamp::from_millis(0), Validity::renew_at);
     wanted.max(setbacks.wait_until())
@@ -131,7 +132,7 @@ mod tests {
     }
 
     proptest! {
-        /// Holds for every order of refusals and failures to connect.
+        /// For every order of refusals and failures to connect.
         #[test]
         fn no_hour_holds_five_refusals(order in proptest::collection::vec(any::<bool>(), 1..40)) {
             let (mut now, mut setbacks, mut refusals) = (NOW, Setbacks::default(), Vec::new());

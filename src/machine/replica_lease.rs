@@ -1,4 +1,4 @@
-//! The right of a machine to accept and to mail while its store is replicated (docs/replication.md).
+//! The right of a machine to accept and send mail while its store is replicated (docs/replication.md).
 //!
 //! ```text
 //!              promoted,            claim created       lease of the predecessor over
@@ -11,17 +11,17 @@
 //!                                                        another's object in the next slot
 //! ```
 //!
-//! All times are readings of one clock of this machine, which can't be set and runs on while the machine is suspended.
-//! A confirmation counts from the moment *before* its request was sent, and a claim's wait from the moment *after* its
-//! answer came, so no two clocks are compared: it is enough that their rates differ by at most 5 %.
+//! All times are readings of this machine's monotonic clock, which can't be set and continues while the machine is
+//! suspended. A confirmation counts from the time *before* its request was sent, and a claim's wait from the time
+//! *after* its answer arrived. So no two clocks are compared: it is enough that their rates differ by at most 5 %.
 
 use std::time::Duration;
 
-/// A successor's wait, in leases of its predecessor: clocks may differ by 5 %.
+/// A successor's wait in percent of its predecessor's lease: clock rates may differ by 5 %.
 const WAIT_PERCENT: u32 = 105;
 /// Margin added to that wait.
 const WAIT_MARGIN: Duration = Duration::from_millis(500);
-/// A log that stands still for so many leases has no holder any more.
+/// Number of leases without a change after which a log counts as abandoned.
 const STILL_LEASES: u32 = 2;
 
 /// The settings of a lease.
@@ -31,102 +31,102 @@ pub struct LeaseRules {
     pub lease: Duration,
     /// Whether the right ends without confirmations. Otherwise it lasts until another machine claims the log.
     pub stops: bool,
-    /// Whether a standby claims the log by itself.
+    /// Whether a standby claims the log automatically.
     pub is_automatic: bool,
 }
 
-/// The last slot before a claim.
+/// The owner of the last slot before a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Predecessor {
-    /// It ended its epoch in order, or there was none.
+    /// The predecessor ended its epoch properly, or there was none.
     Released,
-    /// It was this data directory.
+    /// This data directory.
     Own,
-    /// Another, which may still believe in its lease.
+    /// Another machine, which may still rely on its lease.
     Other,
 }
 
-/// The confirmations of a holder.
+/// The confirmations of the log's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Confirmations {
-    /// When the newest one was asked for; none after a doubt about the clock.
+    /// Time at which the newest one was requested; `None` after a doubt about the clock.
     pub newest: Option<Duration>,
-    /// Since when something has waited that no newer confirmation covers.
+    /// Time since when work waits that no newer confirmation covers.
     pub wanted_since: Option<Duration>,
 }
 
 /// The state of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseState {
-    /// It applies another's log, which may have stood still.
+    /// It applies another machine's log, which may have stopped.
     Following {
-        /// The first answer since the log last moved that there is no further slot: when it was asked for.
+        /// Time of the first request, since the log last changed, that found no further slot.
         still_since: Option<Duration>,
     },
-    /// Its claim is on its way.
+    /// Its claim is in flight.
     Claiming,
-    /// It owns the log; its predecessor may still mail.
+    /// It owns the log, but its predecessor may still send mail.
     Waiting {
         /// Duration of the wait.
         wait: Duration,
-        /// When the wait ends.
+        /// End of the wait.
         until: Duration,
         /// Its confirmations.
         confirmations: Confirmations,
     },
     /// It owns the log.
     Active(Confirmations),
-    /// It owned the log when it last heard from the bucket.
+    /// It owned the log when the bucket last answered.
     Unconfirmed,
     /// Another machine owns the log.
     Deposed,
 }
 
-/// A fact.
+/// An input of the machine: a fact that has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseInput {
-    /// An operator promotes this machine.
+    /// An operator promoted this machine.
     Promoted,
     /// The log has another slot.
     Moved,
-    /// The bucket answered that there is no further slot; the request was sent at this moment.
+    /// The bucket answered that there is no further slot. The content is the time at which the request was sent.
     Still(Duration),
     /// The bucket did not answer.
     Unanswered,
-    /// This machine's claim was created, and is no history.
+    /// This machine's claim was created, in a slot that is not history.
     Claimed {
-        /// When its request was sent.
+        /// Time at which the request was sent.
         asked_at: Duration,
         /// The previous holder of the log.
         predecessor: Predecessor,
     },
-    /// Another's object was found in the slot of the claim, or the claim was created in a place that was history.
+    /// Another machine's object was found in the slot of the claim, or the claim was created in a slot that is history.
     ClaimLost,
-    /// An own slot was created, or there is no next one; the request was sent at this moment.
+    /// An own slot was created, or there is no next one. The content is the time at which the request was sent.
     Confirmed(Duration),
-    /// An acceptance, an attempt, a dot, or a row waits for a confirmation.
+    /// An accept, an attempt, a final dot, or a row waits for a confirmation.
     Wanted,
-    /// Another's object was found in the next slot.
+    /// Another machine's object was found in the next slot.
     Usurped,
-    /// Wall clock and monotonic clock went apart, or the process did not run for half a lease.
+    /// Wall clock and monotonic clock diverged, or the process did not run for half a lease.
     Doubted,
     /// Time passed.
     Passed,
 }
 
-/// Whether something may be done.
+/// Whether an action is permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permit {
-    /// It may.
+    /// It is permitted.
     Granted,
-    /// After a confirmation, which is to be asked for now.
+    /// It is permitted after a confirmation, which must be requested now.
     AfterConfirmation,
-    /// It may not.
+    /// It is not permitted.
     Refused,
 }
 
 impl LeaseState {
-    /// The state after `input` at `now`. An input that makes no sense changes nothing.
+    /// Returns the state after `input` at `now`. An input that makes no sense changes nothing.
     #[must_use]
     pub fn step(self, input: LeaseInput, now: Duration, rules: &LeaseRules) -> Self {
         match self {
@@ -140,7 +140,7 @@ impl LeaseState {
                 let confirmations = confirmations.step(input, now);
                 match input {
                     LeaseInput::Usurped => Self::Deposed,
-                    // The clock that the wait was measured by is in doubt.
+                    // The clock that measured the wait is in doubt.
                     LeaseInput::Doubted => Self::Waiting { wait, until: now + wait, confirmations },
                     _ if now >= until => Self::Active(confirmations),
                     _ => Self::Waiting { wait, until, confirmations },
@@ -156,7 +156,7 @@ impl LeaseState {
             }
             Self::Unconfirmed => match input {
                 LeaseInput::Usurped => Self::Deposed,
-                // One whose answer took longer than it counts says nothing about now.
+                // A confirmation whose answer took longer than its validity says nothing about now.
                 LeaseInput::Confirmed(asked_at) if now < asked_at + rules.lease => {
                     Self::Active(Confirmations { newest: Some(asked_at), wanted_since: None })
                 }
@@ -166,7 +166,7 @@ impl LeaseState {
         }
     }
 
-    /// Whether a message or a change may be accepted at `now`.
+    /// Returns whether a message or a change may be accepted at `now`.
     pub fn may_accept(&self, now: Duration, rules: &LeaseRules) -> Permit {
         match self {
             Self::Waiting { .. } => Permit::Granted,
@@ -174,7 +174,7 @@ impl LeaseState {
         }
     }
 
-    /// Whether a final dot or a webhook request may be sent at `now`.
+    /// Returns whether a final dot or a webhook request may be sent at `now`.
     pub fn may_send(&self, now: Duration, rules: &LeaseRules) -> Permit {
         match self {
             Self::Active(confirmations) if confirmations.are_valid(now, rules) => Permit::Granted,
@@ -185,12 +185,12 @@ impl LeaseState {
         }
     }
 
-    /// Whether the service is ready. A lease that ran out while nothing needed it does not count against it.
+    /// Returns whether the service is ready. A lease that expired while nothing needed it does not count.
     pub const fn is_ready(&self) -> bool {
         matches!(self, Self::Waiting { .. } | Self::Active(_))
     }
 
-    /// Remaining time of the lease at `now`, or none if there is no lease or it has no end.
+    /// Returns the remaining time of the lease at `now`; `None` if there is no lease or it has no end.
     pub fn lease_left(&self, now: Duration, rules: &LeaseRules) -> Option<Duration> {
         match self {
             Self::Waiting { confirmations, .. } | Self::Active(confirmations) if rules.stops => {
@@ -200,8 +200,8 @@ impl LeaseState {
         }
     }
 
-    /// When the next confirmation is to be asked for, `asked_at` being the last time that one was. While there is work
-    /// that is each half lease; with automatic failover an idle holder shows each third of one that it lives.
+    /// Returns when to request the next confirmation; `asked_at` is the time of the last request. With work this is
+    /// every half lease. With automatic failover an idle owner also confirms every third of a lease.
     pub fn next_confirmation(&self, asked_at: Duration, has_work: bool, rules: &LeaseRules) -> Option<Duration> {
         match self {
             Self::Unconfirmed => Some(asked_at + rules.lease / 2),
@@ -228,7 +228,7 @@ impl Confirmations {
     fn are_valid(self, now: Duration, rules: &LeaseRules) -> bool {
         match self.newest {
             Some(newest) => !rules.stops || now < newest + rules.lease,
-            // After a doubt: who goes on without the bucket still asks it first, for a lease.
+            // After a doubt: an owner that may continue without the bucket still tries to reach it first, for a lease.
             None => !rules.stops && self.wanted_since.is_some_and(|since| now >= since + rules.lease),
         }
     }
@@ -250,7 +250,7 @@ fn follow(still_since: Option<Duration>, input: LeaseInput, rules: &LeaseRules) 
                 LeaseState::Following { still_since: Some(since) }
             }
         }
-        // A bucket that did not answer may have had a slot, and a clock in doubt did not measure.
+        // The missing answer may have reported a slot, and a clock in doubt has measured nothing.
         LeaseInput::Moved | LeaseInput::Unanswered | LeaseInput::Doubted => LeaseState::Following { still_since: None },
         _ => LeaseState::Following { still_since },
     }

@@ -9,10 +9,10 @@
 //!            0.08 %                 0.24 %
 //! ```
 //!
-//! Two windows are judged, the last day and the last week, and the worse counts: the day shows what goes wrong now,
-//! the week what complaints tell only days later. A level rises at its threshold and falls a fifth below it, so that a
-//! rate which wanders about a threshold is told once. Fewer than 100 deliveries are no rate, and a single bounce or
-//! complaint raises nothing.
+//! Two windows are judged, the last day and the last week, and the worse one counts. The day shows current problems;
+//! the week includes complaints that arrive days later. A level rises at its threshold and falls a fifth below it, so
+//! that a rate near the threshold is reported once. Fewer than 100 deliveries give no rate, and a single bounce or
+//! complaint raises no level.
 
 use std::fmt;
 
@@ -21,48 +21,48 @@ use serde::{Deserialize, Serialize};
 use super::Next;
 use crate::domain::stream::Stream;
 
-/// Deliveries that a window must have before a percentage of them means something.
+/// Minimum number of deliveries in a window for a meaningful percentage.
 pub const DELIVERIES_MIN: u64 = 100;
-/// Bounces or complaints that raise a level: one is chance.
+/// Minimum number of bounces or complaints that raise a level: a single one may be chance.
 const COUNT_MIN: u64 = 2;
 
 /// Severity of a rate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be, as far as can be told.
+    /// No problem, as far as the data shows.
     #[default]
     Ok,
-    /// Receivers begin to mind.
+    /// Receivers may object.
     Warn,
-    /// Receivers refuse senders for this.
+    /// Receivers block senders for this.
     Alarm,
 }
 
 /// A judged rate: bounces or complaints.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Measure {
-    /// Messages that were refused for good, or returned.
+    /// Messages that were permanently refused, or returned.
     Bounces,
-    /// Messages that their recipients called spam.
+    /// Messages that recipients marked as spam.
     Complaints,
 }
 
-/// So many of so many.
+/// A fraction: `count` out of `of`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Rate {
-    /// Those that are counted.
+    /// Number of counted messages.
     pub count: u64,
-    /// Among these.
+    /// Total number of messages.
     pub of: u64,
 }
 
 /// Counts of one stream in one window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
-    /// Bounces of what was answered for good.
+    /// Bounces among the messages with a final answer.
     pub bounces: Rate,
-    /// Complaints of what was delivered.
+    /// Complaints among the delivered messages.
     pub complaints: Rate,
 }
 
@@ -78,22 +78,22 @@ pub struct Windows {
 /// Levels of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct State {
-    /// By its bounces.
+    /// Level of its bounces.
     pub bounces: Level,
-    /// By its complaints.
+    /// Level of its complaints.
     pub complaints: Level,
 }
 
-/// Levels of an account as of the last judgement.
+/// Levels of an account at the last judgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Reputation {
-    /// Its transactional stream.
+    /// The transactional stream.
     pub transactional: State,
-    /// Its marketing stream.
+    /// The marketing stream.
     pub marketing: State,
 }
 
-/// A threshold was crossed, one way or the other.
+/// A threshold was crossed, upwards or downwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Crossing {
     /// The measure that crossed a threshold.
@@ -112,7 +112,7 @@ impl fmt::Display for Crossing {
 }
 
 impl Level {
-    /// The name on every interface.
+    /// Returns the name used in every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -123,7 +123,7 @@ impl Level {
 }
 
 impl Measure {
-    /// The name in logs.
+    /// Returns the name used in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bounces => "bounces",
@@ -131,7 +131,7 @@ impl Measure {
         }
     }
 
-    /// Where [`Level::Warn`] and [`Level::Alarm`] begin, in thousandths.
+    /// Returns the thresholds of [`Level::Warn`] and [`Level::Alarm`], in thousandths.
     pub const fn thresholds(self) -> (u64, u64) {
         match self {
             Self::Bounces => (20, 50),
@@ -141,23 +141,24 @@ impl Measure {
 }
 
 impl Rate {
-    /// The rate in millionths, rounded down; none where there are too few to tell.
+    /// Returns the rate in millionths, rounded down; `None` if there are too few deliveries.
     pub fn millionths(self) -> Option<u32> {
         let share = u128::from(self.count) * 1_000_000 / u128::from(self.of.max(1));
         (self.of >= DELIVERIES_MIN).then(|| u32::try_from(share).unwrap_or(u32::MAX))
     }
 
-    /// The level that it raises to.
+    /// Returns the level that the rate raises to.
     fn raises(self, measure: Measure) -> Level {
         if self.of < DELIVERIES_MIN || self.count < COUNT_MIN { Level::Ok } else { self.level(measure, 10) }
     }
 
-    /// The level that it holds, where that is reached already: from half the deliveries on, and a fifth lower.
+    /// Returns the level that the rate keeps if it was reached before: it needs half the deliveries, and falls a fifth
+    /// below the threshold.
     fn holds(self, measure: Measure) -> Level {
         if self.of < DELIVERIES_MIN / 2 { Level::Ok } else { self.level(measure, 8) }
     }
 
-    /// The level of the rate against so many tenths of the thresholds.
+    /// Returns the level of the rate against the thresholds multiplied by `tenths` / 10.
     fn level(self, measure: Measure, tenths: u64) -> Level {
         let (warn, alarm) = measure.thresholds();
         let reaches =
@@ -171,7 +172,7 @@ impl Rate {
 }
 
 impl Figures {
-    /// The rate of one measure.
+    /// Returns the rate of one measure.
     pub const fn rate(&self, measure: Measure) -> Rate {
         match measure {
             Measure::Bounces => self.bounces,
@@ -181,7 +182,7 @@ impl Figures {
 }
 
 impl State {
-    /// Returns the levels that the counts of `windows` lead to, and the crossings.
+    /// Returns the levels for the counts of `windows`, and the crossings.
     #[must_use]
     pub fn step(self, windows: Windows) -> Next<Self, Crossing> {
         let judged = |before, measure| judge(before, measure, windows);
@@ -195,7 +196,7 @@ impl State {
         Next::new(state, crossings.collect::<Vec<_>>())
     }
 
-    /// Whether there is nothing to recover from.
+    /// Returns whether both levels are `ok`.
     pub fn is_ok(self) -> bool {
         self == Self::default()
     }
@@ -217,7 +218,7 @@ impl Reputation {
         }
     }
 
-    /// The same for a stream, to be changed.
+    /// Returns the levels of a stream for modification.
     pub const fn of_mut(&mut self, stream: Stream) -> &mut State {
         match stream {
             Stream::Transactional => &mut self.transactional,

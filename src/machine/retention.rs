@@ -1,4 +1,4 @@
-//! A message's content: until when it is kept, and in which bucket it is destroyed (contract 7).
+//! The content of a message: how long it is kept, and in which bucket it is destroyed (contract 7).
 //!
 //! ```text
 //!            DeadlineCame                BucketDestroyed
@@ -6,9 +6,9 @@
 //!    created_at + days          nothing reads it             its key is gone; row and timeline stay
 //! ```
 //!
-//! Bodies lie in segments by bucket; a bucket's key is destroyed at its end, which is at or after the deadline of all
-//! that is in it: by less than an hour up to 30 days of retention, by less than a day beyond. From the deadline on
-//! content is refused, whether its bytes are gone yet or not.
+//! Bodies are stored in segments by bucket. A bucket's key is destroyed at the bucket's end, at or after the deadline
+//! of all its content: less than an hour after it for retentions up to 30 days, less than a day for longer ones. From
+//! the deadline on content is refused, whether its bytes still exist or not.
 
 use std::time::Duration;
 
@@ -20,53 +20,54 @@ use crate::domain::account::RetentionDays;
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
-/// Up to this many days content lies in buckets of an hour.
+/// Maximum retention in days with hourly buckets.
 const HOURLY_DAYS_MAX: u16 = 30;
 
-/// The moment from which content made at `created_at` is refused. Stamped once: later settings do not touch it.
+/// Returns the time from which content created at `created_at` is refused. It is stored once, so later settings do not
+/// change it.
 pub fn content_deadline(created_at: Timestamp, days: RetentionDays) -> Timestamp {
     created_at + Duration::from_millis(u64::from(days.get()) * DAY_MS)
 }
 
-/// A bucket of content, named by its end. An hourly and a daily one that end together are the same bucket.
+/// A bucket of content, named by its end. An hourly and a daily bucket with the same end are the same bucket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Bucket {
-    /// From this moment on all of its content is past its deadline and may be destroyed.
+    /// Time from which all of its content is past its deadline and may be destroyed.
     pub end: Timestamp,
 }
 
 impl Bucket {
-    /// The bucket for content made at `created_at`: the first boundary at or after its deadline.
+    /// Returns the bucket of content created at `created_at`: the first boundary at or after its deadline.
     pub fn of(created_at: Timestamp, days: RetentionDays) -> Self {
         let width = if days.get() <= HOURLY_DAYS_MAX { HOUR_MS } else { DAY_MS };
         let deadline = content_deadline(created_at, days).as_millis();
         Self { end: Timestamp::from_millis(deadline.div_ceil(width) * width) }
     }
 
-    /// The bucket of its own for content of this bucket that is accepted in doubt number `number`: the end says the
-    /// number in milliseconds past the boundary.
+    /// Returns the separate bucket for content of this bucket that is accepted during clock doubt `number`. Its end
+    /// encodes the number in milliseconds after the boundary.
     #[must_use]
     pub fn in_doubt(self, number: u32) -> Self {
         let past = 1 + u64::from(number.saturating_sub(1)) % (HOUR_MS - 1);
         Self { end: self.end + Duration::from_millis(past) }
     }
 
-    /// The number of the doubt in which its content was accepted.
+    /// Returns the number of the clock doubt during which its content was accepted.
     pub fn doubt(self) -> Option<u32> {
         u32::try_from(self.end.as_millis() % HOUR_MS).ok().filter(|number| *number > 0)
     }
 
-    /// Whether its content may be destroyed at `now`.
+    /// Returns whether its content may be destroyed at `now`.
     pub fn is_over(self, now: Timestamp) -> bool {
         now >= self.end
     }
 
-    /// The bytes of a storage key, in the buckets' own order.
+    /// Returns the bytes of a storage key, which sort in the order of the buckets.
     pub const fn to_bytes(self) -> [u8; 8] {
         self.end.as_millis().to_be_bytes()
     }
 
-    /// The bucket that [`Self::to_bytes`] wrote.
+    /// Returns the bucket of the bytes from [`Self::to_bytes`].
     pub const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self { end: Timestamp::from_millis(u64::from_be_bytes(bytes)) }
     }
@@ -75,14 +76,14 @@ impl Bucket {
 /// The state of one message's content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum State {
-    /// There, until the deadline.
+    /// Available until the deadline.
     Kept {
         /// The record's `content_expires_at`.
         deadline: Timestamp,
     },
     /// Past its deadline: refused everywhere, not yet destroyed.
     Refused {
-        /// The record's `content_deleted_at`: for its owner it was gone from here on.
+        /// The record's `content_deleted_at`: for its owner the content is gone from this time on.
         at: Timestamp,
     },
     /// Unrecoverable.
@@ -95,7 +96,7 @@ pub enum State {
 /// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// The deadline's timer fired.
+    /// The timer of the deadline fired.
     DeadlineCame,
     /// The key of its bucket was destroyed.
     BucketDestroyed,
@@ -104,14 +105,14 @@ pub enum Input {
 /// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// A message that still waits ends `failed` (contract 7): feed `GaveUp` to its transfer.
+    /// A message that still waits ends as `failed` (contract 7): apply `GaveUp` to its transfer.
     GiveUp,
-    /// The timer fired before the deadline, by a clock that stepped back: arm it again.
+    /// The timer fired before the deadline, since the clock stepped back: arm it again.
     Schedule(Timestamp),
 }
 
 impl State {
-    /// Whether the content may be read or sent at `now`, whatever timers have run.
+    /// Returns whether the content may be read or sent at `now`, whatever timers have run.
     pub fn is_readable(self, now: Timestamp) -> bool {
         match self {
             Self::Kept { deadline } => now < deadline,

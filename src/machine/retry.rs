@@ -1,4 +1,4 @@
-//! When a message is tried again, and when it is given up (contract 6).
+//! The retry schedule of a message, and the time at which it is given up (contract 6).
 //!
 //! ```text
 //! attempt  1    2    3    4    5     6     7     8 ...
@@ -6,20 +6,20 @@
 //!          created_at .................................... give_up_at: failed, with no further attempt
 //! ```
 //!
-//! A next attempt that would fall at or behind `give_up_at` is not brought forward: the message waits until then and
-//! fails at that moment, so that `failed` never comes before the lifetime that its sender was promised is over.
+//! An attempt that would fall at or after `give_up_at` is not moved forward. The message waits until `give_up_at` and
+//! fails then, so that it never fails before the promised lifetime is over.
 
 use std::time::Duration;
 
 use crate::base::time::Timestamp;
 
-/// Minutes between the end of an attempt and the next; from the seventh on, the last one.
+/// Minutes between the end of an attempt and the next. From the seventh on, the last value.
 const MINUTES: [u64; 7] = [1, 2, 4, 8, 15, 30, 60];
 
-/// The queue lifetime where the configuration names none, in hours.
+/// Default queue lifetime in hours.
 pub const DEFAULT_LIFETIME_HOURS: u64 = 48;
 
-/// The moment at which a message that was not handed over ends `failed`: the first of the end of its queue lifetime,
+/// Returns the time at which an undelivered message ends as `failed`: the earliest of the end of its queue lifetime,
 /// its `expires_at` and its content's deadline.
 pub fn give_up_at(
     created_at: Timestamp,
@@ -31,14 +31,15 @@ pub fn give_up_at(
     expires_at.map_or(end, |expires_at| end.min(expires_at))
 }
 
-/// When attempt `attempt + 1` is due, attempt `attempt` (from 1) having failed for now at `ended_at`; `None` where the
-/// message makes no further attempt and fails at `give_up_at`. `jitter` in `[0, 1)` moves the delay by -10 % to +10 %.
+/// Returns the due time of attempt `attempt + 1`, after attempt `attempt` (from 1) failed temporarily at `ended_at`;
+/// `None` if there is no further attempt and the message fails at `give_up_at`. `jitter` in `[0, 1)` changes the delay
+/// by -10 % to +10 %.
 pub fn next_attempt(attempt: u32, ended_at: Timestamp, give_up_at: Timestamp, jitter: f64) -> Option<Timestamp> {
     let due = ended_at + delay(attempt, jitter);
     (due < give_up_at).then_some(due)
 }
 
-/// The chance in `[0, 1)` that these random bytes stand for.
+/// Converts random bytes to a number in `[0, 1)`.
 pub fn jitter(random: [u8; 4]) -> f64 {
     f64::from(u32::from_be_bytes(random)) / (f64::from(u32::MAX) + 1.0)
 }

@@ -1,4 +1,4 @@
-//! The service's own time: the wall clock, followed through a clock that can't be set.
+//! The service's own time: it follows the wall clock, with a monotonic clock as the check.
 //!
 //! ```text
 //!               more than an hour apart
@@ -9,12 +9,12 @@
 //!                               10 minutes synchronised, 24 hours in agreement, or accepted
 //! ```
 //!
-//! The wall clock is taken over when the store has recorded how the doubt ended: after a crash the content that was
-//! accepted meanwhile still gets its deadlines.
+//! After a doubt the wall clock is adopted only once the store has recorded the end: so even after a crash the content
+//! accepted meanwhile gets its correct deadlines.
 //!
-//! Deadlines are judged by [`ServiceTime::expiry`], which stands still from the start of a doubt until its end is
-//! [settled](State::settled): nothing ends by a time that may be wrong, and nothing ends before the deadlines of the
-//! content accepted meanwhile are right. A start compares the wall clock with the newest identifier of the store.
+//! Deadlines are compared with [`ServiceTime::expiry`], which is frozen from the start of a doubt until its end is
+//! [settled](State::settled). So no deadline passes by a time that may be wrong, or before the deadlines of the content
+//! accepted meanwhile are corrected. A start compares the wall clock with the newest identifier of the store.
 
 use std::time::Duration;
 
@@ -22,18 +22,18 @@ use super::Next;
 use crate::base::time::Timestamp;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// A wall clock that differs by more is doubtful.
+/// Maximum difference of a wall clock that is not doubtful.
 pub const DIFFERENCE_MAX: Duration = HOUR;
-/// A start may be this far ahead of the newest identifier: the service may have been stopped.
+/// Maximum time that a start may be ahead of the newest identifier: the service may have been stopped.
 pub const STOPPED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// The doubt ends when the kernel has reported a synchronised clock for this long.
+/// Time of synchronised clock readings from the kernel after which the doubt ends.
 pub const SYNCHRONISED_FOR: Duration = Duration::from_secs(600);
-/// The doubt ends when wall and monotonic clock have agreed for this long.
+/// Time of agreement between wall and monotonic clock after which the doubt ends.
 pub const AGREED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Wall and monotonic clock agree while they differ by no more since they were first compared: a crystal that is 500
-/// ppm off loses 43 seconds in 24 hours.
+/// Maximum drift since their first comparison at which wall and monotonic clock agree: a crystal that is 500 ppm off
+/// drifts 43 seconds in 24 hours.
 const AGREEMENT: Duration = Duration::from_secs(60);
-/// The service's clock runs slower by this part while it waits for a wall clock that was set back.
+/// The service's clock runs slower by this fraction while it waits for a wall clock that was set back.
 const SLOWER_BY: u32 = 10;
 
 /// One reading of the machine's clocks.
@@ -41,7 +41,7 @@ const SLOWER_BY: u32 = 10;
 pub struct Sample {
     /// The wall clock, since the epoch.
     pub wall: Duration,
-    /// A clock that can't be set and counts the time of a suspended machine, since any moment.
+    /// A monotonic clock that can't be set and counts the time while the machine is suspended, from any start.
     pub elapsed: Duration,
     /// Whether the kernel reports that the wall clock is synchronised.
     pub is_synchronised: bool,
@@ -50,49 +50,50 @@ pub struct Sample {
 /// The service's time at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceTime {
-    /// The service's time: for stamps in the store and for timers.
+    /// The service's time, for timestamps in the store and for timers.
     pub now: Timestamp,
-    /// The time by which deadlines are judged. It is `now`, except in doubt, when it stands still.
+    /// The time for deadlines. It equals `now`, except that it is frozen during a doubt.
     pub expiry: Timestamp,
-    /// The wall clock, for stamps that leave the process.
+    /// The wall clock, for timestamps that leave the process.
     pub wall: Timestamp,
-    /// The number of the doubt, while the wall clock is doubtful.
+    /// The number of the current doubt about the wall clock, if any.
     pub doubt: Option<u32>,
-    /// Whether deadlines stand still: in doubt, and until its end is settled.
+    /// Whether deadlines are frozen: during a doubt, and until its end is settled.
     pub is_frozen: bool,
 }
 
 impl ServiceTime {
-    /// Whether the wall clock is doubtful.
+    /// Returns whether the wall clock is doubtful.
     pub const fn is_doubtful(&self) -> bool {
         self.doubt.is_some()
     }
 
-    /// Whether the doubt is over and its end is being settled: `now` may lie far behind deadlines that still stand.
+    /// Returns whether the doubt is over and its end is being settled. `now` may then be far after deadlines that are
+    /// still frozen.
     pub const fn is_settling(&self) -> bool {
         self.is_frozen && self.doubt.is_none()
     }
 
-    /// The deadline `at`, or an hour from now where it passed while deadlines stand still. Whatever is due at a
-    /// deadline is looked at again then.
+    /// Returns the deadline `at`, or an hour from now if it has passed while deadlines are frozen. The deadline's work
+    /// is checked again then.
     pub fn deadline(&self, at: Timestamp) -> Timestamp {
         if at <= self.now && self.expiry < at { self.now + HOUR } else { at }
     }
 }
 
-/// A time that nobody doubts: tests and the virtual clock.
+/// A time without doubt, for tests and the virtual clock.
 impl From<Timestamp> for ServiceTime {
     fn from(now: Timestamp) -> Self {
         Self { now, expiry: now, wall: now, doubt: None, is_frozen: false }
     }
 }
 
-/// Clock facts that the store remembers at a start.
+/// Clock facts in the store at a start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Past {
-    /// The time of the newest identifier; none in a new store.
+    /// The time of the newest identifier; `None` in a new store.
     pub newest: Option<Timestamp>,
-    /// The doubt that had not ended when the service stopped.
+    /// The doubt that was open when the service stopped.
     pub open: Option<u32>,
     /// The number of the next doubt.
     pub next: u32,
@@ -103,15 +104,15 @@ pub struct Past {
 /// A doubt about the wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Doubt {
-    /// Its number; content that is accepted meanwhile carries it.
+    /// Its number, stored with content that is accepted during the doubt.
     pub number: u32,
-    /// Why the wall clock is doubtful.
+    /// The cause of the doubt.
     pub cause: Cause,
     /// The sample with which wall and monotonic clock are compared.
     first: Sample,
-    /// Since when the kernel has reported a synchronised clock, on the monotonic clock.
+    /// Time on the monotonic clock since when the kernel reports a synchronised clock.
     synchronised_since: Option<Duration>,
-    /// Correction of the service's time in milliseconds, set from the report of a doubt's end until that end is
+    /// Correction of the service's time in milliseconds: set when the doubt's end is reported, until that end is
     /// recorded.
     ended: Option<i64>,
 }
@@ -122,13 +123,13 @@ pub struct State {
     service: Duration,
     /// The last sample.
     last: Sample,
-    /// Where deadlines stand still.
+    /// The time at which deadlines are frozen.
     frozen: Option<Duration>,
     doubt: Option<Doubt>,
     next_number: u32,
 }
 
-/// Why the wall clock became doubtful.
+/// Causes of a doubtful wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// It was set forward by more than an hour.
@@ -144,7 +145,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause in words, for logs and the operator.
+    /// Returns the cause in words, for logs and the operator.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::JumpedAhead => "it jumped ahead by more than an hour",
@@ -156,7 +157,7 @@ impl Cause {
     }
 }
 
-/// Reason for which a doubt ended.
+/// Reasons for the end of a doubt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
     /// The wall clock agrees with the service's time again.
@@ -170,7 +171,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// The resolution in words, for logs.
+    /// Returns the reason in words, for logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::JumpUndone => "the jump was undone",
@@ -199,18 +200,18 @@ pub enum Effect {
     Doubted {
         /// The doubt's number.
         number: u32,
-        /// Why.
+        /// Its cause.
         cause: Cause,
         /// The wall clock less the service's time, in milliseconds.
         difference_ms: i64,
     },
-    /// The doubt ended. The wall clock is followed again when that is recorded.
+    /// The doubt ended. The wall clock is followed again once that is recorded.
     Ended {
         /// The doubt's number.
         number: u32,
-        /// Reason for which the doubt ended.
+        /// The reason for its end.
         resolution: Resolution,
-        /// The service's time at the end, before the wall clock was taken over.
+        /// The service's time at the end, before it was set to the wall clock.
         until: Timestamp,
         /// Correction of the service's time, in milliseconds. Deadlines of content accepted during the doubt move by
         /// the same amount.
@@ -219,7 +220,7 @@ pub enum Effect {
 }
 
 impl State {
-    /// The clock of a service that starts on a store with this `past`.
+    /// Creates the clock of a service that starts on a store with this `past`.
     pub fn start(past: Past, sample: Sample) -> Next<Self, Effect> {
         let newest = past.newest.map(|newest| Duration::from_millis(newest.as_millis()));
         let service = newest.unwrap_or(sample.wall);
@@ -256,14 +257,14 @@ impl State {
         }
     }
 
-    /// Follows a trusted wall clock; `ran_on` is the state by the monotonic clock alone, after `passed`.
+    /// Follows a trusted wall clock. `ran_on` is the state by the monotonic clock alone, after `passed`.
     fn follow(self, ran_on: Self, passed: Duration) -> Next<Self, Effect> {
         let wall = ran_on.last.wall;
         if wall.abs_diff(ran_on.service) > DIFFERENCE_MAX {
             let cause = if wall > ran_on.service { Cause::JumpedAhead } else { Cause::JumpedBack };
             return ran_on.doubted(self.next_number, cause, ran_on.last);
         }
-        // A wall clock that is behind is waited for at nine tenths of the speed, so nothing that is due waits with it.
+        // Wait for a wall clock that is behind at nine tenths of the speed, so that due timers still fire.
         let slower = self.service + (passed - passed / SLOWER_BY);
         Next::unchanged(Self { service: slower.max(wall), ..ran_on })
     }
@@ -280,7 +281,7 @@ impl State {
         Next::new(state, [effect])
     }
 
-    /// Asks whether `doubt` has ended.
+    /// Checks whether `doubt` has ended.
     fn judge(self, doubt: Doubt) -> Next<Self, Effect> {
         let Sample { wall, elapsed, is_synchronised } = self.last;
         if wall.abs_diff(self.service) <= DIFFERENCE_MAX {
@@ -288,7 +289,7 @@ impl State {
         }
         let agreed = elapsed.saturating_sub(doubt.first.elapsed);
         let doubt = if wall.abs_diff(doubt.first.wall + agreed) > AGREEMENT {
-            // It was set once more.
+            // The wall clock was set again.
             Doubt { first: self.last, synchronised_since: is_synchronised.then_some(elapsed), ..doubt }
         } else {
             let since = doubt.synchronised_since.or(Some(elapsed)).filter(|_| is_synchronised);
@@ -306,7 +307,7 @@ impl State {
     fn ended(self, resolution: Resolution) -> Next<Self, Effect> {
         let Some(doubt) = self.doubt else { return Next::unchanged(self) };
         let offset_ms = match resolution {
-            // The last hour is followed as ever: content kept its distance from its deadline.
+            // The difference is at most an hour and is followed as usual: content kept its distance from its deadline.
             Resolution::JumpUndone => 0,
             Resolution::Synchronised | Resolution::Agreed | Resolution::Accepted => {
                 difference_ms(self.last.wall, self.service)
@@ -316,7 +317,7 @@ impl State {
         Next::new(Self { doubt: Some(Doubt { ended: Some(offset_ms), ..doubt }), ..self }, [effect])
     }
 
-    /// The service's time is set by what was recorded; if the wall clock differs by now, it is judged again.
+    /// Sets the service's time by the recorded correction. If the wall clock differs now, it is judged again.
     fn taken_over(self, offset_ms: i64) -> Next<Self, Effect> {
         let distance = Duration::from_millis(offset_ms.unsigned_abs());
         let service = if offset_ms < 0 { self.service.saturating_sub(distance) } else { self.service + distance };
@@ -325,7 +326,7 @@ impl State {
         set.follow(set, Duration::ZERO)
     }
 
-    /// The end of the last doubt is settled: deadlines are judged by the service's time again. A doubt that began
+    /// Marks the end of the last doubt as settled: deadlines follow the service's time again. A doubt that began
     /// meanwhile goes on.
     #[must_use]
     pub const fn settled(self) -> Self {
@@ -335,7 +336,7 @@ impl State {
         }
     }
 
-    /// The time at the last sample.
+    /// Returns the time at the last sample.
     pub fn time(&self) -> ServiceTime {
         let expiry = self.frozen.map_or(self.service, |frozen| frozen.min(self.service));
         let doubt = self.doubt.map(|doubt| doubt.number);
@@ -343,7 +344,7 @@ impl State {
         ServiceTime { now, expiry: moment(expiry), wall, doubt, is_frozen: self.frozen.is_some() }
     }
 
-    /// The doubt about the wall clock, if there is one.
+    /// Returns the doubt about the wall clock, if there is one.
     pub const fn doubt(&self) -> Option<&Doubt> {
         self.doubt.as_ref()
     }

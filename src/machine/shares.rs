@@ -1,17 +1,17 @@
-//! A scarce supply, such as memory for request bodies, lent to many holders: so much in all, and so much to each.
+//! A limited supply, such as memory for request bodies, lent to many holders, with a total limit and a limit per
+//! holder.
 //!
 //! ```text
 //! all   |#####------|###|#|..............................|
-//! each  |#####------| at most, so one holder alone never takes all
+//! each  |#####------| at most, so one holder never takes everything
 //! ```
 //!
-//! The limit for each holder keeps one of them from using what the others need. Memory is bounded by the holders that
-//! hold something now.
+//! Memory use depends on the number of holders that hold something now.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The loans of one supply.
+/// The loans from one supply.
 #[derive(Debug)]
 pub struct Shares<K> {
     all: usize,
@@ -20,13 +20,13 @@ pub struct Shares<K> {
     by_holder: HashMap<K, usize>,
 }
 
-/// The supply or the holder's share of it is used up.
+/// Error: the supply, or the holder's share of it, is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too much is in use")]
 pub struct Exhausted;
 
 impl<K: Eq + Hash + Clone> Shares<K> {
-    /// A supply of `all` units, of which one holder may have `each`.
+    /// Creates a supply of `all` units, of which one holder may have `each`.
     pub fn new(all: usize, each: usize) -> Self {
         Self { all, each, lent: 0, by_holder: HashMap::new() }
     }
@@ -34,7 +34,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     /// Lends `units` to `holder`.
     ///
     /// # Errors
-    /// [`Exhausted`] where that exceeds either limit; nothing is lent then.
+    /// [`Exhausted`] if that exceeds either limit; then nothing is lent.
     pub fn take(&mut self, holder: &K, units: usize) -> Result<(), Exhausted> {
         let held = self.by_holder.get(holder).copied().unwrap_or(0).saturating_add(units);
         let lent = self.lent.saturating_add(units);
@@ -48,7 +48,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
         Ok(())
     }
 
-    /// Lends `units` to `holder` even beyond the limits, so that what it asks for next is refused.
+    /// Lends `units` to `holder` even beyond the limits, so that its next request is refused.
     pub fn overdraw(&mut self, holder: &K, units: usize) {
         if units > 0 {
             let held = self.by_holder.entry(holder.clone()).or_insert(0);
@@ -57,12 +57,12 @@ impl<K: Eq + Hash + Clone> Shares<K> {
         }
     }
 
-    /// The most that one holder may have.
+    /// Returns the maximum for one holder.
     pub const fn each(&self) -> usize {
         self.each
     }
 
-    /// Takes `units` back from `holder`.
+    /// Returns `units` of `holder` to the supply.
     pub fn give_back(&mut self, holder: &K, units: usize) {
         let Some(held) = self.by_holder.get_mut(holder) else { return };
         let units = units.min(*held);

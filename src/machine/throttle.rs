@@ -1,13 +1,13 @@
-//! Limit on failed sign-ins: a number of failures in 15 minutes, for a name and for a client.
+//! Limit on failed sign-ins: a number of failures in 15 minutes, per name and per client.
 //!
 //! ```text
 //!          15 min ago                       now
-//! forgotten |   x    x  x        x           |     try while fewer than the limit stand in between
+//! forgotten |   x    x  x        x           |     try while fewer than the limit are in between
 //! ```
 //!
-//! An attempt counts as failed from its beginning, so that many at once are no way around; a success takes it back, and
-//! so does an end that said nothing about what was shown. Kept in memory ([`super::throttle_table`]), in monotonic
-//! time; a restart starts empty.
+//! An attempt counts as failed from its start, so that many concurrent attempts can't bypass the limit. A success
+//! removes it, and so does an attempt that ends without checking the password. Kept in memory
+//! ([`super::throttle_table`]), in monotonic time; a restart starts empty.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub const WINDOW: Duration = Duration::from_secs(15 * 60);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Throttle(VecDeque<Duration>);
 
-/// There were too many failures: 429.
+/// Error: too many failures (429).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many failures; wait {retry_after_secs} s")]
 pub struct Throttled {
@@ -28,10 +28,10 @@ pub struct Throttled {
 }
 
 impl Throttle {
-    /// Begins an attempt at `now`.
+    /// Starts an attempt at `now`.
     ///
     /// # Errors
-    /// [`Throttled`] where `limit` attempts have failed or are under way.
+    /// [`Throttled`] if `limit` attempts have failed or are in progress.
     pub fn attempt(&mut self, limit: usize, now: Duration) -> Result<(), Throttled> {
         self.forget(now);
         match self.0.front() {
@@ -46,35 +46,35 @@ impl Throttle {
         }
     }
 
-    /// Takes back the attempt that was begun at `begun`: it succeeded, or was never judged.
+    /// Removes the attempt that started at `begun`: it succeeded, or was never checked.
     pub fn take_back(&mut self, begun: Duration) {
         if let Some(place) = self.0.iter().position(|stamp| *stamp == begun) {
             self.0.remove(place);
         }
     }
 
-    /// Whether nothing is remembered at `now`.
+    /// Returns whether no attempt is stored at `now`.
     pub fn is_idle(&self, now: Duration) -> bool {
         self.0.back().is_none_or(|last| now.saturating_sub(*last) >= WINDOW)
     }
 
-    /// Attempts that have failed or are under way.
+    /// Returns the number of attempts that have failed or are in progress.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The time of the newest attempt.
+    /// Returns the time of the newest attempt.
     pub fn newest(&self) -> Duration {
         self.0.back().copied().unwrap_or_default()
     }
 
-    /// The time at which fewer than `limit` attempts are remembered.
+    /// Returns the time at which fewer than `limit` attempts are stored.
     pub fn free_at(&self, limit: usize) -> Duration {
         let surplus = self.0.len().saturating_sub(limit);
         self.0.get(surplus).map_or(Duration::ZERO, |stamp| *stamp + WINDOW)
     }
 
-    /// Forgets the attempts that are over at `now`.
+    /// Removes the attempts that have expired at `now`.
     pub fn forget(&mut self, now: Duration) {
         while self.0.front().is_some_and(|oldest| now.saturating_sub(*oldest) >= WINDOW) {
             self.0.pop_front();

@@ -1,21 +1,21 @@
-//! The throttles of many names and clients in bounded memory.
+//! Throttles for many names and clients in bounded memory.
 //!
 //! ```text
-//! below its limit   oldest attempt first   goes early where the table is full
-//! at its limit      first to expire first  goes when its time is over, never before
+//! below its limit   oldest attempt first   evicted early if the table is full
+//! at its limit      first to expire first  removed when it expires, never earlier
 //! ```
 //!
-//! An attacker who fails under invented names pushes out entries that refuse nobody yet, never one that refuses
-//! somebody. Where every entry is at its limit, those that have none share one: guessing stays bounded, and so does
-//! memory. It
-//! takes more failures within the window than passwords can be hashed in it, and a known browser has its own entry.
+//! An attacker who fails under invented names evicts entries that block no one yet, but never an entry that blocks
+//! someone. If every entry is at its limit, names and clients without an entry share one: guessing stays limited, and
+//! so does memory. Filling the table takes more failures within the window than passwords can be hashed in it, and a
+//! known browser has its own entry.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::throttle::{Throttle, Throttled};
 
-/// Attempts in the window of all that share an entry because the table is full.
+/// Maximum number of attempts in the window of all that share an entry because the table is full.
 const SHARED_LIMIT: usize = 50;
 
 /// Key of an entry: the hash of a name, a client or a browser.
@@ -26,11 +26,11 @@ pub type ThrottleKey = [u8; 32];
 pub struct ThrottleTable {
     most: usize,
     entries: HashMap<ThrottleKey, Entry>,
-    /// The entries below their limit, by their newest attempt.
+    /// The entries below their limit, ordered by newest attempt.
     below: BTreeSet<(Duration, ThrottleKey)>,
-    /// The entries at their limit, by the time at which they are below it again.
+    /// The entries at their limit, ordered by the time at which they fall below it.
     at_limit: BTreeSet<(Duration, ThrottleKey)>,
-    /// For those that have no entry and find no place for one.
+    /// Shared by names and clients that have no entry while the table is full.
     shared: Throttle,
 }
 
@@ -41,7 +41,7 @@ struct Entry {
 }
 
 impl ThrottleTable {
-    /// A table of `most` entries.
+    /// Creates a table of at most `most` entries.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -52,10 +52,10 @@ impl ThrottleTable {
         }
     }
 
-    /// Begins an attempt of `key` at `now`, of which `limit` may fail in the window.
+    /// Starts an attempt of `key` at `now`, of which `limit` may fail in the window.
     ///
     /// # Errors
-    /// [`Throttled`] where so many have failed or are under way.
+    /// [`Throttled`] if that many have failed or are in progress.
     pub fn attempt(&mut self, key: ThrottleKey, limit: usize, now: Duration) -> Result<(), Throttled> {
         self.expire(now);
         let mut entry = match self.take_out(&key) {
@@ -68,7 +68,7 @@ impl ThrottleTable {
         begun
     }
 
-    /// Takes back the attempt of `key` that was begun at `begun`: it counts for nothing.
+    /// Removes the attempt of `key` that started at `begun`, so that it does not count.
     pub fn take_back(&mut self, key: &ThrottleKey, begun: Duration) {
         match self.take_out(key) {
             Some(mut entry) => {
@@ -79,7 +79,8 @@ impl ThrottleTable {
         }
     }
 
-    /// Whether there is a place for one more, if need be that of the entry below its limit whose attempts are oldest.
+    /// Returns whether there is a place for one more entry. If the table is full, evicts the entry below its limit with
+    /// the oldest attempts.
     fn has_place(&mut self) -> bool {
         if self.entries.len() < self.most {
             return true;
@@ -89,7 +90,7 @@ impl ThrottleTable {
         true
     }
 
-    /// Drops or moves the entries whose attempts are forgotten at `now`.
+    /// Removes or moves the entries whose attempts have expired at `now`.
     fn expire(&mut self, now: Duration) {
         while let Some((until, key)) = self.at_limit.first().copied().filter(|(until, _)| *until <= now) {
             self.at_limit.remove(&(until, key));
@@ -127,7 +128,7 @@ impl ThrottleTable {
 }
 
 impl Entry {
-    /// Whether the entry is at its limit, and what it is ordered by.
+    /// Returns whether the entry is at its limit, and its position in that order.
     fn place(&self) -> (bool, Duration) {
         let is_at_limit = self.throttle.count() >= self.limit;
         let time = if is_at_limit { self.throttle.free_at(self.limit) } else { self.throttle.newest() };

@@ -1,5 +1,5 @@
-//! The status of one message (contract 3 "Status"): what its attempts, its sender and its receivers' reports make of
-//! it.
+//! The status of one message (contract 3 "Status"), derived from its attempts, its sender's requests and its receivers'
+//! reports.
 //!
 //! ```text
 //!                                 .-- AttemptDeferred --.
@@ -18,8 +18,8 @@
 //!                 '--- ReportedComplaint --------------> complained   rank 3   (downwards from any status)
 //! ```
 //!
-//! Reports arrive in any order, so the status is the highest rank heard of, complained > bounced > delivered > the
-//! rest, while the timeline gets every fact once. A report that is heard twice changes nothing.
+//! Reports arrive in any order, so the status is the one of highest rank: complained > bounced > delivered > the rest.
+//! The timeline gets every fact once. A repeated report changes nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,35 +29,35 @@ use serde::{Deserialize, Serialize};
 use super::Next;
 use crate::domain::event::EventType;
 
-/// The status of a message, as answers show it.
+/// The status of a message, as shown in answers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Accepted; no attempt has ended yet.
     Queued,
-    /// At least one attempt met a transient failure; another is due.
+    /// At least one attempt failed temporarily; another is due.
     Deferred,
-    /// The receiver's server took it.
+    /// The receiver's server accepted it.
     Delivered,
-    /// Refused for good, in the session or by a late report.
+    /// Permanently refused, in the session or by a later report.
     Bounced,
     /// Given up without a permanent answer.
     Failed,
-    /// Its address became suppressed before it was sent.
+    /// Its address was suppressed before it was sent.
     Suppressed,
-    /// Withdrawn by its sender.
+    /// Canceled by its sender.
     Canceled,
-    /// The recipient called it spam.
+    /// The recipient marked it as spam.
     Complained,
 }
 
-/// The text names no status.
+/// Error: the text is not a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of queued, deferred, delivered, bounced, failed, suppressed, canceled, complained")]
 pub struct InvalidStatus;
 
 impl Status {
-    /// All of them, in the contract's order.
+    /// All statuses, in the contract's order.
     pub const ALL: [Self; 8] = [
         Self::Queued,
         Self::Deferred,
@@ -69,7 +69,7 @@ impl Status {
         Self::Complained,
     ];
 
-    /// The name on every interface.
+    /// Returns the name used in every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -83,12 +83,12 @@ impl Status {
         }
     }
 
-    /// Whether the message still waits for an attempt.
+    /// Returns whether the message still waits for an attempt.
     pub const fn is_waiting(self) -> bool {
         matches!(self, Self::Queued | Self::Deferred)
     }
 
-    /// The precedence of contract 3: a status gives way only to one of higher rank.
+    /// Returns the precedence of contract 3: a status is replaced only by one of higher rank.
     const fn rank(self) -> u8 {
         match self {
             Self::Queued | Self::Deferred | Self::Failed | Self::Suppressed | Self::Canceled => 0,
@@ -112,36 +112,36 @@ impl FromStr for Status {
     }
 }
 
-/// Whether an attempt of the message is on the wire at this moment, as its in-memory lease tells.
+/// Whether an attempt of the message is in progress, according to its in-memory lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Wire {
-    /// No attempt is under way.
+    /// No attempt is in progress.
     Idle,
-    /// An attempt is under way; only its outcome may settle the message.
+    /// An attempt is in progress; only its outcome may settle the message.
     Busy,
 }
 
 /// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// A 2xx to the final dot.
+    /// A 2xx answered the final dot.
     Delivered,
-    /// An attempt met a transient failure.
+    /// An attempt failed temporarily.
     AttemptDeferred,
-    /// An attempt met a permanent refusal: theirs, the DNS's, or our own finding before asking.
+    /// An attempt failed permanently: by the receiver's answer, by DNS, or by our own check before connecting.
     AttemptBounced,
-    /// Lifetime or `expires_at` is over, or the content is gone.
+    /// The lifetime or `expires_at` has passed, or the content is gone.
     GaveUp,
-    /// The recipient's address became suppressed. What is on the wire ends by its outcome: whoever settles that
-    /// as deferred looks at the suppressions again, and feeds this with [`Wire::Idle`].
+    /// The recipient's address was suppressed. An attempt in progress ends with its outcome. If that outcome is a
+    /// deferral, the caller checks the suppressions again and applies this input with [`Wire::Idle`].
     RecipientSuppressed(Wire),
-    /// The sender asked to withdraw the message.
+    /// The sender asked to cancel the message.
     CancelAsked(Wire),
-    /// An authenticated DSN says `failed`.
+    /// An authenticated DSN reported `failed`.
     ReportedBounced,
-    /// An authenticated DSN says `delayed`.
+    /// An authenticated DSN reported `delayed`.
     ReportedDelayed,
-    /// An authenticated ARF report calls it spam.
+    /// An authenticated ARF report marked it as spam.
     ReportedComplaint,
     /// The recipient used the hosted one-click link.
     Unsubscribed,
@@ -150,15 +150,15 @@ pub enum Input {
 /// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Append this event to the timeline and the log, and fan it out.
+    /// Append this event to the timeline and the log, and create its webhook deliveries.
     Record(EventType),
     /// Arm the timer of the next attempt, by `machine::retry`.
     ScheduleAttempt,
-    /// Disarm the message's attempt timer: it will not be tried again.
+    /// Disarm the message's attempt timer: there are no more attempts.
     StopAttempts,
-    /// Suppress the recipient's address (contract 6: a complaint always does; for a bounce the verdict says).
+    /// Suppress the recipient's address (contract 6: a complaint always does; for a bounce the verdict decides).
     SuppressRecipient,
-    /// Answer 409 `conflict`: the cancel comes too late.
+    /// Answer 409 `conflict`: the cancel came too late.
     RefuseCancel,
 }
 
@@ -176,7 +176,7 @@ enum Fact {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct State {
     status: Status,
-    /// Bits of [`Fact`]: beneath a higher status, what was heard already cannot be told from the status alone.
+    /// Bits of [`Fact`]. Below a higher status, the status alone does not show which facts are known.
     heard: u8,
 }
 
@@ -187,12 +187,13 @@ impl Default for State {
 }
 
 impl State {
-    /// The status to show.
+    /// Returns the status to show.
     pub const fn status(self) -> Status {
         self.status
     }
 
-    /// Whether it was taken, and refused or returned too: in whichever order that was heard, it is one message.
+    /// Returns whether it was accepted, and refused or returned too. Whatever the order of these facts, it counts as
+    /// one message.
     pub const fn is_returned(self) -> bool {
         const BOTH: u8 = Fact::Delivered as u8 | Fact::Bounced as u8;
         self.heard & BOTH == BOTH
@@ -232,7 +233,8 @@ impl State {
         }
     }
 
-    /// A fact about the message's fate: recorded the first time, and its status where that outranks the present one.
+    /// Handles a fact about the message's fate. It is recorded the first time, and its status applies if it outranks
+    /// the current one.
     fn learn(self, fact: Fact, status: Status, event: EventType) -> Next<Self, Effect> {
         let mut next = self.note(fact, &[Effect::Record(event)]);
         if next.effects.is_empty() {
@@ -247,7 +249,7 @@ impl State {
         next
     }
 
-    /// A fact that leaves the status: its effects the first time, nothing after.
+    /// Handles a fact that does not change the status: its effects apply the first time only.
     fn note(self, fact: Fact, effects: &[Effect]) -> Next<Self, Effect> {
         let bit = fact as u8;
         if self.heard & bit != 0 {
@@ -256,7 +258,7 @@ impl State {
         Next::new(Self { heard: self.heard | bit, ..self }, effects)
     }
 
-    /// An end that only a message that still waits can come to.
+    /// Handles an end that applies only to a message that still waits.
     fn end(self, status: Status, event: EventType) -> Next<Self, Effect> {
         if !self.status.is_waiting() {
             return Next::unchanged(self);

@@ -1,4 +1,4 @@
-//! Whether a sending domain counts as verified (contract 2), as looks at its RSA DKIM record tell.
+//! Whether a sending domain counts as verified (contract 2), according to checks of its RSA DKIM record.
 //!
 //! ```text
 //!            seen                    not seen                 not seen for 72 h
@@ -8,22 +8,22 @@
 //!                        '------------ seen ----------'
 //! ```
 //!
-//! A look-up that failed says nothing about the record: it changes only when the next look is due.
+//! A failed lookup says nothing about the record: it changes only the time of the next check.
 
 use std::time::Duration;
 
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::DomainStatus;
 
-/// Time for which a vanished record still counts.
+/// Time for which a missing record still counts as present.
 pub const GRACE: Duration = Duration::from_secs(72 * 3600);
 /// Interval between checks of a verified domain.
 const DAILY: Duration = Duration::from_secs(24 * 3600);
 /// Interval between checks of a failing domain, which is about to stop sending.
 const FAILING: Duration = Duration::from_secs(3600);
-/// The first re-check of a pending domain, doubled from then on.
+/// First interval between checks of a pending domain, doubled each time.
 const PENDING_FIRST: Duration = Duration::from_secs(2 * 60);
-/// The longest wait of a pending domain.
+/// Maximum interval between checks of a pending domain.
 const PENDING_MAX: Duration = Duration::from_secs(6 * 3600);
 
 /// Verification state of a domain.
@@ -31,9 +31,9 @@ const PENDING_MAX: Duration = Duration::from_secs(6 * 3600);
 pub struct State {
     /// Its status.
     pub status: DomainStatus,
-    /// When its record was last seen.
+    /// Time at which its record was last found.
     pub last_seen_at: Option<Timestamp>,
-    /// Looks since it last changed its status, for the back-off.
+    /// Number of checks since the last status change, for the backoff.
     pub checks: u32,
 }
 
@@ -42,11 +42,11 @@ pub struct State {
 pub struct Step {
     /// The state to save.
     pub state: State,
-    /// When to look again.
+    /// Time of the next check.
     pub next_check_at: Timestamp,
 }
 
-/// Returns the result of a check at `now`; `seen` is `None` if the look-up itself failed.
+/// Returns the result of a check at `now`; `seen` is `None` if the lookup itself failed.
 pub fn step(state: State, seen: Option<bool>, now: Timestamp) -> Step {
     let status = match (state.status, seen) {
         (_, Some(true)) => DomainStatus::Verified,

@@ -129,7 +129,7 @@ impl Client {
     pub fn begin(&mut self, envelope: &Envelope, size: usize, now: Duration) {
         if self.messages > 0 {
             self.transcript = Transcript::default();
-            self.transcript.happened("on a connection that was kept from the message before");
+            self.transcript.happened("on a connection kept from the previous message");
         }
         if !matches!(self.state, State::Ready) {
             return self.end_in(Phase::Rset, Ending::Closed("the session had ended".to_owned()));
@@ -195,7 +195,7 @@ impl Client {
     /// Adds the output to the transcript, except for the message and the lines of a login.
     fn note_output(&mut self) {
         match &self.state {
-            State::Auth(_) => self.transcript.happened("> AUTH, and what belongs to it"),
+            State::Auth(_) => self.transcript.happened("> AUTH exchange, not shown"),
             State::Transaction(transaction) if transaction.phase() == Phase::Body => {
                 self.transcript.happened_once("> the message");
             }

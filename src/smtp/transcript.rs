@@ -44,9 +44,9 @@ impl Transcript {
         match ending {
             Ending::Answered(_) => {}
             Ending::Unreachable(why) | Ending::Unusable(why) => self.happened(&format!("no connection: {why}")),
-            Ending::TimedOut => self.happened("nothing more in time"),
+            Ending::TimedOut => self.happened("no answer in time"),
             Ending::Closed(why) => self.happened(&format!("the connection ended: {why}")),
-            Ending::Unreadable(why) => self.happened(&format!("not understood: {why}")),
+            Ending::Unreadable(why) => self.happened(&format!("unreadable answer: {why}")),
             Ending::TlsFailed(why) | Ending::PolicyFailed { why, .. } => self.happened(&format!("no TLS: {why}")),
             Ending::TooLarge { limit } => self.happened(&format!("too large: the server takes {limit} bytes")),
             Ending::NeedsSmtpUtf8 => self.happened("the server lacks SMTPUTF8, which the message needs"),

@@ -1,4 +1,4 @@
-//! The shares of accounts, sites and networks, and that units add up.
+//! Tests: the shares of accounts, sites and networks, and the sum of units.
 
 use super::*;
 use crate::base::id::Ulid;
@@ -14,7 +14,7 @@ fn claim(account: u8, site: u64) -> Claim {
     }
 }
 
-/// Grants all that can be granted, as (account, site).
+/// Grants all that can be granted.
 fn granted(budget: &mut Budget) -> Vec<Claim> {
     std::iter::from_fn(|| budget.grant()).map(|(_, claim)| claim).collect()
 }
@@ -32,7 +32,7 @@ fn an_account_alone_has_all_of_it_and_others_are_served_at_once_all_the_same() {
     (2..5).for_each(|account| (0..100).for_each(|site| _ = budget.request(claim(account, site))));
     let others = granted(&mut budget);
     assert_eq!([2, 3, 4].map(|account| of(&others, account)), [3, 3, 2], "they are an eighth more");
-    // As long as the first account has more than half, what it gives back goes to the others.
+    // While the first account holds more than half, its released units go to the others.
     first.iter().take(20).for_each(|claim| budget.release(claim));
     let again = granted(&mut budget);
     assert_eq!((of(&again, 1), again.len()), (0, 12));
@@ -52,7 +52,7 @@ fn under_contention_accounts_take_turns_and_none_has_more_than_half() {
     }
     let first = granted(&mut budget);
     assert_eq!((of(&first, 1), of(&first, 2)), (32, 32));
-    // Returned units go to both in turn, and neither gets more than half.
+    // Released units go to both in turn, and neither gets more than half.
     first.iter().take(10).for_each(|claim| budget.release(claim));
     let again = granted(&mut budget);
     assert_eq!((of(&again, 1), of(&again, 2)), (5, 5));

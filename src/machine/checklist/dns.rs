@@ -6,7 +6,7 @@ use super::Judgement;
 use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_walk::{Discovery, PublishedRecord};
 
-/// Look-ups that an SPF record may take (RFC 7208 4.6.4).
+/// Maximum number of DNS lookups of an SPF record (RFC 7208 4.6.4).
 const SPF_LOOKUPS_MAX: u32 = 10;
 
 /// The SPF records of a domain.
@@ -14,9 +14,9 @@ const SPF_LOOKUPS_MAX: u32 = 10;
 pub struct SpfFacts<'a> {
     /// The records found.
     pub found: &'a [String],
-    /// Whether one of them names this server.
+    /// Whether one of them includes this server.
     pub names_us: bool,
-    /// The look-ups that it takes. None where they are not known.
+    /// The number of lookups that it needs; `None` if unknown.
     pub lookups: Option<u32>,
     /// The record to publish.
     pub wanted: &'a str,
@@ -56,7 +56,7 @@ fn not_looked_up(what: &str) -> Judgement {
 /// A record that a domain should publish.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordFacts<'a> {
-    /// Whether it was seen. None where it was not looked for, or the look-up failed.
+    /// Whether it was found; `None` if it was not looked up, or the lookup failed.
     pub seen: Option<bool>,
     /// Its name.
     pub name: &'a str,
@@ -75,7 +75,7 @@ pub fn dkim(key: RecordFacts<'_>) -> Judgement {
     }
 }
 
-/// Judges the DMARC record that applies, of which there are `own` at the domain itself. `wanted` is the one to publish.
+/// Judges the applicable DMARC record; the domain itself has `own` records. `wanted` is the record to publish.
 pub fn dmarc(found: &Discovery, own: usize, wanted: &str) -> Judgement {
     match found {
         Discovery::Unknown => not_looked_up("The DMARC record"),
@@ -115,8 +115,8 @@ pub fn alignment(dkim: RecordFacts<'_>, return_path: RecordFacts<'_>) -> Judgeme
     }
 }
 
-/// Judges whether the record that applies asks for reports at one of our addresses. `wanted` is the text to publish;
-/// none where no reports are received.
+/// Judges whether the applicable record requests reports to one of our addresses. `wanted` is the text to publish;
+/// `None` if this service receives no reports.
 pub fn dmarc_reports(found: &Discovery, names_us: bool, wanted: Option<&str>) -> Judgement {
     let remedy = wanted.map_or_else(
         || "Ask the operator to set [bounces] in the configuration: without it no reports are received.".to_owned(),
@@ -135,18 +135,18 @@ pub fn dmarc_reports(found: &Discovery, names_us: bool, wanted: Option<&str>) ->
     }
 }
 
-/// An address that mail leaves from.
+/// A source address of mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceFacts {
     /// The address.
     pub address: IpAddr,
-    /// The name that is said in EHLO from there.
+    /// The name sent in EHLO from this address.
     pub ehlo: String,
-    /// Its names (PTR) that lead back to it. None where a look-up failed.
+    /// Its PTR names that resolve back to it; `None` if a lookup failed.
     pub names: Option<Vec<String>>,
 }
 
-/// Judges the reverse names of all sources. The worst counts.
+/// Judges the reverse DNS of all sources. The worst one counts.
 pub fn reverse_dns(sources: &[SourceFacts]) -> Judgement {
     let without = |source: &&SourceFacts| source.names.as_ref().is_some_and(Vec::is_empty);
     let elsewhere = |source: &&SourceFacts| source.names.as_ref().is_some_and(|names| !names.contains(&source.ehlo));
@@ -175,12 +175,12 @@ pub fn reverse_dns(sources: &[SourceFacts]) -> Judgement {
     }
 }
 
-/// A domain's way to receive mail.
+/// The way in which a domain receives mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replies<'a> {
-    /// By the servers of its MX records.
+    /// The servers of its MX records.
     Servers(&'a [String]),
-    /// By its own address, without an MX record.
+    /// Its own address, without an MX record.
     Address,
     /// Not at all: a null MX.
     NullMx,
@@ -188,7 +188,7 @@ pub enum Replies<'a> {
     Nothing,
 }
 
-/// Judges whether people can answer.
+/// Judges whether recipients can reply.
 pub fn replies(found: Option<&Replies<'_>>) -> Judgement {
     let publish = "Publish an MX record that leads to a server which takes mail for the domain.";
     match found {

@@ -3,21 +3,21 @@
 use super::{Judgement, percent, reaches};
 use crate::machine::reputation::{DELIVERIES_MIN, Level, Measure, Rate};
 
-/// Deliveries below which the share under TLS means nothing.
+/// Minimum number of deliveries for a meaningful share of TLS.
 const TLS_DELIVERIES_MIN: u64 = 20;
-/// Reported messages below which the share that passed DMARC means nothing.
+/// Minimum number of reported messages for a meaningful share of DMARC passes.
 const OBSERVED_MIN: u64 = 100;
 
 /// The account's own mail in the DMARC reports of 30 days.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Observed {
-    /// The messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Those of them that passed.
+    /// Number of messages that passed.
     pub passed: u64,
 }
 
-/// Judges the account's own mail in DMARC reports. `mail` is none where reports are not counted.
+/// Judges the account's own mail in DMARC reports. `mail` is `None` if reports are not counted.
 pub fn dmarc_observed(mail: Option<Observed>) -> Judgement {
     let Some(Observed { messages, passed }) = mail else {
         return Judgement::unknown("DMARC reports are not counted here.");
@@ -38,13 +38,13 @@ pub fn dmarc_observed(mail: Option<Observed>) -> Judgement {
 /// Marketing messages of seven days.
 #[derive(Clone, Copy, Debug)]
 pub struct Marketing {
-    /// The messages accepted.
+    /// Number of accepted messages.
     pub accepted: u64,
-    /// Those of them without an https `unsubscribe_url`.
+    /// Number of accepted messages without an https `unsubscribe_url`.
     pub without: u64,
 }
 
-/// Judges one-click unsubscription. `mail` is none for a transactional domain.
+/// Judges one-click unsubscription. `mail` is `None` for a transactional domain.
 pub fn one_click(mail: Option<Marketing>) -> Judgement {
     match mail {
         None => Judgement::na("The domain is transactional."),
@@ -59,7 +59,7 @@ pub fn one_click(mail: Option<Marketing>) -> Judgement {
     }
 }
 
-/// Judges the deliveries of seven days, of which so many were made under TLS.
+/// Judges the deliveries of seven days; `secured` is the number made over TLS.
 pub fn tls(deliveries: u64, secured: u64) -> Judgement {
     let seen = format!("{} of {deliveries} deliveries of 7 days were made under TLS.", percent(secured, deliveries));
     match deliveries {

@@ -1,4 +1,4 @@
-//! The table of the lease, and its law: no two machines send at the same moment.
+//! The transition table of the lease, and its invariant: no two machines send at the same time.
 
 use std::collections::BTreeMap;
 
@@ -170,17 +170,17 @@ fn confirmations_are_sought_each_half_lease_under_work_and_each_third_when_autom
 #[derive(Debug)]
 struct Machine {
     state: LeaseState,
-    /// Thousandths of a second that its clock counts in one real second.
+    /// Milliseconds that its clock counts in one real second.
     rate: u64,
-    /// Setting of its clock at the beginning.
+    /// Initial reading of its clock.
     origin: u64,
-    /// A request on its way: when it was sent by its clock, when the bucket serves it and when the answer comes.
+    /// A request in flight: its time by the machine's clock, when the bucket serves it, and when the answer arrives.
     request: Option<(Duration, u64, u64, Request)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Request {
-    /// Creates the next slot, or asks whether it exists.
+    /// Creates the next slot, or checks whether it exists.
     Confirm,
     Claim,
     Look,
@@ -196,13 +196,13 @@ impl Machine {
     }
 }
 
-/// The log: who wrote each slot, by its number.
+/// The log: the writer of each slot, by slot number.
 #[derive(Debug, Default)]
 struct Log {
     slots: BTreeMap<u64, usize>,
     /// Number of slots that each machine has seen.
     seen: [u64; 2],
-    /// The bucket's results of requests that are not answered yet.
+    /// The bucket's results of requests whose answers have not arrived yet.
     served: [Option<LeaseInput>; 2],
 }
 
@@ -211,7 +211,7 @@ impl Log {
         self.slots.len() as u64
     }
 
-    /// Serves a request of a machine: creating is append and election in one.
+    /// Serves a request of a machine. Creating an object is both append and election.
     fn serve(&mut self, machine: usize, sent: Duration, request: Request) {
         let next = self.seen[machine] + 1;
         let taken = self.slots.get(&next).copied();
@@ -249,8 +249,8 @@ impl Log {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Two machines with automatic failover, whose clocks differ by up to 5 % in rate and by any amount in what they
-    /// show; requests take any time, may be lost before or after they are served; either machine may stall.
+    /// Two machines with automatic failover, whose clocks differ by up to 5 % in rate and by any amount in their
+    /// readings. Requests take any time and may be lost before or after they are served. Either machine may stall.
     #[test]
     fn no_two_machines_send_at_the_same_moment(
         rates in (976_u64..=1025, 976_u64..=1025),
@@ -286,7 +286,8 @@ proptest! {
                         _ => Request::Confirm,
                     };
                     let Some((kind, one, two)) = draws.next() else { continue };
-                    // Most requests are quick; one in twenty is slow and one in twenty takes for ever to come back.
+                    // Most requests are quick. One in twenty is slow, and the answer of one in twenty hardly ever
+                    // arrives.
                     let (to, back) = match kind {
                         0 => (one, two),
                         1 => (one / 90, two * 4),

@@ -1,4 +1,4 @@
-//! Each rule of a doubtful wall clock, and laws over any readings.
+//! Each rule of a doubtful wall clock, and properties for arbitrary readings.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ const START: Duration = Duration::from_secs(1_700_000_000);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A machine whose clocks are moved by hand.
+/// A machine whose clocks are set by the test.
 struct Machine {
     state: State,
     sample: Sample,
@@ -35,13 +35,13 @@ impl Machine {
         self.effects.extend(next.effects);
     }
 
-    /// The end of the doubt is recorded and settled.
+    /// Records and settles the end of the doubt.
     fn settle(&mut self) {
         self.step(Input::Recorded(self.sample));
         self.state = self.state.settled();
     }
 
-    /// Time passes, on both clocks alike.
+    /// Advances both clocks.
     fn pass(&mut self, time: Duration) -> &mut Self {
         self.sample.wall += time;
         self.sample.elapsed += time;

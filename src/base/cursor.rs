@@ -1,7 +1,7 @@
-//! Opaque cursors: where a listing went on, and with which filters (contract 1).
+//! Opaque cursors: the place at which a listing continues, and its filters (contract 1).
 //!
-//! A cursor carries its filters, so it may be given alone, and the account and list that it belongs to, so that one
-//! used elsewhere is refused. It names a place between rows, not a row: it stays usable when its row is gone.
+//! A cursor contains its filters, so it may be given without them. It also contains its account and list, so that it is
+//! refused elsewhere. It names a place between rows, not a row, so it stays valid when its row is removed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,14 +11,14 @@ use super::id::{AccountId, Ulid};
 
 const VERSION: u8 = 1;
 
-/// The decoded content of a cursor.
+/// Decoded content of a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     /// Version of this encoding.
     version: u8,
     /// Name of the list, such as `events`.
     pub list: String,
-    /// Account whose list it is.
+    /// Account of the list.
     pub account: AccountId,
     /// Rows strictly before this identifier come next.
     pub before: Ulid,
@@ -26,26 +26,26 @@ pub struct Cursor {
     pub filters: Vec<(String, String)>,
 }
 
-/// The text is no cursor of this list, of this account, with these filters.
+/// Error: the text is not a cursor of this list and account with these filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a cursor of this list with these filters; start again without one")]
 pub struct InvalidCursor;
 
 impl Cursor {
-    /// A cursor for what comes before `before`.
+    /// Creates a cursor for the rows before `before`.
     pub fn new(list: &str, account: AccountId, before: Ulid, filters: Vec<(String, String)>) -> Self {
         Self { version: VERSION, list: list.to_owned(), account, before, filters }
     }
 
-    /// The opaque text that the caller gets.
+    /// Returns the opaque text for the caller.
     pub fn encode(&self) -> String {
         URL_SAFE_NO_PAD.encode(postcard::to_stdvec(self).unwrap_or_default())
     }
 
-    /// Reads a cursor given for `list` of `account`; `filters` are those given beside it, and may be empty.
+    /// Decodes a cursor for `list` of `account`. `filters` are those of the request, and may be empty.
     ///
     /// # Errors
-    /// [`InvalidCursor`] where the text is damaged or belongs to another list, account or set of filters.
+    /// [`InvalidCursor`] if the text is damaged or belongs to another list, account or set of filters.
     pub fn decode(
         text: &str,
         list: &str,

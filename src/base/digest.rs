@@ -1,11 +1,11 @@
-//! SHA-256, as the names of bytes.
+//! SHA-256 digests that identify bytes.
 
 use sha2::{Digest as _, Sha256};
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
 
-/// SHA-256 of `bytes`.
+/// Returns the SHA-256 digest of `bytes`.
 pub fn sha256(bytes: &[u8]) -> Digest {
     Sha256::digest(bytes).into()
 }

@@ -1,26 +1,26 @@
-//! Chance as an argument: whoever needs random bytes is handed a source of them.
+//! Randomness as an argument: code that needs random bytes gets a source of them.
 
 use std::sync::Mutex;
 
-/// A source of random bytes. The real one is the operating system's (floor `net`); tests and the simulator
-/// pass a seeded one, so that a run can be repeated byte for byte.
+/// A source of random bytes. The real one is the operating system's (floor `net`); tests and the simulator pass a
+/// seeded one, so that a run repeats byte for byte.
 pub trait Entropy: Send + Sync {
-    /// Fills `bytes` with random bytes fit for keys and tokens.
+    /// Fills `bytes` with random bytes that are fit for keys and tokens.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// `N` random bytes from `entropy`.
+/// Returns `N` random bytes from `entropy`.
 pub fn bytes<const N: usize>(entropy: &dyn Entropy) -> [u8; N] {
     let mut out = [0; N];
     entropy.fill(&mut out);
     out
 }
 
-/// A repeatable source for tests and simulations (splitmix64). Never for secrets of a real service.
+/// A repeatable source for tests and simulations (splitmix64). Never use it for secrets of a real service.
 pub struct SeededEntropy(Mutex<u64>);
 
 impl SeededEntropy {
-    /// The sequence that belongs to `seed`.
+    /// Creates the sequence of `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(Mutex::new(seed))
     }

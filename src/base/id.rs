@@ -1,8 +1,8 @@
 //! Identifiers: a short prefix, `_`, and a 26-character ULID in upper-case Crockford base 32 (contract 1).
 //!
-//! An [`Ulid`] is 48 bits of milliseconds and 80 of chance. The store makes them strictly increasing; this
-//! file only knows their shape. A malformed text never becomes an identifier: callers answer it with the
-//! same 404 as an unknown one.
+//! An [`Ulid`] has 48 bits of milliseconds and 80 random bits. The store makes identifiers strictly increasing; this
+//! file only knows their form. A malformed text never becomes an identifier: callers answer it with the same 404 as an
+//! unknown one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,13 +18,13 @@ const TEXT_LENGTH: usize = 26;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Ulid(pub [u8; 16]);
 
-/// The text is no identifier of the wanted kind.
+/// Error: the text is not an identifier of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not an identifier of this kind")]
 pub struct InvalidId;
 
 impl Ulid {
-    /// The identifier of `at` with these 80 bits of chance.
+    /// Returns the identifier of `at` with these 80 random bits.
     pub fn new(at: Timestamp, chance: [u8; 10]) -> Self {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&at.as_millis().to_be_bytes()[2..]);
@@ -32,14 +32,14 @@ impl Ulid {
         Self(bytes)
     }
 
-    /// The millisecond that the identifier carries.
+    /// Returns the millisecond in the identifier.
     pub fn timestamp(self) -> Timestamp {
         let mut millis = [0; 8];
         millis[2..].copy_from_slice(&self.0[..6]);
         Timestamp::from_millis(u64::from_be_bytes(millis))
     }
 
-    /// The identifier right after this one.
+    /// Returns the next identifier.
     #[must_use]
     pub fn next(self) -> Self {
         Self(u128::from_be_bytes(self.0).wrapping_add(1).to_be_bytes())
@@ -51,7 +51,7 @@ impl FromStr for Ulid {
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let text = text.as_bytes();
-        // 26 characters hold 130 bits: the first may only carry three.
+        // 26 characters hold 130 bits, so the first may only have three.
         if text.len() != TEXT_LENGTH || text[0] > b'7' {
             return Err(InvalidId);
         }
@@ -91,7 +91,7 @@ macro_rules! identifiers {
             /// Prefix of the text form, without the `_` that follows it.
             pub const PREFIX: &'static str = $prefix;
 
-            /// The 16 bytes, as storage keys carry them.
+            /// Returns the 16 bytes as in storage keys.
             pub const fn as_bytes(&self) -> &[u8; 16] {
                 &self.0.0
             }
@@ -132,9 +132,9 @@ macro_rules! identifiers {
 }
 
 identifiers! {
-    /// An account, the owner of everything else.
+    /// An account, the owner of all other objects.
     AccountId = "acc";
-    /// A person who signs in to the panel.
+    /// A panel user.
     UserId = "usr";
     /// An API key.
     KeyId = "key";
@@ -142,7 +142,7 @@ identifiers! {
     DomainId = "dom";
     /// A message.
     MessageId = "msg";
-    /// An event of the customer's log.
+    /// An event of the account's log.
     EventId = "evt";
     /// A webhook endpoint.
     EndpointId = "whk";
@@ -154,18 +154,18 @@ identifiers! {
     SuppressionId = "sup";
     /// A DMARC aggregate report.
     DmarcReportId = "dmr";
-    /// A line of the audit log; shown nowhere but in the panel's addresses.
+    /// A line of the audit log; only visible in URLs of the panel.
     ChangeId = "chg";
     /// An alert.
     AlertId = "alr";
-    /// A notice that an alert or an invitation is sent with; its Message-ID or webhook delivery.
+    /// A notice of an alert or an invitation; its Message-ID or webhook delivery.
     NoticeId = "ntc";
 }
 
-/// Serialises an identifier as its text, for JSON that leaves the program. Rows keep the bytes.
+/// Serialises an identifier as its text, for JSON that leaves the program. Rows contain the bytes.
 ///
 /// # Errors
-/// Those of the serializer.
+/// Errors of the serializer.
 pub fn as_text<T: fmt::Display, S: serde::Serializer>(id: &T, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(id)
 }

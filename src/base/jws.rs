@@ -1,12 +1,12 @@
-//! Signatures of JSON Web Signatures (RFC 7515) by RS256, PS256 and ES256 (RFC 7518 3). There is no `none` here, and no
-//! algorithm whose key is shared.
+//! Signatures of JSON Web Signatures (RFC 7515) by RS256, PS256 and ES256 (RFC 7518 3). `none` and algorithms with
+//! shared keys are not supported.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RSA_PSS_2048_8192_SHA256, RsaParameters,
     RsaPublicKeyComponents, UnparsedPublicKey,
 };
 
-/// Bytes of a coordinate on the curve P-256.
+/// Number of bytes of a coordinate on the curve P-256.
 const P256_BYTES: usize = 32;
 
 /// The algorithm of a signature.
@@ -21,7 +21,7 @@ pub enum JwsAlgorithm {
 }
 
 impl JwsAlgorithm {
-    /// The algorithm of this name; none for every other name, of which some are dangerous.
+    /// Returns the algorithm of this name; `None` for every other name, some of which are dangerous.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),
@@ -32,7 +32,7 @@ impl JwsAlgorithm {
     }
 }
 
-/// A public key. Each kind verifies its own algorithms alone.
+/// A public key. Each kind verifies only its own algorithms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JwsKey {
     /// An RSA key of 2,048 to 8,192 bits: modulus and exponent, big-endian.
@@ -44,9 +44,9 @@ pub enum JwsKey {
     },
     /// A point on P-256: its coordinates.
     P256 {
-        /// The first.
+        /// The first coordinate.
         x: Vec<u8>,
-        /// The second.
+        /// The second coordinate.
         y: Vec<u8>,
     },
 }
@@ -60,7 +60,7 @@ impl JwsKey {
         }
     }
 
-    /// Whether `signature` is the key's, of `message`.
+    /// Whether `signature` of `message` was made with the key.
     pub fn verifies(&self, algorithm: JwsAlgorithm, message: &[u8], signature: &[u8]) -> bool {
         match (self, algorithm) {
             (Self::Rsa { n, e }, JwsAlgorithm::Rs256) => rsa(n, e, &RSA_PKCS1_2048_8192_SHA256, message, signature),
@@ -75,7 +75,7 @@ impl JwsKey {
 }
 
 fn rsa(n: &[u8], e: &[u8], parameters: &RsaParameters, message: &[u8], signature: &[u8]) -> bool {
-    // Some providers write a zero in front, as signed integers need it.
+    // Some providers add a leading zero, as for signed integers.
     let [n, e] = [n, e].map(|number| &number[number.iter().take_while(|byte| **byte == 0).count()..]);
     RsaPublicKeyComponents { n, e }.verify(parameters, message, signature).is_ok()
 }

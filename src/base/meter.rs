@@ -1,13 +1,12 @@
-//! Meters: what the program counts and times for monitoring. Each floor has a struct of its own, which `http` writes
-//! out.
+//! Metrics: counters and durations for monitoring. Each floor has its own struct, which `http` writes out.
 //!
-//! Counting is one atomic addition, so it may stand anywhere; a meter decides nothing and is never read back by the
-//! program itself. Nothing here reads a clock: durations are arguments.
+//! Counting is one atomic addition, so it is cheap anywhere. The program never reads a metric back for a decision.
+//! Nothing here reads a clock: durations are arguments.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Bounds in microseconds that fit both a signature and a slow receiver: 0.1 ms to 5 minutes.
+/// Bounds in microseconds that suit both a signature and a slow receiver: 0.1 ms to 5 minutes.
 pub const DURATIONS: &[u64] = &[
     100,
     250,
@@ -29,25 +28,25 @@ pub const DURATIONS: &[u64] = &[
     60_000_000,
     300_000_000,
 ];
-/// Bounds of how many share something.
+/// Bounds for batch sizes.
 pub const COMPANIES: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
-/// A count that only rises.
+/// A count that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn count(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// So many more.
+    /// Adds `more`.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
 
-    /// The count since the start.
+    /// Returns the count since the start.
     pub fn read(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -57,15 +56,15 @@ impl Counter {
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
-    /// One for each bound, and one for what is above them all.
+    /// One count for each bound, and one for larger values.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
-/// A histogram as it stood.
+/// A snapshot of a histogram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
-    /// Each bound, and how many values were at most that.
+    /// Each bound with the number of values up to it.
     pub buckets: Vec<(u64, u64)>,
     /// Number of values.
     pub count: u64,
@@ -74,12 +73,12 @@ pub struct Distribution {
 }
 
 impl Histogram {
-    /// An empty one over `bounds`, which rise.
+    /// Creates an empty histogram over `bounds`, which ascend.
     pub fn new(bounds: &'static [u64]) -> Self {
         Self { bounds, counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(), sum: AtomicU64::new(0) }
     }
 
-    /// One over [`DURATIONS`], in microseconds.
+    /// Creates a histogram over [`DURATIONS`], in microseconds.
     pub fn of_durations() -> Self {
         Self::new(DURATIONS)
     }

@@ -1,5 +1,5 @@
-//! Floor 0: what everything else is made of. Time, identifiers, chance, secrets, signatures, cursors.
-//! Knows no runtime, no protocol and no storage.
+//! Floor 0, the base of all others: time, identifiers, randomness, secrets, signatures, cursors. It knows no runtime,
+//! protocol or storage.
 
 pub mod cursor;
 pub mod digest;

@@ -1,8 +1,8 @@
-//! Secrets: bytes that never reach a log, and the master key that seals what must be readable again.
+//! Secrets: bytes that never reach a log, and the master key that seals secrets that must be readable later.
 //!
-//! API keys are only hashed. Webhook secrets, DKIM private keys and content keys are needed in clear, so they rest
-//! sealed with AES-256-GCM under the master key; `context` names what is sealed, so that one sealed row
-//! can't be put in another's place.
+//! API keys are only hashed. Webhook secrets, DKIM private keys and content keys are needed in clear, so they are
+//! stored sealed with AES-256-GCM under the master key. `context` names the sealed object, so that one sealed row can't
+//! replace another.
 
 use std::fmt;
 
@@ -13,22 +13,22 @@ use zeroize::Zeroizing;
 use super::entropy::{self, Entropy};
 use super::signature::hmac_sha256;
 
-/// Bytes that are wiped when dropped and that no formatter shows.
+/// Bytes that are wiped when dropped and that no formatter prints.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes `bytes` into keeping.
+    /// Wraps `bytes`.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(Zeroizing::new(bytes.into()))
     }
 
-    /// The bytes themselves, for the one place that needs them.
+    /// Returns the bytes, for the one place that needs them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// The secret as text, where it is text.
+    /// Returns the secret as text, if it is text.
     pub fn expose_text(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
@@ -44,8 +44,7 @@ impl fmt::Debug for Secret {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed(#[serde(with = "whole")] pub Vec<u8>);
 
-/// Bytes written and read as a whole: serde takes a plain vector byte by byte, and DKIM keys are read for every
-/// message.
+/// Serialises bytes as a whole: serde handles a plain vector byte by byte, and DKIM keys are read for every message.
 mod whole {
     use std::fmt;
 
@@ -81,7 +80,7 @@ impl fmt::Debug for Sealed {
     }
 }
 
-/// A sealed value that this key, or this context, does not open.
+/// Error: this key and context do not open the sealed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a sealed value does not open: it is damaged, or the master key is not the one it was sealed with")]
 pub struct Unsealable;
@@ -96,19 +95,20 @@ impl MasterKey {
     /// Length of the raw key in bytes.
     pub const LENGTH: usize = 32;
 
-    /// The key made of these bytes.
+    /// Creates the key from its bytes.
     pub fn new(bytes: &[u8; Self::LENGTH]) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, bytes).unwrap_or_else(|_| unreachable!("32 bytes are an AES-256 key"));
         let derivation = Secret::new(hmac_sha256(bytes, &[b"postrider derivation key 1"]));
         Self { sealing: LessSafeKey::new(key), derivation }
     }
 
-    /// A further key of 32 bytes for `purpose`, always the same for the same master key, so that it needs no storing.
+    /// Derives a key of 32 bytes for `purpose`. It is always the same for the same master key, so it need not be
+    /// stored.
     pub fn derive(&self, purpose: &[u8]) -> Secret {
         Secret::new(hmac_sha256(self.derivation.expose(), &[purpose]))
     }
 
-    /// Encrypts `clear` for the place that `context` names, with a fresh nonce from `entropy`.
+    /// Encrypts `clear` for the place that `context` names, with a new nonce from `entropy`.
     pub fn seal(&self, context: &[u8], clear: &[u8], entropy: &dyn Entropy) -> Sealed {
         let nonce = entropy::bytes::<NONCE_LEN>(entropy);
         let mut body = clear.to_vec();
@@ -120,10 +120,10 @@ impl MasterKey {
         Sealed(sealed)
     }
 
-    /// Decrypts what [`Self::seal`] made for the same `context`.
+    /// Decrypts a value that [`Self::seal`] made for the same `context`.
     ///
     /// # Errors
-    /// [`Unsealable`] where the bytes were changed, moved, or sealed under another key.
+    /// [`Unsealable`] if the bytes were changed, moved, or sealed under another key.
     pub fn open(&self, context: &[u8], sealed: &[u8]) -> Result<Secret, Unsealable> {
         let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or(Unsealable)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unsealable)?;

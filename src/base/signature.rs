@@ -1,5 +1,5 @@
-//! Signatures over webhook bodies (contract 5): ours and the Standard Webhooks one beside it; and how a
-//! receiver judges ours.
+//! Signatures over webhook bodies (contract 5): Postrider's own and the Standard Webhooks one, and the verification of
+//! its own by receivers.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use super::time::Timestamp;
 /// Prefix of a webhook secret: `whsec_`, then base64 of 32 random bytes.
 pub const SECRET_PREFIX: &str = "whsec_";
 
-/// The greatest age of a signature, by its `t`, that is accepted (contract 5).
+/// Maximum age of an accepted signature, by its `t` (contract 5).
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 
-/// Why a webhook is not to be believed.
+/// Reason for rejecting a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unbelievable {
     /// The header is not `t=<digits>,v1=<64 lower-case hex>`.
     #[error("X-Service-Signature is not t=<digits>,v1=<64 lower-case hex>")]
     Malformed,
-    /// It was made with another secret, or over another body.
+    /// It was made with another secret or for another body.
     #[error("the signature is not of this body under this secret")]
     Forged,
     /// Its `t` is more than 300 s ago.
@@ -32,24 +32,24 @@ pub enum Unbelievable {
     Stale,
 }
 
-/// The webhook secret that these 32 random bytes make.
+/// Returns the webhook secret for 32 random bytes.
 pub fn webhook_secret(random: &[u8; 32]) -> Secret {
     Secret::new(format!("{SECRET_PREFIX}{}", STANDARD.encode(random)))
 }
 
-/// The value of `X-Service-Signature`: `t=<digits>,v1=<64 lower-case hex>`. The key of the HMAC is the bytes of
-/// the whole secret string, prefix and all; what is signed is `<t>.<raw body>`.
+/// Returns the value of `X-Service-Signature`: `t=<digits>,v1=<64 lower-case hex>`. The HMAC key is the bytes of the
+/// whole secret string, including its prefix; the signed text is `<t>.<raw body>`.
 pub fn service_signature(secret: &Secret, at: Timestamp, body: &[u8]) -> String {
     let t = at.as_secs();
     let digest = hmac_sha256(secret.expose(), &[t.to_string().as_bytes(), b".", body]);
     format!("t={t},v1={}", hex::encode(digest))
 }
 
-/// Judges the header that [`service_signature`] makes, as a receiver has to: in constant time, and by its age last, so
-/// that nobody learns from the answer which of the two was wrong without the secret.
+/// Verifies the header that [`service_signature`] makes, as a receiver must: in constant time, and its age last, so
+/// that the answer does not tell an attacker without the secret which of the two was wrong.
 ///
 /// # Errors
-/// Why the body is not to be believed.
+/// The reason why the body is rejected.
 pub fn verify_service_signature(
     secret: &Secret,
     header: &str,
@@ -71,8 +71,8 @@ pub fn verify_service_signature(
     if is_stale { Err(Unbelievable::Stale) } else { Ok(()) }
 }
 
-/// The value of `webhook-signature` (Standard Webhooks): `v1,<base64>`, keyed by the decoded secret,
-/// over `<id>.<t>.<raw body>`.
+/// Returns the value of `webhook-signature` (Standard Webhooks): `v1,<base64>`, keyed by the decoded secret, over
+/// `<id>.<t>.<raw body>`.
 pub fn standard_signature(secret: &Secret, id: &str, at: Timestamp, body: &[u8]) -> String {
     let text = secret.expose_text();
     let key = STANDARD.decode(text.strip_prefix(SECRET_PREFIX).unwrap_or(text)).unwrap_or_default();
@@ -81,7 +81,7 @@ pub fn standard_signature(secret: &Secret, id: &str, at: Timestamp, body: &[u8])
     format!("v1,{}", STANDARD.encode(digest))
 }
 
-/// HMAC-SHA256 of the concatenated `parts` under `key`.
+/// Returns the HMAC-SHA256 of the concatenated `parts` under `key`.
 pub fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key)
         .unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"));

@@ -1,7 +1,7 @@
 //! Wall time as stored, compared and shown: milliseconds since the Unix epoch.
 //!
-//! Nothing here reads a clock: time is an argument everywhere below the edges, so that one virtual
-//! clock can move the whole program.
+//! Nothing here reads a clock. Below the edges time is always an argument, so that one virtual clock can move the whole
+//! program.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// A moment in wall time, in milliseconds since 1970-01-01T00:00:00Z. Never negative.
 ///
-/// Shown and parsed as ISO 8601 with offset; always written in UTC, as contract 1 asks:
+/// Displayed and parsed as ISO 8601 with an offset; always written in UTC (contract 1):
 /// `2026-11-20T15:04:05.123+00:00`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Timestamp(u64);
@@ -23,22 +23,22 @@ pub struct Timestamp(u64);
 pub struct InvalidTimestamp;
 
 impl Timestamp {
-    /// The epoch itself, before every stored moment.
+    /// The epoch, before every stored moment.
     pub const ZERO: Self = Self(0);
     /// After every moment that can be stored; the end of an open range.
     pub const MAX: Self = Self(253_402_300_799_999);
 
-    /// The moment `millis` milliseconds after the epoch, held to the years that ISO 8601 can write.
+    /// Returns the moment `millis` milliseconds after the epoch, limited to the years that ISO 8601 can write.
     pub const fn from_millis(millis: u64) -> Self {
         if millis > Self::MAX.0 { Self::MAX } else { Self(millis) }
     }
 
-    /// Milliseconds since the epoch.
+    /// Returns the milliseconds since the epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// Whole seconds since the epoch, rounded down.
+    /// Returns the whole seconds since the epoch, rounded down.
     pub const fn as_secs(self) -> u64 {
         self.0 / 1000
     }
@@ -48,12 +48,12 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// The moment `millis` later, or earlier where it is negative.
+    /// Returns the moment `millis` later, or earlier if it is negative.
     pub const fn moved_by(self, millis: i64) -> Self {
         Self::from_millis(self.0.saturating_add_signed(millis))
     }
 
-    /// The UTC date, such as `2026-11-24`.
+    /// Returns the UTC date, such as `2026-11-24`.
     pub fn to_date(self) -> String {
         self.civil().to_string().chars().take("2026-11-24".len()).collect()
     }
@@ -63,7 +63,7 @@ impl Timestamp {
         jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
     }
 
-    /// The `Date` header's form (RFC 5322 3.3), in UTC: `Fri, 20 Nov 2026 15:04:05 +0000`.
+    /// Returns the form for the `Date` header (RFC 5322 3.3), in UTC: `Fri, 20 Nov 2026 15:04:05 +0000`.
     pub fn to_rfc5322(self) -> String {
         self.civil().strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
     }
@@ -100,7 +100,7 @@ impl FromStr for Timestamp {
     }
 }
 
-/// Serialises a [`Timestamp`] as contract 1's text, for JSON that leaves the program. Rows keep the number.
+/// Serialises a [`Timestamp`] as the text of contract 1, for JSON that leaves the program. Rows contain the number.
 pub mod iso {
     use super::Timestamp;
     use serde::Serializer;
@@ -108,12 +108,12 @@ pub mod iso {
     /// For `#[serde(serialize_with)]`.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(at)
     }
 
-    /// For `#[serde(serialize_with)]` on an optional moment; an absent one is null.
+    /// For `#[serde(serialize_with)]` on an optional moment; `None` is null.
     pub mod option {
         use super::super::Timestamp;
         use serde::Serializer;
@@ -121,7 +121,7 @@ pub mod iso {
         /// For `#[serde(serialize_with)]`.
         ///
         /// # Errors
-        /// Those of the serializer.
+        /// Errors of the serializer.
         pub fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
             match at {
                 Some(at) => to.collect_str(at),

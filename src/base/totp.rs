@@ -1,5 +1,5 @@
-//! Time-based one-time passwords (RFC 6238): HMAC-SHA-1, six digits, steps of 30 seconds, which is what every
-//! authenticator app takes for granted.
+//! Time-based one-time passwords (RFC 6238): HMAC-SHA-1, six digits, steps of 30 seconds, which every authenticator app
+//! expects.
 
 use aws_lc_rs::hmac;
 use subtle::ConstantTimeEq as _;
@@ -7,29 +7,29 @@ use subtle::ConstantTimeEq as _;
 use super::secret::Secret;
 use super::time::Timestamp;
 
-/// Bytes of a secret: the length of the hash (RFC 4226 4, R6).
+/// Length of a secret in bytes: the length of the hash (RFC 4226 4, R6).
 pub const SECRET_BYTES: usize = 20;
 const STEP_SECONDS: u64 = 30;
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// The step that a code of `now` belongs to.
+/// Returns the step of a code at `now`.
 pub const fn step_of(now: Timestamp) -> u64 {
     now.as_secs() / STEP_SECONDS
 }
 
-/// The code of a step.
+/// Returns the code of a step.
 pub fn code(secret: &Secret, step: u64) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.expose());
     let digest = hmac::sign(&key, &step.to_be_bytes());
     let digest = digest.as_ref();
-    // RFC 4226 5.3: the last four bits say where the number stands.
+    // RFC 4226 5.3: the last four bits give the offset of the number.
     let at = usize::from(digest[digest.len() - 1] & 0x0f);
     let number = u32::from_be_bytes([digest[at] & 0x7f, digest[at + 1], digest[at + 2], digest[at + 3]]);
     format!("{:06}", number % 1_000_000)
 }
 
-/// The step whose code `given` is, where it is one of the present step or a neighbour (RFC 6238 5.2), and later than
-/// `last`, the step of the last code that was taken.
+/// Returns the step of the code `given` if it is the current step or a neighbour (RFC 6238 5.2), and later than `last`,
+/// the step of the last accepted code.
 pub fn accepted_step(secret: &Secret, given: &str, now: Timestamp, last: u64) -> Option<u64> {
     let given: String = given.chars().filter(|c| !c.is_whitespace()).collect();
     let present = step_of(now);
@@ -44,7 +44,7 @@ pub fn accepted_step(secret: &Secret, given: &str, now: Timestamp, last: u64) ->
     found
 }
 
-/// The secret as people type it (RFC 4648 6, without padding).
+/// Returns the secret in the form that people type (RFC 4648 6, without padding).
 pub fn base32(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     for chunk in bytes.chunks(5) {

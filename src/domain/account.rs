@@ -1,6 +1,6 @@
-//! An account: the owner of everything else, and its settings (contract 2).
+//! An account: the owner of all other objects, and its settings (contract 2).
 //!
-//! Each setting is a type that is made only by its check, so whoever holds one holds proof.
+//! Each setting has a type that only its check creates, so every value of the type is valid.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,32 +11,32 @@ use serde::{Deserialize, Serialize};
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 
-/// The longest name or reason, in characters.
+/// Maximum length of a name or reason, in characters.
 const LABEL_CHARACTERS_MAX: usize = 255;
 
-/// An account and its settings, as its row holds them.
+/// An account and its settings, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Its identifier.
     pub id: AccountId,
     /// Its name.
     pub name: AccountName,
-    /// The zone in which the panel shows times.
+    /// Time zone in which the panel shows times.
     pub time_zone: TimeZoneName,
-    /// Days for which a new message's content is kept.
+    /// Number of days for which a new message's content is kept.
     pub content_retention_days: RetentionDays,
-    /// Whether messages without an unsubscribe URL of their own get the hosted one.
+    /// Whether messages without their own unsubscribe URL get the hosted one.
     pub hosted_unsubscribe: bool,
     /// Limits on sending.
     pub quota: QuotaLimits,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// Whether a valid Message-ID of a message submitted by SMTP stays.
+    /// Whether a valid Message-ID of a message submitted by SMTP is kept.
     pub keep_message_id: bool,
 }
 
 impl Account {
-    /// A new account with the contract's default settings.
+    /// Returns a new account with the contract's default settings.
     pub fn new(id: AccountId, name: AccountName, quota: QuotaLimits, created_at: Timestamp) -> Self {
         let (time_zone, content_retention_days) = (TimeZoneName::default(), RetentionDays::default());
         Self {
@@ -52,12 +52,12 @@ impl Account {
     }
 }
 
-/// Messages that an account may send in a UTC hour and in a UTC day. Zero stops it.
+/// Numbers of messages that an account may send in a UTC hour and in a UTC day. Zero stops sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaLimits {
-    /// In an hour.
+    /// Messages per hour.
     pub per_hour: u64,
-    /// In a day.
+    /// Messages per day.
     pub per_day: u64,
 }
 
@@ -71,13 +71,13 @@ impl Default for QuotaLimits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountName(String);
 
-/// The text is no name.
+/// Error: the text is not a valid account name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must have 1 to 255 characters, not all white space, and no control characters")]
 pub struct InvalidAccountName;
 
 impl AccountName {
-    /// The name as given.
+    /// Returns the name as given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -90,33 +90,33 @@ impl FromStr for AccountName {
     }
 }
 
-/// Whether a text is one line that people can read.
+/// Whether a text is one readable line.
 fn is_label(text: &str) -> bool {
     !text.trim().is_empty() && text.chars().count() <= LABEL_CHARACTERS_MAX && !text.chars().any(char::is_control)
 }
 
-/// The operator's reason for a suspension, which the account is shown.
+/// The operator's reason for a suspension, which the account sees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuspensionReason(String);
 
-/// The text is no reason.
+/// Error: the text is not a valid reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must have 1 to 255 characters, not all white space, and no control characters")]
 pub struct InvalidReason;
 
 impl SuspensionReason {
-    /// The reason as given.
+    /// Returns the reason as given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// An operator's reason to look at an account, which the account's audit log shows.
+/// An operator's reason for viewing an account, which the account's audit log shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewReason(String);
 
 impl ViewReason {
-    /// The reason as given.
+    /// Returns the reason as given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -136,22 +136,22 @@ impl FromStr for SuspensionReason {
     }
 }
 
-/// The name of a time zone of the IANA database, in the database's own spelling.
+/// Name of a time zone in the IANA database, in the database's spelling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeZoneName(String);
 
-/// The text names no time zone.
+/// Error: the text is not the name of a time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be the name of an IANA time zone, such as Europe/Vienna")]
 pub struct InvalidTimeZone;
 
 impl TimeZoneName {
-    /// The name, such as `Europe/Vienna`.
+    /// Returns the name, such as `Europe/Vienna`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The zone itself; UTC should a later database have lost the name.
+    /// Returns the zone; UTC if a later database no longer has the name.
     pub fn zone(&self) -> jiff::tz::TimeZone {
         TimeZoneDatabase::bundled().get(&self.0).unwrap_or(jiff::tz::TimeZone::UTC)
     }
@@ -165,14 +165,14 @@ impl Default for TimeZoneName {
 
 impl FromStr for TimeZoneName {
     type Err = InvalidTimeZone;
-    /// Checks against the bundled database, so that no machine's own files decide what is valid.
+    /// Checks against the bundled database, so that the machine's files do not decide which names are valid.
     fn from_str(text: &str) -> Result<Self, InvalidTimeZone> {
         let zone = TimeZoneDatabase::bundled().get(text).map_err(|_| InvalidTimeZone)?;
         zone.iana_name().map(|name| Self(name.to_owned())).ok_or(InvalidTimeZone)
     }
 }
 
-/// Days for which content is kept, 1 to 3650.
+/// Number of days for which content is kept, 1 to 3650.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RetentionDays(u16);
 
@@ -182,10 +182,10 @@ pub struct RetentionDays(u16);
 pub struct InvalidRetentionDays;
 
 impl RetentionDays {
-    /// The most days.
+    /// Maximum number of days.
     pub const MAX: u16 = 3650;
 
-    /// `days`, where they are in range.
+    /// Creates a number of days if it is in range.
     ///
     /// # Errors
     /// [`InvalidRetentionDays`] outside of 1 to 3650.
@@ -196,7 +196,7 @@ impl RetentionDays {
         }
     }
 
-    /// The number of days.
+    /// Returns the number of days.
     pub const fn get(self) -> u16 {
         self.0
     }

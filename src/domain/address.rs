@@ -1,8 +1,8 @@
 //! One mailbox address (RFC 5321 4.1.2), without display name.
 //!
-//! The parser is ours, so that what is accepted is exactly contract 3: dot-strings and quoted local parts, UTF-8 in
-//! both (RFC 6531 3.3), and no address literals. Answers and events echo the address as given; the wire, the storage
-//! and all matching use the domain's A-label.
+//! Postrider has its own parser to accept exactly what contract 3 says: dot-strings and quoted local parts, UTF-8 in
+//! both (RFC 6531 3.3), and no address literals. Answers and events show the address as given. SMTP, the storage and
+//! all comparisons use the domain's A-label.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use super::hostname::{DomainName, InvalidDomainName};
 use super::limits::{ADDRESS_BYTES, LOCAL_PART_BYTES};
 use super::text::{is_deceptive, unquoted};
 
-/// A checked address: as its owner wrote it, and in the form that the wire and all matching use.
+/// A checked address: as given, and in the form for SMTP and comparisons.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Address {
     as_given: String,
@@ -21,7 +21,7 @@ pub struct Address {
     domain: DomainName,
 }
 
-/// Why a text is not one mailbox address.
+/// Reason why a text is not one mailbox address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
     /// No `@` outside quotes.
@@ -42,42 +42,42 @@ pub enum InvalidAddress {
     /// A control character, line or paragraph separator, or bidirectional control.
     #[error("must not have control characters, line separators or bidirectional controls")]
     Control,
-    /// A fault of the domain.
+    /// The domain is invalid.
     #[error(transparent)]
     Domain(#[from] InvalidDomainName),
 }
 
 impl Address {
-    /// The address as given, echoed in answers and events.
+    /// Returns the address as given, which answers and events show.
     pub fn as_given(&self) -> &str {
         &self.as_given
     }
 
-    /// The local part as given, quotes included.
+    /// Returns the local part as given, with its quotes.
     pub fn local(&self) -> &str {
         &self.local
     }
 
-    /// The domain as lower-case A-label.
+    /// Returns the domain as lower-case A-label.
     pub const fn domain(&self) -> &DomainName {
         &self.domain
     }
 
-    /// The form for SMTP and header fields: local part as given, domain as A-label.
+    /// Returns the form for SMTP and header fields: local part as given, domain as A-label.
     pub fn to_wire(&self) -> String {
         format!("{}@{}", self.local, self.domain)
     }
 
-    /// The form for suppression and search: local part lower-cased and without needless quoting (RFC 5321 4.1.2 holds
-    /// `"john"` and `john` to be the same), domain as A-label. No dot or plus folding (contract 6).
+    /// Returns the form for suppression and search: local part in lower case and without unnecessary quotes (`"john"`
+    /// and `john` are equal by RFC 5321 4.1.2), domain as A-label. Dots and plus tags are kept (contract 6).
     pub fn match_key(&self) -> String {
         let plain = unquoted(&self.local);
         let local = if is_dot_string(&plain) { plain.to_lowercase() } else { self.local.to_lowercase() };
         format!("{local}@{}", self.domain)
     }
 
-    /// Whether the receiver's server must know SMTPUTF8 (RFC 6531): the local part is not ASCII. The domain never
-    /// asks for it, since it travels as A-label.
+    /// Whether the receiver's server must support SMTPUTF8 (RFC 6531): the local part is not ASCII. The domain never
+    /// needs it, because it is sent as A-label.
     pub fn needs_smtputf8(&self) -> bool {
         !self.local.is_ascii()
     }
@@ -97,7 +97,7 @@ impl FromStr for Address {
             return Err(InvalidAddress::LocalTooLong);
         }
         let domain: DomainName = domain.parse()?;
-        // The A-label may be longer than what was given, and it is the wire that has the limit.
+        // The A-label may be longer than the given domain, and the limit applies to it.
         if local.len() + 1 + domain.as_str().len() > ADDRESS_BYTES {
             return Err(InvalidAddress::TooLong);
         }
@@ -117,12 +117,12 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Local part and domain; the local part is checked, the domain not yet.
+/// Splits the text into local part and domain. The local part is checked, the domain not yet.
 fn split(text: &str) -> Result<(&str, &str), InvalidAddress> {
     if let Some(inside) = text.strip_prefix('"') {
         let end = 1 + quoted_length(inside).ok_or(InvalidAddress::Local)?;
         let (local, rest) = text.split_at(end);
-        // `"John" <j@example.com>` begins like a quoted local part too.
+        // `"John" <j@example.com>` also begins like a quoted local part.
         return Ok((local, rest.strip_prefix('@').ok_or(InvalidAddress::NotBare)?));
     }
     if text.contains(['<', '>', ',', ';']) {
@@ -132,7 +132,7 @@ fn split(text: &str) -> Result<(&str, &str), InvalidAddress> {
     if is_dot_string(local) { Ok((local, domain)) } else { Err(InvalidAddress::Local) }
 }
 
-/// Bytes of a quoted string up to and with its closing quote; `inside` begins after the opening one.
+/// Returns the length of a quoted string up to and including its closing quote; `inside` begins after the opening one.
 fn quoted_length(inside: &str) -> Option<usize> {
     let mut characters = inside.char_indices();
     while let Some((place, character)) = characters.next() {
@@ -148,7 +148,7 @@ fn quoted_length(inside: &str) -> Option<usize> {
     None
 }
 
-/// Atoms joined by single dots (RFC 5321 4.1.2 Dot-string, RFC 6531 3.3).
+/// Whether the text is atoms joined by single dots (RFC 5321 4.1.2 Dot-string, RFC 6531 3.3).
 fn is_dot_string(local: &str) -> bool {
     local.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom_character))
 }
@@ -207,7 +207,8 @@ mod tests {
         use InvalidAddress as Why;
         let long_local = format!("{}@example.com", "a".repeat(65));
         let long = format!("a@{}.example", "abcdefg.".repeat(40));
-        // 14 labels of 7 bytes become 13 each: the address grows beyond 254 as A-label, the domain not beyond 253.
+        // 14 labels of 7 bytes become 13 each as A-labels: the address exceeds 254 bytes, the domain does not exceed
+        // 253.
         let grows = format!("{}@{}example.com", "a".repeat(60), "bücher.".repeat(14));
         for (given, why) in [
             ("", Why::NoAt),

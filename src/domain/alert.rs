@@ -1,6 +1,6 @@
-//! Alerts: the conditions that people are alerted to, with their names, scopes and severities.
+//! Alerts: the conditions that are reported to people, with their names, scopes and severities.
 //!
-//! The names are part of the API. The place of a condition or a kind stands in stored rows.
+//! The names are part of the API. Stored rows contain the position of a condition or a kind.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 
 mod remedy;
 
-/// Bytes of a summary at most: it stands in the subject of a mail.
+/// Maximum length of a summary in bytes: it is the subject of a mail.
 const SUMMARY_BYTES_MAX: usize = 200;
-/// Bytes of what was seen at most.
+/// Maximum length of an observation in bytes.
 const SEEN_BYTES_MAX: usize = 1000;
 
 /// Urgency of an alert, in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Something happened that its reader should know of.
+    /// Something happened that the reader should know about.
     Info,
     /// Something needs attention soon.
     Warning,
-    /// Mail does not go out, or data is in danger.
+    /// Mail is not sent, or data is in danger.
     Critical,
 }
 
 impl Severity {
-    /// All of them, the least urgent first.
+    /// All severities, the least urgent first.
     pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
 
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -39,7 +39,7 @@ impl Severity {
         }
     }
 
-    /// The word in the subject of a mail.
+    /// Returns the word in the subject of a mail.
     pub const fn as_heading(self) -> &'static str {
         match self {
             Self::Info => "INFO",
@@ -49,7 +49,7 @@ impl Severity {
     }
 }
 
-/// Whom an alert concerns.
+/// The scope of an alert.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -62,28 +62,28 @@ pub enum Scope {
 /// The relay, domain, endpoint or user that an alert is about, for conditions that can hold for several at once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Subject {
-    /// The kind of thing.
+    /// Kind of the subject.
     pub kind: SubjectKind,
-    /// Its identifier, or its name where it has no other.
+    /// Its identifier, or its name if it has no identifier.
     pub id: String,
     /// Its name for people.
     pub name: String,
 }
 
 impl Subject {
-    /// The subject with this identifier and name.
+    /// Returns the subject with this identifier and name.
     pub fn new(kind: SubjectKind, id: impl ToString, name: impl Into<String>) -> Self {
         Self { kind, id: id.to_string(), name: printable(&name.into(), SUMMARY_BYTES_MAX) }
     }
 
-    /// A subject that is identified by its name.
+    /// Returns a subject that its name identifies.
     pub fn named(kind: SubjectKind, name: impl ToString) -> Self {
         let name = name.to_string();
         Self::new(kind, name.clone(), name)
     }
 }
 
-/// A kind of thing that an alert may be about.
+/// Kind of an alert's subject.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SubjectKind {
@@ -93,7 +93,7 @@ pub enum SubjectKind {
     Relay,
     /// A stream.
     Stream,
-    /// A provider of mailboxes.
+    /// A mailbox provider.
     Provider,
     /// A webhook endpoint.
     Webhook,
@@ -104,7 +104,7 @@ pub enum SubjectKind {
 }
 
 impl SubjectKind {
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Address => "address",
@@ -118,7 +118,7 @@ impl SubjectKind {
     }
 }
 
-/// A change of an alert that a notice reports. Stored by its place: new ones come last.
+/// A change of an alert that a notice reports. Rows store its position, so new ones are added at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NoticeKind {
@@ -135,7 +135,7 @@ pub enum NoticeKind {
 }
 
 impl NoticeKind {
-    /// The name in the API.
+    /// Returns the name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Opened => "opened",
@@ -146,7 +146,7 @@ impl NoticeKind {
         }
     }
 
-    /// The type of the webhook that reports it.
+    /// Returns the type of the webhook that reports it.
     pub const fn webhook_type(self) -> &'static str {
         match self {
             Self::Opened => "alert.opened",
@@ -158,32 +158,32 @@ impl NoticeKind {
     }
 }
 
-/// The text names no condition.
+/// Error: the text is not the name of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a condition that alerts know")]
 pub struct InvalidCondition;
 
 macro_rules! conditions {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $scope:ident, [$($severity:ident),*];)*) => {
-        /// A condition that people are alerted to. Stored by its place: new ones come last.
+        /// A condition that causes an alert. Rows store its position, so new ones are added at the end.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
         pub enum Condition {$($(#[$doc])* $name,)*}
 
         impl Condition {
-            /// All of them.
+            /// All conditions.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The name on every interface, and the anchor in the documentation.
+            /// Returns the name on every interface, which is also the anchor in the documentation.
             pub const fn as_str(self) -> &'static str {
                 match self {$(Self::$name => $text,)*}
             }
 
-            /// Whom it concerns.
+            /// Returns its scope.
             pub const fn scope(self) -> Scope {
                 match self {$(Self::$name => Scope::$scope,)*}
             }
 
-            /// The severities that it may have.
+            /// Returns the severities that it may have.
             pub const fn severities(self) -> &'static [Severity] {
                 match self {$(Self::$name => &[$(Severity::$severity),*],)*}
             }
@@ -192,9 +192,9 @@ macro_rules! conditions {
 }
 
 conditions! {
-    /// No mail server of the large providers can be reached on the port of mail.
+    /// No mail server of the large providers can be reached on port 25.
     Port25Blocked = "port25_blocked", System, [Critical];
-    /// A source address has no name that leads back to it, or another than the EHLO name.
+    /// A source address has no reverse name that resolves back to it, or it differs from the EHLO name.
     ReverseDns = "reverse_dns", System, [Warning, Critical];
     /// A source address is on a block list.
     Blocklisted = "blocklisted", System, [Critical];
@@ -204,9 +204,9 @@ conditions! {
     DiskLow = "disk_low", System, [Warning, Critical];
     /// The last backup is too old.
     BackupOld = "backup_old", System, [Warning];
-    /// The last run did not end by itself.
+    /// The last run did not stop cleanly.
     UncleanStop = "unclean_stop", System, [Warning];
-    /// Queued mail does not go out.
+    /// Queued mail is not sent.
     QueueStalled = "queue_stalled", System, [Critical];
     /// A relay refuses the login, or its source address is not this machine's.
     RelayFailing = "relay_failing", System, [Critical];
@@ -218,15 +218,15 @@ conditions! {
     ProviderBlocking = "provider_blocking", Account, [Warning, Critical];
     /// The service disabled a webhook endpoint.
     WebhookDisabled = "webhook_disabled", Account, [Critical];
-    /// A verified domain is failing, or not verified any more.
+    /// A verified domain is failing or no longer verified.
     DomainFailing = "domain_failing", Account, [Critical];
-    /// A record of a domain is not as it was, or the record of a standby key is missing.
+    /// A record of a domain has changed, or the record of a standby key is missing.
     DomainRecord = "domain_record", Account, [Warning];
-    /// Most of the day's quota is used, or a send was refused for want of quota.
+    /// Most of the day's quota is used, or a message was refused because the quota was exhausted.
     Quota = "quota", Account, [Warning, Critical];
-    /// Own mail fails DMARC at receivers.
+    /// The account's own mail fails DMARC at receivers.
     DmarcOwnFailing = "dmarc_own_failing", Account, [Critical];
-    /// A user signed in from a browser that was not known.
+    /// A user signed in from a new browser.
     NewSignIn = "new_sign_in", Account, [Info];
     /// The wall clock is doubtful.
     ClockDoubtful = "clock_doubtful", System, [Critical];
@@ -237,7 +237,7 @@ conditions! {
 }
 
 impl Condition {
-    /// Number of consecutive checks that must find the condition before its alert opens.
+    /// Returns the number of consecutive checks that must find the condition before its alert opens.
     pub const fn looks(self) -> u8 {
         match self {
             Self::Port25Blocked | Self::ReverseDns => 2,
@@ -245,7 +245,7 @@ impl Condition {
         }
     }
 
-    /// The byte that stands for it in storage keys.
+    /// Returns the byte for storage keys.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -265,41 +265,41 @@ impl FromStr for Condition {
     }
 }
 
-/// A condition as it was found.
+/// A found condition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Sighting {
     /// The condition.
     pub condition: Condition,
-    /// The thing that the condition was found for, if it can hold for several.
+    /// Subject of the condition, if it can hold for several.
     pub subject: Option<Subject>,
     /// Urgency of the condition.
     pub severity: Severity,
-    /// One line for people.
+    /// One line that describes it.
     pub summary: String,
     /// Observation, in one sentence.
     pub seen: String,
 }
 
 impl Sighting {
-    /// A condition of the whole scope.
+    /// Creates a sighting for the whole scope.
     pub fn new(condition: Condition, severity: Severity, summary: impl AsRef<str>, seen: impl AsRef<str>) -> Self {
         let summary = printable(summary.as_ref(), SUMMARY_BYTES_MAX);
         Self { condition, subject: None, severity, summary, seen: printable(seen.as_ref(), SEEN_BYTES_MAX) }
     }
 
-    /// The same of one thing.
+    /// Sets its subject.
     #[must_use]
     pub fn of(self, subject: Subject) -> Self {
         Self { subject: Some(subject), ..self }
     }
 
-    /// The identifier of its subject; empty where it has none.
+    /// Returns the identifier of its subject; empty without one.
     pub fn subject_id(&self) -> &str {
         self.subject.as_ref().map_or("", |subject| &subject.id)
     }
 }
 
-/// The text on one line of at most `bytes_max` bytes. Parts of it may be the words of others.
+/// Returns the text as one line of at most `bytes_max` bytes. Parts of it may come from strangers.
 fn printable(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max));
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! API keys: the secret that a caller holds, and the row that knows its hash and what it may do (contract 2).
+//! API keys: the secret that a caller has, and the row with its hash and permissions (contract 2).
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,29 +14,29 @@ use crate::base::id::KeyId;
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 
-/// Prefix of every secret, by which scanners for leaked secrets recognise it.
+/// Prefix of every secret, by which secret scanners recognise it.
 const SECRET_PREFIX: &str = "pr_live_";
-/// Base62 characters behind it: 256 bits of chance.
+/// Number of base62 characters after the prefix: 256 random bits.
 const RANDOM_CHARACTERS: usize = 43;
-/// Characters of the secret that the record shows.
+/// Number of characters of the secret that the record shows.
 const SHOWN_CHARACTERS: usize = 16;
-/// Characters of a secret that somebody chose.
+/// Length of a chosen secret in characters.
 const CHOSEN_CHARACTERS: std::ops::RangeInclusive<usize> = 20..=128;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// `last_used_at` is true to within this.
+/// Precision of `last_used_at`.
 const USE_STAMP_EVERY: Duration = Duration::from_secs(60);
 
-/// The secret of an API key: `pr_live_` and 43 base62 characters. Given out once, then only its hash is kept.
+/// Secret of an API key: `pr_live_` and 43 base62 characters. It is shown once; only its hash is stored.
 #[derive(Clone, Debug)]
 pub struct KeySecret(Secret);
 
-/// The text has not the shape of an API key.
+/// Error: the text is not a well-formed API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not an API key")]
 pub struct InvalidKeySecret;
 
 impl KeySecret {
-    /// A new secret. Bytes from 248 up are thrown away, so that all 62 characters are equally likely.
+    /// Generates a new secret. Bytes from 248 up are discarded, so that all 62 characters are equally likely.
     pub fn generate(entropy: &dyn Entropy) -> Self {
         let mut text = SECRET_PREFIX.as_bytes().to_vec();
         while text.len() < SECRET_PREFIX.len() + RANDOM_CHARACTERS {
@@ -47,25 +47,25 @@ impl KeySecret {
         Self(Secret::new(text))
     }
 
-    /// A secret that somebody chose for `dev`: 20 to 128 of `A-Za-z0-9_-`; none where the text is no such one.
+    /// Returns a chosen secret for `dev`: 20 to 128 of `A-Za-z0-9_-`; `None` if the text is malformed.
     pub fn chosen(text: &str) -> Option<Self> {
         let fits = CHOSEN_CHARACTERS.contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
         fits.then(|| Self(Secret::new(text)))
     }
 
-    /// The text, for the one answer that shows it.
+    /// Returns the text, for the one answer that shows it.
     pub fn expose(&self) -> &str {
         self.0.expose_text()
     }
 
-    /// Returns the hash that the store keeps and finds the key by. The secret has 256 random bits, so a plain hash
-    /// suffices.
+    /// Returns the hash that is stored and by which the key is found. The secret has 256 random bits, so a plain hash
+    /// is enough.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0.expose()).into()
     }
 
-    /// The record's `prefix`: the first 16 characters.
+    /// Returns the record's `prefix`: the first 16 characters.
     pub fn prefix(&self) -> String {
         self.expose().chars().take(SHOWN_CHARACTERS).collect()
     }
@@ -80,7 +80,7 @@ impl FromStr for KeySecret {
     }
 }
 
-/// One thing that a key may do.
+/// A permission of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -88,15 +88,15 @@ pub enum Scope {
     Send,
     /// Every GET.
     Read,
-    /// The rest.
+    /// All other requests.
     Manage,
 }
 
 impl Scope {
-    /// All of them, in the contract's order.
+    /// All scopes, in the contract's order.
     pub const ALL: [Self; 3] = [Self::Send, Self::Read, Self::Manage];
 
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Send => "send",
@@ -125,13 +125,13 @@ impl fmt::Display for Scope {
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// Every scope: what a new key has unless asked otherwise.
+    /// Every scope: the default of a new key.
     pub const ALL: Self = Self(7);
 
-    /// The set that `names` list, as given under `field`. Naming one twice changes nothing.
+    /// Parses the scopes in `names`, given under `field`. A name may be repeated.
     ///
     /// # Errors
-    /// A fault for every name that is no scope (`scopes.1`), or for an empty list.
+    /// A violation for every name that is not a scope (`scopes.1`), or for an empty list.
     pub fn parse<T: AsRef<str>>(field: &str, names: &[T]) -> Result<Self, Violations> {
         let mut violations = Violations::new();
         if names.is_empty() {
@@ -152,17 +152,17 @@ impl Scopes {
         self.0 & scope.bit() != 0
     }
 
-    /// Whether every scope of this set is in `other`: a key never makes one that may do more.
+    /// Whether every scope of this set is in `other`. A key can't create a key with more permissions.
     pub const fn is_subset(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
 
-    /// The set of `scopes`.
+    /// Returns the set of `scopes`.
     pub fn of(scopes: &[Scope]) -> Self {
         Self(scopes.iter().fold(0, |bits, scope| bits | scope.bit()))
     }
 
-    /// The scopes as the API lists them, in the contract's order.
+    /// Returns the scopes as the API lists them, in the contract's order.
     pub fn as_list(self) -> Vec<Scope> {
         Scope::ALL.into_iter().filter(|scope| self.contains(*scope)).collect()
     }
@@ -180,33 +180,33 @@ impl Default for Scopes {
     }
 }
 
-/// An API key, as its row holds it.
+/// An API key, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKey {
     /// Its identifier.
     pub id: KeyId,
-    /// The name that its owner gave it.
+    /// Name from its owner.
     pub name: String,
     /// The first 16 characters of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
-    /// The only stream it may send on; both where absent.
+    /// The only stream it may send on; `None` allows both.
     pub stream: Option<Stream>,
     /// Permissions of the key.
     pub scopes: Scopes,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
     /// When it was last used, to within 60 seconds.
     pub last_used_at: Option<Timestamp>,
-    /// When it ceases to be valid.
+    /// Time of its expiry.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked. A revoked key stays listed.
+    /// Time of its revocation. A revoked key stays listed.
     pub revoked_at: Option<Timestamp>,
 }
 
 impl ApiKey {
-    /// Whether it opens anything at `now`: neither revoked nor expired.
+    /// Whether it is valid at `now`: neither revoked nor expired.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|expires_at| now < expires_at)
     }
@@ -216,7 +216,7 @@ impl ApiKey {
         self.stream.is_none_or(|own| own == stream)
     }
 
-    /// Whether a use at `now` has to be written down, for `last_used_at` to be true to within 60 seconds.
+    /// Whether a use at `now` must be stored to keep `last_used_at` precise to within 60 seconds.
     pub fn needs_use_stamp(&self, now: Timestamp) -> bool {
         self.last_used_at.is_none_or(|last| now.since(last) >= USE_STAMP_EVERY)
     }

@@ -1,4 +1,4 @@
-//! One attachment of a submission (contract 3): decoded content, a file name that is only a name, a parsed type.
+//! One attachment of a submission (contract 3): decoded content, a file name without a path, a parsed type.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,16 +13,16 @@ use super::limits::{CONTENT_ID_CHARACTERS, CONTENT_TYPE_CHARACTERS, FILENAME_CHA
 use super::text::{has_control, is_deceptive, is_longer};
 use super::violation::Violations;
 
-/// A file that travels with the message.
+/// A file that is sent with the message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attachment {
     /// Its name, without any path.
     pub filename: String,
-    /// Its type; `application/octet-stream` where none was given.
+    /// Its type; `application/octet-stream` if none was given.
     pub content_type: ContentType,
-    /// Its identifier for `cid:` links; a part that has one is inline.
+    /// Its identifier for `cid:` links. A part with one is inline.
     pub content_id: Option<ContentId>,
-    /// The file itself.
+    /// Content of the file.
     #[serde(with = "serde_bytes_vec")]
     pub content: Vec<u8>,
 }
@@ -35,18 +35,18 @@ pub struct ContentType(String);
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ContentId(String);
 
-/// The text is no media type that an attachment can have.
+/// Error: the text is not a media type for attachments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be a media type, such as application/pdf, and not multipart or message")]
 pub struct InvalidContentType;
 
-/// The text is no content id.
+/// Error: the text is not a content ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be 1 to 255 printable ASCII characters without spaces or angle brackets")]
 pub struct InvalidContentId;
 
 impl Attachment {
-    /// Lifts one element of `attachments`; faults go under `path` and its members.
+    /// Parses one element of `attachments`. Violations are added under `path` and its members.
     pub fn lift(value: Value, path: &str, violations: &mut Violations) -> Option<Self> {
         let Value::Object(object) = value else {
             violations.add(path, "must be an object");
@@ -70,7 +70,7 @@ impl Attachment {
     }
 }
 
-/// A bare name: what a mail program may offer to save under.
+/// Checks a bare file name, under which a mail program may save the file.
 fn checked_filename(name: String) -> Result<String, &'static str> {
     if name.trim().is_empty() || is_longer(&name, FILENAME_CHARACTERS) {
         Err("must be 1 to 255 characters long")
@@ -84,7 +84,7 @@ fn checked_filename(name: String) -> Result<String, &'static str> {
 }
 
 impl ContentType {
-    /// The type as it goes into the header.
+    /// Returns the type as in the header.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -116,7 +116,7 @@ impl FromStr for ContentType {
     }
 }
 
-/// Name, value (quotes included) and what follows of one parameter.
+/// Returns name, value (with quotes) and the rest after one parameter.
 fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     let (name, rest) = text.split_once('=')?;
     let length = match rest.strip_prefix('"') {
@@ -127,7 +127,7 @@ fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     (is_token(name) && (value.starts_with('"') || is_token(value))).then_some((name, value, rest))
 }
 
-/// Bytes before the closing quote.
+/// Returns the number of bytes before the closing quote.
 fn quoted_inside_length(inside: &str) -> Option<usize> {
     let mut escaped = false;
     inside.bytes().position(|c| {
@@ -137,13 +137,13 @@ fn quoted_inside_length(inside: &str) -> Option<usize> {
     })
 }
 
-/// A token of RFC 2045 5.1: graphic ASCII without tspecials.
+/// Whether the text is a token of RFC 2045 5.1: graphic ASCII without tspecials.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|c| c.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&c))
 }
 
 impl ContentId {
-    /// The identifier without angle brackets.
+    /// Returns the identifier without angle brackets.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -152,7 +152,7 @@ impl ContentId {
 impl FromStr for ContentId {
     type Err = InvalidContentId;
     fn from_str(text: &str) -> Result<Self, InvalidContentId> {
-        // Callers write it with or without its brackets.
+        // Callers may write the brackets or omit them.
         let bare = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(text);
         let good = bare.bytes().all(|c| c.is_ascii_graphic() && c != b'<' && c != b'>');
         if good && !bare.is_empty() && bare.len() <= CONTENT_ID_CHARACTERS {
@@ -169,7 +169,7 @@ impl fmt::Display for ContentType {
     }
 }
 
-/// Bytes as one run, not as a sequence of numbers: rows with megabytes are read and written in one copy.
+/// Serialises bytes as a whole instead of a sequence of numbers: rows with megabytes are copied once.
 mod serde_bytes_vec {
     use serde::de::{Deserializer, Error, Visitor};
 

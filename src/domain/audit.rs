@@ -1,5 +1,5 @@
-//! The lines of the audit log: who changed what of an account. The store writes a line beside the change itself. No
-//! secret is ever part of one.
+//! Lines of the audit log: who changed which part of an account. The store writes a line together with the change. No
+//! line contains a secret.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::id::{KeyId, UserId};
 
-/// Somebody who is signed in to the panel, as they were called at that moment.
+/// A signed-in panel user, with their address at that time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Person {
     /// The user.
@@ -19,17 +19,17 @@ pub struct Person {
 /// Author of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Actor {
-    /// Somebody of the panel.
+    /// A panel user.
     Person(Person),
-    /// A program with this API key.
+    /// A program with an API key.
     Key(KeyId),
-    /// The operator, by a command on the server.
+    /// The operator, on the server's command line.
     Operator,
-    /// The service itself.
+    /// Postrider itself.
     Service,
     /// The user of a setup link.
     SetupLink {
-        /// Author of the link, as the log shows them.
+        /// Creator of the link, as in the log.
         maker: String,
     },
 }
@@ -51,14 +51,14 @@ impl fmt::Display for Actor {
 pub struct Change {
     /// The action.
     pub action: Action,
-    /// The identifier of what it was done to; empty where it was no one thing.
+    /// Identifier of the changed object; empty if there is no single one.
     pub object: String,
-    /// Name of the object, or the value that it was set to.
+    /// Name of the object, or its new value.
     pub name: String,
 }
 
 impl Change {
-    /// `action` was done to `object`, which people call `name`.
+    /// Creates the change `action` of `object` with the name `name`.
     pub fn new(action: Action, object: impl ToString, name: impl Into<String>) -> Self {
         Self { action, object: object.to_string(), name: name.into() }
     }
@@ -66,15 +66,15 @@ impl Change {
 
 macro_rules! actions {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        /// A kind of change. Stored by its position: new ones come last.
+        /// A kind of change. Rows store its position, so new ones are added at the end.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
         pub enum Action {$($(#[$doc])* $name,)*}
 
         impl Action {
-            /// All of them.
+            /// All actions.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The action in words.
+            /// Returns the action in words.
             pub const fn as_str(self) -> &'static str {
                 match self {$(Self::$name => $text,)*}
             }
@@ -83,106 +83,106 @@ macro_rules! actions {
 }
 
 actions! {
-    /// The account's settings.
+    /// The account's settings were changed.
     SettingsChanged = "changed the settings";
-    /// A user of the panel.
+    /// A panel user was added.
     UserAdded = "added the user";
-    /// Their role.
+    /// A user's role was changed.
     RoleChanged = "changed the role of";
-    /// They may not sign in.
+    /// A user was disabled.
     UserDisabled = "kept from signing in";
-    /// They may again.
+    /// A user was enabled again.
     UserEnabled = "let sign in again";
-    /// Their password.
+    /// A user's password was changed.
     PasswordChanged = "changed the password of";
-    /// Their second factor.
+    /// A second factor was set up.
     SecondFactorSet = "set up the second factor of";
-    /// It is gone.
+    /// A second factor was removed.
     SecondFactorRemoved = "removed the second factor of";
-    /// They are gone.
+    /// A user was removed.
     UserRemoved = "removed the user";
-    /// Sessions of their own.
+    /// Sessions of a user were ended.
     SessionsEnded = "ended sessions of";
-    /// An API key.
+    /// An API key was created.
     KeyCreated = "created the API key";
-    /// Its name.
+    /// An API key was renamed.
     KeyRenamed = "renamed the API key";
-    /// It opens nothing more.
+    /// An API key was revoked.
     KeyRevoked = "revoked the API key";
-    /// A sending domain.
+    /// A sending domain was added.
     DomainAdded = "added the domain";
-    /// Its stream.
+    /// A domain's stream was changed.
     DomainChanged = "changed the stream of the domain";
-    /// Its DKIM keys.
+    /// A domain got new DKIM keys.
     DomainKeysRotated = "made new DKIM keys for the domain";
-    /// It is gone.
+    /// A domain was removed.
     DomainDeleted = "removed the domain";
-    /// A webhook endpoint.
+    /// A webhook endpoint was created.
     WebhookCreated = "created the webhook";
-    /// Where it goes, or what it takes.
+    /// An endpoint's URL or event types were changed.
     WebhookChanged = "changed the webhook";
-    /// It is attempted again.
+    /// An endpoint was enabled again.
     WebhookReactivated = "reactivated the webhook";
-    /// It is not attempted.
+    /// An endpoint was disabled by its owner.
     WebhookPaused = "paused the webhook";
-    /// Its secret.
+    /// An endpoint's secret was rotated.
     WebhookSecretRotated = "rotated the secret of the webhook";
-    /// An event of type `test`.
+    /// An event of type `test` was sent to an endpoint.
     WebhookTested = "sent a test to the webhook";
-    /// It is gone.
+    /// An endpoint was deleted.
     WebhookDeleted = "deleted the webhook";
-    /// One delivery once more.
+    /// One delivery was sent again.
     DeliverySentAgain = "sent a delivery again, as";
-    /// Many of them.
+    /// Events were replayed to an endpoint.
     EventsReplayed = "replayed events to the webhook";
-    /// An address.
+    /// An address was suppressed.
     AddressSuppressed = "suppressed the address";
-    /// It is sent to again.
+    /// A suppression was removed.
     SuppressionLifted = "lifted the suppression of";
-    /// A list of addresses.
+    /// A list of suppressions was imported.
     SuppressionsImported = "imported suppressions";
-    /// A message that waited.
+    /// A queued message was cancelled.
     MessageCanceled = "withdrew the message";
-    /// One that waited for a later attempt.
+    /// A message was retried at once.
     MessageTried = "had tried at once the message";
-    /// Waiting messages of a site.
+    /// The queued messages of a site were retried.
     SiteTried = "retried all mail waiting for";
-    /// Mail for a site.
+    /// Mail for a site was paused.
     SitePaused = "paused mail for";
-    /// It goes on.
+    /// Mail for a site was resumed.
     SiteResumed = "resumed mail for";
-    /// A link by which a user chooses a password.
+    /// A setup link for a user was created.
     SetupLinkMade = "made a setup link for";
-    /// An endpoint that failed too often.
+    /// An endpoint was disabled because it failed too often.
     WebhookDisabled = "disabled after repeated failures the webhook";
-    /// A bounce or complaint rate.
+    /// A bounce or complaint rate crossed a threshold.
     ThresholdCrossed = "measured a rate across a threshold:";
-    /// A domain's DKIM record was seen.
+    /// A domain's DKIM record was found.
     DomainVerified = "verified the domain";
-    /// It was not seen any more.
+    /// A domain's DKIM record is missing.
     DomainFailing = "missed the DKIM record of the domain";
-    /// It was missing for too long, or was never seen.
+    /// A domain's DKIM record was missing for too long, or never found.
     DomainUnverified = "took the verification from the domain";
-    /// The account may send and change nothing.
+    /// The account was suspended.
     AccountSuspended = "suspended the account:";
-    /// It may again.
+    /// The account was resumed.
     AccountResumed = "resumed the account";
-    /// A source of mail in DMARC reports.
+    /// A source of mail in DMARC reports was marked.
     DmarcSourceMarked = "marked a source in the DMARC reports of";
-    /// A reporter of DMARC data was marked as believed or ignored.
+    /// A DMARC reporter was marked as trusted or ignored.
     DmarcReporterMarked = "marked a reporter in the DMARC reports of";
-    /// An identity at a provider of OpenID Connect, by which the user signs in from then on.
+    /// An OpenID Connect identity was bound to a user, who signs in with it from then on.
     IdentityBound = "bound an identity of OpenID Connect to";
-    /// They may see the system and every account.
+    /// A user became an operator, who sees the system and every account.
     OperatorNamed = "made an operator of the service";
-    /// They may not any more.
+    /// A user is no longer an operator.
     OperatorDismissed = "took the operator's right from";
-    /// An operator looks at the account.
+    /// An operator began to view the account.
     ViewBegun = "began a read-only view of the account:";
-    /// They look no more.
+    /// An operator's view of the account ended.
     ViewEnded = "ended the read-only view of the account:";
-    /// The operator made it.
+    /// The operator created the account.
     AccountCreated = "created the account";
-    /// Somebody was invited to the panel by mail.
+    /// A user was invited to the panel by mail.
     UserInvited = "invited the user";
 }

@@ -1,7 +1,7 @@
-//! A browser that somebody has signed in with before. A cookie makes it known again, so that strangers who fail under a
-//! user's name can't lock that user out.
+//! A browser in which a user has signed in before. A cookie recognises it, so that strangers with failed sign-ins can't
+//! lock the user out of it.
 //!
-//! The cookie signs nobody in. Only the hash of its token is kept, with the user.
+//! The cookie does not sign in. Only the hash of its token is stored with the user.
 
 use std::time::Duration;
 
@@ -12,37 +12,37 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 
-/// Time for which a browser is known after its last sign-in, in seconds. Browsers keep no cookie longer (RFC 6265bis
-/// 5.5).
+/// Time for which a browser is remembered after its last sign-in, in seconds. Browsers keep no cookie longer (RFC
+/// 6265bis 5.5).
 pub const LIFETIME_SECONDS: u32 = 400 * 24 * 3600;
-/// Browsers of one user at most; the one that signed in longest ago goes.
+/// Maximum number of browsers of one user; the one with the oldest sign-in is dropped.
 const DEVICES_MAX: usize = 10;
 
-/// The SHA-256 of a token.
+/// SHA-256 of a token.
 pub type DeviceKey = [u8; 32];
 
-/// The token that the cookie carries: 256 random bits as hex.
+/// Token in the cookie: 256 random bits as hex.
 #[derive(Clone, Debug)]
 pub struct DeviceToken(Secret);
 
 impl DeviceToken {
-    /// A new token.
+    /// Generates a new token.
     pub fn generate(entropy: &dyn Entropy) -> Self {
         Self(Secret::new(hex::encode(entropy::bytes::<32>(entropy))))
     }
 
-    /// Returns the token, where `text` is well-formed.
+    /// Returns the token if `text` is well-formed.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         fits.then(|| Self(Secret::new(text)))
     }
 
-    /// The text, for the cookie.
+    /// Returns the text, for the cookie.
     pub fn expose(&self) -> &str {
         self.0.expose_text()
     }
 
-    /// The hash that is kept. The token is random, so a plain hash suffices.
+    /// Returns the hash that is stored. The token is random, so a plain hash is enough.
     pub fn key(&self) -> DeviceKey {
         Sha256::digest(self.0.expose()).into()
     }
@@ -65,12 +65,12 @@ impl Device {
 }
 
 impl Devices {
-    /// Whether the browser with this token is one of them at `now`.
+    /// Whether a browser with this token is remembered at `now`.
     pub fn know(&self, key: &DeviceKey, now: Timestamp) -> bool {
         self.0.iter().any(|device| device.key == *key && device.is_known(now))
     }
 
-    /// The browsers after a sign-in with one of them, or a new one, at `now`.
+    /// Returns the browsers after a sign-in at `now` with this one, known or new.
     #[must_use]
     pub fn with(mut self, key: DeviceKey, now: Timestamp) -> Self {
         self.0.retain(|device| device.key != key && device.is_known(now));

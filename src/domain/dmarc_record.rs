@@ -1,4 +1,4 @@
-//! A DMARC policy record (RFC 9989 4.7): reads its tags, and changes some of them while all others stay as they are.
+//! A DMARC policy record (RFC 9989 4.7): parses its tags, and changes some of them without touching the others.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use super::address::Address;
 
-/// The tag and value that every record begins with.
+/// Value of the version tag, with which every record begins.
 const VERSION: &str = "DMARC1";
 
-/// The policy that a record asks receivers to apply to mail that fails (RFC 9989 4.7, `p`).
+/// The policy that receivers should apply to mail that fails (RFC 9989 4.7, `p`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DmarcPolicy {
-    /// Nothing: receivers only report.
+    /// No action: receivers only report.
     None,
-    /// Treat the message as suspicious, such as by delivering it to the spam folder.
+    /// Treat the message as suspicious, for example deliver it to the spam folder.
     Quarantine,
     /// Refuse the message.
     Reject,
 }
 
 impl DmarcPolicy {
-    /// All of them, the mildest first.
+    /// All policies, the mildest first.
     pub const ALL: [Self; 3] = [Self::None, Self::Quarantine, Self::Reject];
 
-    /// The value in a record.
+    /// Returns the value in a record.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -34,7 +34,7 @@ impl DmarcPolicy {
         }
     }
 
-    /// The policy of this name, in any case.
+    /// Parses the name of a policy in any case.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| text.trim().eq_ignore_ascii_case(policy.as_str()))
     }
@@ -46,34 +46,34 @@ impl fmt::Display for DmarcPolicy {
     }
 }
 
-/// The value of the tag `psd`: whether the name is a public suffix (RFC 9989 4.7).
+/// Value of the tag `psd`: whether the name is a public suffix (RFC 9989 4.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PublicSuffix {
-    /// Domains of others are registered below the name.
+    /// The name is a public suffix: other organisations register domains below it.
     Yes,
-    /// The name is an organisation's.
+    /// The name belongs to one organisation.
     No,
     /// The record does not say.
     Undeclared,
 }
 
-/// A record that receivers act on.
+/// A record that receivers apply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DmarcRecord {
-    /// Its tags in their order, with their names as written; a tag without a value is kept as a name alone.
+    /// Its tags in order, with their names as written; a tag without a value has only a name.
     tags: Vec<(String, Option<String>)>,
 }
 
 impl DmarcRecord {
-    /// Whether `text` claims to be a DMARC record, valid or not: other TXT records may stand beside it.
+    /// Whether `text` claims to be a DMARC record, valid or not. There may be other TXT records beside it.
     pub fn is_claimed_by(text: &str) -> bool {
         let Some((name, rest)) = text.split_once('=') else { return false };
         let version = rest.split(';').next().unwrap_or_default();
         name.trim().eq_ignore_ascii_case("v") && version.trim().eq_ignore_ascii_case(VERSION)
     }
 
-    /// Reads a record. Returns none where receivers apply no DMARC because of it: it has no valid policy and names
-    /// nobody to report to (RFC 9989 4.10.1).
+    /// Parses a record. Returns `None` if receivers apply no DMARC because of it: it has no valid policy and no address
+    /// for reports (RFC 9989 4.10.1).
     pub fn parse(text: &str) -> Option<Self> {
         if !Self::is_claimed_by(text) {
             return None;
@@ -89,7 +89,7 @@ impl DmarcRecord {
         (record.has_valid_policy() || record.report_uris().any(|uri| uri.contains(':'))).then_some(record)
     }
 
-    /// The first value of a tag.
+    /// Returns the first value of a tag.
     fn tag(&self, name: &str) -> Option<&str> {
         let mut tags = self.tags.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         tags.next()?.1.as_deref()
@@ -102,19 +102,19 @@ impl DmarcRecord {
             && is_absent_or_valid("np")
     }
 
-    /// The policy for the name itself. A record with an invalid policy counts as one that asks for nothing.
+    /// Returns the policy for the name itself. An invalid policy counts as `none`.
     pub fn policy(&self) -> DmarcPolicy {
         let policy = self.tag("p").filter(|_| self.has_valid_policy()).and_then(DmarcPolicy::parse);
         policy.unwrap_or(DmarcPolicy::None)
     }
 
-    /// The policy for names below it.
+    /// Returns the policy for names below it.
     pub fn subdomain_policy(&self) -> DmarcPolicy {
         let policy = self.tag("sp").filter(|_| self.has_valid_policy()).and_then(DmarcPolicy::parse);
         policy.unwrap_or_else(|| self.policy())
     }
 
-    /// Whether receivers are asked to apply the next milder policy only (`t=y`).
+    /// Whether receivers should apply only the next milder policy (`t=y`).
     pub fn is_testing(&self) -> bool {
         self.tag("t").is_some_and(|value| value.eq_ignore_ascii_case("y"))
     }
@@ -128,13 +128,13 @@ impl DmarcRecord {
         }
     }
 
-    /// The URIs of `rua`, without the size limits of RFC 7489, which are ignored (RFC 9989 4.7).
+    /// Returns the URIs of `rua`, without the size limits of RFC 7489, which are ignored (RFC 9989 4.7).
     fn report_uris(&self) -> impl Iterator<Item = &str> {
         let uris = self.tag("rua").unwrap_or_default().split(',').map(str::trim);
         uris.map(|uri| uri.split('!').next().unwrap_or_default()).filter(|uri| !uri.is_empty())
     }
 
-    /// The addresses that aggregate reports are asked for at.
+    /// Returns the addresses for aggregate reports.
     pub fn report_addresses(&self) -> impl Iterator<Item = Address> {
         self.report_uris().filter_map(|uri| {
             let (scheme, rest) = uri.split_once(':')?;
@@ -143,7 +143,8 @@ impl DmarcRecord {
         })
     }
 
-    /// The record with another policy, which applies in full. `pct` and `t` are left out: they would take from it.
+    /// Returns the record with another policy, which applies in full. `pct` and `t` are removed, because they would
+    /// weaken it.
     #[must_use]
     pub fn with_policy(mut self, policy: DmarcPolicy) -> Self {
         self.remove(&["pct", "t"]);
@@ -151,7 +152,7 @@ impl DmarcRecord {
         self
     }
 
-    /// The record with another address in `rua`.
+    /// Returns the record with another address in `rua`.
     #[must_use]
     pub fn with_report_address(mut self, address: &str) -> Self {
         self.remove(&["pct"]);
@@ -164,7 +165,7 @@ impl DmarcRecord {
         self
     }
 
-    /// The record as the name below it should publish it, so that the same policy applies there.
+    /// Returns the record for a name below it, so that the same policy applies there.
     #[must_use]
     pub fn for_subdomain(mut self) -> Self {
         let policy = self.subdomain_policy();
@@ -177,7 +178,7 @@ impl DmarcRecord {
         self.tags.retain(|(known, _)| !names.iter().any(|name| known.eq_ignore_ascii_case(name)));
     }
 
-    /// Gives a tag a value in its place. A new `p` follows the version, where receivers of RFC 7489 look for it.
+    /// Sets the value of a tag in its place. A new `p` follows the version, where receivers of RFC 7489 expect it.
     fn set(&mut self, name: &str, value: String) {
         match self.tags.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
             Some(tag) => tag.1 = Some(value),
@@ -187,7 +188,7 @@ impl DmarcRecord {
     }
 }
 
-/// The text to publish.
+/// Writes the text to publish.
 impl fmt::Display for DmarcRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (name, value)) in self.tags.iter().enumerate() {

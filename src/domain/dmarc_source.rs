@@ -1,4 +1,4 @@
-//! A source of a domain's mail in DMARC reports: its network, what kind of source it is, and its messages.
+//! A source of a domain's mail in DMARC reports: its network, its kind and its messages.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use super::dmarc_record::DmarcPolicy;
 
-/// The network that a source is counted as: the /24 of an IPv4 address, or the /48 of an IPv6 address.
+/// The network under which a source is counted: the /24 of an IPv4 address, or the /48 of an IPv6 address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum SourceNetwork {
     /// An IPv4 /24.
     V4([u8; 3]),
     /// An IPv6 /48.
     V6([u8; 6]),
-    /// All networks beyond those that a day counts by themselves.
+    /// All networks without counts of their own on that day.
     Other,
 }
 
 impl SourceNetwork {
-    /// The network around an address. An IPv4-mapped IPv6 address is the IPv4 address that it stands for.
+    /// Returns the network of an address. An IPv4-mapped IPv6 address counts as its IPv4 address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => Self::V4([v4.octets()[0], v4.octets()[1], v4.octets()[2]]),
@@ -31,7 +31,7 @@ impl SourceNetwork {
         }
     }
 
-    /// The bytes that stand for it in keys.
+    /// Returns its bytes in keys.
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
             Self::V4(bytes) => [&[4], &bytes[..]].concat(),
@@ -40,7 +40,7 @@ impl SourceNetwork {
         }
     }
 
-    /// The network at the beginning of these bytes, and the bytes behind it.
+    /// Returns the network at the beginning of these bytes, and the bytes after it.
     pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&family, rest) = bytes.split_first()?;
         match family {
@@ -66,7 +66,7 @@ impl fmt::Display for SourceNetwork {
     }
 }
 
-/// A text is not a network as reports are counted by.
+/// Error: the text is not a network in the form of these counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be a network of the report, such as 192.0.2.0/24, 2001:db8:1::/48 or other")]
 pub struct InvalidSourceNetwork;
@@ -83,7 +83,7 @@ impl FromStr for SourceNetwork {
         let network = Self::of(address);
         let first: Option<IpAddr> = network.to_string().split('/').next().and_then(|first| first.parse().ok());
         let wanted = if matches!(network, Self::V4(_)) { "24" } else { "48" };
-        // A host inside it, or another length, may be meant for something else.
+        // A host inside it, or another prefix length, may mean something else.
         if first == Some(address) && prefix == wanted { Ok(network) } else { Err(InvalidSourceNetwork) }
     }
 }
@@ -92,21 +92,21 @@ impl FromStr for SourceNetwork {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
-    /// This service: the source of a relay, or an address of the name that it greets with.
+    /// This service: the source address of a relay, or an address of its EHLO name.
     Own,
-    /// A server that passed on mail that this service signed.
+    /// A server that forwarded mail signed by this service.
     Forwarder,
-    /// Another service, of whose mail something passed.
+    /// Another service, some of whose mail passed.
     Authorised,
-    /// Any other: another service without SPF and DKIM, or somebody who pretends to be the domain.
+    /// Any other: a service without SPF and DKIM, or a sender who forges the domain.
     Unknown,
 }
 
 impl SourceKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Own, Self::Forwarder, Self::Authorised, Self::Unknown];
 
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -117,10 +117,10 @@ impl SourceKind {
     }
 }
 
-/// A receiver's evaluation of messages: the policy that it applied, and the checks that passed and aligned.
+/// A receiver's evaluation of messages: the applied policy, and the checks that passed and aligned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evaluation {
-    /// The policy that was applied; none to messages that passed.
+    /// The applied policy; `None` for messages that passed.
     pub disposition: DmarcPolicy,
     /// Whether DKIM passed, aligned with the From domain.
     pub dkim: bool,
@@ -129,16 +129,16 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Number of evaluations that can be told apart.
+    /// Number of different evaluations.
     pub const COUNT: usize = 12;
 
-    /// Its place among all of them.
+    /// Returns its index among all evaluations.
     const fn place(self) -> usize {
         (self.disposition as usize) * 4 + (self.dkim as usize) * 2 + self.spf as usize
     }
 }
 
-/// Messages by what receivers made of them.
+/// Message counts by evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DmarcCounts([u64; Evaluation::COUNT]);
 
@@ -152,7 +152,7 @@ impl DmarcCounts {
         *counted = counted.saturating_add(messages);
     }
 
-    /// Adds what others count.
+    /// Adds other counts.
     pub fn merge(&mut self, more: &Self) {
         for (counted, more) in self.0.iter_mut().zip(more.0) {
             *counted = counted.saturating_add(more);
@@ -167,32 +167,32 @@ impl DmarcCounts {
         counted.fold(0, |sum: u64, (_, messages)| sum.saturating_add(*messages))
     }
 
-    /// All messages.
+    /// Returns the number of all messages.
     pub fn messages(&self) -> u64 {
         self.sum(|_, _, _| true)
     }
 
-    /// Messages of which DKIM or SPF passed and aligned.
+    /// Returns the number of messages for which DKIM or SPF passed and aligned.
     pub fn passed(&self) -> u64 {
         self.sum(|_, dkim, spf| dkim || spf)
     }
 
-    /// Messages of which neither did.
+    /// Returns the number of messages for which neither passed.
     pub fn failed(&self) -> u64 {
         self.sum(|_, dkim, spf| !dkim && !spf)
     }
 
-    /// Messages of which DKIM passed and aligned.
+    /// Returns the number of messages for which DKIM passed and aligned.
     pub fn dkim_aligned(&self) -> u64 {
         self.sum(|_, dkim, _| dkim)
     }
 
-    /// Messages of which SPF passed and aligned.
+    /// Returns the number of messages for which SPF passed and aligned.
     pub fn spf_aligned(&self) -> u64 {
         self.sum(|_, _, spf| spf)
     }
 
-    /// Messages that this policy was applied to.
+    /// Returns the number of messages to which this policy was applied.
     pub fn disposed(&self, policy: DmarcPolicy) -> u64 {
         self.sum(|disposition, _, _| disposition == policy)
     }

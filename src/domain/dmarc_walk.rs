@@ -1,5 +1,5 @@
-//! The walk up the DNS tree that finds the DMARC record of a domain (RFC 9989 4.10): the names to ask, and which of
-//! the answers applies.
+//! The walk up the DNS tree that finds the DMARC record of a domain (RFC 9989 4.10): the names to query, and which
+//! answer applies.
 
 use super::dmarc_record::{DmarcPolicy, DmarcRecord, PublicSuffix};
 use super::hostname::DomainName;
@@ -7,8 +7,8 @@ use super::hostname::DomainName;
 /// Maximum number of look-ups of one walk.
 pub const LOOKUPS_MAX: usize = 8;
 
-/// The names to ask for a domain's record, in this order: its own, then those above it. A domain of eight labels or
-/// more goes on at the last seven.
+/// Returns the names to query for a domain's record, in order: its own, then those above it. A domain of eight labels
+/// or more continues at the last seven.
 pub fn names(domain: &DomainName) -> Vec<String> {
     let labels: Vec<_> = domain.as_str().split('.').collect();
     let above = 1.max(labels.len().saturating_sub(LOOKUPS_MAX - 1));
@@ -17,12 +17,12 @@ pub fn names(domain: &DomainName) -> Vec<String> {
     all.map(|name| format!("_dmarc.{name}")).collect()
 }
 
-/// The answer of one look-up.
+/// Answer to one query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
-    /// The name that was asked.
+    /// The queried name.
     pub name: &'a str,
-    /// The TXT records found; none where the look-up failed. Only those that claim to be DMARC records count.
+    /// The TXT records found; `None` if the query failed. Only those that claim to be DMARC records count.
     pub records: Option<&'a [String]>,
 }
 
@@ -33,24 +33,24 @@ pub struct PublishedRecord {
     pub text: String,
     /// Its tags.
     pub record: DmarcRecord,
-    /// The policy that it asks for, for this domain.
+    /// The policy in it for this domain.
     pub policy: DmarcPolicy,
-    /// The name that it stands at.
+    /// Name at which it is published.
     pub at: String,
-    /// Whether it stands at a name above the domain.
+    /// Whether that name is above the domain.
     pub is_inherited: bool,
 }
 
-/// The outcome of a walk.
+/// Result of a walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Discovery {
     /// A record applies.
     Published(PublishedRecord),
-    /// No record applies: there is none, or several stand at each name that has any.
+    /// No record applies: there is none, or each name that has any has several.
     Absent,
-    /// The domain's own record asks for nothing that receivers understand, so that they apply none.
+    /// The domain's own record has no policy that receivers understand, so they apply none.
     Invalid(String),
-    /// The DNS was not asked, or did not answer.
+    /// The DNS was not queried or did not answer.
     Unknown,
 }
 
@@ -60,11 +60,11 @@ pub fn is_over(answers: &[Answer<'_>]) -> bool {
     let is_of_suffix = |record: &str| {
         DmarcRecord::parse(record).is_some_and(|record| record.public_suffix() != PublicSuffix::Undeclared)
     };
-    // The domain's own record applies, whatever stands above it.
+    // The domain's own record applies in any case.
     last.records.is_none() || only(last).is_some_and(|record| answers.len() == 1 || is_of_suffix(record))
 }
 
-/// The record that applies to a domain, by the answers of its walk in their order.
+/// Returns the record that applies to a domain, from the answers of its walk in order.
 pub fn discover(answers: &[Answer<'_>]) -> Discovery {
     let Some((own, above)) = answers.split_first() else { return Discovery::Unknown };
     if answers.iter().any(|answer| answer.records.is_none()) {
@@ -81,7 +81,8 @@ pub fn discover(answers: &[Answer<'_>]) -> Discovery {
         DmarcRecord::parse(text).map(|record| (answer, text, record))
     };
     let all: Vec<usize> = (0..above.len()).filter(|place| valid(*place).is_some()).collect();
-    // The organisation's record is the topmost one, or the one below a public suffix, whose own is the last resort.
+    // The organisation's record is the topmost one, or the one below a public suffix. The suffix's own record comes
+    // last.
     let Some(&top) = all.last() else { return Discovery::Absent };
     let is_suffix = valid(top).is_some_and(|(.., record)| record.public_suffix() == PublicSuffix::Yes);
     let below = top.checked_sub(1).filter(|place| is_suffix && all.contains(place));
@@ -104,7 +105,7 @@ fn published(
     PublishedRecord { text: text.to_owned(), record, policy, at: answer.name.to_owned(), is_inherited }
 }
 
-/// The one DMARC record of an answer; none where there are several, which receivers all discard.
+/// Returns the DMARC record of an answer; `None` if there are several, which receivers discard.
 fn only<'a>(answer: &Answer<'a>) -> Option<&'a str> {
     let mut records = answer.records?.iter().filter(|text| DmarcRecord::is_claimed_by(text));
     match (records.next(), records.next()) {
@@ -117,7 +118,7 @@ fn only<'a>(answer: &Answer<'a>) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    /// The outcome for `a.b.example.com` where its walk finds these records, one name after the other.
+    /// Returns the result for `a.b.example.com` if its walk finds these records, one name after the other.
     fn walk(found: &[&[&str]]) -> (Discovery, usize) {
         let names = names(&"a.b.example.com".parse().unwrap());
         let records: Vec<Vec<String>> =
@@ -132,7 +133,7 @@ mod tests {
         (discover(&answers), answers.len())
     }
 
-    /// Where the record that applies stands, and its policy.
+    /// Returns the name of the record that applies, and its policy.
     fn applies(found: &[&[&str]]) -> Option<(String, DmarcPolicy)> {
         match walk(found).0 {
             Discovery::Published(found) => Some((found.at, found.policy)),

@@ -1,9 +1,9 @@
-//! Enhanced mail system status codes (RFC 3463) as servers and reports write them. Answers on the wire and delivery
-//! reports are read with the same rules; both floors that do so know this one.
+//! Enhanced mail system status codes (RFC 3463) in SMTP replies and delivery reports. Both floors that parse them use
+//! this file.
 
 use std::fmt;
 
-/// An enhanced mail system status code (RFC 3463), each part of up to three digits: Microsoft has 5.7.509.
+/// An enhanced mail system status code (RFC 3463). Each part has up to three digits: Microsoft uses 5.7.509.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnhancedCode {
     /// 2, 4 or 5.
@@ -15,25 +15,25 @@ pub struct EnhancedCode {
 }
 
 impl EnhancedCode {
-    /// A code from its parts.
+    /// Creates a code from its parts.
     pub const fn new(class: u8, subject: u16, detail: u16) -> Self {
         Self { class, subject, detail }
     }
 
-    /// The code at the start of a line's text, or in the form `(#5.1.1)` anywhere in it, as qmail writes it.
+    /// Returns the code at the start of a line's text, or in the form `(#5.1.1)` anywhere in it, as qmail writes it.
     pub fn find(text: &str) -> Option<Self> {
         let at_start = Self::split_from(text).map(|(code, _)| code);
         at_start.or_else(|| Self::split_from(text.split_once("(#")?.1).map(|(code, _)| code))
     }
 
-    /// The code at the start of `text`, behind an optional `#`, and what follows it.
+    /// Returns the code at the start of `text`, after an optional `#`, and the rest.
     pub fn split_from(text: &str) -> Option<(Self, &str)> {
         let text = text.trim_start();
         let text = text.strip_prefix('#').unwrap_or(text);
         let (class, rest) = digits(text)?;
         let (subject, rest) = digits(rest.strip_prefix('.')?)?;
         let (detail, rest) = digits(rest.strip_prefix('.')?)?;
-        // A fourth part would be an IP address.
+        // A fourth part would mean an IP address.
         if rest.starts_with(|next: char| next.is_alphanumeric() || next == '.') && !is_sentence_end(rest) {
             return None;
         }
@@ -46,7 +46,7 @@ fn is_sentence_end(rest: &str) -> bool {
     rest.strip_prefix('.').is_some_and(|after| !after.starts_with(|next: char| next.is_ascii_digit()))
 }
 
-/// A number of one to three digits at the start of `text`, and the rest.
+/// Returns a number of one to three digits at the start of `text`, and the rest.
 fn digits(text: &str) -> Option<(u16, &str)> {
     let end = text.find(|next: char| !next.is_ascii_digit()).unwrap_or(text.len());
     let (number, rest) = text.split_at(end);

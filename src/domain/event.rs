@@ -1,6 +1,6 @@
-//! The customer's event record (contract 4): one object in the list, in the timeline and as a webhook's body.
+//! The event record (contract 4): one object in the list, in the timeline and in a webhook's body.
 //!
-//! It is serialised once, by the writer, when its identifier is known; its bytes are then fixed and used everywhere.
+//! The writer serialises it once, when its identifier is known. Its bytes are then fixed and used everywhere.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::stream::Stream;
 use crate::base::id::{self, EventId, MessageId};
 use crate::base::time::{Timestamp, iso};
 
-/// The type of the event that only a test of an endpoint sends (contract 5).
+/// The type of test events, which only a test of an endpoint sends (contract 5).
 pub const TEST_TYPE: &str = "test";
 
 /// Type of an event of a message.
@@ -21,31 +21,31 @@ pub const TEST_TYPE: &str = "test";
 pub enum EventType {
     /// Accepted and durable.
     Queued,
-    /// An attempt met a transient failure; another follows.
+    /// An attempt had a transient failure; another follows.
     Deferred,
-    /// The receiver's server took it.
+    /// The receiver's server accepted it.
     Delivered,
-    /// The receiver's server refused it for good.
+    /// The receiver's server refused it permanently.
     Bounced,
-    /// Given up without a permanent answer.
+    /// Given up without a permanent refusal.
     Failed,
-    /// The recipient called it spam.
+    /// The recipient reported it as spam.
     Complained,
     /// Not sent, because its address became suppressed.
     Suppressed,
     /// The recipient used the hosted unsubscribe link.
     Unsubscribed,
-    /// Withdrawn by the sender.
+    /// Cancelled by the sender.
     Canceled,
 }
 
-/// The text names no event type.
+/// Error: the text is not an event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of queued, deferred, delivered, bounced, failed, complained, suppressed, unsubscribed, canceled")]
 pub struct InvalidEventType;
 
 impl EventType {
-    /// All of them, in the contract's order.
+    /// All types, in the contract's order.
     pub const ALL: [Self; 9] = [
         Self::Queued,
         Self::Deferred,
@@ -58,7 +58,7 @@ impl EventType {
         Self::Canceled,
     ];
 
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -73,7 +73,7 @@ impl EventType {
         }
     }
 
-    /// The byte that stands for the type in storage keys. Never reused for another type.
+    /// Returns the byte for storage keys, which is never reused for another type.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -92,26 +92,26 @@ impl FromStr for EventType {
     }
 }
 
-/// The transport security of an attempt, as the event and the message record show it.
+/// TLS of an attempt, as the event and the message record show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsFacts {
     /// Protocol version, such as `TLSv1.3`.
     pub version: String,
     /// Cipher suite by its IANA name.
     pub cipher: String,
-    /// Proof of the server's identity.
+    /// Verification of the server's identity.
     pub authenticated: Authenticated,
     /// The policy that applied.
     pub policy: TlsPolicy,
 }
 
-/// Proof of a mail server's identity.
+/// Verification of a mail server's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Authenticated {
-    /// Not at all.
+    /// Not verified.
     None,
-    /// By a certificate that verifies for its name.
+    /// By a certificate that is valid for its name.
     Pkix,
     /// By DANE (RFC 7672).
     Dane,
@@ -120,7 +120,7 @@ pub enum Authenticated {
 /// The policy under which a connection was secured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TlsPolicy {
-    /// Encrypt where the server offers it (RFC 7435).
+    /// Encrypt if the server offers it (RFC 7435).
     #[serde(rename = "opportunistic")]
     Opportunistic,
     /// MTA-STS (RFC 8461).
@@ -131,25 +131,25 @@ pub enum TlsPolicy {
     Dane,
 }
 
-/// Finality of a refusal, and the party at fault.
+/// Whether a refusal is final, and which side it concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BounceKind {
     /// The address or its domain can't receive.
     Hard,
-    /// It may receive later, or something smaller.
+    /// A later or smaller message may be accepted.
     Soft,
     /// The sender, not the recipient, is refused.
     Block,
-    /// Nothing certain can be said.
+    /// The cause is unclear.
     Undetermined,
 }
 
 impl BounceKind {
-    /// All of them, in the contract's order.
+    /// All kinds, in the contract's order.
     pub const ALL: [Self; 4] = [Self::Hard, Self::Soft, Self::Block, Self::Undetermined];
 
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hard => "hard",
@@ -170,7 +170,7 @@ pub enum BounceSource {
     Dsn,
     /// The domain name system.
     Dns,
-    /// Ourselves, before asking.
+    /// Postrider itself, before contacting a server.
     Local,
 }
 
@@ -181,13 +181,13 @@ pub struct Bounce {
     pub kind: BounceKind,
     /// The category, such as `invalid_recipient`.
     pub category: String,
-    /// The enhanced status code that applies: theirs, or ours where none answered.
+    /// The enhanced status code that applies: the server's, or Postrider's if no server answered.
     pub status: Option<String>,
     /// Source of the report.
     pub source: BounceSource,
     /// The rule that matched.
     pub rule: String,
-    /// One plain sentence of what to do.
+    /// One plain sentence that says what to do.
     pub advice: String,
     /// Whether the recipient's address was suppressed for it.
     pub suppressed: bool,
@@ -202,18 +202,18 @@ pub struct Complaint {
     pub reporter: Option<String>,
 }
 
-/// The facts of an attempt that an event carries; all absent where no attempt was made.
+/// Facts of an attempt in an event; all `None` without an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptFacts {
     /// The attempt's number, from 1.
     pub attempt: Option<u32>,
-    /// The answer's code.
+    /// SMTP code of the reply.
     pub smtp_code: Option<u16>,
-    /// The answer's enhanced code (RFC 3463).
+    /// Enhanced code of the reply (RFC 3463).
     pub smtp_enhanced_code: Option<String>,
-    /// The answer as received, all lines.
+    /// The reply as received, all lines.
     pub smtp_response: Option<String>,
-    /// The mail server asked.
+    /// The contacted mail server.
     pub mx_host: Option<String>,
     /// Its address.
     pub mx_ip: Option<String>,
@@ -225,16 +225,16 @@ pub struct AttemptFacts {
     pub duration_ms: Option<u64>,
 }
 
-/// The event record. Its JSON has exactly the members of contract 4; absent facts are null.
+/// The event record. Its JSON has exactly the members of contract 4; missing facts are null.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventRecord<'a> {
-    /// The event's own identifier.
+    /// Identifier of the event.
     #[serde(serialize_with = "id::as_text")]
     pub id: EventId,
     /// Type of the event.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// The message it happened to.
+    /// Message of the event.
     #[serde(serialize_with = "id::as_text")]
     pub message_id: MessageId,
     /// That message's Message-ID, in angle brackets.
@@ -249,13 +249,13 @@ pub struct EventRecord<'a> {
     pub subject: Option<&'a str>,
     /// Metadata as given.
     pub metadata: &'a BTreeMap<String, String>,
-    /// When it was recorded.
+    /// Time at which it was recorded.
     #[serde(serialize_with = "iso::serialize")]
     pub created_at: Timestamp,
-    /// The attempt's facts.
+    /// Facts of the attempt.
     #[serde(flatten)]
     pub facts: &'a AttemptFacts,
-    /// When the next attempt is due.
+    /// Due time of the next attempt.
     #[serde(serialize_with = "iso::option::serialize")]
     pub next_attempt_at: Option<Timestamp>,
     /// The failure, for events that report one.
@@ -264,7 +264,7 @@ pub struct EventRecord<'a> {
     pub complaint: Option<&'a Complaint>,
 }
 
-/// The event record of a test: the members of any other, with nothing to tell (contract 5).
+/// The event record of a test: the members of any other, without data (contract 5).
 #[derive(Clone, Debug, Serialize)]
 pub struct TestRecord {
     #[serde(serialize_with = "id::as_text")]
@@ -289,7 +289,7 @@ pub struct TestRecord {
 }
 
 impl TestRecord {
-    /// A test made at `now`.
+    /// Creates a test at `now`.
     pub fn new(id: EventId, now: Timestamp) -> Self {
         Self {
             id,
@@ -309,7 +309,7 @@ impl TestRecord {
         }
     }
 
-    /// The bytes that every attempt sends.
+    /// Returns the bytes that every attempt sends.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_else(|error| unreachable!("a test is plain JSON: {error}"))
     }

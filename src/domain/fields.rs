@@ -1,13 +1,13 @@
-//! The members of one JSON object, taken out one by one, with a fault for each that has the wrong type or no meaning.
+//! Parsing the members of a JSON object one by one, with a violation for each that has a wrong type or value.
 //!
-//! What is taken is moved, so a body of several megabytes is never copied. `null` counts as absent.
+//! Values are moved out, so that a body of several megabytes is never copied. `null` counts as absent.
 
 use serde_json::{Map, Value};
 
 use super::nearest::nearest;
 use super::violation::Violations;
 
-/// Unknown members of one object that get a hint; finding the nearest name takes a while.
+/// Maximum number of unknown members of one object that get a hint: finding the nearest name is slow.
 const HINTS_COUNT: usize = 8;
 
 /// An object whose members are being taken.
@@ -19,38 +19,38 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The members of `object`; faults go to `violations` under their own names.
+    /// Begins with the members of `object`. Violations are added under the members' names.
     pub const fn new(object: Map<String, Value>, violations: &'a mut Violations) -> Self {
         Self { members: object, prefix: String::new(), known: Vec::new(), violations }
     }
 
-    /// The members of an object inside the body; `path` is its dotted name.
+    /// Begins with the members of an object inside the body; `path` is its dotted name.
     pub fn nested(object: Map<String, Value>, path: &str, violations: &'a mut Violations) -> Self {
         Self { members: object, prefix: format!("{path}."), known: Vec::new(), violations }
     }
 
-    /// The dotted name of a member.
+    /// Returns the dotted name of a member.
     pub fn path(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Adds a fault of a member.
+    /// Adds a violation of a member.
     pub fn fault(&mut self, name: &str, sentence: impl Into<String>) {
         let path = self.path(name);
         self.violations.add(path, sentence);
     }
 
-    /// Takes the value out of `parsed`, or notes its error under the member's name.
+    /// Returns the value of `parsed`, or adds its error under the member's name.
     pub fn check<T, E: std::fmt::Display>(&mut self, name: &str, parsed: Result<T, E>) -> Option<T> {
         parsed.map_err(|fault| self.fault(name, fault.to_string())).ok()
     }
 
-    /// Where all faults go.
+    /// Returns the violations.
     pub const fn violations(&mut self) -> &mut Violations {
         self.violations
     }
 
-    /// Notes a fault for each of these that is null: a change to nothing would pass for no change.
+    /// Adds a violation for each of these members that is null: setting it to null must not count as no change.
     pub fn refuse_null(&mut self, names: &[&'static str]) {
         for name in names {
             if self.members.get(*name).is_some_and(Value::is_null) {
@@ -76,7 +76,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes a string that must be there.
+    /// Takes a required string.
     pub fn required_text(&mut self, name: &'static str) -> Option<String> {
         if self.members.get(name).is_none_or(Value::is_null) {
             self.fault(name, "is required");
@@ -122,13 +122,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Ends the taking: whatever is left is an unknown field, for a misspelt name must never pass unseen (contract 1).
+    /// Ends the parsing. Every remaining member is an unknown field, so that a misspelt name is always reported
+    /// (contract 1).
     pub fn finish(self) {
         self.finish_with(|_| None);
     }
 
-    /// Ends the taking as [`Self::finish`] does. `instead_of` returns what to do instead of setting an unknown field,
-    /// which goes before the nearest name.
+    /// Ends the parsing like [`Self::finish`]. `instead_of` returns advice about an unknown field, which takes
+    /// precedence over the nearest name.
     pub fn finish_with(self, instead_of: impl Fn(&str) -> Option<&'static str>) {
         for (place, name) in self.members.keys().enumerate() {
             let path = format!("{}{name}", self.prefix);

@@ -1,13 +1,13 @@
-//! Fields of other services' APIs that a send request does not take, and what to use here instead.
+//! Fields of other services' APIs that a send request does not have, and what to use instead.
 //!
-//! Used for the hint about an unknown field: a similar name of ours would not help somebody who migrates.
+//! Used for the hint about an unknown field: the most similar name would not help somebody who migrates.
 
 /// One recipient per message (contract 3).
 pub(super) const ONE_RECIPIENT: &str = "`to` takes one address: send one request per recipient";
-/// Display names have a field of their own (contract 3).
+/// Display names have their own field (contract 3).
 pub(super) const USE_FROM_NAME: &str = "use `from_name` for the display name";
 
-/// Returns what to do instead of setting the field `name` of a send request, for names that other services use.
+/// Returns advice for the field `name` of a send request, for names that other services use.
 pub(super) fn instead_of(name: &str) -> Option<&'static str> {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).take(16).collect();
     Some(match plain.to_ascii_lowercase().as_str() {

@@ -1,6 +1,6 @@
-//! The custom headers of a submission (contract 3), checked against every rule before anything composes with them.
+//! Custom headers of a submission (contract 3), checked against every rule before a message is composed with them.
 //!
-//! A name or value with CR or LF in it can't be built, so no custom header can add another one.
+//! A name or value with CR or LF can't be built, so a custom header can't add another one.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use super::limits::{HEADER_NAME_CHARACTERS, HEADER_VALUE_CHARACTERS, HEADERS_BYT
 use super::text::{has_control, is_longer};
 use super::violation::Violations;
 
-/// Names that are ours to write or must not be claimed (contract 3).
+/// Names that Postrider writes or that callers must not set (contract 3).
 const REFUSED_NAMES: [&str; 14] = [
     "from",
     "to",
@@ -28,38 +28,38 @@ const REFUSED_NAMES: [&str; 14] = [
     "return-path",
     "authentication-results",
 ];
-/// Names by which complaints find their way back to us (RFC 9477): a caller's own would lead them elsewhere.
+/// Names that route complaints to Postrider (RFC 9477): a caller's value would send them elsewhere.
 pub const FEEDBACK_NAMES: [&str; 3] = ["Feedback-ID", "CFBL-Address", "CFBL-Feedback-ID"];
-/// Beginnings of names that are refused likewise.
+/// Prefixes of refused names.
 const REFUSED_PREFIXES: [&str; 3] = ["content-", "arc-", "x-service-"];
 /// Names that `unsubscribe_url` sets.
 const UNSUBSCRIBE_NAMES: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
 
-/// A field name (RFC 5322 2.2): printable ASCII but the colon, at most 76 characters.
+/// A field name (RFC 5322 2.2): printable ASCII except the colon, at most 76 characters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct HeaderName(String);
 
-/// An unfolded field body: at most 998 characters, none of them a control character.
+/// An unfolded field body: at most 998 characters without control characters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct HeaderValue(String);
 
-/// The custom headers of one message, in the order in which they are written.
+/// Custom headers of one message, in the order in which they are written.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct CustomHeaders(Vec<(HeaderName, HeaderValue)>);
 
 /// Author of the list headers of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsubscribe {
-    /// `unsubscribe_url` is given: we do.
+    /// `unsubscribe_url` is set, so Postrider writes them.
     Ours,
-    /// It is not: the caller may.
+    /// It is not set, so the caller may write them.
     Callers,
 }
 
-/// Why a name or value is refused.
+/// Reason why a name or value is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHeader {
-    /// No field name of RFC 5322.
+    /// Not a field name of RFC 5322.
     #[error("the header name must be 1 to 76 printable ASCII characters without spaces or colons")]
     Name,
     /// Over 998 characters.
@@ -68,19 +68,19 @@ pub enum InvalidHeader {
     /// A control character in the value.
     #[error("the header value must not have control characters, such as line breaks or tabs")]
     Control,
-    /// A name that the caller may not set.
+    /// A name that callers must not set.
     #[error("this header is written by the service and cannot be set")]
     Refused,
-    /// A list header where `unsubscribe_url` is given.
+    /// A list header together with `unsubscribe_url`.
     #[error("this header cannot be set together with unsubscribe_url, which writes it")]
     Unsubscribe,
 }
 
 impl HeaderName {
-    /// Checks `text` as a field name that a caller may set.
+    /// Checks that `text` is a field name that callers may set.
     ///
     /// # Errors
-    /// [`InvalidHeader::Name`] for what is no field name, else why this one is refused.
+    /// [`InvalidHeader::Name`] if it is not a field name, otherwise the reason for its refusal.
     pub fn parse(text: &str, unsubscribe: Unsubscribe) -> Result<Self, InvalidHeader> {
         let printable = text.bytes().all(|c| c.is_ascii_graphic() && c != b':');
         if text.is_empty() || text.len() > HEADER_NAME_CHARACTERS || !printable {
@@ -99,14 +99,14 @@ impl HeaderName {
         Ok(Self(text.to_owned()))
     }
 
-    /// The name as given.
+    /// Returns the name as given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl HeaderValue {
-    /// Checks `text` as a field body.
+    /// Checks that `text` is a field body.
     ///
     /// # Errors
     /// [`InvalidHeader::TooLong`] or [`InvalidHeader::Control`].
@@ -120,14 +120,14 @@ impl HeaderValue {
         }
     }
 
-    /// The value as given.
+    /// Returns the value as given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl CustomHeaders {
-    /// Lifts the `headers` object; faults go under `headers` and `headers.<name>`.
+    /// Parses the `headers` object. Violations are added under `headers` and `headers.<name>`.
     pub fn lift(object: Map<String, Value>, unsubscribe: Unsubscribe, violations: &mut Violations) -> Self {
         if object.len() > HEADERS_COUNT {
             violations.add("headers", format!("must have at most {HEADERS_COUNT} headers"));
@@ -155,7 +155,7 @@ impl CustomHeaders {
         Self(list)
     }
 
-    /// Name and value of each, in order.
+    /// Returns name and value of each header, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

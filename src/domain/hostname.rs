@@ -1,7 +1,7 @@
 //! Domain names, as lower-case A-labels (RFC 5890).
 //!
-//! Whoever holds a [`DomainName`] may put it on the wire, into a storage key or into a comparison as it stands:
-//! internationalised names were turned into their A-labels when it was parsed.
+//! A [`DomainName`] can be used in SMTP, in storage keys and in comparisons without changes: parsing converted
+//! internationalised names into A-labels.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -11,14 +11,14 @@ use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 use serde::{Deserialize, Serialize};
 
-/// A checked domain name in the form that the wire, storage and all matching use: lower-case A-labels, no trailing dot.
+/// A checked domain name in the form for SMTP, storage and comparisons: lower-case A-labels, no trailing dot.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DomainName(String);
 
-/// Why a text is no domain name that mail can use.
+/// Reason why a text is not a domain name for mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDomainName {
-    /// Nothing there.
+    /// The text is empty.
     #[error("the domain is empty")]
     Empty,
     /// An address literal such as `[192.0.2.1]`, or a bare IP address.
@@ -30,18 +30,18 @@ pub enum InvalidDomainName {
     /// A name without a dot.
     #[error("the domain must have at least two labels, such as example.com")]
     SingleLabel,
-    /// Anything else that RFC 1035 or IDNA refuses.
+    /// Any other name that RFC 1035 or IDNA refuses.
     #[error("the domain is not a valid domain name")]
     Malformed,
 }
 
 impl DomainName {
-    /// The name, such as `xn--bcher-kva.example`.
+    /// Returns the name, such as `xn--bcher-kva.example`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this name is `parent` or stands below it.
+    /// Whether this name is `parent` or below it.
     pub fn is_same_or_below(&self, parent: &Self) -> bool {
         let rest = self.0.strip_suffix(&*parent.0);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -60,14 +60,14 @@ impl FromStr for DomainName {
         if text.ends_with('.') {
             return Err(InvalidDomainName::TrailingDot);
         }
-        // DnsLength::Verify holds labels to 63 bytes and the name to 253 (RFC 1035 2.3.4), STD3 the characters to
-        // letters, digits and hyphens. `--` inside a label is left alone: such names are registered.
+        // DnsLength::Verify limits labels to 63 bytes and the name to 253 (RFC 1035 2.3.4), STD3 the characters to
+        // letters, digits and hyphens. `--` inside a label is allowed: such names are registered.
         let name = Uts46::new()
             .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Verify)
             .map_err(|_| InvalidDomainName::Malformed)?
             .into_owned();
         let Some((_, top)) = name.rsplit_once('.') else { return Err(InvalidDomainName::SingleLabel) };
-        // No top-level domain is all digits (RFC 3696 2), so such a name is a misspelt address.
+        // No top-level domain is all digits (RFC 3696 2), so this is a misspelt IP address.
         if top.bytes().all(|c| c.is_ascii_digit()) {
             return Err(InvalidDomainName::Literal);
         }

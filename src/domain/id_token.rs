@@ -1,5 +1,5 @@
-//! ID tokens of OpenID Connect (OpenID Connect Core 1.0, 3.1.3.7): whether one was made by the provider, for us, for
-//! this sign-in, and of whom it speaks. A claim counts only after the signature was verified.
+//! Verifying ID tokens of OpenID Connect (OpenID Connect Core 1.0, 3.1.3.7): whether the provider made a token for this
+//! service and this sign-in, and for which person. Claims count only after the signature is verified.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,14 +10,14 @@ use subtle::ConstantTimeEq as _;
 use crate::base::jws::{JwsAlgorithm, JwsKey};
 use crate::base::time::Timestamp;
 
-/// Seconds by which the provider's clock and ours may differ.
+/// Maximum difference in seconds between the provider's clock and ours.
 const SKEW_SECS: u64 = 60;
-/// Keys of a provider that are looked at.
+/// Maximum number of a provider's keys that are read.
 const KEYS_MAX: usize = 64;
-/// Bytes of a subject (OpenID Connect Core 1.0, 2).
+/// Maximum length of a subject in bytes (OpenID Connect Core 1.0, 2).
 const SUBJECT_MAX: usize = 255;
 
-/// The keys of a provider (RFC 7517). Keys of kinds that verify no signature of ours are left out.
+/// The keys of a provider (RFC 7517). Keys of unsupported kinds are skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderKeys(Vec<ProviderKey>);
 
@@ -28,7 +28,7 @@ struct ProviderKey {
     key: JwsKey,
 }
 
-/// The text is no set of keys.
+/// Error: the text is not a set of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the provider's keys are no JSON Web Key Set")]
 pub struct InvalidKeys;
@@ -62,7 +62,7 @@ impl ProviderKeys {
         Ok(Self(keys.take(KEYS_MAX).collect()))
     }
 
-    /// The keys that may have made a signature by `algorithm`: the one that is named, or all where none is.
+    /// Returns the keys that may have made a signature by `algorithm`: the named one, or all if none is named.
     fn candidates(&self, id: Option<&str>, algorithm: JwsAlgorithm) -> impl Iterator<Item = &JwsKey> {
         let fits = move |key: &&ProviderKey| {
             key.key.fits(algorithm)
@@ -92,58 +92,58 @@ impl ProviderKey {
     }
 }
 
-/// The claims that a token must have.
+/// Expected claims of a token.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// The provider, as it calls itself.
+    /// The provider's issuer name.
     pub issuer: &'a str,
-    /// Our name at the provider.
+    /// Client ID of this service at the provider.
     pub client_id: &'a str,
-    /// The number that was sent with this sign-in.
+    /// The nonce of this sign-in.
     pub nonce: &'a str,
     /// The time at which the sign-in began.
     pub begun_at: Timestamp,
-    /// Whether the person had to show the provider who they are after that.
+    /// Whether the person had to authenticate again after that.
     pub is_again: bool,
-    /// The time.
+    /// Current time.
     pub now: Timestamp,
 }
 
-/// The person of whom a token speaks.
+/// The person that a token identifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdToken {
-    /// The provider's name for them, which never changes.
+    /// The provider's identifier of the person, which never changes.
     pub subject: String,
     /// Their address.
     pub email: Option<String>,
-    /// Whether the provider has verified that the address is theirs.
+    /// Whether the provider has verified that the address belongs to the person.
     pub email_verified: bool,
-    /// When they last showed the provider who they are, where it says so.
+    /// Time at which the person last authenticated, if the provider says so.
     pub authenticated_at: Option<Timestamp>,
 }
 
-/// Why a token is not taken.
+/// Reason why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidIdToken {
-    /// It is no signed token.
+    /// It is not a signed token.
     #[error("the ID token is malformed")]
     Malformed,
-    /// `none`, a shared key, or an algorithm that is not known.
+    /// `none`, an algorithm with a shared key, or an unknown algorithm.
     #[error("the ID token is not signed by RS256, PS256 or ES256")]
     Algorithm,
-    /// No key of the provider may have made its signature.
+    /// No key of the provider can have made its signature.
     #[error("the ID token is signed with an unknown key")]
     UnknownKey,
     /// The key did not make its signature.
     #[error("the signature of the ID token does not verify")]
     Signature,
-    /// It is another provider's.
+    /// It is from another provider.
     #[error("the ID token has another issuer")]
     Issuer,
-    /// It was made for another program.
+    /// It was made for another client.
     #[error("the ID token is for another audience")]
     Audience,
-    /// It is over.
+    /// It has expired.
     #[error("the ID token has expired")]
     Expired,
     /// It was made before this sign-in, or in the future.
@@ -152,10 +152,10 @@ pub enum InvalidIdToken {
     /// It was made for another sign-in.
     #[error("the ID token has another nonce")]
     Nonce,
-    /// It speaks of nobody.
+    /// It identifies nobody.
     #[error("the ID token has no valid subject")]
     Subject,
-    /// The provider did not ask the person again.
+    /// The provider did not authenticate the person again.
     #[error("the ID token does not say that the person has authenticated again")]
     NotAgain,
 }
@@ -188,10 +188,10 @@ enum Audience {
     Many(Vec<String>),
 }
 
-/// The record of a person at the userinfo endpoint (OpenID Connect Core 1.0, 5.3).
+/// A person's record at the userinfo endpoint (OpenID Connect Core 1.0, 5.3).
 #[derive(Debug, Deserialize)]
 pub struct UserInfo {
-    /// The provider's name for them.
+    /// The provider's identifier of the person.
     pub sub: String,
     /// Their address.
     pub email: Option<String>,
@@ -199,18 +199,18 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
-    /// Whether the provider has verified that the address is theirs.
+    /// Whether the provider has verified that the address belongs to the person.
     pub fn is_email_verified(&self) -> bool {
         is_true(self.email_verified.as_ref())
     }
 }
 
-/// Some providers write the word instead of the value.
+/// Whether the value is true. Some providers write the word instead of the value.
 fn is_true(value: Option<&Value>) -> bool {
     matches!(value, Some(Value::Bool(true))) || value.and_then(Value::as_str) == Some("true")
 }
 
-/// The person of whom `token` speaks, where it is one of `keys`' provider and says what is expected.
+/// Returns the person that `token` identifies, if it was signed with `keys` and has the expected claims.
 ///
 /// # Errors
 /// [`InvalidIdToken`].
@@ -220,7 +220,7 @@ pub fn verify(token: &str, keys: &ProviderKeys, expected: &Expected<'_>) -> Resu
     let header: Header = decoded(header)?;
     let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| InvalidIdToken::Malformed)?;
     let algorithm = JwsAlgorithm::named(&header.alg).ok_or(InvalidIdToken::Algorithm)?;
-    // Extensions that must be understood are not (RFC 7515 4.1.11).
+    // Extensions that must be understood are not supported (RFC 7515 4.1.11).
     if header.crit.is_some() {
         return Err(InvalidIdToken::Malformed);
     }
@@ -239,7 +239,7 @@ fn decoded<T: serde::de::DeserializeOwned>(part: &str) -> Result<T, InvalidIdTok
     serde_json::from_slice(&json).map_err(|_| InvalidIdToken::Malformed)
 }
 
-/// Holds the claims of a token that the provider has signed against what is expected.
+/// Compares the claims of a verified token with the expected ones.
 fn judge(claims: Claims, expected: &Expected<'_>) -> Result<IdToken, InvalidIdToken> {
     let now = expected.now.as_secs();
     let (exp, iat) = (seconds(&claims.exp)?, seconds(&claims.iat)?);
@@ -272,7 +272,7 @@ fn judge(claims: Claims, expected: &Expected<'_>) -> Result<IdToken, InvalidIdTo
     Ok(IdToken { subject: claims.sub, email: claims.email, email_verified, authenticated_at })
 }
 
-/// Whether a token is for this program: the only audience, or the authorized party of several.
+/// Whether a token is for this client: the only audience, or the authorized party of several.
 fn is_for(claims: &Claims, client_id: &str) -> bool {
     let (is_audience, is_only) = match &claims.aud {
         Audience::One(one) => (one == client_id, true),
@@ -281,10 +281,10 @@ fn is_for(claims: &Claims, client_id: &str) -> bool {
     is_audience && claims.azp.as_ref().map_or(is_only, |party| party == client_id)
 }
 
-/// Seconds since the epoch, of which some providers write fractions.
+/// Returns seconds since the epoch. Some providers write fractions.
 fn seconds(value: &Value) -> Result<u64, InvalidIdToken> {
     let number = value.as_f64().filter(|number| (0.0..=1e13).contains(number)).ok_or(InvalidIdToken::Malformed)?;
-    // The range was checked, so nothing is lost but the fraction.
+    // The range was checked, so only the fraction is lost.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     Ok(number as u64)
 }

@@ -1,5 +1,5 @@
-//! Floor 1: what the program talks about, as parsed types and limits. Whoever holds one of these holds proof
-//! that its text was checked; nothing below the edges passes raw strings on.
+//! Floor 1: the program's vocabulary as parsed types and limits. A value of these types is valid, and no raw strings
+//! are passed on below the edges.
 
 pub mod account;
 pub mod address;

@@ -1,9 +1,10 @@
-//! The known name nearest to a misspelt one: the hint beside an unknown field, parameter or configuration key.
+//! The known name nearest to a misspelt one, for the hint about an unknown field, parameter or configuration key.
 
-/// Longer names are no slip of the keys, and the table below would cost what the caller chose.
+/// Maximum length of a name that gets a hint. Longer names are not typing errors, and their table would be as large as
+/// the caller likes.
 const LONGEST: usize = 64;
 
-/// The one of `known` that `name` probably meant: at most a third of it differs, case aside.
+/// Returns the name of `known` that `name` probably means: at most a third of it differs, ignoring case.
 pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     if name.len() > LONGEST {
         return None;
@@ -13,7 +14,7 @@ pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     (differing <= (candidate.len() / 3).max(1)).then_some(candidate)
 }
 
-/// Slips between two texts: characters inserted, left out, replaced, or swapped with their neighbour.
+/// Returns the number of typing errors between two texts: inserted, missing, replaced or swapped characters.
 fn distance(left: &str, right: &str) -> usize {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let mut before: Vec<usize> = Vec::new();

@@ -1,6 +1,6 @@
-//! A network of addresses in CIDR form, as configuration names it (`network.allow`, `http.trusted_proxies`).
+//! A network in CIDR form, as the configuration names it (`network.allow`, `http.trusted_proxies`).
 //!
-//! Only the text and the question "is this address in it?". Which networks may be reached is floor `net`'s to say.
+//! Only the text form and the membership of addresses. Floor `net` decides which networks may be reached.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A network: its first address and the length of its prefix. An IPv4-mapped IPv6 network is kept as the IPv4
-/// network that it is, so one address has one spelling.
+/// A network: its first address and the length of its prefix. An IPv4-mapped IPv6 network is stored as IPv4, so that
+/// one address has only one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Network {
@@ -20,38 +20,38 @@ pub struct Network {
 /// Error: the text is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidNetwork {
-    /// The part before the slash is no address.
+    /// The part before the slash is not an address.
     #[error("`{0}` is not an IP address; write a network such as 10.0.0.0/8 or fd00::/8")]
     Address(String),
-    /// The part after the slash is no prefix length.
+    /// The part after the slash is not a prefix length.
     #[error("`{text}` is not a prefix length; write a number from 0 to {max}")]
     Prefix {
         /// Text after the slash.
         text: String,
-        /// The longest prefix of the family.
+        /// Maximum prefix length of the family.
         max: u8,
     },
-    /// Bits are set beyond the prefix, so that it is not clear what is meant: the host or its whole network.
+    /// Bits are set after the prefix, so it is unclear whether the host or its whole network is meant.
     #[error("`{given}` has bits set beyond its prefix; write {network} for the network or {host} for the host")]
     HostBits {
         /// The text as given.
         given: String,
         /// The network around it.
         network: Network,
-        /// The one address.
+        /// The single address.
         host: IpAddr,
     },
 }
 
 impl Network {
-    /// The network that one client is counted as: its IPv4 address, or the /64 of its IPv6 address, for that is the
-    /// least that an IPv6 client is given (RFC 6177).
+    /// Returns the network under which a client is counted: its IPv4 address, or the /64 of its IPv6 address, the
+    /// smallest network that an IPv6 client gets (RFC 6177).
     pub fn of_client(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self::around(address, if address.is_ipv4() { 32 } else { 64 })
     }
 
-    /// The network of `prefix` bits around `address`; a prefix longer than the address means the address alone.
+    /// Returns the network of `prefix` bits around `address`; a longer prefix than the address means only the address.
     pub fn around(address: IpAddr, prefix: u8) -> Self {
         match address {
             IpAddr::V4(v4) => {
@@ -71,7 +71,7 @@ impl Network {
         }
     }
 
-    /// Whether `address` is in it. An IPv4-mapped address counts as the IPv4 address that it stands for.
+    /// Whether `address` is in it. An IPv4-mapped address counts as its IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.first.is_ipv4() && Self::around(address, self.prefix) == *self
@@ -101,7 +101,7 @@ impl FromStr for Network {
     }
 }
 
-/// Digits only: the standard parser would also take a `+`.
+/// Parses digits only: the standard parser would also accept a `+`.
 fn decimal(digits: &str) -> Option<u8> {
     if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse().ok() } else { None }
 }

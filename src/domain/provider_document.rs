@@ -1,38 +1,38 @@
-//! The document of an identity provider (OpenID Connect Discovery 1.0, 3): the addresses that a sign-in uses.
+//! The discovery document of an identity provider (OpenID Connect Discovery 1.0, 3): the URLs for a sign-in.
 
 use serde::Deserialize;
 use url::Url;
 
-/// Bytes of an address.
+/// Maximum length of a URL in bytes.
 const URL_MAX: usize = 2048;
 
-/// A provider's document, checked.
+/// A checked discovery document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderDocument {
-    /// Where people sign in.
+    /// URL where people sign in.
     pub authorization_endpoint: Url,
-    /// Where a code becomes a token.
+    /// URL where a code is exchanged for a token.
     pub token_endpoint: Url,
-    /// Where the provider's keys are.
+    /// URL of the provider's keys.
     pub jwks_uri: Url,
-    /// Where the provider tells who a person is.
+    /// URL of the record about a person.
     pub userinfo_endpoint: Option<Url>,
-    /// Whether the client's secret goes into the body of a request, for want of HTTP Basic.
+    /// Whether the client secret is sent in the body, because the provider does not accept HTTP Basic.
     pub takes_secret_in_body: bool,
-    /// Whether every answer names its issuer (RFC 9207).
+    /// Whether every answer contains its issuer (RFC 9207).
     pub names_issuer: bool,
 }
 
-/// Why a document is not taken.
+/// Reason why a document is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDocument {
-    /// It is no such document.
+    /// It is not a discovery document.
     #[error("the provider's document is malformed")]
     Malformed,
-    /// It is another provider's.
+    /// It is from another provider.
     #[error("the provider's document names another issuer than oidc.issuer")]
     Issuer,
-    /// An address is none, or not https.
+    /// A URL is malformed or not https.
     #[error("the provider's document has an address that is not https")]
     Address,
 }
@@ -50,7 +50,7 @@ struct Written {
 }
 
 impl ProviderDocument {
-    /// Reads the document of the provider that calls itself `issuer`.
+    /// Parses the document of the provider with this `issuer`.
     ///
     /// # Errors
     /// [`InvalidDocument`].
@@ -60,7 +60,7 @@ impl ProviderDocument {
             return Err(InvalidDocument::Issuer);
         }
         let userinfo_endpoint = written.userinfo_endpoint.as_deref().map(https).transpose()?;
-        // Without the member, a provider takes HTTP Basic (OpenID Connect Discovery 1.0, 3).
+        // Without the member, a provider accepts HTTP Basic (OpenID Connect Discovery 1.0, 3).
         let methods = written.token_endpoint_auth_methods_supported.unwrap_or_default();
         let takes = |method: &str| methods.iter().any(|one| one == method);
         Ok(Self {
@@ -74,10 +74,10 @@ impl ProviderDocument {
     }
 }
 
-/// The place of the document of the provider that calls itself `issuer` (OpenID Connect Discovery 1.0, 4).
+/// Returns the URL of the document of the provider with this `issuer` (OpenID Connect Discovery 1.0, 4).
 ///
 /// # Errors
-/// [`InvalidDocument::Address`] where `issuer` is no https URL without query and fragment.
+/// [`InvalidDocument::Address`] if `issuer` is not an https URL without query and fragment.
 pub fn document_url(issuer: &str) -> Result<Url, InvalidDocument> {
     let url = https(issuer)?;
     if url.query().is_some() || url.fragment().is_some() {

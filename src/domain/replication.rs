@@ -1,15 +1,15 @@
-//! Settings of replication that rows, status and configuration share, and the address of a bucket.
+//! Settings of replication that rows, status and configuration share, and the URL of a bucket.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
 
-/// When an acceptance is answered.
+/// Time at which an accepted message is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaMode {
-    /// Once it is on the disk.
+    /// Once it is on disk.
     #[default]
     Async,
     /// Once it is in the bucket too.
@@ -20,26 +20,26 @@ pub enum ReplicaMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenUnreachable {
-    /// It goes on.
+    /// It continues.
     #[default]
     Serve,
-    /// It accepts and mails nothing until the bucket answers.
+    /// It accepts and sends no mail until the bucket answers.
     Stop,
 }
 
-/// Promotion of a standby: by an operator, or by the standby itself.
+/// Promotion of a standby: by an operator or automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Failover {
-    /// An operator.
+    /// By an operator.
     #[default]
     Manual,
-    /// The standby itself, once the log stands still.
+    /// Automatically, when the log has no new slots.
     Automatic,
 }
 
 impl ReplicaMode {
-    /// The word in configuration and status.
+    /// Returns the word in configuration and status.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Async => "async",
@@ -49,7 +49,7 @@ impl ReplicaMode {
 }
 
 impl WhenUnreachable {
-    /// The word in the configuration.
+    /// Returns the word in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Serve => "serve",
@@ -59,7 +59,7 @@ impl WhenUnreachable {
 }
 
 impl Failover {
-    /// The word in configuration and status.
+    /// Returns the word in configuration and status.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Manual => "manual",
@@ -68,23 +68,23 @@ impl Failover {
     }
 }
 
-/// Where a replica is: `s3://bucket/prefix`.
+/// URL of a replica: `s3://bucket/prefix`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketUrl {
     bucket: String,
     prefix: String,
 }
 
-/// The text is not the address of a bucket.
+/// Error: the text is not the URL of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBucketUrl {
     /// It does not begin with `s3://`.
     #[error("must begin with s3://, as in s3://bucket/prefix")]
     Scheme,
-    /// The bucket's name is not well-formed.
+    /// The bucket's name is malformed.
     #[error("`{0}` is not the name of a bucket: 3 to 63 letters, digits, dots, hyphens and underscores")]
     Bucket(String),
-    /// The prefix is not well-formed.
+    /// The prefix is malformed.
     #[error(
         "the prefix must have at most 512 letters, digits and -_.~!=+@ between single slashes, and no part . or .."
     )]
@@ -95,12 +95,12 @@ const SCHEME: &str = "s3://";
 const PREFIX_BYTES_MAX: usize = 512;
 
 impl BucketUrl {
-    /// The bucket's name.
+    /// Returns the bucket's name.
     pub fn bucket(&self) -> &str {
         &self.bucket
     }
 
-    /// Prefix of all objects' names: empty, or ending with a slash.
+    /// Returns the prefix of all objects' names: empty, or ending with a slash.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }

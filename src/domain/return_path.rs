@@ -1,4 +1,5 @@
-//! The return path of one message: `b+<token>@<bounce host>`, naming account and message, authenticated (contract 6).
+//! The return path of one message: `b+<token>@<bounce host>`. The token names account and message, and is authenticated
+//! (contract 6).
 //!
 //! ```text
 //! b+ k mmmmmmmmmmmmmmmmmmmmmmmmmm aaaaaaaa cccccccccccccccccccccccc     61 of the 64 bytes of RFC 5321 4.5.3.1.1
@@ -6,11 +7,12 @@
 //!    key number                    account's hint, 40 bits
 //! ```
 //!
-//! Mail servers may change the case of a local part, so all of it is base 32: two whole identifiers would be 52
-//! characters and leave 10, too few for the 80 bits of MAC that the contract asks for. The message is carried whole; of
-//! the account, 40 bits of a hash only find the rows to try (and tell receivers nothing of the identifier). The MAC
-//! covers the whole account, so neither a chance collision nor a choice of identifiers can pass one account for
-//! another. Which key made it is the message's own time to say ([`TokenKeys`]); the number is there to be told apart.
+//! Mail servers may change the case of a local part, so all of it is base 32. Two complete identifiers would take 52
+//! characters and leave 10, too few for the 80 bits of MAC that the contract requires. So the token contains the whole
+//! message identifier, and 40 bits of a hash of the account. The hash only finds the rows to try, and tells receivers
+//! nothing about the account. The MAC covers the whole account, so neither a random collision nor a choice of
+//! identifiers can confuse two accounts. The key follows from the message's own time ([`TokenKeys`]); the token
+//! contains its number to tell keys apart.
 
 use std::fmt;
 
@@ -26,7 +28,7 @@ use crate::base::time::Timestamp;
 use super::token_key::{TokenKey, TokenKeys};
 
 const PREFIX: &str = "b+";
-/// Crockford's alphabet as identifiers use it, in the lower case that local parts commonly have.
+/// Crockford's alphabet, as in identifiers, in the lower case that is usual in local parts.
 const BASE32: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const MESSAGE_CHARACTERS: usize = 26;
 const HINT_BYTES: usize = 5;
@@ -37,12 +39,12 @@ const TOKEN_CHARACTERS: usize = 1 + MESSAGE_CHARACTERS + 8 * (HINT_BYTES + MAC_B
 /// Time after its message for which a token is accepted: the 30 days of the event log, and a week for slow reports.
 const VALID_FOR: Duration = Duration::from_secs(37 * 24 * 3600);
 
-/// The hash that finds an account; several accounts may share one.
+/// Hash that finds an account; several accounts may share one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct AccountHint(pub [u8; HINT_BYTES]);
 
 impl AccountHint {
-    /// The hint of `account`.
+    /// Returns the hint of `account`.
     pub fn of(account: AccountId) -> Self {
         let digest = Sha256::new().chain_update(b"postrider return path account").chain_update(account.as_bytes());
         let [a, b, c, d, e, ..]: [u8; 32] = digest.finalize().into();
@@ -58,19 +60,19 @@ impl fmt::Display for AccountHint {
     }
 }
 
-/// A token as it came: nothing in it is to be believed before [`Parsed::verify`].
+/// A decoded token. Its content is not trusted before [`Parsed::verify`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parsed {
-    /// The number of the key that it claims to be made with.
+    /// Number of the key with which it claims to be made.
     key_number: u8,
-    /// The message that it claims to be about.
+    /// Message that it claims to be about.
     pub message: MessageId,
-    /// Where to look for the message's account.
+    /// Hint to the message's account.
     pub account_hint: AccountHint,
     mac: [u8; MAC_BYTES],
 }
 
-/// Proof that a return path is ours and in time.
+/// A verified return path that has not expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReturnPath {
     /// The account.
@@ -79,26 +81,27 @@ pub struct ReturnPath {
     pub message: MessageId,
 }
 
-/// Why a local part is not one of ours.
+/// Reason why a local part is not a valid return path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReturnPath {
-    /// It has not the shape.
+    /// It is malformed.
     #[error("is not a return path")]
     Malformed,
     /// Its MAC is wrong.
     #[error("is not a return path of this service")]
     Forged,
-    /// Its 37 days are over.
+    /// Its 37 days have passed.
     #[error("is a return path that is no longer accepted")]
     Expired,
 }
 
-/// The local part that stands for `message` of `account`.
+/// Returns the local part for `message` of `account`.
 pub fn encode(account: AccountId, message: MessageId, keys: &TokenKeys) -> String {
     format!("{PREFIX}{}", token(account, message, keys))
 }
 
-/// The token alone. `Feedback-ID` carries one made with keys of its own, which never opens a recipient address.
+/// Returns only the token. `Feedback-ID` contains one that is made with separate keys, which no recipient address
+/// accepts.
 pub fn token(account: AccountId, message: MessageId, keys: &TokenKeys) -> String {
     let key = keys.of(message);
     let mut token = String::with_capacity(TOKEN_CHARACTERS);
@@ -109,19 +112,19 @@ pub fn token(account: AccountId, message: MessageId, keys: &TokenKeys) -> String
     token
 }
 
-/// Reads a local part, in whatever case it came back.
+/// Decodes a local part in any case.
 ///
 /// # Errors
-/// [`InvalidReturnPath::Malformed`] where it has not the shape.
+/// [`InvalidReturnPath::Malformed`] if it is malformed.
 pub fn decode(local: &str) -> Result<Parsed, InvalidReturnPath> {
     let prefix = local.get(..PREFIX.len()).filter(|prefix| prefix.eq_ignore_ascii_case(PREFIX));
     decode_token(&local[prefix.ok_or(InvalidReturnPath::Malformed)?.len()..])
 }
 
-/// Reads a token, in whatever case it came back.
+/// Decodes a token in any case.
 ///
 /// # Errors
-/// [`InvalidReturnPath::Malformed`] where it has not the shape.
+/// [`InvalidReturnPath::Malformed`] if it is malformed.
 pub fn decode_token(token: &str) -> Result<Parsed, InvalidReturnPath> {
     if token.len() != TOKEN_CHARACTERS || !token.is_ascii() {
         return Err(InvalidReturnPath::Malformed);
@@ -142,11 +145,11 @@ fn parse(token: &str) -> Option<Parsed> {
 }
 
 impl Parsed {
-    /// Checks the token against one account of its hint, at `now`.
+    /// Verifies the token for one account of its hint, at `now`.
     ///
     /// # Errors
-    /// [`InvalidReturnPath::Forged`] where account, key or MAC are others; [`InvalidReturnPath::Expired`] where all is
-    /// right but the message's own time lies more than 37 days back.
+    /// [`InvalidReturnPath::Forged`] if account, key or MAC do not match; [`InvalidReturnPath::Expired`] if all match
+    /// but the message is older than 37 days.
     pub fn verify(
         &self,
         account: AccountId,
@@ -160,7 +163,7 @@ impl Parsed {
         Ok(path)
     }
 
-    /// Returns the return path that the token stands for, at any age; `None` if account, key or MAC do not match.
+    /// Returns the return path in the token, whatever its age; `None` if account, key or MAC do not match.
     pub fn path(&self, account: AccountId, keys: &TokenKeys) -> Option<ReturnPath> {
         let key = keys.of(self.message);
         let expected = mac(account, self.message, &key);
@@ -193,7 +196,7 @@ fn push_base32(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Reads what [`push_base32`] wrote.
+/// Decodes the output of [`push_base32`].
 fn base32_bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     for (chunk, out) in text.as_bytes().chunks_exact(8).zip(bytes.chunks_exact_mut(5)) {
@@ -261,7 +264,7 @@ mod tests {
         assert_eq!(parsed.verify(account, &keys(1), late), Err(InvalidReturnPath::Expired));
     }
 
-    /// A token as somebody makes it who has got hold of the key of one period.
+    /// Returns a token made by somebody who has the key of one period.
     fn made_with(key: &TokenKey, account: AccountId, message: MessageId) -> Parsed {
         let mac = mac(account, message, key);
         Parsed { key_number: key.number, message, account_hint: AccountHint::of(account), mac }

@@ -1,4 +1,5 @@
-//! A sending domain's vocabulary (contract 2): its status, its DKIM keys' states, the records it should publish.
+//! The vocabulary of sending domains (contract 2): their status, the states of their DKIM keys, and the records to
+//! publish.
 
 use std::fmt;
 
@@ -8,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DomainStatus {
-    /// Its DKIM record was not seen yet.
+    /// Its DKIM record was not found yet.
     Pending,
     /// Its DKIM record is published.
     Verified,
-    /// Its record vanished less than 72 hours ago: still counts as verified.
+    /// Its record disappeared less than 72 hours ago: it still counts as verified.
     Failing,
 }
 
@@ -43,17 +44,17 @@ impl fmt::Display for DkimAlgorithm {
     }
 }
 
-/// Where a DKIM key is in its life.
+/// State of a DKIM key in its life cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DkimState {
-    /// Its record was not seen yet; nothing is signed with it.
+    /// Its record was not found yet; it does not sign.
     Pending,
-    /// Messages are signed with it.
+    /// It signs messages.
     Active,
-    /// Replaced; its record stays published for what is still on its way.
+    /// Replaced; its record stays published for messages still in transit.
     Retiring,
-    /// Its record was seen, and it waits for the rotation; nothing is signed with it.
+    /// Its record was found, and it waits for the rotation; it does not sign.
     Standby,
 }
 
@@ -71,16 +72,16 @@ pub enum RecordPurpose {
     Dmarc,
 }
 
-/// Result of looking for a record.
+/// Result of a look-up of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordStatus {
     /// The record as expected.
     Ok,
-    /// Nothing.
+    /// No record.
     Missing,
-    /// Something else.
+    /// Another record.
     Mismatch,
-    /// Not looked for yet, or the look-up failed.
+    /// Not looked up yet, or the look-up failed.
     Unchecked,
 }

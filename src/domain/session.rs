@@ -1,6 +1,6 @@
-//! A signed-in browser: how long it may stay so, and when the person has to show again who they are.
+//! A browser session: its lifetime, and the times at which the user must authenticate again.
 //!
-//! Only the hash of the cookie's token is kept, so a copy of the store signs nobody in.
+//! Only the hash of the cookie's token is stored, so a copy of the store can't sign anybody in.
 
 use std::time::Duration;
 
@@ -21,36 +21,36 @@ const WHOLE: Duration = Duration::from_secs(7 * 24 * 3600);
 const CODE: Duration = Duration::from_secs(5 * 60);
 /// Time for which a confirmed password reveals secrets.
 const PROOF: Duration = Duration::from_secs(15 * 60);
-/// `seen_at` is true to within this.
+/// Precision of `seen_at`.
 const SEEN_STAMP_EVERY: Duration = Duration::from_secs(60);
-/// Characters of the browser's description that are kept.
+/// Maximum length of the stored browser description, in characters.
 const AGENT_CHARACTERS: usize = 160;
 
 /// Key of a session in the store: the SHA-256 of its token.
 pub type SessionKey = [u8; 32];
 
-/// The token that a cookie carries: 256 bits of chance as hex.
+/// Token in a cookie: 256 random bits as hex.
 #[derive(Clone, Debug)]
 pub struct SessionToken(Secret);
 
 impl SessionToken {
-    /// A new token.
+    /// Generates a new token.
     pub fn generate(entropy: &dyn Entropy) -> Self {
         Self(Secret::new(hex::encode(entropy::bytes::<32>(entropy))))
     }
 
-    /// The token that `text` has the shape of.
+    /// Returns the token if `text` is well-formed.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         fits.then(|| Self(Secret::new(text)))
     }
 
-    /// The text, for the cookie.
+    /// Returns the text, for the cookie.
     pub fn expose(&self) -> &str {
         self.0.expose_text()
     }
 
-    /// Returns the key by which the store finds the session. The token has 256 random bits, so a plain hash suffices.
+    /// Returns the key by which the store finds the session. The token has 256 random bits, so a plain hash is enough.
     pub fn key(&self) -> SessionKey {
         Sha256::digest(self.0.expose()).into()
     }
@@ -59,13 +59,13 @@ impl SessionToken {
 /// Progress of a sign-in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stage {
-    /// The password was right; the second factor is awaited.
+    /// The password was correct; the second factor is missing.
     CodeAwaited,
-    /// All was shown.
+    /// The user is signed in.
     SignedIn,
 }
 
-/// A session, as its row holds it.
+/// A session, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     /// The account.
@@ -74,40 +74,40 @@ pub struct Session {
     pub user: UserId,
     /// Progress of the sign-in.
     pub stage: Stage,
-    /// When.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last used, to within a minute.
+    /// Time of the last use, to within a minute.
     pub seen_at: Timestamp,
-    /// When the password was last shown.
+    /// Time at which the password was last entered.
     pub proved_at: Timestamp,
-    /// The address that it was begun from.
+    /// Client address at its beginning.
     pub address: String,
-    /// User-Agent of the browser, shortened.
+    /// The browser's User-Agent, shortened.
     pub agent: String,
-    /// The account that an operator looks at in this session, beside their own.
+    /// The account that an operator is viewing in this session.
     pub view: Option<View>,
 }
 
-/// An operator's look at another account: read-only, and without message content, secrets and exports.
+/// An operator's view of another account: read-only, and without message content, secrets and exports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// The account that is looked at.
+    /// The viewed account.
     pub account: AccountId,
     /// The address of the operator, for the account's audit log.
     pub operator: String,
     /// The operator's reason, which the account's audit log shows.
     pub reason: ViewReason,
-    /// The end, unless something ends it earlier.
+    /// Expiry of the view.
     pub until: Timestamp,
 }
 
 impl View {
-    /// Longest duration of a view.
+    /// Maximum duration of a view.
     pub const LASTS: Duration = Duration::from_secs(30 * 60);
 }
 
 impl Session {
-    /// A session that begins at `now`.
+    /// Creates a session that begins at `now`.
     pub fn begin(account: AccountId, user: UserId, stage: Stage, from: Client<'_>, now: Timestamp) -> Self {
         Self {
             account,
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Whether it still opens anything.
+    /// Whether it is still valid.
     pub fn is_live(&self, now: Timestamp) -> bool {
         let whole = match self.stage {
             Stage::CodeAwaited => CODE,
@@ -131,29 +131,29 @@ impl Session {
         now.since(self.created_at) < whole && now.since(self.seen_at) < IDLE
     }
 
-    /// Whether a use at `now` has to be written down.
+    /// Whether a use at `now` must be stored.
     pub fn needs_seen_stamp(&self, now: Timestamp) -> bool {
         now.since(self.seen_at) >= SEEN_STAMP_EVERY
     }
 
-    /// Whether the password was shown lately enough for secrets to be seen.
+    /// Whether the password was entered recently enough to see secrets.
     pub fn is_proved(&self, now: Timestamp) -> bool {
         now.since(self.proved_at) < PROOF
     }
 }
 
-/// Where a session is begun from.
+/// The client that begins a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Client<'a> {
     /// The client's address.
     pub address: &'a str,
     /// Its `User-Agent`.
     pub agent: &'a str,
-    /// The text of the cookie that makes a browser known ([`super::device`]); empty without one.
+    /// Text of the cookie that recognises a browser ([`super::device`]); empty without one.
     pub device: &'a str,
 }
 
-/// The same for who outlives the request.
+/// An owned client, which can outlive the request.
 #[derive(Clone, Debug)]
 pub struct OwnedClient {
     address: String,
@@ -162,7 +162,7 @@ pub struct OwnedClient {
 }
 
 impl OwnedClient {
-    /// The client.
+    /// Returns the borrowed client.
     pub fn as_client(&self) -> Client<'_> {
         Client { address: &self.address, agent: &self.agent, device: &self.device }
     }

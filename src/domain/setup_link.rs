@@ -1,8 +1,8 @@
-//! The link by which somebody chooses their own password: good for a day, and for one choice.
+//! The link with which a user sets their own password. It is valid for a day and can be used once.
 //!
-//! It names the line of the audit log that says who made it. Nothing else is stored for it. It is signed together with
-//! its user's [credentials], so a new password, a first sign-in by OpenID Connect, and the operator's right end it too.
-//! It opens nothing else, and is as secret as the password itself.
+//! It names the line of the audit log about its creation; nothing else is stored for it. It is signed together with its
+//! user's [credentials], so a new password, a first sign-in by OpenID Connect and a change of the operator's right end
+//! it too. It allows nothing else, and must be kept as secret as the password itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,40 +21,40 @@ use crate::domain::user::User;
 /// Time for which a link is valid.
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Purpose from which the key that signs links is derived.
+/// Purpose from which the signing key is derived.
 pub const KEY_PURPOSE: &[u8] = b"setup link 1";
 
 const ID: usize = 16;
 const TIME: usize = 8;
 const MAC: usize = 32;
 const LENGTH: usize = 3 * ID + TIME + MAC;
-/// The length of a token of an earlier version, which names no line.
+/// Length of a token of an earlier version, which names no line.
 const EARLIER_LENGTH: usize = LENGTH - ID;
 
-/// The state of a user that ends their links when it changes: the password's hash, the operator's right, and the digest
-/// of the identity at a provider of OpenID Connect.
+/// Returns the state of a user that ends their links when it changes: the password's hash, the operator's right, and
+/// the digest of the OpenID Connect identity.
 pub fn credentials(user: &User, identity: Option<&[u8]>) -> String {
     let operator = if user.is_operator { "\noperator" } else { "" };
     let identity = identity.map(|digest| format!("\nidentity {}", hex::encode(digest))).unwrap_or_default();
     format!("{}{operator}{identity}", user.password_hash)
 }
 
-/// The secret part of a link. Its text is for the link alone: never logged.
+/// The secret part of a link. Its text is only for the link and is never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SetupToken {
     /// The user's account.
     pub account: AccountId,
-    /// The user who may choose a password.
+    /// The user who may set a password.
     pub user: UserId,
-    /// Until when.
+    /// Expiry.
     pub expires_at: Timestamp,
-    /// The line of who made it. Links of earlier versions have none.
+    /// The audit line about its creation. Links of earlier versions have none.
     pub line: Option<ChangeId>,
     mac: [u8; MAC],
 }
 
 impl SetupToken {
-    /// A token for the user who has these [credentials] now.
+    /// Creates a token for the user with these [credentials].
     pub fn sign(
         key: &Secret,
         (account, user): (AccountId, UserId),
@@ -66,12 +66,13 @@ impl SetupToken {
         Self { mac: unsigned.mac_for(key, credentials), ..unsigned }
     }
 
-    /// Whether it was made here, for these [credentials], and is not over at `now`.
+    /// Whether it was made here, for these [credentials], and has not expired at `now`.
     pub fn holds(&self, key: &Secret, credentials: &str, now: Timestamp) -> bool {
         bool::from(self.mac_for(key, credentials).ct_eq(&self.mac)) && now < self.expires_at
     }
 
-    /// The MAC. A password's hash begins with a dollar sign and a name, so it is never taken for a line before another.
+    /// Returns the MAC. A password's hash begins with a dollar sign and a name, so it can't be confused with a line in
+    /// front of another hash.
     fn mac_for(&self, key: &Secret, credentials: &str) -> [u8; MAC] {
         let expiry = self.expires_at.as_millis().to_be_bytes();
         let line = self.line.map(|line| line.0.0);

@@ -1,25 +1,25 @@
-//! Name of a receiving site as people write it: a provider's name, the names of its mail servers, an address with its
-//! port, or the domain of recipients.
+//! Name of a receiving site in user input: a provider's name, the names of its mail servers, an address with its port,
+//! or a domain of recipients.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a name: a site of many mail servers is named by all of them.
+/// Maximum length in bytes: a site with many mail servers is named by all of them.
 const BYTES_MAX: usize = 2_000;
 
 /// The name of a site, in visible ASCII.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SiteName(String);
 
-/// A text that no site is called.
+/// Error: the text is not a valid name of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a site is named by 1 to 2,000 visible ASCII characters")]
 pub struct InvalidSiteName;
 
 impl SiteName {
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

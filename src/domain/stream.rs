@@ -1,31 +1,31 @@
-//! The two streams of mail (contract 3): what people wait for, and what they may unsubscribe from.
+//! The two streams of mail (contract 3): mail that people wait for, and mail that they may unsubscribe from.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The stream of a sending domain, and so of every message from it. In order of precedence: transactional mail never
-/// waits behind marketing mail.
+/// The stream of a sending domain, and so of every message from it. The order is that of precedence: transactional mail
+/// never waits for marketing mail.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
-    /// Mail that one person caused and waits for.
+    /// Mail that one person caused and is waiting for.
     Transactional,
     /// Mail that needs an unsubscribe URL.
     Marketing,
 }
 
-/// The text names no stream.
+/// Error: the text is not a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be transactional or marketing")]
 pub struct InvalidStream;
 
 impl Stream {
-    /// Both, in order of precedence.
+    /// Both streams, in order of precedence.
     pub const ALL: [Self; 2] = [Self::Transactional, Self::Marketing];
 
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Transactional => "transactional",

@@ -1,17 +1,17 @@
-//! The words of a subject, as searches know them: what is looked for is the beginning of a word, whatever its case.
-//! The index of messages and the look at a single row both ask here, so that neither finds what the other would not.
+//! The words of a subject for searches, which match prefixes of words in any case. The message index and the check of a
+//! single row both use this file, so that they always agree.
 
-/// Characters of a word's beginning that tell it from others.
+/// Number of characters of a prefix that are indexed.
 const BEGINNING: usize = 12;
-/// The same where words are written without spaces between them, and each character is taken for a beginning.
+/// Number of characters of a prefix in scripts without spaces, where a word may begin at every character.
 const BEGINNING_UNSPACED: usize = 2;
 
-/// Returns the words that a search for `text` looks for: in lower case, split at spaces and punctuation.
+/// Returns the words to search for in `text`: in lower case, split at spaces and punctuation.
 pub fn wanted(text: &str) -> Vec<String> {
     text.to_lowercase().split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether each of `wanted` begins a word of `subject`.
+/// Whether each of `wanted` is a prefix of a word in `subject`.
 pub fn has_all(subject: &str, wanted: &[String]) -> bool {
     if wanted.is_empty() {
         return true;
@@ -20,7 +20,7 @@ pub fn has_all(subject: &str, wanted: &[String]) -> bool {
     wanted.iter().all(|wanted| starts(&lower).any(|rest| rest.starts_with(wanted.as_str())))
 }
 
-/// Shows `each` all beginnings of the words of `subject` by which it is found.
+/// Calls `each` with all word prefixes by which `subject` is found.
 pub fn for_each_beginning(subject: &str, each: &mut dyn FnMut(&str)) {
     let lower = subject.to_lowercase();
     for rest in starts(&lower) {
@@ -29,12 +29,12 @@ pub fn for_each_beginning(subject: &str, each: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The longest beginning of a wanted word that [`for_each_beginning`] shows.
+/// Returns the longest prefix of a wanted word that [`for_each_beginning`] passes.
 pub fn beginning(word: &str) -> &str {
     word.char_indices().nth(longest(word)).map_or(word, |(end, _)| &word[..end])
 }
 
-/// The text from each beginning of a word on. In scripts without spaces a word begins at every character.
+/// Returns the text from each beginning of a word. In scripts without spaces a word begins at every character.
 fn starts(lower: &str) -> impl Iterator<Item = &str> {
     let mut is_inside = false;
     lower.char_indices().filter_map(move |(at, character)| {
@@ -57,7 +57,7 @@ fn divides(character: char) -> bool {
         || matches!(character, '\u{2000}'..='\u{206f}' | '\u{3000}'..='\u{303f}')
 }
 
-/// Thai to Khmer, kana and ideographs.
+/// Whether the script of `character` has no spaces: Thai to Khmer, kana and ideographs.
 const fn is_unspaced(character: char) -> bool {
     matches!(character, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
         | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')

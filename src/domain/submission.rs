@@ -1,7 +1,7 @@
-//! One message as its sender submits it (contract 3): the raw JSON lifted to parsed types.
+//! One message as submitted (contract 3): raw JSON parsed into checked types.
 //!
-//! Called by the route of POST /v1/messages with an object that was already decoded strictly. All faults are told at
-//! once. What needs the account (its domains, the stream's need of an unsubscribe URL) is not asked here.
+//! Called by the route of POST /v1/messages with an object that was already decoded strictly. All violations are
+//! reported at once. Checks that need the account (its domains, the stream's need of an unsubscribe URL) come later.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use super::unsubscribe_url::UnsubscribeUrl;
 use super::violation::Violations;
 use crate::base::time::Timestamp;
 
-/// Fields that `raw` carries itself and so excludes (contract 3).
+/// Fields that `raw` contains itself and that it therefore excludes (contract 3).
 const EXCLUDED_BY_RAW: [&str; 6] = ["text", "html", "subject", "headers", "from_name", "attachments"];
 
-/// A whole, checked submission.
+/// A complete, checked submission.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Submission {
     /// The sender.
@@ -37,33 +37,33 @@ pub struct Submission {
     pub from_name: Option<String>,
     /// The one recipient.
     pub to: Address,
-    /// The recipient's display name, for the To header alone.
+    /// The recipient's display name, only for the To header.
     pub to_name: Option<String>,
     /// Content of the message.
     pub content: Content,
-    /// Where the recipient may unsubscribe.
+    /// URL for unsubscribing.
     pub unsubscribe_url: Option<UnsubscribeUrl>,
-    /// The List-Unsubscribe header that `unsubscribe_url` was found in, sent as given.
+    /// The List-Unsubscribe header that `unsubscribe_url` was taken from, sent as given.
     pub list_unsubscribe: Option<HeaderValue>,
-    /// The sender's own notes, never mailed.
+    /// The sender's metadata, which is never mailed.
     pub metadata: BTreeMap<String, String>,
-    /// When it is no longer worth sending.
+    /// Time after which it must not be sent.
     pub expires_at: Option<Timestamp>,
 }
 
 /// Content of a message: parts to compose, or a whole message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Content {
-    /// Parts that we make a message of.
+    /// Parts from which Postrider composes a message.
     Composed(Parts),
     /// The caller's own RFC 5322 message, as given.
     Raw(Vec<u8>),
 }
 
-/// The parts of a message that we compose. At least one of `text` and `html` is there; neither is empty.
+/// The parts of a message to compose. At least one of `text` and `html` is present; neither is empty.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Parts {
-    /// The subject; none gives no Subject header.
+    /// The subject; `None` gives no Subject header.
     pub subject: Option<String>,
     /// The plain text.
     pub text: Option<String>,
@@ -71,11 +71,11 @@ pub struct Parts {
     pub html: Option<String>,
     /// Custom headers.
     pub headers: CustomHeaders,
-    /// Files.
+    /// Attachments.
     pub attachments: Vec<Attachment>,
 }
 
-/// The limits of a submission that the configuration sets.
+/// Configured limits of a submission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubmissionLimits {
     /// Maximum time for which a message is retried (contract 6: 48 hours unless configured).
@@ -96,19 +96,19 @@ impl Content {
 }
 
 impl Submission {
-    /// Lifts a decoded JSON object; `null` counts as absent.
+    /// Parses a decoded JSON object. `null` counts as absent.
     ///
     /// # Errors
-    /// Every fault of every field, under dotted names.
+    /// All violations of all fields, under dotted names.
     pub fn lift(object: Map<String, Value>, now: Timestamp, limits: SubmissionLimits) -> Result<Self, Violations> {
         Self::lift_with(object, now, limits, |_, _| Violations::new())
     }
 
-    /// The same. Where there are faults already, `raw_faults` adds those of `raw`, which composing would find, so that
-    /// one answer names them all (contract 1); it is given the sender where that is sound.
+    /// Parses a decoded JSON object. If it has violations, `raw_faults` adds those of `raw` that composing would find,
+    /// so that one answer reports them all (contract 1). It gets the sender if that is valid.
     ///
     /// # Errors
-    /// Every fault of every field, under dotted names.
+    /// All violations of all fields, under dotted names.
     pub fn lift_with(
         object: Map<String, Value>,
         now: Timestamp,
@@ -162,7 +162,7 @@ impl Submission {
     }
 }
 
-/// The sender. Many services take `Name <address>` there.
+/// Parses the sender. Many services accept `Name <address>` there.
 fn sender(fields: &mut Fields<'_>) -> Option<Address> {
     let parsed = fields.required_text("from")?.parse();
     if let Err(InvalidAddress::NotBare) = parsed {
@@ -173,7 +173,7 @@ fn sender(fields: &mut Fields<'_>) -> Option<Address> {
     fields.check("from", parsed)
 }
 
-/// The one recipient. Many services take a list there.
+/// Parses the recipient. Many services accept a list there.
 fn recipient(fields: &mut Fields<'_>) -> Option<Address> {
     if fields.is_list("to") {
         fields.value("to");
@@ -187,17 +187,17 @@ fn recipient(fields: &mut Fields<'_>) -> Option<Address> {
 /// Facts about a message that are never mailed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Notes {
-    /// The sender's own notes.
+    /// The sender's metadata.
     pub metadata: BTreeMap<String, String>,
-    /// When it is no longer worth sending.
+    /// Time after which it must not be sent.
     pub expires_at: Option<Timestamp>,
 }
 
 impl Notes {
-    /// Lifts the members `metadata` and `expires_at` of a submission.
+    /// Parses the members `metadata` and `expires_at` of a submission.
     ///
     /// # Errors
-    /// Every fault of every field, under dotted names.
+    /// All violations of all fields, under dotted names.
     pub fn lift(object: Map<String, Value>, now: Timestamp, limits: SubmissionLimits) -> Result<Self, Violations> {
         let mut violations = Violations::new();
         let mut fields = Fields::new(object, &mut violations);
@@ -220,7 +220,7 @@ fn parts(fields: &mut Fields<'_>, unsubscribe: Unsubscribe) -> Parts {
     }
 }
 
-/// A text of one line, for a header field that we write.
+/// Parses a text of one line, for a header field that Postrider writes.
 fn line(fields: &mut Fields<'_>, name: &'static str, limit: usize) -> Option<String> {
     let text = fields.text(name)?;
     if is_longer(&text, limit) {
@@ -232,7 +232,7 @@ fn line(fields: &mut Fields<'_>, name: &'static str, limit: usize) -> Option<Str
     Some(text)
 }
 
-/// A body; an empty one is none (contract 3).
+/// Parses a body; an empty one counts as absent (contract 3).
 fn body(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
     let text = fields.text(name)?;
     if text.len() > BODY_BYTES {
@@ -300,7 +300,7 @@ fn expires_at(fields: &mut Fields<'_>, now: Timestamp, limits: SubmissionLimits)
     Some(at)
 }
 
-/// The caller's message: text, or base64 where the base64 alphabet and white space is all there is.
+/// Parses the caller's message: base64 if it has only the base64 alphabet and white space, otherwise text.
 fn lift_raw(fields: &mut Fields<'_>, raw: Value, beside: &[&str]) -> Option<Vec<u8>> {
     if !beside.is_empty() {
         fields.fault("raw", format!("cannot be combined with {}", beside.join(", ")));

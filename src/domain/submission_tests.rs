@@ -1,4 +1,4 @@
-//! Stories of what a submission may and may not be.
+//! Tests of valid and invalid submissions.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ fn lift(body: Value) -> Result<Submission, Violations> {
     Submission::lift(object, NOW, LIMITS)
 }
 
-/// A good submission with `changes` laid over it.
+/// Parses a valid submission with `changes`.
 fn with(changes: Value) -> Result<Submission, Violations> {
     let mut body = json!({"from": "a@example.com", "to": "b@example.net", "text": "Hello"});
     for (name, value) in changes.as_object().unwrap() {

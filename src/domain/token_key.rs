@@ -1,9 +1,9 @@
-//! The keys that authenticate tokens about messages (contract 6): one after the other, 30 days each, counted from the
+//! The keys that authenticate tokens about messages (contract 6): one key for each period of 30 days, counted from the
 //! epoch.
 //!
-//! Each is derived from one secret and the number of its period, so nothing is stored and nothing has to happen for one
-//! to take the other's place. A token's key is that of its message's own time, which the token carries: whoever gets
-//! hold of a key can speak of the messages of its 30 days alone, and not for longer than their tokens are taken.
+//! Each is derived from one secret and the number of its period, so keys are not stored and need no rotation. The key
+//! of a token follows from the message's own time, which the token contains. Somebody who gets hold of one key can only
+//! forge tokens of messages from its 30 days, and only while those are accepted.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::base::signature::hmac_sha256;
 
 /// Time for which a key signs new messages' tokens.
 const PERIOD: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A token tells so many keys apart: two years and a half of them.
+/// Number of different key numbers in tokens: two and a half years of keys.
 const NUMBERS: u64 = 32;
 
 /// All keys of one purpose.
@@ -23,19 +23,19 @@ pub struct TokenKeys(Secret);
 /// The key of one period.
 #[derive(Clone, Debug)]
 pub(super) struct TokenKey {
-    /// Number of the key as a token states it: below 32.
+    /// Number of the key in tokens: below 32.
     pub(super) number: u8,
     /// Its 32 bytes.
     pub(super) secret: Secret,
 }
 
 impl TokenKeys {
-    /// The keys that come of `secret`.
+    /// Creates the keys that are derived from `secret`.
     pub const fn new(secret: Secret) -> Self {
         Self(secret)
     }
 
-    /// The key of the tokens of `message`.
+    /// Returns the key for tokens of `message`.
     pub(super) fn of(&self, message: MessageId) -> TokenKey {
         let period = message.0.timestamp().as_secs() / PERIOD.as_secs();
         let secret = hmac_sha256(self.0.expose(), &[b"postrider token key", &period.to_be_bytes()]);

@@ -1,4 +1,4 @@
-//! The URL behind List-Unsubscribe (contract 3): absolute, http or https, fit to stand in a header as it is.
+//! The URL for List-Unsubscribe (contract 3): absolute, http or https, and valid in a header without changes.
 
 use std::str::FromStr;
 
@@ -8,25 +8,25 @@ use url::Url;
 use super::limits::UNSUBSCRIBE_URL_CHARACTERS;
 use super::text::is_longer;
 
-/// A checked unsubscribe URL: as given, and in the ASCII form that the header carries.
+/// A checked unsubscribe URL: as given, and in the ASCII form for the header.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UnsubscribeUrl {
     as_given: String,
     wire: String,
 }
 
-/// The text is no URL that can stand in List-Unsubscribe.
+/// Error: the text is not a URL for List-Unsubscribe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be an absolute http or https URL of at most 2048 characters, without spaces or control characters")]
 pub struct InvalidUnsubscribeUrl;
 
 impl UnsubscribeUrl {
-    /// The URL as given.
+    /// Returns the URL as given.
     pub fn as_given(&self) -> &str {
         &self.as_given
     }
 
-    /// The URL in graphic ASCII without angle brackets.
+    /// Returns the URL in graphic ASCII without angle brackets.
     pub fn to_wire(&self) -> &str {
         &self.wire
     }
@@ -40,7 +40,7 @@ impl UnsubscribeUrl {
 impl FromStr for UnsubscribeUrl {
     type Err = InvalidUnsubscribeUrl;
     fn from_str(text: &str) -> Result<Self, InvalidUnsubscribeUrl> {
-        // The parser repairs `https:example.com` and drops tabs; a header should carry only what was meant.
+        // The parser repairs `https:example.com` and drops tabs. The header must contain only the intended URL.
         let lower = text.get(..8).unwrap_or(text).to_ascii_lowercase();
         let absolute = lower.starts_with("http://") || lower.starts_with("https://");
         let spaced = text.chars().any(|c| c.is_control() || c.is_whitespace());
@@ -55,7 +55,7 @@ impl FromStr for UnsubscribeUrl {
         }
         let plain = text.bytes().all(|c| c.is_ascii_graphic() && c != b'<' && c != b'>');
         let wire = if plain { text.to_owned() } else { String::from(url) };
-        // Percent-encoding makes it longer; non-ASCII in a fragment is encoded too, so what is left is graphic.
+        // Percent-encoding makes it longer. Non-ASCII in a fragment is encoded too, so the rest is graphic.
         let fits = wire.bytes().all(|c| c.is_ascii_graphic() && c != b'<' && c != b'>');
         if fits { Ok(Self { as_given: text.to_owned(), wire }) } else { Err(InvalidUnsubscribeUrl) }
     }

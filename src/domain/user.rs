@@ -1,4 +1,4 @@
-//! People who sign in to the panel: what a user row holds, and what a role may do (contract 9).
+//! Panel users: the content of a user row, and the permissions of a role (contract 9).
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,39 +12,39 @@ use crate::base::id::UserId;
 use crate::base::secret::{Sealed, Secret};
 use crate::base::time::Timestamp;
 
-/// The fewest characters of a password.
+/// Minimum length of a password in characters.
 const PASSWORD_CHARACTERS_MIN: usize = 12;
-/// The most bytes of a password: hashing has no use for more.
+/// Maximum length of a password in bytes: longer ones do not hash better.
 const PASSWORD_BYTES_MAX: usize = 256;
-/// Characters of a generated password without its hyphens: 100 bits of chance.
+/// Number of characters of a generated password without its hyphens: 100 random bits.
 const GENERATED_CHARACTERS: usize = 20;
-/// No letter that is taken for another.
+/// Characters of generated passwords, without any that look alike.
 const GENERATED_FROM: &[u8; 32] = b"abcdefghjkmnpqrstvwxyz0123456789";
-/// Words that the first guesses at a password are made of.
+/// Words that attackers try first.
 const GUESSED: [&str; 6] = ["password", "postrider", "123456", "qwerty", "letmein", "administrator"];
 
 /// Permissions of a user in the panel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Everything.
+    /// All permissions.
     Owner,
-    /// Look at everything, and change their own password.
+    /// Read everything, and change their own password.
     Viewer,
-    /// Look at everything, and handle mail: cancel, retry, redeliver, check domains, and edit suppressions.
+    /// Read everything, and handle mail: cancel, retry, redeliver, check domains, and edit suppressions.
     Member,
 }
 
-/// The text names no role.
+/// Error: the text is not a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be owner, member or viewer")]
 pub struct InvalidRole;
 
 impl Role {
-    /// All of them, the one that may do least first.
+    /// All roles, the one with the fewest permissions first.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Member, Self::Owner];
 
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -53,7 +53,7 @@ impl Role {
         }
     }
 
-    /// Whether this role may change what belongs to the account.
+    /// Whether this role may change the account's objects.
     pub const fn may_change(self) -> bool {
         matches!(self, Self::Owner)
     }
@@ -77,28 +77,28 @@ impl FromStr for Role {
     }
 }
 
-/// A user, as their row holds them; the key names the account.
+/// A user, as stored; the key names the account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// Their identifier.
     pub id: UserId,
-    /// The address that they sign in with, one user for each in the whole store.
+    /// The address that they sign in with, unique in the whole store.
     pub email: Address,
     /// Permissions of the user.
     pub role: Role,
     /// The password's argon2id hash, with its parameters and salt (PHC string format).
     pub password_hash: String,
-    /// Their second factor, where they have set one up.
+    /// Their second factor, if they have one.
     pub totp: Option<SecondFactor>,
-    /// When they were made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When they last signed in.
+    /// Time of their last sign-in.
     pub last_sign_in_at: Option<Timestamp>,
-    /// Whether they are kept from signing in.
+    /// Whether they can't sign in.
     pub disabled: bool,
-    /// The browsers that they have signed in with.
+    /// The browsers in which they have signed in.
     pub devices: Devices,
-    /// Whether they run the service: they see the system and every account.
+    /// Whether they are an operator, who sees the system and every account.
     pub is_operator: bool,
 }
 
@@ -107,22 +107,22 @@ pub struct User {
 pub struct SecondFactor {
     /// The shared secret, sealed for its user.
     pub secret: Sealed,
-    /// The step of the last code that was taken: none is taken twice (RFC 6238 5.2).
+    /// Step of the last accepted code: no code is accepted twice (RFC 6238 5.2).
     pub last_step: u64,
 }
 
 impl SecondFactor {
-    /// The context that a secret is sealed in.
+    /// Returns the context in which a secret is sealed.
     pub fn context(user: UserId) -> Vec<u8> {
         format!("totp of {user}").into_bytes()
     }
 }
 
-/// A password that somebody chose and that may be set. No formatter shows it.
+/// A chosen password that may be set. No formatter prints it.
 #[derive(Clone, Debug)]
 pub struct NewPassword(Secret);
 
-/// Why a password can't be set.
+/// Reason why a password can't be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WeakPassword {
     /// Too few characters.
@@ -131,13 +131,13 @@ pub enum WeakPassword {
     /// Too many bytes.
     #[error("must have at most 256 bytes")]
     Long,
-    /// One of the first things that somebody would try.
+    /// One of the first that an attacker would try.
     #[error("is too easy to guess; use four random words, or a password manager")]
     Guessable,
 }
 
 impl NewPassword {
-    /// A password of 100 bits of chance, in groups that can be read out.
+    /// Generates a password with 100 random bits, in groups that can be read aloud.
     pub fn generate(entropy: &dyn Entropy) -> Self {
         let mut text = Vec::with_capacity(GENERATED_CHARACTERS + 4);
         for (place, byte) in entropy::bytes::<GENERATED_CHARACTERS>(entropy).into_iter().enumerate() {
@@ -149,10 +149,10 @@ impl NewPassword {
         Self(Secret::new(text))
     }
 
-    /// The password that `text` is, for the user of this address.
+    /// Checks the password `text` of the user with this address.
     ///
     /// # Errors
-    /// [`WeakPassword`], which says what to do.
+    /// [`WeakPassword`] with advice.
     pub fn chosen(text: &str, email: &Address) -> Result<Self, WeakPassword> {
         let lower = text.to_lowercase();
         let distinct = lower.chars().collect::<std::collections::BTreeSet<_>>().len();
@@ -171,13 +171,13 @@ impl NewPassword {
         }
     }
 
-    /// The text, for hashing and for the one answer that shows it.
+    /// Returns the text, for hashing and for the one answer that shows it.
     pub fn expose(&self) -> &str {
         self.0.expose_text()
     }
 }
 
-/// Whether a text is worth hashing to see if it is somebody's password.
+/// Whether a text can be somebody's password at all, and is worth hashing.
 pub const fn may_be_password(text: &str) -> bool {
     !text.is_empty() && text.len() <= PASSWORD_BYTES_MAX
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-/// Fields whose faults are listed. An answer with more would help nobody and be many times the request's size.
+/// Maximum number of listed fields. A longer answer would not help anybody and be many times the request's size.
 const FIELDS_MAX: usize = 1000;
 
-/// Hints that one sentence of an answer holds.
+/// Maximum number of hints in an answer.
 const HINTS_MAX: usize = 20;
 
-/// Faults by dotted field name (`headers.X-Foo`, `events.1`). Empty means that the input is good.
+/// Violations by dotted field name (`headers.X-Foo`, `events.1`). Empty means that the input is valid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Violations {
     faults: BTreeMap<String, Vec<String>>,
@@ -16,19 +16,19 @@ pub struct Violations {
 }
 
 impl Violations {
-    /// No fault yet.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One fault of one field.
+    /// Creates a list with one violation of one field.
     pub fn of(field: impl Into<String>, sentence: impl Into<String>) -> Self {
         let mut violations = Self::new();
         violations.add(field, sentence);
         violations
     }
 
-    /// Adds a fault of `field`: a sentence that says what to do.
+    /// Adds a violation of `field`: a sentence that says what to do.
     pub fn add(&mut self, field: impl Into<String>, sentence: impl Into<String>) {
         self.add_all(field.into(), vec![sentence.into()]);
     }
@@ -40,7 +40,7 @@ impl Violations {
         }
     }
 
-    /// Adds the faults and hints of `other`.
+    /// Adds the violations and hints of `other`.
     pub fn absorb(&mut self, other: Self) {
         for (field, sentences) in other.faults {
             self.add_all(field, sentences);
@@ -48,37 +48,37 @@ impl Violations {
         other.hints.into_iter().for_each(|hint| self.hint(hint));
     }
 
-    /// Adds faults, unless so many fields have some that this one is left out.
+    /// Adds violations, unless the maximum number of fields is reached.
     fn add_all(&mut self, field: String, mut sentences: Vec<String>) {
         if self.faults.len() < FIELDS_MAX || self.faults.contains_key(&field) {
             self.faults.entry(field).or_default().append(&mut sentences);
         }
     }
 
-    /// Takes the value out of `parsed`, or notes its error under `field`.
+    /// Returns the value of `parsed`, or adds its error under `field`.
     pub fn check<T, E: std::fmt::Display>(&mut self, field: &str, parsed: Result<T, E>) -> Option<T> {
         parsed.map_err(|fault| self.add(field, fault.to_string())).ok()
     }
 
-    /// Whether there is no fault.
+    /// Whether there are no violations.
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// The faults by field, in field order.
+    /// Returns the violations by field, in field order.
     pub const fn by_field(&self) -> &BTreeMap<String, Vec<String>> {
         &self.faults
     }
 
-    /// The hints for the answer's `message`.
+    /// Returns the hints for the answer's `message`.
     pub fn hints(&self) -> &[String] {
         &self.hints
     }
 
-    /// `value` where nothing is wrong, else the faults.
+    /// Returns `value` if there are no violations.
     ///
     /// # Errors
-    /// The faults themselves, where there are any.
+    /// The violations.
     pub fn or<T>(self, value: impl FnOnce() -> Option<T>) -> Result<T, Self> {
         if self.is_empty() { value().ok_or(self) } else { Err(self) }
     }

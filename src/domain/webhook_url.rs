@@ -1,8 +1,8 @@
-//! The URL of a webhook endpoint, checked as contract 5 asks: https, no credentials, no fragment, and no address or
-//! name that plainly points at a network which must not be reached.
+//! The URL of a webhook endpoint, checked by contract 5: https, no credentials, no fragment, and no literal address or
+//! local name that must not be reached.
 //!
-//! Which addresses may be reached is passed in, so this stays pure. A host *name* is judged at every connection, by
-//! floor `net`; here only what is literal can be.
+//! The caller passes in which addresses may be reached, so this file stays pure. Floor `net` checks a host *name* at
+//! every connection; only literal addresses can be checked here.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,10 +10,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-/// The longest URL that is taken, in characters.
+/// Maximum length of a URL in characters.
 pub const URL_CHARS_MAX: usize = 2048;
 
-/// A checked webhook URL: as its owner wrote it, and taken apart.
+/// A checked webhook URL: as given, and parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct WebhookUrl {
@@ -27,52 +27,52 @@ pub enum InvalidWebhookUrl {
     /// Over [`URL_CHARS_MAX`].
     #[error("must be at most 2048 characters")]
     TooLong,
-    /// White space or control characters, which parsers drop in different ways.
+    /// White space or control characters, which parsers handle in different ways.
     #[error("must not contain white space or control characters; percent-encode them")]
     Spaces,
-    /// A backslash, which some parsers read as a slash: they would find another host in the URL.
+    /// A backslash, which some parsers treat as a slash: they would find another host in the URL.
     #[error("must not contain a backslash; percent-encode it as %5C")]
     Backslash,
     /// Another scheme, or none.
     #[error("must be an absolute https URL, such as https://example.com/hooks")]
     NotHttps,
-    /// `https://`, and no more.
+    /// `https://` and nothing else.
     #[error("must name a host")]
     NoHost,
-    /// It does not parse.
+    /// It can't be parsed.
     #[error("must be a valid URL")]
     Unreadable,
     /// A user name or a password.
     #[error("must not contain a user name or password; requests are signed instead")]
     Credentials,
-    /// A fragment, which no server would ever see.
+    /// A fragment, which servers never see.
     #[error("must not contain a fragment (`#`)")]
     Fragment,
-    /// `localhost` or a name below it.
+    /// `localhost`, or a name below it.
     #[error("must not point at localhost")]
     Localhost,
-    /// A literal address of a network that must not be reached.
+    /// A literal address in a network that must not be reached.
     #[error("must not point at an address that is private, local or otherwise not public")]
     Address,
 }
 
 impl InvalidWebhookUrl {
-    /// Whether a program under development would have such a URL: another tool than an endpoint reaches it.
+    /// Whether a program under development would have such a URL, for which the error points to another command.
     pub const fn is_local(self) -> bool {
         matches!(self, Self::NotHttps | Self::Localhost | Self::Address)
     }
 }
 
 impl WebhookUrl {
-    /// Checks `text`; `permits` says whether a literal address may be reached.
+    /// Checks `text`. `permits` says whether a literal address may be reached.
     ///
     /// # Errors
-    /// The first rule of contract 5 that it breaks.
+    /// The first rule of contract 5 that it violates.
     pub fn parse(text: &str, permits: impl Fn(IpAddr) -> bool) -> Result<Self, InvalidWebhookUrl> {
         Self::of_schemes(&["https://"], text, permits)
     }
 
-    /// Checks `text` for a program under development: http is taken too.
+    /// Checks `text` for a program under development: http is allowed too.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -91,7 +91,7 @@ impl WebhookUrl {
         if text.contains('\\') {
             return Err(Fault::Backslash);
         }
-        // Asked of the text: the parser would mend `https:example.com` and `https:\\example.com`.
+        // Check the text itself: the parser would repair `https:example.com` and `https:\\example.com`.
         let Some(rest) = stripped(text, schemes) else { return Err(Fault::NotHttps) };
         if rest.is_empty() || rest.starts_with(['/', '?', '#', ':']) {
             return Err(Fault::NoHost);
@@ -107,12 +107,12 @@ impl WebhookUrl {
         Ok(Self { as_given: text.to_owned(), url })
     }
 
-    /// The URL as its owner wrote it.
+    /// Returns the URL as given.
     pub fn as_str(&self) -> &str {
         &self.as_given
     }
 
-    /// The URL taken apart, its host in normal form.
+    /// Returns the parsed URL, with its host in normal form.
     pub const fn url(&self) -> &Url {
         &self.url
     }
@@ -126,7 +126,8 @@ fn stripped<'t>(text: &'t str, schemes: &[&str]) -> Option<&'t str> {
     })
 }
 
-/// The parser has already turned every spelling of an IPv4 address (decimal, octal, hexadecimal, short) into one.
+/// Checks the host. The parser has already converted every spelling of an IPv4 address (decimal, octal, hexadecimal,
+/// short) into one.
 fn check_host(url: &Url, permits: impl Fn(IpAddr) -> bool) -> Result<(), InvalidWebhookUrl> {
     let address = match url.host() {
         None => return Err(InvalidWebhookUrl::NoHost),
@@ -143,7 +144,7 @@ fn check_host(url: &Url, permits: impl Fn(IpAddr) -> bool) -> Result<(), Invalid
     if permits(address) { Ok(()) } else { Err(InvalidWebhookUrl::Address) }
 }
 
-/// RFC 6761 6.3: `localhost` and every name below it is loopback.
+/// Whether a name is `localhost` or below it, which is loopback (RFC 6761 6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
@@ -155,7 +156,7 @@ impl fmt::Display for WebhookUrl {
     }
 }
 
-/// From a stored row: scheme and address were judged when the row was written, and are judged again at every
+/// From a stored row: scheme and address were checked when the row was written, and are checked again at every
 /// connection.
 impl TryFrom<String> for WebhookUrl {
     type Error = InvalidWebhookUrl;

@@ -1,9 +1,9 @@
-//! The advice of each condition. The documentation says more under an anchor of the condition's name.
+//! The advice for each condition. The documentation says more under an anchor with the condition's name.
 
 use super::Condition;
 
 impl Condition {
-    /// The steps that end the condition, in one or two sentences.
+    /// Returns the steps that end the condition, in one or two sentences.
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::Port25Blocked => {

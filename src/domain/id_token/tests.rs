@@ -1,4 +1,4 @@
-//! Tokens that a provider makes, and those that others would like to be taken for them.
+//! Tests of tokens from a provider, and of forged ones.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};

@@ -2,8 +2,8 @@
 //!
 //! A machine reads no clock, uses no randomness, logs nothing and waits for nothing. Inputs are past facts; effects are
 //! the writes for the calling operation. Every machine is total: an input that makes no sense in a state leaves the
-//! state unchanged. All pairs are printed to `tests/golden/machines.txt`, for comparison with section 3 of the
-//! specification.
+//! state unchanged. All pairs are printed to `tests/golden/machines.txt`, for comparison with
+//! section 3 of the contract.
 
 pub mod alert;
 pub mod budget;

@@ -1,14 +1,13 @@
-//! The value of an Authentication-Results field (RFC 8601 2.2): a receiver's results of SPF, DKIM and DMARC.
+//! Parser of the Authentication-Results field (RFC 8601 2.2): a receiver's results of SPF, DKIM and DMARC.
 //!
-//! Receivers differ in white space, comments and quoting, so the reader is lenient: a part that can't be read is
-//! skipped, and the rest counts.
+//! Receivers differ in white space, comments and quoting, so parsing is lenient: unreadable parts are skipped.
 
 /// The results of one receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AuthenticationResults {
-    /// The name under which the receiver speaks.
+    /// The receiver's name for itself.
     pub(super) authserv_id: String,
-    /// One entry for each method, in order.
+    /// One entry per method, in order.
     pub(super) methods: Vec<MethodResult>,
 }
 
@@ -23,17 +22,17 @@ pub(super) struct MethodResult {
 }
 
 impl MethodResult {
-    /// The value of a property, such as `header.d`.
+    /// Returns the value of a property, such as `header.d`.
     pub(super) fn property(&self, name: &str) -> Option<&str> {
         self.properties.iter().find(|(named, _)| named == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Reads an unfolded value. `None` if it names no receiver.
+/// Parses an unfolded value. `None` if it names no receiver.
 pub(super) fn parse(value: &str) -> Option<AuthenticationResults> {
     let parts = parts(value);
     let mut parts = parts.iter();
-    // A version may stand behind the name.
+    // A version may follow the name.
     let authserv_id = parts.next()?.first().filter(|name| !name.is_empty())?.clone();
     let methods = parts.filter_map(|words| method(words)).collect();
     Some(AuthenticationResults { authserv_id, methods })
@@ -47,8 +46,8 @@ fn method(words: &[String]) -> Option<MethodResult> {
     Some(MethodResult { method, result: result.to_ascii_lowercase(), properties })
 }
 
-/// The words between semicolons, without comments and quotes. White space around `=`, `.` and `/` is dropped, so that
-/// `header.d = example.com` is one word.
+/// Splits a value at semicolons into words, without comments and quotes. White space around `=`, `.` and `/` is
+/// dropped, so that `header.d = example.com` is one word.
 fn parts(value: &str) -> Vec<Vec<String>> {
     let (mut parts, mut words, mut word) = (Vec::new(), Vec::new(), String::new());
     let mut characters = value.chars().peekable();
@@ -76,14 +75,14 @@ fn parts(value: &str) -> Vec<Vec<String>> {
     parts
 }
 
-/// Ends a word, unless its value is still to come.
+/// Ends a word, unless its value follows.
 fn end_word(words: &mut Vec<String>, word: &mut String) {
     if !word.is_empty() && !word.ends_with('=') {
         words.push(std::mem::take(word));
     }
 }
 
-/// Skips a comment whose bracket was read. Comments nest, and a backslash quotes.
+/// Skips a comment after its opening parenthesis. Comments nest, and a backslash escapes.
 fn skip_comment(characters: &mut impl Iterator<Item = char>) {
     let mut depth = 1;
     while depth > 0 {
@@ -97,7 +96,7 @@ fn skip_comment(characters: &mut impl Iterator<Item = char>) {
     }
 }
 
-/// Copies a quoted string whose first quote was read.
+/// Copies a quoted string after its opening quote.
 fn copy_quoted(word: &mut String, characters: &mut impl Iterator<Item = char>) {
     while let Some(character) = characters.next() {
         match character {

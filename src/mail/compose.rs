@@ -1,7 +1,7 @@
-//! A submission made into the message that is signed and sent (contract 3).
+//! Composes the message that is signed and sent from a submission (contract 3).
 //!
-//! Deterministic: the same submission with the same facts gives the same bytes, boundaries included. Whatever comes
-//! out has CRLF line ends only and no line over 998 bytes, so nothing in it can be taken for the end of the data.
+//! Deterministic: the same submission with the same facts gives the same bytes, including boundaries. The result has
+//! only CRLF line ends and no line over 998 bytes, so no part of it can be mistaken for the end of the data.
 
 use lettre::message::{MultiPart, MultiPartBuilder};
 
@@ -18,39 +18,39 @@ use crate::domain::submission::{Content, Parts, Submission};
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 
-/// The field by which a sender says that arriving matters more than its receiver's TLS policies (RFC 8689 5).
+/// The field by which a sender asks that delivery takes precedence over the receiver's TLS policies (RFC 8689 5).
 pub(super) const TLS_REQUIRED: &str = "TLS-Required";
 
 /// Facts that the service adds to a submission.
 #[derive(Clone, Copy, Debug)]
 pub struct ComposeFacts<'a> {
-    /// The message's reserved identifier; its Message-ID and boundaries are made of it.
+    /// The message's reserved identifier, used for its Message-ID and boundaries.
     pub message_id: MessageId,
-    /// When it was accepted: its Date.
+    /// Time of acceptance, used for the Date field.
     pub at: Timestamp,
-    /// The link of ours that takes the place of the submission's `unsubscribe_url`.
+    /// Our hosted link that replaces the submission's `unsubscribe_url`.
     pub hosted_unsubscribe: Option<&'a UnsubscribeUrl>,
 }
 
-/// A whole message, ready to be signed.
+/// A complete message, ready to be signed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Composed {
-    /// Header section, empty line and body, with CRLF line ends only; the last line is ended too.
+    /// Header section, empty line and body, with only CRLF line ends, including the last line.
     pub bytes: Vec<u8>,
-    /// The subject, decoded; none where there is no Subject header.
+    /// The decoded subject; `None` if there is no Subject field.
     pub subject: Option<String>,
-    /// Whether there are bytes above 127 (BODY=8BITMIME).
+    /// Whether it contains bytes above 127 (BODY=8BITMIME).
     pub eight_bit: bool,
     /// Whether an address or a header field needs SMTPUTF8 (RFC 6531).
     pub smtputf8: bool,
     /// Number of servers that the message has passed through. More than
     /// [`RECEIVED_HEADERS_COUNT`](crate::domain::limits::RECEIVED_HEADERS_COUNT) indicate a mail loop.
     pub received_count: usize,
-    /// Whether it is to be delivered whatever TLS its receiver's policies ask for (RFC 8689).
+    /// Whether it must be delivered even if the TLS required by its receiver's policies is not available (RFC 8689).
     pub waives_tls: bool,
 }
 
-/// The Message-ID of a message (contract 3): `<msg_...@domain of from>`.
+/// Returns the Message-ID of a message (contract 3): `<msg_...@domain of from>`.
 pub fn message_id_header(id: MessageId, from: &Address) -> String {
     format!("<{id}@{}>", from.domain())
 }
@@ -58,7 +58,8 @@ pub fn message_id_header(id: MessageId, from: &Address) -> String {
 /// Composes the message of `submission`.
 ///
 /// # Errors
-/// Faults that only the whole message shows: those of `raw`, or over 20 MiB, under the largest field.
+/// Violations that only the complete message shows: those of `raw`, or a size over 20 MiB, reported under the largest
+/// field.
 pub fn compose(submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
     match &submission.content {
         Content::Raw(message) => raw::rewrite(message, submission, facts),
@@ -89,7 +90,7 @@ pub(super) fn waives_tls(values: impl Iterator<Item = String>) -> bool {
     matches!(values.as_slice(), [only] if only.trim().eq_ignore_ascii_case("no"))
 }
 
-/// The header section up to, and without, the fields of the outermost part.
+/// Writes the header section, up to but without the fields of the outermost part.
 fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts: &ComposeFacts<'_>) {
     field::mailbox(out, "From", submission.from_name.as_deref(), &submission.from.to_wire());
     field::mailbox(out, "To", submission.to_name.as_deref(), &submission.to.to_wire());
@@ -105,7 +106,7 @@ fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts
     field::plain(out, "MIME-Version", "1.0");
 }
 
-/// The list headers of `unsubscribe_url`; one click is only for https (RFC 8058 3.1).
+/// Writes the list headers of `unsubscribe_url`. One-click unsubscription requires https (RFC 8058 3.1).
 pub(super) fn write_unsubscribe(out: &mut Vec<u8>, submission: &Submission, facts: &ComposeFacts<'_>) {
     let Some(theirs) = &submission.unsubscribe_url else { return };
     let url = facts.hosted_unsubscribe.unwrap_or(theirs);
@@ -118,7 +119,7 @@ pub(super) fn write_unsubscribe(out: &mut Vec<u8>, submission: &Submission, fact
     }
 }
 
-/// The list headers of a URL.
+/// Writes the list headers of a URL.
 pub(super) fn write_list_headers(out: &mut Vec<u8>, url: &UnsubscribeUrl) {
     field::bracketed_url(out, "List-Unsubscribe", url.to_wire());
     write_one_click(out, url);
@@ -130,8 +131,8 @@ fn write_one_click(out: &mut Vec<u8>, url: &UnsubscribeUrl) {
     }
 }
 
-/// Text before HTML, the better version last (RFC 2046 5.1.4); inline files beside the HTML that shows them
-/// (RFC 2387), the others behind it all.
+/// Builds the MIME tree: text before HTML, the preferred version last (RFC 2046 5.1.4); inline files next to the HTML
+/// that refers to them (RFC 2387); other files after all of these.
 fn tree(parts: &Parts, id: MessageId) -> Node {
     let shown = |file: &&Attachment| file.content_id.is_some() && parts.html.is_some();
     let (inline, attached): (Vec<_>, Vec<_>) = parts.attachments.iter().partition(shown);
@@ -158,8 +159,8 @@ fn with_files(body: Node, kind: MultiPartBuilder, name: &str, files: &[&Attachme
     Node::Multi(files.iter().fold(around, |around, attachment| part::file(attachment).join(around)))
 }
 
-/// A boundary that no part can hold: its sender had to know an identifier that was chosen later, and `=_` is in no
-/// quoted-printable or base64 text (RFC 2045 6.7).
+/// Returns a boundary that can't occur in a part: a sender would have to know an identifier that was chosen later, and
+/// `=_` never occurs in quoted-printable or base64 text (RFC 2045 6.7).
 fn boundary(name: &str, id: MessageId) -> String {
     format!("=_{name}_{id}")
 }

@@ -1,6 +1,6 @@
-//! Parameters of a Content-Type (RFC 2045 5.1), read as leniently as mail programs write them.
+//! Parameters of a Content-Type (RFC 2045 5.1), parsed as leniently as mail programs require.
 
-/// The first parameter of this name, in any case; its value unquoted.
+/// Returns the unquoted value of the first parameter with this name, in any case.
 pub(super) fn parameter(value: &[u8], wanted: &str) -> Option<Vec<u8>> {
     let mut rest = value;
     loop {

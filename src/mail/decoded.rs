@@ -1,4 +1,4 @@
-//! A captured message decoded for a test that reads it: every header field, the texts, the files with their content,
+//! A captured message, decoded for tests of `dev` users: all header fields, the texts, the files with their content,
 //! and the links that a person could follow.
 
 use base64::Engine as _;
@@ -17,30 +17,30 @@ pub struct Decoded {
     pub text: Option<String>,
     /// The HTML.
     pub html: Option<String>,
-    /// Every field by name and decoded value, in the order of the message.
+    /// All fields by name and decoded value, in the order of the message.
     pub headers: Vec<(String, String)>,
     /// The files.
     pub attachments: Vec<DecodedFile>,
-    /// The URLs of the HTML, then those of the text, each once.
+    /// The URLs of the HTML, then those of the text, without duplicates.
     pub links: Vec<String>,
 }
 
 /// A file in a message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DecodedFile {
-    /// Its name, where it has one.
+    /// File name, if it has one.
     pub filename: Option<String>,
-    /// Its media type without parameters.
+    /// Media type without parameters.
     pub content_type: String,
-    /// Its Content-ID without angle brackets, where it has one.
+    /// Content-ID without angle brackets, if it has one.
     pub content_id: Option<String>,
-    /// Its bytes, decoded.
+    /// Size of the decoded content in bytes.
     pub size: usize,
-    /// The bytes in base64.
+    /// The decoded content in base64.
     pub content: String,
 }
 
-/// Decodes `message`. What can't be read is left out.
+/// Decodes `message`. Unreadable parts are left out.
 pub fn decoded(message: &[u8]) -> Decoded {
     let (fields, _) = section::split(message);
     let named = fields.iter().filter(|field| field.value.is_some());

@@ -1,7 +1,7 @@
-//! DKIM signatures (RFC 6376, RFC 8463): relaxed/relaxed, RSA-SHA256 and Ed25519-SHA256, over aws-lc-rs.
+//! DKIM signatures (RFC 6376, RFC 8463): relaxed/relaxed, RSA-SHA256 and Ed25519-SHA256, with aws-lc-rs.
 //!
-//! A key is parsed once and kept. Fields that name sender, recipient or content are signed once more than they occur,
-//! so that one added on the way breaks the signature instead of being shown.
+//! A key is parsed once and reused. Fields that name sender, recipient or content are signed once more than they occur,
+//! so that a field added in transit breaks the signature instead of being shown.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::DkimAlgorithm;
 
-/// Fields that are signed where they occur, and once more (RFC 6376 8.15).
+/// Fields that are signed as often as they occur, and once more (RFC 6376 8.15).
 const OVERSIGNED: [&str; 11] = [
     "from",
     "to",
@@ -31,7 +31,7 @@ const OVERSIGNED: [&str; 11] = [
     "list-unsubscribe",
     "list-unsubscribe-post",
 ];
-/// Fields that are signed where they occur. All other List-* fields are too.
+/// Fields that are signed as often as they occur. All other List-* fields are signed too.
 const SIGNED: [&str; 10] = [
     "sender",
     "in-reply-to",
@@ -47,12 +47,12 @@ const SIGNED: [&str; 10] = [
 /// Maximum number of other List-* names that are signed. A message has half a dozen (RFC 2369), a hostile one
 /// thousands.
 const LIST_NAMES_COUNT: usize = 16;
-/// Bytes of base64 on one line of `b=`.
+/// Number of base64 bytes per line of `b=`.
 const SIGNATURE_LINE_BYTES: usize = 72;
 /// Column after which `h=` is folded.
 const FOLD_BYTES: usize = 70;
 
-/// One selector's private key, ready to sign.
+/// The private key of one selector, ready to sign.
 pub struct SigningKey {
     domain: DomainName,
     selector: String,
@@ -64,24 +64,24 @@ enum Pair {
     Ed25519(Box<Ed25519KeyPair>),
 }
 
-/// The bytes are no PKCS#8 key of the algorithm.
+/// Error: the bytes are not a PKCS#8 key of the algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the stored DKIM key of {algorithm} cannot be read")]
 pub struct UnreadableKey {
-    /// The algorithm it should be for.
+    /// The expected algorithm.
     pub algorithm: DkimAlgorithm,
 }
 
-/// The cryptographic library refused to sign.
+/// Error: the cryptographic library could not sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a DKIM signature could not be made")]
 pub struct SigningFailed;
 
 impl SigningKey {
-    /// Parses a key that [`generate`](super::dkim_key::generate) made.
+    /// Parses a key from [`generate`](super::dkim_key::generate).
     ///
     /// # Errors
-    /// [`UnreadableKey`] where the bytes are no such key.
+    /// [`UnreadableKey`] if the bytes are not such a key.
     pub fn from_pkcs8(
         domain: DomainName,
         selector: impl Into<String>,
@@ -126,31 +126,30 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// Signs `message`, which has CRLF line ends only, with each of `keys`: the DKIM-Signature fields to put before it, in
-/// the order of the keys. The body is hashed once.
+/// Signs `message`, which has only CRLF line ends, with each of `keys`. Returns the DKIM-Signature fields to prepend,
+/// in the order of the keys. The body is hashed once.
 ///
 /// # Errors
-/// [`SigningFailed`] where the cryptographic library fails.
+/// [`SigningFailed`] if the cryptographic library fails.
 pub fn sign(keys: &[&SigningKey], message: &[u8], at: Timestamp) -> Result<Vec<u8>, SigningFailed> {
     let (fields, body) = section::split(message);
     sign_fields(keys, &fields, &BodyHash::of(body), at)
 }
 
-/// Signs a message of which only the header section `head` is at hand, and the hash of the body: for messages that
-/// share their body.
+/// Signs a message with the header section `head` and the hash of its body, for messages that share one body.
 ///
 /// # Errors
-/// [`SigningFailed`] where the cryptographic library fails.
+/// [`SigningFailed`] if the cryptographic library fails.
 pub fn sign_head(keys: &[&SigningKey], head: &[u8], body: &BodyHash, at: Timestamp) -> Result<Vec<u8>, SigningFailed> {
     sign_fields(keys, &section::split(head).0, body, at)
 }
 
-/// The hash of a body, as the signature says it.
+/// The hash of a body, encoded for the signature.
 #[derive(Clone, Debug)]
 pub struct BodyHash(String);
 
 impl BodyHash {
-    /// Hashes a body that has CRLF line ends only.
+    /// Hashes a body that has only CRLF line ends.
     pub fn of(body: &[u8]) -> Self {
         Self(STANDARD.encode(relaxed::body_hash(body)))
     }
@@ -185,7 +184,7 @@ fn sign_fields(
 
 /// Selection of header fields to sign.
 struct Selection {
-    /// The names for `h=`, in order, as often as they are signed.
+    /// The names for `h=`, in order, each as often as it is signed.
     names: Vec<String>,
     /// The relaxed fields in that order, each with its line end.
     canonical: Vec<u8>,
@@ -208,7 +207,7 @@ impl Selection {
         selection
     }
 
-    /// Repeated fields are taken from the last up, as verifiers do (RFC 6376 5.4.2).
+    /// Adds a field name. Repeated fields are taken from the last one up, as verifiers do (RFC 6376 5.4.2).
     fn take(&mut self, name: &str, fields: &[Field<'_>]) {
         for field in fields.iter().rev().filter(|field| field.is(name)) {
             relaxed::field(&mut self.canonical, field.name, field.value.unwrap_or_default());
@@ -218,8 +217,8 @@ impl Selection {
     }
 }
 
-/// The first List-* names that occur beside those always signed, each once. A name that isn't a token can't stand in
-/// `h=`.
+/// Returns the first List-* names besides those always signed, without duplicates. A name that is not a token can't
+/// appear in `h=`.
 fn other_list_names(fields: &[Field<'_>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for field in fields {
@@ -236,7 +235,7 @@ fn other_list_names(fields: &[Field<'_>]) -> Vec<String> {
     names
 }
 
-/// The field up to and with `b=`, without a value for it.
+/// Returns the field up to and including `b=`, without its value.
 fn unsigned_field(key: &SigningKey, names: &[String], body_hash: &str, at: Timestamp) -> String {
     let mut text = format!(
         "DKIM-Signature: v=1; a={}; c=relaxed/relaxed;\r\n d={}; s={};\r\n t={};\r\n h=",

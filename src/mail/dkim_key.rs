@@ -1,4 +1,4 @@
-//! DKIM key pairs: generating them, and the TXT record that publishes one (RFC 6376 3.6.1, RFC 8463 4).
+//! DKIM key pairs: their generation, and the TXT record that publishes a key (RFC 6376 3.6.1, RFC 8463 4).
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rsa::KeySize;
@@ -13,22 +13,22 @@ use crate::domain::sending_domain::DkimAlgorithm;
 /// A new key pair.
 #[derive(Clone, Debug)]
 pub struct GeneratedKey {
-    /// The private key in PKCS#8, to be sealed.
+    /// The private key in PKCS#8, to be encrypted by the caller.
     pub pkcs8: Secret,
     /// The value of the TXT record at `<selector>._domainkey.<domain>`.
     pub record: String,
 }
 
-/// The cryptographic library could not make a key.
+/// Error: the cryptographic library could not generate a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a DKIM key could not be generated")]
 pub struct GenerationFailed;
 
-/// Makes a key pair. An Ed25519 key is made of `entropy`; an RSA key is made of the library's own, since it takes no
-/// other, so it is an input of whatever is replayed, never a result. RSA takes some 100 ms: not for a hot path.
+/// Generates a key pair. An Ed25519 key is derived from `entropy`. An RSA key uses the library's own randomness, since
+/// the library accepts no other, so a replay must take it as an input. RSA takes some 100 ms: not for a hot path.
 ///
 /// # Errors
-/// [`GenerationFailed`] where the cryptographic library fails.
+/// [`GenerationFailed`] if the cryptographic library fails.
 pub fn generate(algorithm: DkimAlgorithm, entropy: &dyn Entropy) -> Result<GeneratedKey, GenerationFailed> {
     match algorithm {
         DkimAlgorithm::RsaSha256 => generate_rsa(),

@@ -1,10 +1,9 @@
-//! Verification of DKIM signatures (RFC 6376, RFC 8463) on mail from strangers.
+//! Verification of DKIM signatures (RFC 6376, RFC 8463) on mail from unknown senders.
 //!
-//! [`aligned_signatures`] reads the signatures that align with the From domain and checks their body hashes. The caller
-//! fetches the key records of [`UnverifiedSignature::key_name`] and passes them to
-//! [`UnverifiedSignature::is_verified_by`].
-//! Everything a stranger can enlarge has a bound: signatures, key records and key sizes. A signature with `l=` does not
-//! count, because anybody can append to the body that it covers.
+//! [`aligned_signatures`] returns the signatures that align with the From domain and have a correct body hash. The
+//! caller fetches the key records of [`UnverifiedSignature::key_name`] and passes them to
+//! [`UnverifiedSignature::is_verified_by`]. Signatures, key records and key sizes are limited, since a sender controls
+//! them. A signature with `l=` does not count, because anyone can append to the body that it covers.
 
 use std::collections::HashMap;
 
@@ -22,18 +21,18 @@ use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::DkimAlgorithm;
 
-/// Maximum number of aligned signatures read from one message. Each costs one DNS look-up.
+/// Maximum number of aligned signatures read from one message. Each costs one DNS lookup.
 pub const SIGNATURES_MAX: usize = 4;
-/// Maximum number of DKIM-Signature fields looked at. A relayed message has a handful.
+/// Maximum number of DKIM-Signature fields that are read. A relayed message has a handful.
 const FIELDS_MAX: usize = 20;
 /// Maximum number of TXT records tried for one signature (RFC 6376 3.6.2.2 leaves several undefined).
 const RECORDS_MAX: usize = 2;
-/// Maximum length of a key record in bytes. A 4096-bit RSA key takes 760.
+/// Maximum length of a key record in bytes. A 4096-bit RSA key needs 760.
 const RECORD_BYTES_MAX: usize = 2048;
 /// Maximum length of an encoded RSA key in bytes: 4096 bits in a SubjectPublicKeyInfo.
 const RSA_KEY_BYTES_MAX: usize = 600;
 
-/// A signature whose body hash is right and whose public key is still to be fetched.
+/// A signature with a correct body hash, whose public key is not fetched yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnverifiedSignature {
     signer: DomainName,
@@ -41,7 +40,7 @@ pub struct UnverifiedSignature {
     algorithm: DkimAlgorithm,
     signed: Vec<u8>,
     signature: Vec<u8>,
-    /// Whether `i=` names a subdomain of `d=`, which the key's flag `s` forbids.
+    /// Whether `i=` is a subdomain of `d=`, which the key's flag `s` forbids.
     has_subdomain_identity: bool,
 }
 
@@ -53,7 +52,7 @@ enum Form {
 }
 
 /// Returns the first [`SIGNATURES_MAX`] signatures of `message` that align with its one From mailbox, have not expired
-/// at `now`, and fit the body. Alignment is relaxed: one of From domain and `d=` is the other or a parent of it.
+/// at `now`, and match the body. Alignment is relaxed: one of From domain and `d=` is the other or a parent of it.
 pub fn aligned_signatures(message: &[u8], now: Timestamp) -> Vec<UnverifiedSignature> {
     if has_lone_line_end(message) {
         return Vec::new();
@@ -68,25 +67,25 @@ pub fn aligned_signatures(message: &[u8], now: Timestamp) -> Vec<UnverifiedSigna
         .collect()
 }
 
-/// The domain of the one mailbox in the one From field of `message`, whose line ends may be of any kind.
+/// Returns the domain of the one mailbox in the one From field of `message`. Any kind of line end is accepted.
 pub fn author_domain(message: &[u8]) -> Option<DomainName> {
     let head = with_crlf(&message[..message.len().min(HEADER_BYTES_MAX)]);
     from_domain(&section::split(&head).0)
 }
 
 impl UnverifiedSignature {
-    /// The domain that signed (`d=`).
+    /// Returns the signing domain (`d=`).
     pub const fn signer(&self) -> &DomainName {
         &self.signer
     }
 
-    /// The name at which the key record stands.
+    /// Returns the DNS name of the key record.
     pub fn key_name(&self) -> &str {
         &self.key_name
     }
 
-    /// Whether one of the first TXT records at [`Self::key_name`] holds a key that made the signature. A key in testing
-    /// mode (`t=y`) does not count (RFC 6376 3.6.1).
+    /// Returns whether one of the first TXT records at [`Self::key_name`] has a key that made the signature. A key in
+    /// testing mode (`t=y`) does not count (RFC 6376 3.6.1).
     pub fn is_verified_by(&self, records: &[String]) -> bool {
         records.iter().take(RECORDS_MAX).filter(|record| record.len() <= RECORD_BYTES_MAX).any(|record| {
             self.usable_key(record).is_some_and(|key| match self.algorithm {
@@ -103,7 +102,7 @@ impl UnverifiedSignature {
         })
     }
 
-    /// The public key of a record that may be used for this signature.
+    /// Returns the public key of a record, if it may be used for this signature.
     fn usable_key(&self, record: &str) -> Option<Vec<u8>> {
         let tags = tags(record)?;
         let is = |name: &str, default: &str, wanted: &str| tags.get(name).map_or(default, String::as_str) == wanted;
@@ -195,7 +194,7 @@ fn algorithm(name: &str) -> Option<DkimAlgorithm> {
     }
 }
 
-/// The forms of header and body in a `c=` tag: simple where one is not named.
+/// Returns the canonicalizations of header and body in a `c=` tag; the default is simple.
 fn forms(tag: Option<&str>) -> Option<(Form, Form)> {
     let form = |name: &str| match name {
         "simple" => Some(Form::Simple),
@@ -215,8 +214,8 @@ fn key_name(selector: &str, signer: &DomainName) -> Option<String> {
     (selector.split('.').all(is_label) && name.len() <= 253).then_some(name)
 }
 
-/// The bytes that the signature covers: the fields of `h=`, which must include From, then the signature's own field
-/// with an empty `b=` and without its line end (RFC 6376 3.7).
+/// Returns the bytes that the signature covers: the fields of `h=`, which must include From, then the signature's own
+/// field with an empty `b=` and without its line end (RFC 6376 3.7).
 fn signed_fields(own: &Field<'_>, fields: &[Field<'_>], names: &str, form: Form) -> Option<Vec<u8>> {
     let mut by_name: HashMap<String, Vec<&Field<'_>>> = HashMap::new();
     for field in fields {
@@ -229,7 +228,8 @@ fn signed_fields(own: &Field<'_>, fields: &[Field<'_>], names: &str, form: Form)
     }
     let mut out = Vec::with_capacity(2048);
     for name in names {
-        // Repeated fields are taken from the last up (RFC 6376 5.4.2). A name beyond them covers their absence.
+        // Repeated fields are taken from the last one up (RFC 6376 5.4.2). A further name signs the absence of the
+        // field.
         let Some(field) = by_name.get_mut(&name).and_then(Vec::pop) else { continue };
         match form {
             Form::Simple => out.extend_from_slice(field.whole),
@@ -255,7 +255,7 @@ fn field_text<'m>(field: &Field<'m>) -> Option<&'m str> {
     std::str::from_utf8(field.value?).ok()
 }
 
-/// The value of a DKIM-Signature field with its `b=` emptied.
+/// Returns the value of a DKIM-Signature field with an empty `b=`.
 fn without_signature(value: &str) -> String {
     let emptied = value.split(';').map(|tag| match tag.split_once('=') {
         Some((name, _)) if name.trim() == "b" => &tag[..=name.len()],
@@ -264,7 +264,7 @@ fn without_signature(value: &str) -> String {
     emptied.collect::<Vec<_>>().join(";")
 }
 
-/// The tags of a tag list (RFC 6376 3.2). None where one is malformed or named twice.
+/// Parses a tag list (RFC 6376 3.2). `None` if a tag is malformed or repeated.
 fn tags(list: &str) -> Option<HashMap<String, String>> {
     let mut tags = HashMap::new();
     for tag in list.split(';').filter(|tag| !tag.trim().is_empty()) {
@@ -280,7 +280,7 @@ fn without_space(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_whitespace()).collect()
 }
 
-/// The domain of the one mailbox in the one From field.
+/// Returns the domain of the one mailbox in the one From field.
 fn from_domain(fields: &[Field<'_>]) -> Option<DomainName> {
     let mut all = fields.iter().filter(|field| field.is("From"));
     let (Some(from), None) = (all.next(), all.next()) else { return None };
@@ -289,7 +289,8 @@ fn from_domain(fields: &[Field<'_>]) -> Option<DomainName> {
     Some(mailbox.address.domain().clone())
 }
 
-/// SHA-256 of the body in its simple form: one line end after the last line that is not empty (RFC 6376 3.4.3).
+/// Returns the SHA-256 of the body in its simple form: one line end after the last line that is not empty (RFC 6376
+/// 3.4.3).
 fn simple_body_hash(body: &[u8]) -> Vec<u8> {
     let mut end = body;
     while let Some(shorter) = end.strip_suffix(b"\r\n") {
@@ -301,7 +302,7 @@ fn simple_body_hash(body: &[u8]) -> Vec<u8> {
     context.finish().as_ref().to_vec()
 }
 
-/// Whether a CR or an LF stands alone: programs differ over where such a message's header section ends.
+/// Returns whether there is a lone CR or LF: programs disagree about where the header section of such a message ends.
 fn has_lone_line_end(message: &[u8]) -> bool {
     memchr::memchr2_iter(b'\r', b'\n', message).any(|place| match message[place] {
         b'\r' => message.get(place + 1) != Some(&b'\n'),

@@ -1,18 +1,18 @@
-//! Encoded words (RFC 2047) and extended parameters (RFC 2231): how text that is not plain ASCII stands in a header.
+//! Encoded words (RFC 2047) and extended parameters (RFC 2231): non-ASCII text in a header.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Bytes of an encoded word's content: 75 in all (RFC 2047 2), less `=?UTF-8?Q?` and `?=`.
+/// Maximum size of an encoded word's content in bytes: 75 in all (RFC 2047 2), without `=?UTF-8?Q?` and `?=`.
 const WORD_CONTENT_BYTES: usize = 63;
-/// Bytes of text that base64 makes [`WORD_CONTENT_BYTES`] or less of.
+/// Number of text bytes that fit into [`WORD_CONTENT_BYTES`] as base64.
 const WORD_BASE64_BYTES: usize = 45;
-/// The column up to which the first word is shortened to fit its line; the names that words follow are shorter.
+/// Maximum column of the first word: it is shortened to fit its line. The names before words are shorter.
 const COLUMN_MAX: usize = 16;
-/// Bytes of one section of a parameter, so that its line stays below 78.
+/// Size of one section of a parameter in bytes, so that its line stays below 78.
 const SECTION_BYTES: usize = 50;
 
-/// Appends `text` as encoded words, one to a line, so that no line has more than 76 bytes (RFC 2047 2).
+/// Appends `text` as encoded words, one per line, so that no line has more than 76 bytes (RFC 2047 2).
 pub(super) fn words(out: &mut Vec<u8>, text: &str) {
     let column = out.iter().rev().take_while(|c| **c != b'\n').count().min(COLUMN_MAX);
     let q_bytes: usize = text.bytes().map(|c| if is_q_safe(c) { 1 } else { 3 }).sum();
@@ -59,8 +59,8 @@ fn escape(out: &mut Vec<u8>, mark: u8, c: u8) {
     out.extend_from_slice(&[mark, HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]]);
 }
 
-/// Hands out `text` in pieces of whole characters with their places from 0. The first costs at most the first limit,
-/// each other the second.
+/// Splits `text` into pieces of whole characters and passes them on with their index. The first piece costs at most the
+/// first limit, each other one the second.
 fn each_chunk(text: &str, limits: [usize; 2], cost: impl Fn(char) -> usize, mut take: impl FnMut(usize, &str)) {
     let (mut start, mut spent, mut count) = (0, 0, 0);
     for (place, character) in text.char_indices() {
@@ -73,7 +73,7 @@ fn each_chunk(text: &str, limits: [usize; 2], cost: impl Fn(char) -> usize, mut 
     take(count, &text[start..]);
 }
 
-/// A parameter on lines of its own, beginning with `;`: quoted where it is plain ASCII, else extended (RFC 2231 4).
+/// Returns a parameter on separate lines, beginning with `;`: quoted if it is plain ASCII, else extended (RFC 2231 4).
 pub(super) fn parameter(name: &str, value: &str) -> String {
     let mut out = Vec::new();
     if value.bytes().all(|c| c == b' ' || c.is_ascii_graphic()) {
@@ -94,7 +94,7 @@ pub(super) fn parameter(name: &str, value: &str) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// attribute-char of RFC 2231 7, kept to what is surely safe.
+/// Returns whether the character is a safe attribute-char (RFC 2231 7).
 fn is_attribute_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_')
 }

@@ -15,13 +15,13 @@ const SIGNATURES_MAX: usize = 20;
 /// The results of a receiver, with findings.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The name under which the receiver speaks; `None` if it wrote no result.
+    /// The receiver's name for itself; `None` if it wrote no results.
     pub authserv_id: Option<String>,
     /// The domain of the From header.
     pub from_domain: Option<DomainName>,
     /// The result of SPF.
     pub spf: Option<Spf>,
-    /// One result for each DKIM signature.
+    /// One result per DKIM signature.
     pub dkim: Vec<Dkim>,
     /// The result of DMARC, such as `pass`.
     pub dmarc: Option<String>,
@@ -32,9 +32,9 @@ pub struct Explanation {
 /// The result of SPF.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Spf {
-    /// Such as `pass`.
+    /// The result, such as `pass`.
     pub result: String,
-    /// The domain that was checked: that of the return path.
+    /// The checked domain: that of the return path.
     pub domain: Option<DomainName>,
     /// Whether it aligns with the From domain.
     pub aligned: bool,
@@ -43,11 +43,11 @@ pub struct Spf {
 /// The result of one signature.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dkim {
-    /// Such as `pass`.
+    /// The result, such as `pass`.
     pub result: String,
     /// The signing domain.
     pub domain: Option<DomainName>,
-    /// The selector of its key.
+    /// The selector of the key.
     pub selector: Option<String>,
     /// Whether the signing domain aligns with the From domain.
     pub aligned: bool,
@@ -57,9 +57,9 @@ pub struct Dkim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingLevel {
-    /// It is as it should be.
+    /// No problem.
     Ok,
-    /// The mail arrives, and may be treated worse.
+    /// The mail arrives, but may be treated worse.
     Warn,
     /// Large receivers refuse such mail.
     Fail,
@@ -90,8 +90,8 @@ impl Finding {
     }
 }
 
-/// Explains a header section. The topmost Authentication-Results field counts: the last receiver wrote it, and
-/// whatever stands below may have come with the mail.
+/// Explains a header section. Only the topmost Authentication-Results field counts: the last receiver wrote it, and
+/// fields below may have come with the mail.
 pub fn explain(headers: &str) -> Explanation {
     let headers = headers.trim_start().replace("\r\n", "\n").replace('\n', "\r\n");
     let (fields, _) = section::split(headers.as_bytes());
@@ -136,7 +136,7 @@ fn dkim(results: &AuthenticationResults, from: Option<&DomainName>) -> Vec<Dkim>
     of_method(results, "dkim").take(SIGNATURES_MAX).map(read).collect()
 }
 
-/// The domain of an address, of `@example.com`, or of a bare name.
+/// Returns the domain of an address, of `@example.com`, or of a bare name.
 fn domain_of(text: &str) -> Option<DomainName> {
     let text = text.trim_matches(['<', '>']);
     match text.parse::<Address>() {
@@ -145,8 +145,8 @@ fn domain_of(text: &str) -> Option<DomainName> {
     }
 }
 
-/// Relaxed alignment (RFC 9989), without the look-ups that find organizational domains: one name is the other or a
-/// parent of it.
+/// Returns whether two domains align in relaxed mode (RFC 9989), without the lookups of organizational domains: one
+/// name is the other or a parent of it.
 fn is_aligned(domain: Option<&DomainName>, from: Option<&DomainName>) -> bool {
     let (Some(domain), Some(from)) = (domain, from) else { return false };
     domain.is_same_or_below(from) || from.is_same_or_below(domain)
@@ -211,7 +211,7 @@ fn of_dkim(signatures: &[Dkim], from: &DomainName) -> Vec<Finding> {
                 format!("The DKIM signature of {domain}{name} is valid, and does not align with {}.", from.as_str()),
                 "Send from a domain that is verified here, so that the mail is signed with its own keys.",
             ),
-            // Receivers that don't know Ed25519 say so of the second signature (RFC 8463 3).
+            // Receivers that don't support Ed25519 report that for the second signature (RFC 8463 3).
             _ if covered => Finding::warn(
                 format!("The DKIM signature of {domain}{name} is {result}. Another one is valid and aligns."),
                 "Nothing, if the receiver does not know Ed25519. Else publish the record of this selector again.",

@@ -1,16 +1,16 @@
-//! The fields by which a complaint finds its message again: `Feedback-ID` on every message, and where the domain's
-//! return path is ours `CFBL-Address` with `CFBL-Feedback-ID` (RFC 9477).
+//! Header fields that tie a complaint to its message: `Feedback-ID` on every message, and `CFBL-Address` with
+//! `CFBL-Feedback-ID` (RFC 9477) if the domain's return path points to us.
 //!
-//! Everybody who is shown the message sees them, so their token is made with keys of its own and is no return path.
-//! Written before the message, so that the DKIM signature covers them: a mailbox provider that returns the header
-//! section of what its user complained about returns the token with it.
+//! Everyone who gets the message sees them, so their token uses separate keys and is not a return path. They are
+//! written before signing, so the DKIM signature covers them: a mailbox provider that returns the header section of a
+//! reported message returns the token with it.
 
 use super::field;
 use crate::domain::hostname::DomainName;
 use crate::domain::return_path::AccountHint;
 use crate::domain::stream::Stream;
 
-/// The mailbox that complaints go to, at whichever host is ours.
+/// The local part of the complaints mailbox, at any of our hosts.
 pub const FEEDBACK_MAILBOX: &str = "fbl";
 
 /// Values of the fields.
@@ -20,17 +20,17 @@ pub struct Feedback<'a> {
     pub token: &'a str,
     /// The message's stream.
     pub stream: Stream,
-    /// The sender's identifier, by which mailbox providers add up.
+    /// The sender's identifier, by which mailbox providers aggregate complaints.
     pub sender: AccountHint,
-    /// The sending domain, where `rp.<domain>` is known to lead to us.
+    /// The sending domain, if `rp.<domain>` is known to point to us.
     pub aligned: Option<&'a DomainName>,
 }
 
-/// The fields, each with its line end.
+/// Returns the fields, each with its line end.
 pub fn fields(feedback: &Feedback<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let Feedback { token, stream, sender, aligned } = feedback;
-    // The sender's identifier comes last and is 5 to 15 characters long: so Gmail reads it.
+    // The sender's identifier comes last and has 5 to 15 characters, as Gmail requires.
     field::plain(&mut out, "Feedback-ID", &format!("{token}:{stream}:{sender}"));
     if let Some(domain) = aligned {
         field::plain(&mut out, "CFBL-Address", &format!("{FEEDBACK_MAILBOX}@rp.{domain}; report=arf"));
@@ -39,7 +39,7 @@ pub fn fields(feedback: &Feedback<'_>) -> Vec<u8> {
     out
 }
 
-/// The tokens that a value of `Feedback-ID` or `CFBL-Feedback-ID` may hold.
+/// Returns the possible tokens in a value of `Feedback-ID` or `CFBL-Feedback-ID`.
 pub fn candidates(value: &str) -> impl Iterator<Item = &str> {
     value.split(':').map(str::trim)
 }

@@ -1,22 +1,22 @@
-//! Header fields written whole: name, value, folds, CRLF. Every value was checked before; none can hold CR or LF.
+//! Writes whole header fields: name, value, folds, CRLF. Values were checked before and contain no CR or LF.
 //!
-//! Ours instead of lettre's, whose encoder leaves a word of 998 characters on one line behind its name (over the limit
-//! of RFC 5322 2.1.1) and panics on a control character in a display name.
+//! Used instead of lettre, whose encoder leaves a word of 998 characters on one line with its name (over the limit of
+//! RFC 5322 2.1.1) and panics on a control character in a display name.
 
 use super::encoded;
 use super::mailbox;
 
-/// Bytes after which a line is folded where it can be (RFC 5322 2.1.1 recommends 78 at most).
+/// Line length in bytes after which a line is folded if possible (RFC 5322 2.1.1 recommends at most 78).
 const FOLD_BYTES: usize = 76;
-/// Bytes without a place to fold that are still written plainly, so that name and word stay below 998.
+/// Maximum size in bytes of a word that is written without encoding, so that name and word stay below 998.
 const WORD_BYTES_MAX: usize = 900;
 
-/// Meaning of `=?` in a text.
+/// The meaning of `=?` in a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Itself: the text is what the recipient shall see.
+    /// Literal: the recipient sees the text as it is.
     Literal,
-    /// Text in any form that the caller chose, such as an encoded word.
+    /// The caller may have used any form, such as an encoded word.
     Callers,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn plain(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends an unstructured field (RFC 5322 3.6.5), folded at spaces, or as encoded words where it isn't plain.
+/// Appends an unstructured field (RFC 5322 3.6.5), folded at spaces, or as encoded words if it is not plain.
 pub(super) fn unstructured(out: &mut Vec<u8>, name: &str, value: &str, meaning: Meaning) {
     let value = if meaning == Meaning::Callers { value.trim_matches(' ') } else { value };
     out.extend_from_slice(name.as_bytes());
@@ -37,15 +37,15 @@ pub(super) fn unstructured(out: &mut Vec<u8>, name: &str, value: &str, meaning: 
         out.push(b' ');
         folded(out, name.len() + 2, value);
     } else {
-        // An encoded word may have 75 bytes and its line 76 (RFC 2047 2), so it begins a line of its own
-        // unless the name is short.
+        // An encoded word may have 75 bytes and its line 76 (RFC 2047 2), so it starts a new line unless the name is
+        // short.
         out.extend_from_slice(if name.len() > "Subject".len() { b"\r\n " } else { b" " });
         encoded::words(out, value);
     }
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a field of one mailbox: display name and address (RFC 5322 3.4).
+/// Appends a field with one mailbox: display name and address (RFC 5322 3.4).
 pub(super) fn mailbox(out: &mut Vec<u8>, name: &str, display: Option<&str>, address: &str) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
@@ -53,7 +53,7 @@ pub(super) fn mailbox(out: &mut Vec<u8>, name: &str, display: Option<&str>, addr
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a custom field. A Reply-To that isn't ASCII is taken apart, for encoded words must not touch an address.
+/// Appends a custom field. A non-ASCII Reply-To is split into mailboxes, since addresses must not be encoded as words.
 pub(super) fn custom(out: &mut Vec<u8>, name: &str, value: &str) {
     let structured = name.eq_ignore_ascii_case("Reply-To") && !value.is_ascii();
     let Some(list) = structured.then(|| mailbox::list(value)).flatten() else {
@@ -70,7 +70,7 @@ pub(super) fn custom(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends `<url>`. White space inside the brackets means nothing (RFC 2369 2), so a long URL may be folded.
+/// Appends `<url>`. White space inside the brackets is ignored (RFC 2369 2), so a long URL may be folded.
 pub(super) fn bracketed_url(out: &mut Vec<u8>, name: &str, url: &str) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": <");
@@ -118,8 +118,8 @@ fn folded(out: &mut Vec<u8>, mut column: usize, value: &str) {
     }
 }
 
-/// The pieces between single spaces. Runs of spaces stay inside a piece, so that folding never makes a line of white
-/// space alone and unfolding gives back the very text.
+/// Splits a value at single spaces. Runs of spaces stay inside a piece, so that folding never makes a line of only
+/// white space, and unfolding restores the exact text.
 fn words(value: &str) -> impl Iterator<Item = &str> {
     let bytes = value.as_bytes();
     let mut start = 0;

@@ -1,10 +1,10 @@
-//! The links in a message: what `href` and `src` of its HTML hold, and the URLs that stand in its text.
+//! The links in a message: the values of `href` and `src` in its HTML, and the URLs in its text.
 
-/// Longer ones are no links that anybody follows.
+/// Maximum length of a link in bytes. Longer ones are ignored.
 const LINK_BYTES_MAX: usize = 8192;
 const SCHEMES: [&str; 3] = ["https://", "http://", "mailto:"];
 
-/// The links of `html`, then those of `text`, each once.
+/// Returns the links of `html`, then those of `text`, without duplicates.
 pub(super) fn links(html: &str, text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for link in of_html(html).into_iter().chain(of_text(text)) {
@@ -19,7 +19,7 @@ fn is_link(value: &str) -> bool {
     SCHEMES.iter().any(|scheme| value.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme)))
 }
 
-/// The values of `href` and `src` in tags, with their character references resolved. Comments are skipped.
+/// Returns the values of `href` and `src` in tags, with character references resolved. Comments are skipped.
 fn of_html(html: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = html;
@@ -36,7 +36,7 @@ fn of_html(html: &str) -> Vec<String> {
     found
 }
 
-/// Reads one tag up to its end, and returns what follows.
+/// Reads one tag to its end, and returns the rest.
 fn attributes<'h>(tag: &'h str, found: &mut Vec<String>) -> &'h str {
     let mut rest = tag.trim_start_matches(|c: char| !c.is_ascii_whitespace() && c != '>' && c != '/');
     loop {
@@ -46,7 +46,7 @@ fn attributes<'h>(tag: &'h str, found: &mut Vec<String>) -> &'h str {
         }
         let name_end =
             rest.find(|c: char| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/')).unwrap_or(rest.len());
-        // A lone `=` would be a name of no length.
+        // A lone `=` would be a name of length zero.
         let (name, after) = rest.split_at(name_end.max(1).min(rest.len()));
         let Some(value) = after.trim_start().strip_prefix('=') else {
             rest = after;
@@ -61,7 +61,7 @@ fn attributes<'h>(tag: &'h str, found: &mut Vec<String>) -> &'h str {
     }
 }
 
-/// The value, and what follows it.
+/// Returns the value, and the rest after it.
 fn attribute_value(text: &str) -> (&str, &str) {
     for quote in ['"', '\''] {
         if let Some(inside) = text.strip_prefix(quote) {
@@ -71,7 +71,7 @@ fn attribute_value(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| c.is_ascii_whitespace() || c == '>').unwrap_or(text.len()))
 }
 
-/// Resolves the character references that URLs are written with.
+/// Resolves the character references that occur in URLs.
 fn resolved(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     let mut rest = value;
@@ -112,7 +112,7 @@ fn character(name: &str) -> Option<char> {
     }
 }
 
-/// The http and https URLs of a text, without the punctuation that ends a sentence behind them.
+/// Returns the http and https URLs of a text, without the punctuation after them.
 fn of_text(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in text.split(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '"')) {

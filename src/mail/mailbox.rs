@@ -1,6 +1,6 @@
 //! The mailbox list of an address header (RFC 5322 3.4): quoted display names, comments, angle brackets.
 //!
-//! Strict where it matters: what reads as two addresses to anyone is no single mailbox here. Groups, obsolete routes
+//! Strict on ambiguity: a text that any program reads as two addresses is not a single mailbox. Groups, obsolete routes
 //! and an `@` in an unquoted display name are refused.
 
 use crate::domain::address::Address;
@@ -14,7 +14,7 @@ pub(super) struct Mailbox {
     pub(super) address: Address,
 }
 
-/// Where the reader stands relative to the angle brackets of an entry.
+/// Position of the parser relative to the angle brackets of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Angle {
     Before,
@@ -22,7 +22,7 @@ enum Angle {
     After,
 }
 
-/// An entry in the making.
+/// An entry that is being parsed.
 struct Draft {
     outside: String,
     inside: String,
@@ -59,7 +59,7 @@ impl Draft {
     }
 }
 
-/// The mailboxes of an unfolded value; none where it is not a list of them.
+/// Parses an unfolded value; `None` if it is not a mailbox list.
 pub(super) fn list(value: &str) -> Option<Vec<Mailbox>> {
     let mut list = Vec::new();
     let mut draft = Draft::new();

@@ -1,5 +1,5 @@
-//! Floor 3: messages as bytes. Composing and rewriting them (RFC 5322, RFC 2045), and signing them (RFC 6376).
-//! No socket, no clock, no storage: what goes in decides every byte that comes out.
+//! Floor 3: messages as bytes. Composing and rewriting them (RFC 5322, RFC 2045), and signing them (RFC 6376). Without
+//! sockets, clock or storage: the output depends only on the input.
 
 mod authentication_results;
 pub mod compose;

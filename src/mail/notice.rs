@@ -1,4 +1,4 @@
-//! A mail of the service itself, such as an alert: its header and its text. It is no message of an account.
+//! A mail of the service itself, such as an alert: its header and text. It does not belong to an account.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,9 +7,9 @@ use super::field::{self, Meaning};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 
-/// Bytes of base64 on a line.
+/// Number of base64 bytes per line.
 const LINE_BYTES: usize = 76;
-/// Bytes of a line of text at most (RFC 5322 2.1.1).
+/// Maximum length of a line of text in bytes (RFC 5322 2.1.1).
 const TEXT_LINE_BYTES_MAX: usize = 900;
 
 /// A mail of the service.
@@ -25,14 +25,14 @@ pub struct Notice<'a> {
     pub message_id: &'a str,
     /// The time of the Date header.
     pub at: Timestamp,
-    /// The identifiers of the alerts that it reports.
+    /// Identifiers of the reported alerts.
     pub alerts: &'a [String],
-    /// The text, its lines ended by LF.
+    /// The text, with LF line ends.
     pub text: &'a str,
 }
 
 impl Notice<'_> {
-    /// The bytes, without a signature.
+    /// Returns the message without a signature.
     pub fn message(&self) -> Vec<u8> {
         let mut out = Vec::new();
         field::mailbox(&mut out, "From", Some("Postrider"), &self.from.to_wire());
@@ -40,7 +40,7 @@ impl Notice<'_> {
         field::unstructured(&mut out, "Subject", self.subject, Meaning::Literal);
         field::plain(&mut out, "Date", &self.at.to_rfc5322());
         field::plain(&mut out, "Message-ID", &format!("<{}>", self.message_id));
-        // RFC 3834 5: no vacation program answers it.
+        // RFC 3834 5: vacation programs don't answer it.
         field::plain(&mut out, "Auto-Submitted", "auto-generated");
         if !self.alerts.is_empty() {
             field::unstructured(&mut out, "X-Postrider-Alert", &self.alerts.join(", "), Meaning::Callers);

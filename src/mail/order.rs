@@ -1,10 +1,11 @@
-//! The order in which attachments were given. Inline files stand beside the HTML that shows them, before all others, so
-//! the message itself does not tell it. Where that matters, the outer boundary says which places were inline ones'.
+//! The original order of attachments. Inline files come next to the HTML that refers to them, before all others, so the
+//! message itself does not show that order. If it differs, the outer boundary encodes the positions of the inline
+//! files.
 
-/// Stands before the places in a boundary.
+/// Precedes the positions in a boundary.
 const MARK: &str = "-o";
 
-/// Returns the label for the boundary of files of which these are inline; empty where inline files come first anyway.
+/// Returns the label for the boundary of these files; empty if inline files come first anyway.
 pub(super) fn label(is_inline: &[bool]) -> String {
     if is_inline.is_sorted_by(|before, after| before >= after) {
         return String::new();
@@ -13,8 +14,8 @@ pub(super) fn label(is_inline: &[bool]) -> String {
     format!("{MARK}{:x}", places.fold(0_u64, |bits, (place, _)| bits | 1 << (place % 64)))
 }
 
-/// The files of a message in the order in which they were given, as its outer `boundary` has it. A boundary that does
-/// not fit the files, as a stranger may write it, changes nothing.
+/// Returns the files of a message in their original order, according to its outer `boundary`. A boundary that does not
+/// fit the files, such as one of an unknown sender, changes nothing.
 pub(super) fn restored<T>(files: Vec<T>, boundary: &str) -> Vec<T> {
     let places = boundary.split('_').find_map(|part| part.split_once(MARK)).map(|(_, digits)| digits);
     let Some(bits) = places.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else { return files };

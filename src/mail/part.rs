@@ -1,7 +1,7 @@
-//! MIME parts (RFC 2045, 2046), made with lettre's builder out of texts and files that were checked before.
+//! MIME parts (RFC 2045, 2046), built with lettre from checked texts and files.
 //!
-//! Two things are done before lettre sees a body: line ends become CRLF (lettre inserts them one by one, which takes
-//! minutes for megabytes of empty lines, and leaves a lone CR), and the transfer encoding is chosen.
+//! Two steps precede lettre: line ends become CRLF (lettre inserts them one by one, which takes minutes for megabytes
+//! of empty lines, and it leaves a lone CR), and the transfer encoding is chosen.
 
 use lettre::message::header::{ContentTransferEncoding, ContentType, Header, HeaderName, HeaderValue};
 use lettre::message::{Body, MultiPart, SinglePart};
@@ -11,16 +11,16 @@ use super::encoded;
 use crate::domain::attachment::Attachment;
 use crate::domain::limits::LINE_BYTES;
 
-/// A part or a tree of them.
+/// A part or a tree of parts.
 pub(super) enum Node {
     /// One body.
     Single(SinglePart),
-    /// Several.
+    /// Several parts.
     Multi(MultiPart),
 }
 
 impl Node {
-    /// The part's header fields, the empty line, and its body.
+    /// Returns the part's header fields, the empty line, and its body.
     pub(super) fn formatted(&self) -> Vec<u8> {
         match self {
             Self::Single(part) => part.formatted(),
@@ -28,7 +28,7 @@ impl Node {
         }
     }
 
-    /// This part behind the others of `parent`.
+    /// Appends this part to the others of `parent`.
     pub(super) fn join(self, parent: MultiPart) -> MultiPart {
         match self {
             Self::Single(part) => parent.singlepart(part),
@@ -37,7 +37,7 @@ impl Node {
     }
 }
 
-/// A field of a part in its final form: checked, encoded and folded here.
+/// A field of a part in its final form: it is checked, encoded and folded here.
 macro_rules! written_fields {
     ($($(#[$doc:meta])* $field:ident = $name:literal;)*) => {$(
         $(#[$doc])*
@@ -69,19 +69,19 @@ written_fields! {
     WrittenId = "Content-ID";
 }
 
-/// The plain text of a message.
+/// Returns the plain text part of a message.
 pub(super) fn text(body: &str) -> Node {
     Node::Single(SinglePart::builder().header(ContentType::TEXT_PLAIN).body(encoded_text(body)))
 }
 
-/// The HTML of a message.
+/// Returns the HTML part of a message.
 pub(super) fn html(body: &str) -> Node {
     Node::Single(SinglePart::builder().header(ContentType::TEXT_HTML).body(encoded_text(body)))
 }
 
-/// A file; inline where it has a content id.
+/// Returns the part of a file; inline if it has a content ID.
 pub(super) fn file(attachment: &Attachment) -> Node {
-    // Always base64: lettre would take short ASCII lines for 7bit and leave their lone LFs.
+    // Always base64: lettre would use 7bit for short ASCII lines and leave their lone LFs.
     let body = Body::new_with_encoding(attachment.content.clone(), ContentTransferEncoding::Base64)
         .unwrap_or_else(|_| unreachable!("any bytes can be written in base64"));
     let disposition = if attachment.content_id.is_some() { "inline" } else { "attachment" };
@@ -95,15 +95,15 @@ pub(super) fn file(attachment: &Attachment) -> Node {
     Node::Single(part.body(body))
 }
 
-/// A body of text in the lightest encoding that survives every server: 7bit, quoted-printable or base64.
+/// Encodes a text with the smallest safe encoding: 7bit, quoted-printable or base64.
 fn encoded_text(text: &str) -> Body {
     let text = with_crlf(text);
     let escaped = text.iter().filter(|c| !matches!(c, b'\t' | b'\r' | b'\n' | b' '..=b'~')).count();
-    // As it is where it may travel so (RFC 2045 2.7): ASCII without controls, in lines that are not too long.
+    // 7bit is allowed for ASCII without control characters in lines of limited length (RFC 2045 2.7).
     if escaped == 0 && has_short_lines(&text) {
         return Body::dangerous_pre_encoded(text, ContentTransferEncoding::SevenBit);
     }
-    // Quoted-printable takes two bytes more for each, base64 a third more for all.
+    // Quoted-printable adds two bytes per escape, base64 a third of the size.
     let encoding = if escaped * 6 <= text.len() {
         ContentTransferEncoding::QuotedPrintable
     } else {
@@ -112,7 +112,7 @@ fn encoded_text(text: &str) -> Body {
     Body::new_with_encoding(text, encoding).unwrap_or_else(|_| unreachable!("both encodings take any bytes"))
 }
 
-/// `text` with every LF, CR and CRLF as CRLF, and without the last one, which the builder writes itself.
+/// Returns `text` with every LF, CR and CRLF as CRLF, without the last one, which the builder adds.
 fn with_crlf(text: &str) -> Vec<u8> {
     let mut rest = text.as_bytes();
     let mut out = Vec::with_capacity(rest.len() + rest.len() / 32);
@@ -128,7 +128,7 @@ fn with_crlf(text: &str) -> Vec<u8> {
     out
 }
 
-/// Whether no line has more than 998 bytes.
+/// Returns whether no line has more than 998 bytes.
 fn has_short_lines(text: &[u8]) -> bool {
     let ends = memchr_iter(b'\n', text).chain([text.len()]);
     ends.scan(0, |start, end| Some(end - std::mem::replace(start, end + 1))).all(|length| length <= LINE_BYTES)

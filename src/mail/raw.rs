@@ -1,8 +1,8 @@
-//! The caller's own message (contract 3, `raw`): scanned strictly, changed only where the contract says so, and left
-//! byte for byte elsewhere.
+//! The caller's own message (contract 3, `raw`): parsed strictly, changed only as the contract says, and otherwise kept
+//! byte for byte.
 //!
-//! What comes out has CRLF line ends only: there is no sequence in it that one server takes for a line end and the
-//! next does not, so no message can smuggle another one in.
+//! The result has only CRLF line ends. No sequence in it is a line end to one server and not to the next, so a message
+//! can't smuggle another one in.
 
 use std::collections::BTreeSet;
 
@@ -20,22 +20,22 @@ use crate::domain::limits::{LINE_BYTES, MESSAGE_BYTES, MIME_DEPTH_COUNT, RAW_HEA
 use crate::domain::submission::Submission;
 use crate::domain::violation::Violations;
 
-/// Fields that a message has at most once (RFC 5322 3.6); receivers differ over which of two they show.
+/// Fields that a message may have at most once (RFC 5322 3.6). Receivers differ in which of two they show.
 const SINGLE_FIELDS: [&str; 7] = ["From", "To", "Subject", "Date", "Message-ID", "Sender", "Reply-To"];
-/// Fields that must not travel: Bcc and Resent-Bcc name other recipients, Return-Path is the last server's to write.
+/// Fields that must not be sent: Bcc and Resent-Bcc name other recipients, and only the last server writes Return-Path.
 pub(super) const REMOVED_FIELDS: [&str; 3] = ["Bcc", "Resent-Bcc", "Return-Path"];
 /// Fields that `unsubscribe_url` replaces.
 pub(super) const REPLACED_FIELDS: [&str; 2] = ["List-Unsubscribe", "List-Unsubscribe-Post"];
-/// The name under which the caller's Message-ID stays.
+/// New name of the caller's Message-ID.
 const ORIGINAL_ID: &str = "X-Original-Message-ID";
 
-/// The faults of `raw` by sentence, each once however often it occurs.
+/// The violations of `raw` by sentence, without duplicates.
 pub(super) type Faults = BTreeSet<&'static str>;
 
-/// Checks `message` and makes it ours: own Message-ID, a Date, List-Unsubscribe, no Bcc.
+/// Checks `message` and applies our changes: our own Message-ID, a Date, List-Unsubscribe, no Bcc.
 ///
 /// # Errors
-/// Every fault of the message under `raw`; a From of another domain than that of `from` under `from`.
+/// All violations of the message under `raw`; a From domain that differs from that of `from` under `from`.
 pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
     let (message, mut faults, mut violations) = examine(message, Some(&submission.from));
     if violations.by_field().contains_key("raw") {
@@ -62,7 +62,8 @@ pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>
     })
 }
 
-/// The faults of `message` as far as it and its sender tell them, where the submission has others beside.
+/// Returns the violations of `message` that can be found without the rest of the submission, when that has violations
+/// too.
 pub fn faults(message: &[u8], from: Option<&Address>) -> Violations {
     let (_, faults, mut violations) = examine(message, from);
     for sentence in faults {
@@ -71,8 +72,8 @@ pub fn faults(message: &[u8], from: Option<&Address>) -> Violations {
     violations
 }
 
-/// The message with CRLF line ends, its faults, and those under other names. A header section that is too long is not
-/// read any further: megabytes of fields would cost much memory, only to be refused.
+/// Returns the message with CRLF line ends, its violations, and those under other names. A header section that is too
+/// long is not parsed further: megabytes of fields would use much memory, only to be refused.
 fn examine(message: &[u8], from: Option<&Address>) -> (Vec<u8>, Faults, Violations) {
     let (mut faults, mut violations) = (Faults::new(), Violations::new());
     let message = with_crlf(message, &mut faults);
@@ -89,7 +90,7 @@ fn examine(message: &[u8], from: Option<&Address>) -> (Vec<u8>, Faults, Violatio
     (message, faults, violations)
 }
 
-/// The message with CRLF for LF, its last line ended. What can't be mended is a fault.
+/// Converts LF to CRLF and ends the last line. Line ends that can't be converted are violations.
 pub(super) fn with_crlf(message: &[u8], faults: &mut Faults) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + message.len() / 32 + 2);
     for line in lines(message) {
@@ -100,7 +101,7 @@ pub(super) fn with_crlf(message: &[u8], faults: &mut Faults) -> Vec<u8> {
     out
 }
 
-/// The same for a message that has them already in most cases: then it is not copied.
+/// Does the same for a message that usually has CRLF already; then it is not copied.
 pub(super) fn into_crlf(message: Vec<u8>, faults: &mut Faults) -> Vec<u8> {
     let is_ended = message.is_empty() || message.ends_with(b"\r\n");
     let has_bare_lf = memchr_iter(b'\n', &message).any(|place| place == 0 || message[place - 1] != b'\r');
@@ -111,7 +112,7 @@ pub(super) fn into_crlf(message: Vec<u8>, faults: &mut Faults) -> Vec<u8> {
     message
 }
 
-/// The lines of a message without their line ends, be they CRLF or LF.
+/// Splits a message into lines without their line ends, CRLF or LF.
 fn lines(message: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = message;
     std::iter::from_fn(move || {
@@ -144,7 +145,7 @@ pub(super) fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
         if field.value.is_none() {
             faults.insert("every header line must have a name and a colon; an empty line ends the headers");
         } else if field.name.is_empty() || !field.name.iter().all(u8::is_ascii_graphic) {
-            // `From : x` is obsolete syntax (RFC 5322 4.5) that only some readers take for a From.
+            // `From : x` is obsolete syntax (RFC 5322 4.5) that only some programs read as a From.
             faults.insert("header names must be printable ASCII, without a space before the colon");
         }
     }
@@ -158,7 +159,7 @@ pub(super) fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
     }
 }
 
-/// The one From mailbox stands at the domain that was checked to be the account's (contract 3).
+/// Checks that the one From mailbox is at the domain that was verified as the account's (contract 3).
 fn check_from(fields: &[Field<'_>], sender: Option<&Address>, faults: &mut Faults, violations: &mut Violations) {
     let Some(from) = fields.iter().find(|field| field.is("From")) else {
         faults.insert("must have a From header");
@@ -196,7 +197,7 @@ fn rewritten(fields: &[Field<'_>], body: &[u8], submission: &Submission, facts: 
     out
 }
 
-/// The caller's Message-ID under its new name, which is longer: a line that it makes too long is folded.
+/// Writes the caller's Message-ID under its new, longer name. A line that becomes too long is folded.
 pub(super) fn keep_original_id(out: &mut Vec<u8>, field: &Field<'_>) {
     let value = field.value.unwrap_or(b"\r\n");
     out.extend_from_slice(ORIGINAL_ID.as_bytes());
@@ -210,7 +211,7 @@ pub(super) fn keep_original_id(out: &mut Vec<u8>, field: &Field<'_>) {
     }
 }
 
-/// The Subject as a reader sees it. Control characters that an encoded word hid become spaces.
+/// Returns the Subject as a reader sees it. Control characters hidden in an encoded word become spaces.
 pub(super) fn decoded_subject(fields: &[Field<'_>]) -> Option<String> {
     let subject = fields.iter().find(|field| field.is("Subject"))?;
     let parsed = MessageParser::default().parse_headers(subject.whole);

@@ -1,5 +1,5 @@
-//! A stored message taken apart again for its owner: texts, custom fields, and what was attached (contract 3, message
-//! record). The reverse of `compose`, up to what composing does not keep: the kind of line ends and the last one.
+//! Parses a stored message for its owner: texts, custom fields and attachments (contract 3, message record). The
+//! reverse of `compose`, except for what composing does not keep: the kind of line ends, and the last one.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use super::order;
 use super::section::{self, Field};
 use crate::domain::header::FEEDBACK_NAMES;
 
-/// Fields that we write or sign ourselves, in lower case.
+/// Fields that we write or sign, in lower case.
 const OWN_FIELDS: [&str; 7] = ["from", "to", "subject", "date", "message-id", "mime-version", "dkim-signature"];
-/// Fields that are ours where an unsubscribe URL was given.
+/// Fields that we write if an unsubscribe URL was given.
 const LIST_FIELDS: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
 
-/// Whether the message has list fields of our own.
+/// The author of the message's list fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListFields {
     /// We wrote them for an unsubscribe URL.
     Ours,
-    /// Any there are, the caller wrote.
+    /// The caller wrote them.
     Callers,
 }
 
@@ -32,24 +32,24 @@ pub struct Parts {
     pub text: Option<String>,
     /// The HTML.
     pub html: Option<String>,
-    /// The caller's own fields, decoded; values of a name that occurs again stand on lines of their own.
+    /// The caller's own fields, decoded. The values of a repeated name are on separate lines.
     pub headers: BTreeMap<String, String>,
-    /// The files, in the order in which they were given.
+    /// The files, in their original order.
     pub attachments: Vec<AttachedFile>,
 }
 
 /// A file in a message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AttachedFile {
-    /// Its name, where it has one.
+    /// File name, if it has one.
     pub filename: Option<String>,
-    /// Its media type with parameters, as the message has it.
+    /// Media type with parameters, as in the message.
     pub content_type: String,
-    /// Its bytes, decoded.
+    /// Size of the decoded content in bytes.
     pub size: usize,
 }
 
-/// Takes `message` apart. What can't be read is left out: raw messages are their sender's own.
+/// Parses `message`. Unreadable parts are left out, since raw messages may contain anything.
 pub fn parts_of(message: &[u8], list_fields: ListFields) -> Parts {
     let (fields, _) = section::split(message);
     let headers = custom_fields(&fields, list_fields);
@@ -78,22 +78,22 @@ pub fn parts_of(message: &[u8], list_fields: ListFields) -> Parts {
     parts
 }
 
-/// The display name of a message's one recipient, where its To header has one.
+/// Returns the display name of a message's only recipient, if its To field has one.
 pub fn recipient_name(message: &[u8]) -> Option<String> {
     let (fields, _) = section::split(message);
     let to = fields.iter().find(|field| field.is("To"))?;
-    // Encoded words are decoded after the list is read: a name may hold commas and brackets.
+    // Encoded words are decoded after the list is parsed: a name may contain commas and brackets.
     let [only] = mailbox::list(&to.unfolded())?.try_into().ok()?;
     only.display.map(|name| decoded_text(&name))
 }
 
-/// Whether the part is one that a reader shows as the message itself.
+/// Returns whether a mail program shows the part as the message itself.
 pub(super) fn is_body(message: &Message<'_>, place: usize, part: &MessagePart<'_>) -> bool {
     let listed = |list: &[u32]| list.iter().any(|id| usize::try_from(*id) == Ok(place));
     part.attachment_name().is_none() && (listed(&message.text_body) || listed(&message.html_body))
 }
 
-/// The text with LF line ends and without the last, which composing adds wherever it is missing.
+/// Returns the text with LF line ends and without the last one, which composing adds if it is missing.
 fn shown(text: &str) -> String {
     let mut text = text.replace("\r\n", "\n");
     if text.ends_with('\n') {
@@ -107,7 +107,7 @@ fn attached(message: &[u8], part: &MessagePart<'_>) -> AttachedFile {
     let kind = part.headers.iter().find(|header| header.name.as_str().eq_ignore_ascii_case("Content-Type"));
     let content_type = kind.map(|header| unfolded(slice(header.offset_start, header.offset_end)));
     let size = match part.encoding {
-        // Of text the parser keeps its own UTF-8 form, so its bytes are counted where they are written.
+        // The parser stores text as its own UTF-8 copy, so the size is counted from the encoded bytes.
         Encoding::Base64 => base64_bytes(slice(part.offset_body, part.offset_end)),
         Encoding::None | Encoding::QuotedPrintable => part.len(),
     };
@@ -151,7 +151,7 @@ fn custom_fields(fields: &[Field<'_>], list_fields: ListFields) -> BTreeMap<Stri
     custom
 }
 
-/// The value as its sender meant it: encoded words (RFC 2047) decoded, and all else as it stands.
+/// Returns the value with encoded words (RFC 2047) decoded.
 pub(super) fn decoded(field: &Field<'_>) -> String {
     let plain = field.unfolded();
     if !plain.contains("=?") {
@@ -160,14 +160,14 @@ pub(super) fn decoded(field: &Field<'_>) -> String {
     decoded_value(field.value.unwrap_or_default()).unwrap_or(plain)
 }
 
-/// An unfolded value with its encoded words (RFC 2047) decoded.
+/// Decodes the encoded words (RFC 2047) of an unfolded value.
 pub fn decoded_text(value: &str) -> String {
     let decoded = if value.contains("=?") { decoded_value(format!(" {value}\r\n").as_bytes()) } else { None };
     decoded.unwrap_or_else(|| value.to_owned())
 }
 
 fn decoded_value(value: &[u8]) -> Option<String> {
-    // The parser decodes an unstructured field under a name that it knows as one.
+    // The parser decodes an unstructured field only under a name that it knows as one.
     let line = [b"Subject:", value].concat();
     let parsed = MessageParser::default().parse_headers(&line);
     parsed.as_ref().and_then(|message| message.subject()).map(str::to_owned)
@@ -181,7 +181,7 @@ mod tests {
     use crate::domain::submission::{Submission, SubmissionLimits};
     use crate::mail::compose::{ComposeFacts, compose};
 
-    /// Returns the parts of a composed submission after reading it back.
+    /// Composes a submission, parses the result and returns its parts.
     fn round(mut json: serde_json::Value) -> Parts {
         json["from"] = "a@example.com".into();
         json["to"] = "b@example.net".into();

@@ -1,12 +1,12 @@
-//! The relaxed canonical forms of DKIM (RFC 6376 3.4.2, 3.4.4): runs of white space become one space.
+//! The relaxed canonicalization of DKIM (RFC 6376 3.4.2, 3.4.4): runs of white space become one space.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use memchr::memchr;
 
-/// SHA-256 of a body in its relaxed form, in one pass and without a copy of the body. It has CRLF line ends only.
+/// Returns the SHA-256 of a body in its relaxed form, in one pass and without a copy. The body has only CRLF line ends.
 pub(super) fn body_hash(body: &[u8]) -> Vec<u8> {
     let mut hash = Hash::new();
-    // Empty lines count only where something follows: those at the end are ignored.
+    // Empty lines count only if something follows them: those at the end are ignored.
     let mut pending_lines = 0_usize;
     let mut rest = body;
     while !rest.is_empty() {
@@ -26,7 +26,7 @@ pub(super) fn body_hash(body: &[u8]) -> Vec<u8> {
     hash.finish()
 }
 
-/// Appends the relaxed form of a field, without its line end: name in lower case, value unfolded.
+/// Appends the relaxed form of a field without its line end: name in lower case, value unfolded.
 pub(super) fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend(trimmed_end(name).iter().map(u8::to_ascii_lowercase));
     out.push(b':');
@@ -35,10 +35,11 @@ pub(super) fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     compressed(trimmed_end(&unfolded[start..]), |piece| out.extend_from_slice(piece));
 }
 
-/// Hands out `line`, which has no white space at its end, with one space for each run of white space.
+/// Passes on `line`, which has no white space at its end, with one space for each run of white space.
 fn compressed(line: &[u8], mut take: impl FnMut(&[u8])) {
     let mut rest = line;
-    // Most lines stand in their canonical form: all pairs are looked at, many at once, before one is looked for.
+    // Most lines are already canonical. All pairs are checked at once, in a vectorized loop, before the position of one
+    // is searched.
     if pairs(line).fold(false, |found, pair| found | begins_run(pair)) {
         while let Some(place) = pairs(rest).position(begins_run) {
             take(&rest[..place]);
@@ -54,7 +55,7 @@ fn pairs(text: &[u8]) -> impl Iterator<Item = (u8, u8)> {
     text.iter().copied().zip(text.iter().skip(1).copied())
 }
 
-/// Whether white space begins here that is not just one space.
+/// Returns whether a run of white space other than one space begins here.
 const fn begins_run((first, second): (u8, u8)) -> bool {
     first == b'\t' || first == b' ' && is_space(second)
 }
@@ -68,7 +69,7 @@ const fn is_space(c: u8) -> bool {
     matches!(c, b' ' | b'\t')
 }
 
-/// SHA-256 fed through a small buffer, for words are too small to be handed over one by one.
+/// SHA-256 with a small input buffer, since words are too short to be hashed one by one.
 struct Hash {
     context: Context,
     buffer: Vec<u8>,

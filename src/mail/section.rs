@@ -1,4 +1,4 @@
-//! A message's header section as its fields, and the body behind it. The message has CRLF line ends only.
+//! Splits a message into header fields and body. The message has only CRLF line ends.
 
 use memchr::memchr;
 
@@ -9,24 +9,24 @@ pub(super) struct Field<'m> {
     pub(super) name: &'m [u8],
     /// Text after the colon, including folds and the last CRLF; absent if there is no colon.
     pub(super) value: Option<&'m [u8]>,
-    /// The whole field, last CRLF included.
+    /// The whole field, including the last CRLF.
     pub(super) whole: &'m [u8],
 }
 
 impl Field<'_> {
-    /// Whether the field has this name, in any case.
+    /// Returns whether the field has this name, in any case.
     pub(super) fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// The value without folds and outer white space (RFC 5322 2.2.3); what is not UTF-8 is replaced.
+    /// Returns the value without folds and surrounding white space (RFC 5322 2.2.3). Invalid UTF-8 is replaced.
     pub(super) fn unfolded(&self) -> String {
         let value = String::from_utf8_lossy(self.value.unwrap_or_default());
         value.replace("\r\n", "").trim_matches([' ', '\t']).to_owned()
     }
 }
 
-/// The fields of `message` and its body: what follows the first empty line, nothing where there is none.
+/// Returns the fields of `message` and its body: the bytes after the first empty line, or nothing.
 pub(super) fn split(message: &[u8]) -> (Vec<Field<'_>>, &[u8]) {
     let mut fields = Vec::new();
     let mut rest = message;
@@ -39,7 +39,7 @@ pub(super) fn split(message: &[u8]) -> (Vec<Field<'_>>, &[u8]) {
             end += line_length(&rest[end..]);
         }
         let (whole, after) = rest.split_at(end);
-        // Only the first line can carry the name: a colon further down belongs to a value, or to nothing.
+        // Only the first line contains the name: a colon further down belongs to a value.
         let first = &whole[..line_length(whole)];
         let colon = first.iter().position(|c| *c == b':');
         let name = colon.map_or(first, |place| &whole[..place]);
@@ -49,7 +49,7 @@ pub(super) fn split(message: &[u8]) -> (Vec<Field<'_>>, &[u8]) {
     (fields, &[])
 }
 
-/// Bytes of the header section with its empty line, found without reading its fields.
+/// Returns the size of the header section with its empty line, in bytes, without parsing its fields.
 pub(super) fn header_length(message: &[u8]) -> usize {
     let mut length = 0;
     while length < message.len() {
@@ -62,7 +62,7 @@ pub(super) fn header_length(message: &[u8]) -> usize {
     length
 }
 
-/// Bytes of the first line, its line end included.
+/// Returns the length of the first line in bytes, including its line end.
 pub(super) fn line_length(text: &[u8]) -> usize {
     memchr(b'\n', text).map_or(text.len(), |place| place + 1)
 }

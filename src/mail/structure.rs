@@ -1,10 +1,10 @@
-//! Nesting depth of a message's parts. Bounded in time and memory: one pass over the lines, one open boundary for each
+//! Nesting depth of a message's parts. Limited in time and memory: one pass over the lines, one open boundary per
 //! level, and it stops at the limit.
 
 use super::content_type::parameter;
 use super::section::line_length;
 
-/// A level that is open: a multipart with its boundary, or an enclosed message without one.
+/// An open level: a multipart with its boundary, or an enclosed message without one.
 type Level = Option<Vec<u8>>;
 
 /// Kind of content that a part's Content-Type opens.
@@ -14,9 +14,9 @@ enum Opens {
     Message,
 }
 
-/// Where the scan stands.
+/// Position of the scan.
 enum Place {
-    /// In a header section, with what was read of its Content-Type.
+    /// In a header section; the content is the part of its Content-Type read so far.
     Header {
         content_type: Vec<u8>,
         continues: bool,
@@ -30,7 +30,7 @@ impl Place {
     }
 }
 
-/// Whether more than `limit` levels are nested in `message`, which has CRLF line ends only.
+/// Returns whether `message`, which has only CRLF line ends, has more than `limit` nested levels.
 pub(super) fn is_deeper_than(message: &[u8], limit: usize) -> bool {
     let mut open: Vec<Level> = Vec::new();
     let mut place = Place::header();
@@ -55,7 +55,7 @@ pub(super) fn is_deeper_than(message: &[u8], limit: usize) -> bool {
     false
 }
 
-/// Closes what the delimiter line closes; none where the line is no delimiter (RFC 2046 5.1.1).
+/// Closes the levels that a delimiter line ends; `None` if the line is not a delimiter (RFC 2046 5.1.1).
 fn delimiter(line: &[u8], open: &mut Vec<Level>) -> Option<Place> {
     let text = line.strip_prefix(b"--")?.trim_ascii_end();
     let level = open.iter().rposition(|level| tail(text, level).is_some())?;

@@ -1,7 +1,8 @@
-//! A TLS report (RFC 8460): how a day's sessions with one domain were secured, as JSON (4) and as the message that
+//! A TLS report (RFC 8460): the TLS results of a day's sessions with one domain, as JSON (4) and as the message that
 //! carries it (5.3).
 //!
-//! The engine fills it from its counts. The same report gives the same bytes, so that one which is sent again is known.
+//! The engine fills it from its counts. The same report always gives the same bytes, so that a repeated one is
+//! recognised.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +15,7 @@ use crate::domain::hostname::DomainName;
 
 /// The media type of the JSON (RFC 8460 6.4).
 pub const MEDIA_TYPE: &str = "application/tlsrpt+json";
-/// Bytes of base64 on a line.
+/// Number of base64 bytes per line.
 const LINE_BYTES: usize = 76;
 
 /// A report.
@@ -25,22 +26,22 @@ pub struct TlsReport {
     pub organization_name: String,
     /// The day.
     pub date_range: DateRange,
-    /// Whom to ask about it.
+    /// Contact for questions.
     pub contact_info: String,
-    /// Tells it from all others.
+    /// Unique identifier of the report.
     pub report_id: String,
     /// Counts by policy.
     pub policies: Vec<PolicyReport>,
 }
 
-/// From when to when sessions were counted.
+/// Range of time in which sessions were counted.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct DateRange {
     /// The first second.
     #[serde(serialize_with = "iso::serialize")]
     pub start_datetime: Timestamp,
-    /// The last one.
+    /// The last second.
     #[serde(serialize_with = "iso::serialize")]
     pub end_datetime: Timestamp,
 }
@@ -53,22 +54,22 @@ pub struct PolicyReport {
     pub policy: Policy,
     /// Number of sessions.
     pub summary: Summary,
-    /// Why some failed.
+    /// Reasons of failed sessions.
     pub failure_details: Vec<Failure>,
 }
 
-/// A policy as it was applied.
+/// An applied policy.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Policy {
     /// `tlsa`, `sts` or `no-policy-found`.
     pub policy_type: &'static str,
-    /// Its text, line by line.
+    /// The policy's text, line by line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policy_string: Vec<String>,
     /// Domain of the policy.
     pub policy_domain: String,
-    /// The servers that it names.
+    /// The server names in the policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mx_host: Vec<String>,
 }
@@ -77,9 +78,9 @@ pub struct Policy {
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Summary {
-    /// That were all that the policy asks for.
+    /// Number of sessions that met the policy.
     pub total_successful_session_count: u64,
-    /// That were not.
+    /// Number of sessions that did not.
     pub total_failure_session_count: u64,
 }
 
@@ -87,36 +88,37 @@ pub struct Summary {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Failure {
-    /// The kind (RFC 8460 4.3).
+    /// Result type (RFC 8460 4.3).
     pub result_type: &'static str,
-    /// The server; none where it was the policy itself.
+    /// The server; `None` if the policy itself failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiving_mx_hostname: Option<String>,
     /// Number of failed sessions.
     pub failed_session_count: u64,
 }
 
-/// From whom to whom a report goes, and about whom.
+/// Sender, recipient and subject of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Route<'a> {
     /// The sender.
     pub from: &'a Address,
-    /// Recipient that asked for the report.
+    /// The recipient, who asked for the report.
     pub to: &'a Address,
-    /// The domain that it is about.
+    /// The domain that the report is about.
     pub domain: &'a DomainName,
     /// Domain of the reporter.
     pub submitter: &'a str,
 }
 
 impl TlsReport {
-    /// The JSON.
+    /// Returns the JSON.
     pub fn json(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_else(|error| unreachable!("a report is plain JSON: {error}"))
     }
 
-    /// The message that carries it, without what is added to every message. A report about broken TLS must arrive
-    /// though TLS is broken (RFC 8460 3), which its `TLS-Required` asks of every server on its way (RFC 8689 5).
+    /// Returns the message that carries it, without the fields common to all messages. A report about broken TLS must
+    /// arrive despite broken TLS (RFC 8460 3), which its `TLS-Required` field asks of every server on the way (RFC 8689
+    /// 5).
     pub fn message(&self, route: Route<'_>) -> Vec<u8> {
         let Route { from, to, domain, submitter } = route;
         let id = &self.report_id;

@@ -1,5 +1,5 @@
-//! An aggregate report (RFC 9990, RFC 7489 C) out of the elements of its document, added up while it is read: its rows
-//! never stand in memory one by one.
+//! Builds an aggregate report (RFC 9990, RFC 7489 C) from the elements of its document. Rows are added up as they are
+//! read, so they are never all in memory.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,33 +10,33 @@ use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, Evaluation, SourceNetwork};
 use crate::domain::hostname::DomainName;
 
-/// A report, added up.
+/// A report with its rows added up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AggregateReport {
-    /// The organisation that reports, in its own words.
+    /// The reporting organisation's name for itself.
     pub reporter: String,
-    /// Its identifier of the report.
+    /// The organisation's report ID.
     pub report_id: String,
-    /// The first second of the range, since the epoch.
+    /// First second of the range, since the epoch.
     pub begin: u64,
-    /// The last second of the range.
+    /// Last second of the range.
     pub end: u64,
     /// The domain whose policy was applied.
     pub policy_domain: DomainName,
-    /// The messages of each domain of ours, in the order of its place.
+    /// The messages of each of our domains, in the order of their indexes.
     pub parts: Vec<Part>,
 }
 
 /// The part of a report that belongs to one domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The domain, by its place among ours.
+    /// Index of the domain among ours.
     pub domain: usize,
-    /// The policy that its DNS asked for, as the reporter saw it.
+    /// The policy published in its DNS, as seen by the reporter.
     pub policy: DmarcPolicy,
-    /// Rows that name no valid source or count.
+    /// Number of rows without a valid source or count.
     pub skipped_rows: u64,
-    /// Its messages by source, in the order of the networks.
+    /// Its messages by source, sorted by network.
     pub sources: Vec<(SourceNetwork, Source)>,
 }
 
@@ -45,15 +45,15 @@ pub struct Part {
 pub struct Source {
     /// Message counts by evaluation.
     pub counts: DmarcCounts,
-    /// Whether a signature of ours was on some of them.
+    /// Whether some of them had one of our signatures.
     pub has_own_signature: bool,
-    /// The domains that signed, with the messages of the rows that name them.
+    /// The signing domains, with the message counts of their rows.
     pub dkim_domains: Vec<(DomainName, u64)>,
-    /// The domains that SPF was checked for, in the same way.
+    /// The domains checked by SPF, with the message counts of their rows.
     pub spf_domains: Vec<(DomainName, u64)>,
 }
 
-/// The elements that count, by their local names and their parents.
+/// The relevant elements, identified by local name and parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Element {
     Feedback,
@@ -87,7 +87,7 @@ enum Element {
 }
 
 impl Element {
-    /// The element of this name inside `parent`; none stands around the root.
+    /// Returns the element with this name inside `parent`, which is `None` for the root.
     fn inside(parent: Option<Self>, name: &str) -> Self {
         match (parent, name) {
             (None, "feedback") => Self::Feedback,
@@ -109,7 +109,7 @@ impl Element {
             (Some(Self::Evaluated), "disposition") => Self::Disposition,
             (Some(Self::Evaluated), "dkim") => Self::EvaluatedDkim,
             (Some(Self::Evaluated), "spf") => Self::EvaluatedSpf,
-            // An early draft has another name for the same.
+            // An early draft has another name for the same element.
             (Some(Self::Record), "identifiers" | "identities") => Self::Identifiers,
             (Some(Self::Identifiers), "header_from") => Self::HeaderFrom,
             (Some(Self::Record), "auth_results") => Self::Results,
@@ -128,11 +128,11 @@ impl Element {
 struct AuthResult {
     domain: Option<DomainName>,
     selector: String,
-    /// Whether there was nothing to check.
+    /// Whether nothing was checked.
     is_none: bool,
 }
 
-/// A row as far as it was read.
+/// A row that is being read.
 #[derive(Default)]
 struct Row {
     source: Option<IpAddr>,
@@ -146,7 +146,7 @@ struct Row {
     result: AuthResult,
 }
 
-/// The sums of one domain. The policy's domain is not known before it was read.
+/// The sums of one domain. The policy's domain is known only once it has been read.
 #[derive(Default)]
 struct Sums {
     skipped_rows: u64,
@@ -169,13 +169,13 @@ pub(super) struct Builder<'n> {
     rows: usize,
     networks: usize,
     sums: HashMap<Option<usize>, Sums>,
-    /// The domains behind `header_from` texts, which repeat from row to row.
+    /// Cache of `header_from` texts and their domains, which repeat from row to row.
     known: HashMap<String, Option<usize>>,
 }
 
-/// Texts whose domains are remembered while a report is read.
+/// Maximum number of cached texts while a report is read.
 const KNOWN_MAX: usize = 1000;
-/// DKIM or SPF results of one row that are looked at.
+/// Maximum number of DKIM or SPF results that are read of one row.
 const RESULTS_MAX: usize = 10;
 
 impl<'n> Builder<'n> {
@@ -199,7 +199,7 @@ impl<'n> Builder<'n> {
         }
     }
 
-    /// The report of a document that was read to its end.
+    /// Returns the report after its document was read to the end.
     pub(super) fn finish(self) -> Result<AggregateReport, Unreadable> {
         if !self.is_report {
             return Err(Unreadable::NoReport);
@@ -215,7 +215,7 @@ impl<'n> Builder<'n> {
         let subdomain_policy = self.subdomain_policy.unwrap_or(policy);
         let mut sums = self.sums;
         let mut by_domain: HashMap<usize, Sums> = own.map(|own| (own, Sums::default())).into_iter().collect();
-        // Rows of no other domain of ours belong to the policy's, and to none where that is another's.
+        // Rows of none of our domains belong to the policy's domain, if that is ours.
         let rest = sums.remove(&None).zip(own).map(|(rest, own)| (Some(own), rest));
         for (domain, sums) in sums.into_iter().chain(rest) {
             let Some(domain) = domain else { continue };
@@ -232,7 +232,7 @@ impl<'n> Builder<'n> {
         Ok(AggregateReport { reporter: self.reporter, report_id: self.report_id, begin, end, policy_domain, parts })
     }
 
-    /// Adds the row that was read.
+    /// Adds the current row.
     fn add_row(&mut self) -> Result<(), Unreadable> {
         self.rows += 1;
         if self.rows > ROWS_MAX {
@@ -272,7 +272,7 @@ impl<'n> Builder<'n> {
         Ok(())
     }
 
-    /// The place of the domain that a row's `header_from` names.
+    /// Returns the index of the domain in a row's `header_from`.
     fn domain_of(&mut self, header_from: &str) -> Option<usize> {
         if let Some(known) = self.known.get(header_from) {
             return *known;
@@ -304,8 +304,8 @@ impl Sums {
     }
 }
 
-/// Counts messages of one domain. Where the list is full, the rarest makes way and passes its count on, so that a
-/// frequent one always finds its place.
+/// Counts messages of one domain. If the list is full, the domain with the lowest count is replaced and passes its
+/// count on, so that a frequent domain always gets an entry.
 fn count_signer(list: &mut Vec<(DomainName, u64)>, domain: DomainName, count: u64) {
     if let Some((_, counted)) = list.iter_mut().find(|(known, _)| *known == domain) {
         *counted = counted.saturating_add(count);
@@ -316,12 +316,12 @@ fn count_signer(list: &mut Vec<(DomainName, u64)>, domain: DomainName, count: u6
     }
 }
 
-/// A domain as reports write it: with a dot at its end, too.
+/// Parses a domain of a report. A trailing dot is accepted.
 fn domain(text: &str) -> Option<DomainName> {
     text.trim().trim_end_matches('.').parse().ok()
 }
 
-/// A text of strangers in one line, without control characters.
+/// Converts untrusted text to one line without control characters.
 fn line(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line.trim().to_owned()

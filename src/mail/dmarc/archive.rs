@@ -1,7 +1,7 @@
-//! The container of an aggregate report: plain XML, gzip or zip, told apart by its first bytes, and unpacked in pieces.
+//! The container of an aggregate report: plain XML, gzip or zip, detected by its first bytes and unpacked in pieces.
 //!
-//! One [`Budget`] bounds the bytes of all members together. No size that an archive states is believed, and a checksum
-//! that does not match ends the stream with an error.
+//! One [`Budget`] limits the bytes of all members together. Sizes stated in the archive are ignored, and a wrong
+//! checksum ends the stream with an error.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -14,10 +14,10 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZIP: [u8; 4] = *b"PK\x03\x04";
 /// A zip archive without members.
 const EMPTY_ZIP: [u8; 4] = *b"PK\x05\x06";
-/// First bytes of a member that are looked at to tell what it is.
+/// Number of leading bytes of a member used to detect its kind.
 const PEEKED_BYTES: u64 = 512;
 
-/// Format of a sequence of bytes, judged by its first bytes.
+/// Kind of data, detected by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A gzip file (RFC 1952).
@@ -26,11 +26,11 @@ pub(super) enum Kind {
     Zip,
     /// Markup.
     Xml,
-    /// Something else.
+    /// Any other data.
     Other,
 }
 
-/// The kind of what begins with `bytes`.
+/// Detects the kind of data from its first `bytes`.
 pub(super) fn kind_of(bytes: &[u8]) -> Kind {
     let text = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes).trim_ascii_start();
     if bytes.starts_with(&GZIP) {
@@ -44,14 +44,14 @@ pub(super) fn kind_of(bytes: &[u8]) -> Kind {
     }
 }
 
-/// The bytes that may still be unpacked, for all members of a message's report together.
+/// Number of bytes that may still be unpacked, for all members of a message's report together.
 pub(super) struct Budget(pub(super) u64);
 
-/// A member's bytes as they are unpacked.
+/// The unpacked bytes of a member.
 pub(super) type Member<'m> = dyn BufRead + 'm;
 
-/// Unpacks `bytes`, and calls `each` with every member that is XML. Members that are something else are read to their
-/// end, because their checksums and their bytes count too.
+/// Unpacks `bytes`, and calls `each` with every XML member. Other members are read to their end, because their
+/// checksums and bytes count too.
 pub(super) fn unpack(
     bytes: &[u8],
     budget: &mut Budget,
@@ -95,12 +95,12 @@ fn member(
     }
 }
 
-/// The reason behind an error of a stream.
+/// Returns the reason for an error of a stream.
 pub(super) fn of_archive(error: io::Error) -> Unreadable {
     if error.kind() == io::ErrorKind::FileTooLarge { Unreadable::TooLarge } else { Unreadable::Archive }
 }
 
-/// A stream that fails once the budget is spent.
+/// A stream that fails once the budget is used up.
 struct Bounded<'m> {
     stream: &'m mut dyn Read,
     budget: &'m mut Budget,
@@ -117,7 +117,7 @@ impl Read for Bounded<'_> {
     }
 }
 
-/// The members of a gzip file, one behind the other (RFC 1952 2.2). Bytes that are no member end it: mail systems
+/// The concatenated members of a gzip file (RFC 1952 2.2). Trailing bytes that are not a member end it: mail systems
 /// append line ends.
 struct Gzip<'m> {
     decoder: Option<GzDecoder<&'m [u8]>>,
@@ -144,7 +144,7 @@ impl Read for Gzip<'_> {
     }
 }
 
-/// A stream whose checksum is compared at its end.
+/// A stream whose checksum is verified at its end.
 struct Checked<R: Read> {
     stream: CrcReader<R>,
     crc: u32,
@@ -178,20 +178,20 @@ enum Method {
 struct Entry<'m> {
     method: Method,
     crc: u32,
-    /// The bytes that a stored member takes.
+    /// Number of bytes of the member's data, if it is stored uncompressed.
     stored_bytes: usize,
-    /// The archive from the member's first byte on. Compressed data ends by itself.
+    /// The archive from the member's first byte on. The end of compressed data is part of its format.
     data: &'m [u8],
 }
 
-/// Bytes of the record at the end of a zip archive, without its comment.
+/// Size in bytes of the record at the end of a zip archive, without its comment.
 const END_BYTES: usize = 22;
-/// Bytes of an entry of the central directory, without name, extra fields and comment.
+/// Size in bytes of an entry of the central directory, without name, extra fields and comment.
 const CENTRAL_BYTES: usize = 46;
-/// Bytes of a member's own header, without name and extra fields.
+/// Size in bytes of a member's own header, without name and extra fields.
 const LOCAL_BYTES: usize = 30;
 
-/// The members of a zip archive, by its central directory.
+/// Returns the members of a zip archive, from its central directory.
 fn entries(archive: &[u8]) -> Result<Vec<Entry<'_>>, Unreadable> {
     let end = end_record(archive).ok_or(Unreadable::Archive)?;
     let count = usize::from(u16_at(end, 10).ok_or(Unreadable::Archive)?);
@@ -209,14 +209,14 @@ fn entries(archive: &[u8]) -> Result<Vec<Entry<'_>>, Unreadable> {
     Ok(entries)
 }
 
-/// The end record: the last place that has its mark and room for it.
+/// Finds the end record: the last position with its signature and enough bytes.
 fn end_record(archive: &[u8]) -> Option<&[u8]> {
     let earliest = archive.len().saturating_sub(END_BYTES + usize::from(u16::MAX));
     let last = archive.len().checked_sub(END_BYTES)?;
     (earliest..=last).rev().map(|place| &archive[place..]).find(|record| record.starts_with(&EMPTY_ZIP))
 }
 
-/// The member that an entry of the central directory describes, and the entry's length.
+/// Parses an entry of the central directory. Returns its member and the entry's length.
 fn entry<'m>(archive: &'m [u8], central: &[u8]) -> Option<(Entry<'m>, usize)> {
     if !central.starts_with(b"PK\x01\x02") {
         return None;
@@ -253,7 +253,7 @@ mod tests {
     use super::super::samples::{gzip, zip};
     use super::*;
 
-    /// The XML members of `bytes`.
+    /// Returns the XML members of `bytes`.
     fn unpacked(bytes: &[u8], budget: u64) -> Result<Vec<String>, Unreadable> {
         let mut members = Vec::new();
         unpack(bytes, &mut Budget(budget), &mut |member| {

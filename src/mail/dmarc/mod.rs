@@ -1,8 +1,8 @@
-//! DMARC aggregate reports (RFC 9990, RFC 7489 C) out of the mail that brings them.
+//! DMARC aggregate reports (RFC 9990, RFC 7489 C) from the mail that carries them.
 //!
-//! [`read`] is called with whatever strangers sent. It is a pure function, it never panics, and each of its costs has a
-//! limit below. A report over a limit is unreadable as a whole: none of it counts. Nothing is believed for being read;
-//! who wrote a report is for its signature to prove, and even that proves nothing about what it says.
+//! [`read`] is called with untrusted mail. It is a pure function and never panics, and each of its costs has a limit
+//! below. A report over a limit is unreadable as a whole: none of it counts. The content is never trusted: a signature
+//! proves who wrote a report, and not that its content is true.
 
 mod aggregate;
 mod archive;
@@ -35,30 +35,30 @@ pub const ROWS_MAX: usize = 50_000;
 pub const COUNT_MAX: u64 = 1_000_000_000;
 /// Maximum length of a text in bytes. Longer ones are cut.
 pub const TEXT_BYTES_MAX: usize = 1024;
-/// Maximum number of networks of a report that are told apart: twice what a day counts by themselves.
+/// Maximum number of networks counted separately in a report: twice what a day counts separately.
 pub const NETWORKS_MAX: usize = 2000;
-/// Maximum number of domains of ours in one report. Rows of further ones count for the policy's domain.
+/// Maximum number of our domains in one report. Rows of further ones count for the policy's domain.
 pub const PARTS_MAX: usize = 256;
-/// Signing domains of one network that are counted at once.
+/// Maximum number of signing domains of one network that are counted.
 pub const SIGNERS_MAX: usize = 8;
-/// Multiparts inside multiparts that are searched for the report, the message included.
+/// Maximum depth of multiparts that are searched for the report, including the message.
 const MULTIPARTS_MAX: usize = 3;
-/// The root of plain XML begins within so many bytes.
+/// Number of leading bytes in which the root element of plain XML must begin.
 const ROOT_WITHIN_BYTES: usize = 4096;
-/// The longest range of a report.
+/// Maximum length of a report's range in seconds.
 const RANGE_SECS_MAX: u64 = 7 * 24 * 3600;
-/// Maximum distance of a range's end from now, in the future.
+/// Maximum number of seconds by which a range may end in the future.
 const AHEAD_SECS_MAX: u64 = 24 * 3600;
-/// Maximum distance of a range's end from now, in the past.
+/// Maximum number of seconds by which a range may have ended in the past.
 const PAST_SECS_MAX: u64 = 60 * 24 * 3600;
 
-/// The reason why a message's report can't be read.
+/// Reasons for an unreadable report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// Neither the message nor a part of it is a report.
+    /// Neither the message nor one of its parts is a report.
     #[error("the message contains no aggregate report")]
     NoReport,
-    /// The archive is damaged, encrypted, or of a kind that is not read.
+    /// The archive is damaged, encrypted, or of an unsupported kind.
     #[error("the archive is damaged or of an unknown kind")]
     Archive,
     /// The archive has too many members.
@@ -67,13 +67,13 @@ pub enum Unreadable {
     /// A member is an archive.
     #[error("the archive contains an archive")]
     Nested,
-    /// The report is too large once it is unpacked.
+    /// The unpacked report is too large.
     #[error("the report has more than {UNPACKED_BYTES_MAX} bytes when unpacked")]
     TooLarge,
-    /// The document declares its own type.
+    /// The document has a document type declaration.
     #[error("the document has a DOCTYPE")]
     DocumentType,
-    /// The document is no well-formed XML, or was cut off.
+    /// The document is not well-formed XML, or incomplete.
     #[error("the document is not well-formed XML")]
     Malformed,
     /// Elements are nested too deeply.
@@ -82,7 +82,7 @@ pub enum Unreadable {
     /// There are too many rows.
     #[error("the report has more than {ROWS_MAX} rows")]
     TooManyRows,
-    /// An element that is needed is missing.
+    /// A required element is missing.
     #[error("org_name, report_id, date_range or the policy's domain is missing")]
     Incomplete,
     /// The range is too long, too old, or in the future.
@@ -90,18 +90,18 @@ pub enum Unreadable {
     Range,
 }
 
-/// The domains whose reports count.
+/// Our domains, whose reports count.
 pub trait NamesOfOurs {
-    /// The place of a domain that may be sent from, counted from 0.
+    /// Returns the index of a sending domain, counted from 0.
     fn domain(&mut self, name: &DomainName) -> Option<usize>;
-    /// Whether the domain at this place signs, or ever signed, with this selector.
+    /// Returns whether the domain at this index signs, or ever signed, with this selector.
     fn has_selector(&self, domain: usize, selector: &str) -> bool;
 }
 
-/// Reads the reports of a message: one for each document of its archive, as a rule a single one.
+/// Reads the reports of a message: one for each document of its archive, usually a single one.
 ///
 /// # Errors
-/// The reason why nothing of it counts.
+/// The reason why none of it counts.
 pub fn read(message: &[u8], now: Timestamp, names: &mut dyn NamesOfOurs) -> Result<Vec<AggregateReport>, Unreadable> {
     let message = with_crlf(message);
     let entity = Entity::read(&message).ok_or(Unreadable::NoReport)?;
@@ -115,7 +115,7 @@ pub fn read(message: &[u8], now: Timestamp, names: &mut dyn NamesOfOurs) -> Resu
     if reports.iter().all(is_timely) { Ok(reports) } else { Err(Unreadable::Range) }
 }
 
-/// Reads the report of an entity: its own content, or that of the first part that is one.
+/// Reads the report of an entity: its own content, or the first part that is a report.
 fn read_entity(
     entity: &Entity<'_>,
     depth: usize,
@@ -160,7 +160,7 @@ fn read_content(
     })
 }
 
-/// Whether markup may be a report: a note in HTML often stands beside one.
+/// Returns whether markup may be a report: an HTML note is often sent along with one.
 fn is_report(content: &[u8]) -> bool {
     let start = &content[..content.len().min(ROOT_WITHIN_BYTES)];
     ["<feedback", ":feedback"].iter().any(|root| memchr::memmem::find(start, root.as_bytes()).is_some())

@@ -1,18 +1,18 @@
-//! Archives and reports for tests, written after the shapes that receivers send.
+//! Archives and reports for tests, in the formats of real receivers.
 
 use std::io::Write as _;
 
 use flate2::write::{DeflateEncoder, GzEncoder};
 use flate2::{Compression, Crc};
 
-/// A gzip file.
+/// Returns a gzip file.
 pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(content).unwrap();
     encoder.finish().unwrap()
 }
 
-/// A zip archive of members: name, content, and whether it is compressed.
+/// Returns a zip archive of members: name, content, and whether it is compressed.
 pub(crate) fn zip(members: &[(&str, &[u8], bool)]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for (name, content, is_compressed) in members {

@@ -1,5 +1,5 @@
-//! Reports as receivers write and pack them, and what each must be read as. The documents stand in
-//! `tests/corpus/dmarc`, written after the shapes that are published.
+//! Reports as receivers write and pack them, and the expected results. The documents are in `tests/corpus/dmarc`,
+//! modelled on published ones.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ macro_rules! corpus {
     };
 }
 
-/// Two domains of ours.
+/// Two of our domains.
 struct Ours;
 
 const OURS: [&str; 2] = ["example.com", "news.example.com"];
@@ -35,14 +35,14 @@ fn read_at(message: &[u8], now: Timestamp) -> Result<Vec<AggregateReport>, Unrea
     read(message, now, &mut Ours)
 }
 
-/// The one report of a message.
+/// Returns the only report of a message.
 fn one(message: &[u8]) -> Result<AggregateReport, Unreadable> {
     let mut reports = read_at(message, NOW)?;
     assert_eq!(reports.len(), 1);
     Ok(reports.remove(0))
 }
 
-/// A message whose body is `content`, under these labels.
+/// Returns a message with the body `content` and this content type.
 fn body(content: &[u8], content_type: &str) -> Vec<u8> {
     let encoded = STANDARD.encode(content);
     let lines: Vec<_> = encoded.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
@@ -51,7 +51,7 @@ fn body(content: &[u8], content_type: &str) -> Vec<u8> {
     format!("{head}\r\n\r\n{}\r\n", lines.join("\r\n")).into_bytes()
 }
 
-/// A message with this part beside a note.
+/// Returns a message with this part and a note.
 fn part(content: &[u8], content_type: &str) -> Vec<u8> {
     multipart(&[b"Content-Type: text/plain\r\n\r\nThis is a report.".as_slice(), &body(content, content_type)])
 }
@@ -65,7 +65,7 @@ fn multipart(parts: &[&[u8]]) -> Vec<u8> {
     message
 }
 
-/// A report of one row, with this in the places of the range and the row.
+/// Returns a report with this range and these rows.
 fn document(begin: u64, end: u64, rows: &str) -> String {
     format!(
         "<feedback><report_metadata><org_name>R</org_name><report_id>1</report_id>\
@@ -85,7 +85,7 @@ fn network(text: &str) -> SourceNetwork {
     text.parse().unwrap()
 }
 
-/// Messages, passed, aligned by DKIM, aligned by SPF.
+/// Returns the numbers of messages, passes, DKIM alignments and SPF alignments.
 fn counts(counts: &DmarcCounts) -> [u64; 4] {
     [counts.messages(), counts.passed(), counts.dkim_aligned(), counts.spf_aligned()]
 }
@@ -99,7 +99,7 @@ fn a_report_of_google_is_read_out_of_the_archive_that_is_its_only_body() {
     assert_eq!(report.policy_domain.as_str(), "example.com");
     let [own, news] = report.parts.as_slice() else { panic!("{:?}", report.parts) };
     assert_eq!((own.domain, own.policy, news.domain, news.policy), (0, DmarcPolicy::None, 1, DmarcPolicy::Quarantine));
-    // A row whose From is of no domain of ours belongs to the policy's.
+    // A row whose From is none of our domains belongs to the policy's domain.
     let networks: Vec<_> =
         own.sources.iter().map(|(network, source)| (network.to_string(), counts(&source.counts))).collect();
     assert_eq!(
@@ -130,7 +130,7 @@ fn every_receivers_way_of_packing_is_read() {
             body(document, "text/xml"),
             body(&packed, "application/gzip"),
             part(&packed, "application/gzip; name=x.xml.gz"),
-            // Labels lie: gzip called zip, zip called gzip, and neither.
+            // Wrong labels: gzip labelled as zip, zip labelled as gzip, and neither.
             part(&packed, "application/zip; name=x.zip"),
             part(&archive, "application/x-gzip; name=x.xml.gz"),
             part(&archive, "application/octet-stream"),
@@ -252,7 +252,7 @@ fn a_message_without_a_report_is_unreadable() {
     ] {
         assert_eq!(one(&message), Err(Unreadable::NoReport));
     }
-    // Multiparts are entered to depth 3.
+    // Multiparts are searched to depth 3.
     let report = gzip(corpus!("yahoo"));
     let within = |depth: usize| {
         let mut message = body(&report, "application/gzip");
@@ -301,7 +301,7 @@ fn networks_beyond_the_limit_are_counted_together() {
     assert_eq!(other.1.counts.messages(), 5);
 }
 
-/// Measures the largest report that is read. Run it with `--ignored --nocapture` and optimisation.
+/// Measures the largest report. Run it with `--ignored --nocapture` and optimisation.
 #[test]
 #[ignore = "a measurement"]
 fn measure_the_largest_report() {

@@ -1,7 +1,7 @@
-//! The elements of an XML document, as they are read: never the document as a whole.
+//! Streaming reader of the elements of an XML document.
 //!
-//! Elements are known by their local names. A document type declaration, a depth over the limit, tags that don't match
-//! and an end before the last tag make the document unreadable. Bytes that are no UTF-8 are replaced.
+//! Elements are identified by local name. A document type declaration, excessive depth, mismatched tags and a missing
+//! end tag make the document unreadable. Invalid UTF-8 is replaced.
 
 use std::io::{self, BufRead, Read};
 
@@ -12,14 +12,14 @@ use quick_xml::events::Event;
 use super::archive::{Member, of_archive};
 use super::{DEPTH_MAX, TEXT_BYTES_MAX, Unreadable};
 
-/// Receiver of a document's elements and texts, in order.
+/// Receives a document's elements and texts, in order.
 pub(super) trait Handler {
-    /// An element begins.
+    /// An element starts.
     fn start(&mut self, name: &str);
-    /// The innermost element ends; `text` is what stands directly in it, in so far as it is short.
+    /// The innermost element ends. `text` is its direct text, if it is short enough.
     ///
     /// # Errors
-    /// The document says something that makes it unreadable.
+    /// The content makes the document unreadable.
     fn end(&mut self, text: &str) -> Result<(), Unreadable>;
 }
 
@@ -27,7 +27,7 @@ pub(super) trait Handler {
 pub(super) fn read(document: &mut Member<'_>, handler: &mut dyn Handler) -> Result<(), Unreadable> {
     let mut reader = Reader::from_reader(Utf8::new(document));
     let config = reader.config_mut();
-    // The names of end tags are compared here: one element that some reporters never close is left out.
+    // The names of end tags are compared here, because an element that some reporters never close is ignored.
     config.check_end_names = false;
     config.allow_unmatched_ends = true;
     let mut walk = Walk { handler, open: Vec::new(), text: String::new(), is_over: false };
@@ -45,19 +45,19 @@ fn of_xml(error: Error) -> Unreadable {
     }
 }
 
-/// Position in a document.
+/// The state of reading a document.
 struct Walk<'h> {
     handler: &'h mut dyn Handler,
     /// The qualified names of the open elements.
     open: Vec<String>,
     /// The text since the last tag.
     text: String,
-    /// Whether the root was closed.
+    /// Whether the root element was closed.
     is_over: bool,
 }
 
 impl Walk<'_> {
-    /// Takes one event, and returns whether the document goes on.
+    /// Handles one event. Returns whether the document continues.
     fn take(&mut self, event: Event<'_>) -> Result<bool, Unreadable> {
         match event {
             Event::Start(tag) => self.start(tag.name().as_ref())?,
@@ -109,7 +109,7 @@ impl Walk<'_> {
 
     fn text(&mut self, text: &str) -> Result<(), Unreadable> {
         if self.open.is_empty() {
-            // Nothing but white space may stand beside the root.
+            // Only white space is allowed next to the root element.
             return if text.trim_start_matches('\u{feff}').trim().is_empty() {
                 Ok(())
             } else {
@@ -122,18 +122,17 @@ impl Walk<'_> {
     }
 }
 
-/// Whether the tags of an element are passed over, as if its content stood without them: some reporters open an
-/// `xs:schema` that they never close.
+/// Returns whether the tags of an element are ignored: some reporters open an `xs:schema` that they never close.
 fn is_left_out(name: &str) -> bool {
     local(name) == "schema"
 }
 
-/// The part of a qualified name behind its prefix.
+/// Returns the part of a qualified name after its prefix.
 fn local(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, local)| local)
 }
 
-/// The character that a reference stands for. Without a document type there are five named ones.
+/// Returns the character of a reference. Without a document type there are five named ones.
 fn resolved(reference: &str) -> Option<char> {
     let code = match reference {
         "amp" => return Some('&'),
@@ -150,13 +149,13 @@ fn resolved(reference: &str) -> Option<char> {
     char::from_u32(number.ok()?)
 }
 
-/// Bytes read at once.
+/// Read size in bytes.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// A stream as UTF-8: each sequence that is none is replaced by U+FFFD.
+/// A stream converted to UTF-8: each invalid sequence is replaced by U+FFFD.
 struct Utf8<'m> {
     stream: &'m mut Member<'m>,
-    /// Bytes that may be the beginning of a character.
+    /// Bytes that may be the start of a character.
     pending: Vec<u8>,
     text: String,
     place: usize,
@@ -225,7 +224,7 @@ impl BufRead for Utf8<'_> {
 mod tests {
     use super::*;
 
-    /// Writes down what it is told.
+    /// Records the calls.
     #[derive(Default)]
     struct Log(String);
 

@@ -1,18 +1,18 @@
-//! Addresses as reports write them: typed, in brackets, in xtext (RFC 3461 4) or its Unicode form (RFC 6533 3).
+//! Addresses in reports: with a type, in brackets, in xtext (RFC 3461 4) or its Unicode form (RFC 6533 3).
 
 use super::{FIELD_BYTES_MAX, text};
 
-/// The address of a Final-Recipient field.
+/// Parses the address of a Final-Recipient field.
 pub(super) fn final_recipient(value: &str) -> Option<String> {
     recipient(value, str::to_owned)
 }
 
-/// The address of an Original-Recipient field, which may still be as the sender's ORCPT parameter had it.
+/// Parses the address of an Original-Recipient field, which may still have the form of the sender's ORCPT parameter.
 pub(super) fn original_recipient(value: &str) -> Option<String> {
     recipient(value, from_xtext)
 }
 
-/// An address of the envelope, without its brackets; empty for the null sender.
+/// Parses an address of the envelope, without its brackets; empty for the null sender.
 pub(super) fn envelope(value: &str) -> String {
     let value = text::without_comments(value);
     text::clipped(bare(&value), FIELD_BYTES_MAX)
@@ -38,8 +38,8 @@ fn bare(address: &str) -> &str {
     address.strip_prefix('<').and_then(|inside| inside.strip_suffix('>')).unwrap_or(address).trim()
 }
 
-/// Undoes xtext where the text surely is such. Many servers write the address decoded, and `bob+42@example.com` is a
-/// fine address: so it is decoded only where each `+XX` stands for what xtext must encode.
+/// Decodes xtext if the text certainly is xtext. Many servers write the address decoded, and `bob+42@example.com` is a
+/// valid address. So it is decoded only if each `+XX` is a character that xtext must encode.
 fn from_xtext(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -61,7 +61,7 @@ fn from_xtext(text: &str) -> String {
     String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
-/// The digits of xtext are in upper case.
+/// Parses a digit of xtext, which is upper case.
 fn xtext_digit(c: u8) -> Option<u8> {
     match c {
         b'0'..=b'9' => Some(c - b'0'),
@@ -70,7 +70,7 @@ fn xtext_digit(c: u8) -> Option<u8> {
     }
 }
 
-/// Undoes `\x{20AC}`; what is no such escape stays.
+/// Decodes `\x{20AC}`. Invalid escapes stay as they are.
 fn from_unicode_xtext(text: &str) -> String {
     const DIGITS_MAX: usize = 6;
     let mut decoded = String::with_capacity(text.len());

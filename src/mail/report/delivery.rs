@@ -1,27 +1,27 @@
-//! Delivery status notifications (RFC 3464, RFC 6533): the fields of a `message/delivery-status` part, for the message
-//! and for each recipient.
+//! Delivery status notifications (RFC 3464, RFC 6533): the fields of a `message/delivery-status` part, per message and
+//! per recipient.
 
 use super::super::section::{self, Field};
 use super::{Diagnostic, FIELD_BYTES_MAX, RECIPIENTS_MAX, Returned, address, text};
 use crate::domain::enhanced_code::EnhancedCode;
 
-/// Bytes of a status part that are read: a hundred recipients with long diagnostics.
+/// Maximum number of bytes read of a status part: a hundred recipients with long diagnostics.
 pub(super) const STATUS_BYTES_MAX: usize = 256 * 1024;
 
 /// A delivery status notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeliveryReport {
-    /// The name of the server that reports, without its type (RFC 3464 2.2.2).
+    /// The name of the reporting server, without its type (RFC 3464 2.2.2).
     pub reporting_mta: Option<String>,
-    /// Report for each recipient: at least one, at most [`RECIPIENTS_MAX`].
+    /// One report per recipient: at least one, at most [`RECIPIENTS_MAX`].
     pub recipients: Vec<RecipientReport>,
-    /// Returned part of the message.
+    /// The returned part of the message.
     pub returned: Returned,
 }
 
 impl DeliveryReport {
-    /// Takes from the words for people what the fields leave out: OpenSMTPD gives each recipient a line of
-    /// `address: answer` there, and no Diagnostic-Code.
+    /// Fills in missing fields from the human-readable text: OpenSMTPD writes a line `address: answer` per recipient
+    /// there, and no Diagnostic-Code.
     pub(super) fn learn_from(&mut self, words: &str) {
         for recipient in &mut self.recipients {
             let Some(address) = &recipient.final_recipient else { continue };
@@ -37,20 +37,20 @@ impl DeliveryReport {
 /// Report for one recipient (RFC 3464 2.3).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecipientReport {
-    /// The address that the reporting server tried, decoded and without its type where that is `rfc822` or `utf-8`;
-    /// an address of another type keeps it (`x400; /C=de/`). Absent where the report breaks the rule to name it.
+    /// The address that the reporting server tried, decoded, without the type if that is `rfc822` or `utf-8`. An
+    /// address of another type keeps it (`x400; /C=de/`). Absent if the report omits this required field.
     pub final_recipient: Option<String>,
-    /// The address that the sender named, written as `final_recipient` is.
+    /// The address that the sender used, in the same form as `final_recipient`.
     pub original_recipient: Option<String>,
     /// Action of the server.
     pub action: Action,
-    /// Why, as a code.
+    /// The reason as a code.
     pub status: Option<EnhancedCode>,
-    /// Why, in the words of the server that refused.
+    /// The reason in the words of the refusing server.
     pub diagnostic: Option<Diagnostic>,
-    /// The name of the server that refused, without its type.
+    /// The name of the refusing server, without its type.
     pub remote_mta: Option<String>,
-    /// Until when a delayed message is tried, as it is written.
+    /// The end of the retries of a delayed message, as written in the report.
     pub will_retry_until: Option<String>,
 }
 
@@ -59,17 +59,17 @@ pub struct RecipientReport {
 pub enum Action {
     /// It gave up.
     Failed,
-    /// It could not deliver yet and goes on trying.
+    /// It could not deliver yet and continues to try.
     Delayed,
     /// It delivered to the recipient's mailbox.
     Delivered,
     /// It passed the message to a server that does not report.
     Relayed,
-    /// It delivered to several addresses that the recipient stands for.
+    /// It delivered to several addresses behind the recipient's.
     Expanded,
 }
 
-/// The report in the fields of `status`, which has CRLF line ends; none where it says of no recipient what was done.
+/// Parses the fields of `status`, which has CRLF line ends; `None` if no recipient has an action.
 pub(super) fn read(status: &[u8], returned: Returned) -> Option<DeliveryReport> {
     let mut reporting_mta = None;
     let mut recipients = Vec::new();
@@ -89,8 +89,8 @@ pub(super) fn read(status: &[u8], returned: Returned) -> Option<DeliveryReport> 
     (!recipients.is_empty()).then_some(DeliveryReport { reporting_mta, recipients, returned })
 }
 
-/// The fields of each recipient in a block. By the rules a block has one (RFC 3464 2.1); where empty lines are missing
-/// between them, each Final-Recipient but the first begins the next.
+/// Groups the fields by recipient. By the standard each block has one recipient (RFC 3464 2.1). If the empty lines
+/// between them are missing, each Final-Recipient after the first starts a new group.
 fn groups<'f, 'm>(fields: &'f [Field<'m>]) -> impl Iterator<Item = &'f [Field<'m>]> {
     let mut has_recipient = false;
     fields.chunk_by(move |_, next| {
@@ -114,7 +114,7 @@ fn recipient(fields: &[Field<'_>]) -> Option<RecipientReport> {
     })
 }
 
-/// The one action of a recipient; none where two are named that differ.
+/// Returns the action of a recipient; `None` if there are two different ones.
 fn action(fields: &[Field<'_>]) -> Option<Action> {
     let mut named = fields.iter().filter(|field| field.is("Action")).map(|field| {
         let value = text::without_comments(&text::unfolded(field));

@@ -1,5 +1,5 @@
-//! Why a message was not delivered, in the words of the server that refused it: a Diagnostic-Code field (RFC 3464
-//! 2.3.6), and the replies that texts quote.
+//! The reason for a failed delivery, in the words of the refusing server: a Diagnostic-Code field (RFC 3464 2.3.6), and
+//! the replies that texts quote.
 
 use super::super::section::Field;
 use super::{TEXT_BYTES_MAX, text};
@@ -8,20 +8,20 @@ use crate::domain::enhanced_code::EnhancedCode;
 /// Texts before a quoted reply, in lower case.
 const QUOTES: [&str; 5] = [" said: ", " error ", " error: ", " response: ", "<<< "];
 
-/// A server's answer or a program's complaint.
+/// A server's answer or a program's error message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// The reply code, where the diagnostic is a reply or quotes one: 400 to 599 for a refusal, 200 to 399 otherwise.
+    /// The reply code, if the diagnostic is a reply or quotes one: 400 to 599 for a refusal, 200 to 399 otherwise.
     pub smtp_code: Option<u16>,
-    /// The enhanced code behind the reply code, or where the text begins with one.
+    /// The enhanced code after the reply code, or at the start of the text.
     pub enhanced: Option<EnhancedCode>,
-    /// The text without its type: the lines of a reply joined by `\n` where they can be told apart; other folds are
+    /// The text without its type. The lines of a reply are joined by `\n` if they can be recognised; other folds are
     /// spaces. At most [`TEXT_BYTES_MAX`] bytes.
     pub text: String,
 }
 
 impl Diagnostic {
-    /// The diagnostic in a field; none where the field says nothing.
+    /// Parses a field; `None` if it is empty.
     pub(super) fn read(field: &Field<'_>) -> Option<Self> {
         let lines = text::lines(field);
         let first = lines.first()?;
@@ -30,7 +30,7 @@ impl Diagnostic {
         let mut joined = lines.next()?.to_owned();
         let code = reply_code(&joined).map(|(code, _)| code);
         for line in lines {
-            // A server's reply repeats its code on every line; what does not was folded by the reporting server.
+            // A server's reply repeats its code on every line. Other lines were folded by the reporting server.
             let is_reply_line = code.is_some() && reply_code(line).map(|(code, _)| code) == code;
             joined.push(if is_reply_line { '\n' } else { ' ' });
             joined.push_str(line);
@@ -38,7 +38,7 @@ impl Diagnostic {
         Self::of(kind.as_deref(), &joined)
     }
 
-    /// The diagnostic in a line of text that begins with a server's refusal; none where it begins otherwise.
+    /// Parses a line of text that begins with a server's refusal; `None` if it does not.
     pub(super) fn quoted(line: &str) -> Option<Self> {
         let (code, _) = reply_code(line)?;
         (code >= 400).then(|| Self::of(None, line)).flatten()
@@ -46,7 +46,7 @@ impl Diagnostic {
 
     fn of(kind: Option<&str>, text: &str) -> Option<Self> {
         let text = text::filled(text, TEXT_BYTES_MAX)?;
-        // Codes of other types are no reply codes: `x-unix; 550` is a program's exit status.
+        // Codes of other types are not reply codes: `x-unix; 550` is a program's exit status.
         let is_reply = matches!(kind, None | Some("smtp" | "esmtp" | "lmtp"));
         let reply = if is_reply { reply_code(&text) } else { None };
         let (smtp_code, enhanced) = match reply.map(|(code, rest)| (code, enhanced_behind(rest))) {
@@ -60,7 +60,7 @@ impl Diagnostic {
         Some(Self { smtp_code, enhanced, text })
     }
 
-    /// The text in one line without its codes, however often they are repeated: what phrases are looked for in.
+    /// Returns the text in one line without any codes, for phrase searches.
     pub fn sentence(&self) -> String {
         let code = self.smtp_code.map(|code| code.to_string()).unwrap_or_default();
         let enhanced = self.enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Diagnostic {
     }
 }
 
-/// The reply code at the start of `text`, 200 to 599, and what follows it.
+/// Returns the reply code at the start of `text`, 200 to 599, and the rest.
 fn reply_code(text: &str) -> Option<(u16, &str)> {
     let digits = text.get(..3).filter(|digits| digits.bytes().all(|c| c.is_ascii_digit()))?;
     let rest = &text[3..];
@@ -85,12 +85,12 @@ fn reply_code(text: &str) -> Option<(u16, &str)> {
     Some((code, rest))
 }
 
-/// The enhanced code behind a reply code: at once, or where qmail puts it.
+/// Returns the enhanced code after a reply code, directly or where qmail puts it.
 fn enhanced_behind(rest: &str) -> Option<EnhancedCode> {
     EnhancedCode::find(rest.trim_start_matches([' ', '-', '\'', ':']))
 }
 
-/// A refusal that `text` quotes: `host mx.example said: 550 5.1.1 no such user`, `error 550-'5.1.1 no'`.
+/// Returns a refusal quoted in `text`: `host mx.example said: 550 5.1.1 no such user`, `error 550-'5.1.1 no'`.
 fn quoted_reply(text: &str) -> Option<(u16, Option<EnhancedCode>)> {
     let lower = text.to_ascii_lowercase();
     let mut quotes = QUOTES.iter().filter_map(|quote| Some(lower.find(quote)? + quote.len()));
@@ -100,9 +100,9 @@ fn quoted_reply(text: &str) -> Option<(u16, Option<EnhancedCode>)> {
     })
 }
 
-/// The refusal that a bounce in plain words most likely quotes. A reply code with an enhanced code of its class is one
-/// wherever it stands; a bare number only at the start of a line or behind what announces a quotation, for texts hold
-/// many numbers.
+/// Returns the refusal that a plain-text bounce most likely quotes. A reply code with an enhanced code of the same
+/// class counts anywhere. A number alone counts only at the start of a line or after a text that introduces a
+/// quotation, since texts contain many numbers.
 pub(super) fn refusal_in(text: &str) -> (Option<u16>, Option<EnhancedCode>) {
     let is_refusal = |code: u16| (400..=599).contains(&code);
     let mut weak = None;

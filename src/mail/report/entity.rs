@@ -1,5 +1,5 @@
-//! One MIME entity (RFC 2045 2.4), a message or a part: its fields, what it says of its content, and its direct parts.
-//! It never looks into its parts by itself, so a message nested a thousand times costs what a flat one costs.
+//! One MIME entity (RFC 2045 2.4), a message or a part: its fields, its content type, and its direct parts. It never
+//! parses nested parts on its own, so a message nested a thousand times costs as much as a flat one.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use super::super::content_type;
 use super::super::section::{self, Field};
 use super::{HEADER_BYTES_MAX, PARTS_MAX, text, transfer_encoding};
 
-/// Lines of a header section: a message with more is meant to cost, not to tell.
+/// Maximum number of lines of a header section. A message with more is an attack.
 const HEADER_LINES_MAX: usize = 1000;
 
 /// A message or a part of one.
@@ -15,13 +15,13 @@ pub(in crate::mail) struct Entity<'m> {
     /// Its header section.
     pub(super) fields: Vec<Field<'m>>,
     body: &'m [u8],
-    /// The value of its Content-Type without comments; empty where it has none.
+    /// The value of its Content-Type without comments; empty if it has none.
     content_type: String,
 }
 
 impl<'m> Entity<'m> {
-    /// The entity in `bytes`, which have CRLF line ends; none where its header section is too long, or says two
-    /// things about what the content is.
+    /// Parses `bytes`, which have CRLF line ends; `None` if the header section is too long, or contradicts itself about
+    /// the content.
     pub(in crate::mail) fn read(bytes: &'m [u8]) -> Option<Self> {
         let header = &bytes[..section::header_length(bytes)];
         let is_ended = |c: &&u8| **c == b'\n';
@@ -38,37 +38,37 @@ impl<'m> Entity<'m> {
         Some(Self { fields, body, content_type })
     }
 
-    /// The value of its first field of this name, in one line.
+    /// Returns the value of its first field with this name, in one line.
     pub(super) fn value(&self, name: &str) -> Option<String> {
         text::value_of(&self.fields, name)
     }
 
-    /// Its media type in lower case, `text/plain` where it names none (RFC 2045 5.2).
+    /// Returns its media type in lower case; the default is `text/plain` (RFC 2045 5.2).
     pub(in crate::mail) fn media_type(&self) -> String {
         let named = self.content_type.split(';').next().unwrap_or_default();
         let named: String = named.chars().filter(|c| !c.is_whitespace()).collect();
         if named.is_empty() { "text/plain".to_owned() } else { named.to_ascii_lowercase() }
     }
 
-    /// A parameter of its Content-Type.
+    /// Returns a parameter of its Content-Type.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
         let value = content_type::parameter(self.content_type.as_bytes(), name)?;
         Some(String::from_utf8_lossy(&value).trim().to_owned())
     }
 
-    /// Its content decoded with CRLF line ends, at most so many bytes.
+    /// Returns its decoded content with CRLF line ends, up to a maximum size.
     pub(super) fn content(&self, length_max: usize) -> Cow<'m, [u8]> {
         let encoding = self.value("Content-Transfer-Encoding").unwrap_or_default();
         transfer_encoding::decoded(self.body, &text::without_comments(&encoding), length_max)
     }
 
-    /// Its content decoded byte for byte, at most so many bytes.
+    /// Returns its decoded content byte for byte, up to a maximum size.
     pub(in crate::mail) fn bytes(&self, bytes_max: usize) -> Cow<'m, [u8]> {
         let encoding = self.value("Content-Transfer-Encoding").unwrap_or_default();
         transfer_encoding::decoded_bytes(self.body, &text::without_comments(&encoding), bytes_max)
     }
 
-    /// Its direct parts, which may be cut off at the message's end; none where it has no boundary or too many parts.
+    /// Returns its direct parts, the last of which may be incomplete; empty if it has no boundary or too many parts.
     pub(in crate::mail) fn parts(&self) -> Vec<&'m [u8]> {
         let boundary = self.parameter("boundary").filter(|boundary| !boundary.is_empty());
         let Some(boundary) = boundary.filter(|_| self.media_type().starts_with("multipart/")) else {
@@ -118,7 +118,7 @@ fn delimiter(line: &[u8], boundary: &[u8]) -> Option<Delimiter> {
     }
 }
 
-/// The line end before a delimiter belongs to it.
+/// Removes the line end before a delimiter, which belongs to the delimiter.
 fn without_line_end(part: &[u8]) -> &[u8] {
     part.strip_suffix(b"\r\n").unwrap_or(part)
 }

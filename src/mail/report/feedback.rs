@@ -3,7 +3,7 @@
 use super::super::section::{self, Field};
 use super::{FIELD_BYTES_MAX, RECIPIENTS_MAX, Returned, address, text};
 
-/// Bytes of a feedback part that are read.
+/// Maximum number of bytes read of a feedback part.
 pub(super) const FEEDBACK_BYTES_MAX: usize = 64 * 1024;
 
 /// A feedback report.
@@ -13,12 +13,12 @@ pub struct FeedbackReport {
     pub feedback_type: FeedbackType,
     /// Name of the reporter: the User-Agent, or else the name of the Reporting-MTA.
     pub reporter: Option<String>,
-    /// The sender in the envelope of the message (MAIL FROM), without brackets; empty for the null sender.
+    /// The envelope sender of the message (MAIL FROM), without brackets; empty for the null sender.
     pub original_mail_from: Option<String>,
-    /// Those recipients in the envelope (RCPT TO) that are addresses, without brackets, at most [`RECIPIENTS_MAX`].
-    /// Many providers redact them: a redacted one is left out, or is an address that nobody has (RFC 6590).
+    /// The envelope recipients (RCPT TO) that are valid addresses, without brackets, at most [`RECIPIENTS_MAX`]. Many
+    /// providers redact them: a redacted one is left out, or is an address that does not exist (RFC 6590).
     pub original_rcpt_to: Vec<String>,
-    /// Returned part of the message.
+    /// The returned part of the message.
     pub returned: Returned,
 }
 
@@ -33,17 +33,17 @@ pub enum FeedbackType {
     Virus,
     /// Anything else.
     Other,
-    /// The message is no spam: a withdrawn complaint, or none.
+    /// The message is not spam: a withdrawn complaint, or none at all.
     NotSpam,
     /// SPF, DKIM or DMARC failed.
     AuthFailure,
-    /// The recipient wants no more of these messages.
+    /// The recipient does not want such messages any more.
     OptOut,
-    /// A type that is in no register, in lower case.
+    /// An unregistered type, in lower case.
     Unregistered(String),
 }
 
-/// The report in the fields of `feedback`, which has CRLF line ends; none where it does not say what it is about.
+/// Parses the fields of `feedback`, which has CRLF line ends; `None` if the type is missing.
 pub(super) fn read(feedback: &[u8], returned: Returned) -> Option<FeedbackReport> {
     let begin = feedback.iter().position(|c| !matches!(c, b'\r' | b'\n')).unwrap_or(feedback.len());
     let (fields, _) = section::split(&feedback[begin..]);
@@ -61,7 +61,7 @@ pub(super) fn read(feedback: &[u8], returned: Returned) -> Option<FeedbackReport
     })
 }
 
-/// The one type; none where two are named that differ, for one of them could be `not-spam`.
+/// Returns the type; `None` if there are two different ones, since one of them could be `not-spam`.
 fn feedback_type(fields: &[Field<'_>]) -> Option<FeedbackType> {
     let named = fields.iter().filter(|field| field.is("Feedback-Type"));
     let mut named = named.map(|field| text::without_comments(&text::unfolded(field)).to_ascii_lowercase());

@@ -1,11 +1,11 @@
-//! Reports that arrive by mail: delivery reports (RFC 3464), feedback reports (RFC 5965), auto-replies (RFC 3834), and
-//! bounces that follow no standard. [`read`] says which of these a message is, and what it reports.
+//! Reports that arrive by mail: delivery reports (RFC 3464), feedback reports (RFC 5965), automatic replies (RFC 3834),
+//! and non-standard bounces. [`read`] classifies a message and returns its report.
 //!
-//! The receiver calls it with whatever strangers sent. It is a pure function: it believes nothing (who may report on
-//! which message is decided by the return path), it never panics, its time grows with the message's length and its
-//! output is bounded by the limits below. Only the top level counts: a report inside a forwarded message or a mailing
-//! list's wrapper is somebody's quotation, and no report. OpenSMTPD's reports don't say that they are reports; they are
-//! known by their parts and their sender.
+//! The receiver calls it with untrusted mail. It is a pure function. It trusts nothing (the return path decides which
+//! message a report may concern) and never panics. Its time is linear in the message's length, and its output is
+//! limited below. Only the top level counts: a report inside a forwarded message or a mailing list's wrapper is a
+//! quotation. OpenSMTPD's reports don't declare themselves as reports; they are recognised by their parts and their
+//! sender.
 
 mod address;
 mod auto_reply;
@@ -26,41 +26,41 @@ pub use unstructured::UnstructuredBounce;
 
 use entity::Entity;
 
-/// Bytes of a message that are read: what the receiver takes, and room for the fields that it adds. What a report
-/// says comes first (RFC 6522 3), so more than this could only be the end of the returned message.
+/// Maximum number of bytes read of a message: the receiver's limit, plus the fields that it adds. The report comes
+/// first (RFC 6522 3), so further bytes could only be the end of the returned message.
 pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024 + 64 * 1024;
-/// Bytes of a header section, the returned message's included; a longer one is not read.
+/// Maximum size of a header section in bytes, including that of the returned message. A longer one is not read.
 pub const HEADER_BYTES_MAX: usize = 64 * 1024;
-/// Parts of a multipart; a message with more is no report.
+/// Maximum number of parts of a multipart. A message with more is not a report.
 pub const PARTS_MAX: usize = 100;
-/// Multiparts inside multiparts that are entered in search of a text to show.
+/// Maximum depth of multiparts that are searched for a text to show.
 pub const DEPTH_MAX: usize = 20;
-/// Recipients of one report; further ones are not read. A message of ours has one.
+/// Maximum number of recipients read of one report. A report about one of our messages has one.
 pub const RECIPIENTS_MAX: usize = 100;
-/// Bytes of a diagnostic or of an unstructured bounce's text.
+/// Maximum size in bytes of a diagnostic or of the text of an unstructured bounce.
 pub const TEXT_BYTES_MAX: usize = 4 * 1024;
-/// Bytes of any other text in a report.
+/// Maximum size in bytes of any other text in a report.
 pub const FIELD_BYTES_MAX: usize = 1024;
 
-/// Kind of a message that came back.
+/// Kind of a returned message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
-    /// A delivery status notification: what became of a message for each of its recipients (RFC 3464).
+    /// A delivery status notification: the fate of a message for each of its recipients (RFC 3464).
     Delivery(DeliveryReport),
-    /// An abuse report in ARF: what a recipient or their provider thinks of a message (RFC 5965).
+    /// An abuse report in ARF: a complaint of a recipient or their provider about a message (RFC 5965).
     Feedback(FeedbackReport),
-    /// An answer by a machine on the recipient's behalf, such as a vacation notice (RFC 3834).
+    /// An automatic reply on the recipient's behalf, such as a vacation notice (RFC 3834).
     AutoReply,
-    /// None of these; where it is a bounce in the words of its program alone, what it says.
+    /// Any other message; with its content if it is a non-standard bounce.
     Unknown(Option<UnstructuredBounce>),
 }
 
-/// The media types that a part with the fields of a delivery report may have (RFC 6533 4).
+/// Media types of a part with the fields of a delivery report (RFC 6533 4).
 const STATUSES: [&str; 2] = ["message/delivery-status", "message/global-delivery-status"];
-/// The media type of a part with the fields of a feedback report.
+/// Media type of a part with the fields of a feedback report.
 const FEEDBACK: &str = "message/feedback-report";
 
-/// Says what `message` is and what it reports. Line ends may be CRLF, LF or mixed.
+/// Classifies `message` and returns its report. Line ends may be CRLF, LF or mixed.
 pub fn read(message: &[u8]) -> Report {
     let message = transfer_encoding::with_crlf(&message[..message.len().min(MESSAGE_BYTES_MAX)]);
     let Some(message) = Entity::read(&message) else { return Report::Unknown(None) };
@@ -82,19 +82,19 @@ pub fn read(message: &[u8]) -> Report {
     }
 }
 
-/// Kind of report that a message declares itself to be.
+/// Declared kind of a report.
 enum ReportType {
     /// Deliveries.
     Delivery,
     /// Complaints.
     Feedback,
-    /// Something else: that a message was read, how TLS fared.
+    /// Another kind, such as a read receipt or a TLS report.
     Another,
-    /// It is a report and does not say of what.
+    /// A report without a declared kind.
     Unnamed,
-    /// It does not say that it is a report, and comes of a mail system in parts, as OpenSMTPD's reports do.
+    /// Not declared as a report, but a multipart message from a mail system, as OpenSMTPD's reports are.
     Undeclared,
-    /// It is no report.
+    /// Not a report.
     None,
 }
 

@@ -1,21 +1,21 @@
-//! Header section of the original message, as a report returns it.
+//! Header section of the original message, as returned in a report.
 
 use super::super::section;
 use super::entity::Entity;
 use super::{FIELD_BYTES_MAX, HEADER_BYTES_MAX, text};
 
-/// The media types of returned messages, whole or their header sections (RFC 6522 3, RFC 6533 5).
+/// Media types of returned messages, complete or only their header sections (RFC 6522 3, RFC 6533 5).
 const RETURNED: [&str; 4] = ["message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers"];
 
-/// The header section of a returned message, with CRLF line ends, at most [`HEADER_BYTES_MAX`]; empty where the
-/// report returns nothing.
+/// The header section of a returned message, with CRLF line ends, at most [`HEADER_BYTES_MAX`]; empty if the report
+/// returns nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Returned {
     section: Vec<u8>,
 }
 
 impl Returned {
-    /// Of the parts of a report, the first that is a returned message.
+    /// Returns the first part of a report that is a returned message.
     pub(super) fn find(parts: &[Entity<'_>]) -> Self {
         let Some(part) = parts.iter().find(|part| RETURNED.contains(&part.media_type().as_str())) else {
             return Self::default();
@@ -27,12 +27,13 @@ impl Returned {
         }
     }
 
-    /// The first field of this name, in any case: its value in one line, at most [`FIELD_BYTES_MAX`] bytes.
+    /// Returns the value of the first field with this name, in any case, in one line, at most [`FIELD_BYTES_MAX`]
+    /// bytes.
     pub fn get(&self, name: &str) -> Option<String> {
         self.all(name).into_iter().next()
     }
 
-    /// The values of all fields of this name, as [`Self::get`] has them, from the first.
+    /// Returns the values of all fields with this name, in order and in the form of [`Self::get`].
     pub fn all(&self, name: &str) -> Vec<String> {
         self.fields()
             .into_iter()
@@ -41,7 +42,7 @@ impl Returned {
             .collect()
     }
 
-    /// All fields from the first: names and values, each in one line and at most [`FIELD_BYTES_MAX`] bytes.
+    /// Returns all fields in order: names and values, each in one line and at most [`FIELD_BYTES_MAX`] bytes.
     pub fn fields(&self) -> Vec<(String, String)> {
         let (fields, _) = section::split(&self.section);
         let named = fields.iter().filter(|field| field.value.is_some());
@@ -49,7 +50,7 @@ impl Returned {
         named.map(|field| (name(field.name), text::clipped(&text::unfolded(field), FIELD_BYTES_MAX))).collect()
     }
 
-    /// The section as it was returned: a signature that it carries can be checked against it.
+    /// Returns the raw section, against which a signature in it can be verified.
     pub fn section(&self) -> &[u8] {
         &self.section
     }

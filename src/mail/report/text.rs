@@ -1,35 +1,33 @@
-//! Small steps on the text of report fields: unfolding, comments, types, and the clip that bounds what leaves the
-//! reader.
+//! Helpers for the text of report fields: unfolding, comments, types, and limits on the length of results.
 
 use super::super::section::Field;
 
-/// Bytes of a field's value that are looked at; all that is kept of one is shorter.
+/// Maximum number of bytes read of a field's value; every stored value is shorter.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// The lines of a field's value, each without the white space around it; empty ones are left out.
+/// Returns the lines of a field's value without surrounding white space. Empty ones are left out.
 pub(super) fn lines(field: &Field<'_>) -> Vec<String> {
     let value = field.value.unwrap_or_default();
     let value = String::from_utf8_lossy(&value[..value.len().min(VALUE_BYTES_MAX)]);
     value.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
-/// A field's value in one line: each fold is one space.
+/// Returns a field's value in one line: each fold is one space.
 pub(super) fn unfolded(field: &Field<'_>) -> String {
     lines(field).join(" ")
 }
 
-/// The first field of this name, in any case, that has a value.
+/// Returns the first field with this name, in any case, that has a value.
 pub(super) fn first<'f, 'm>(fields: &'f [Field<'m>], name: &str) -> Option<&'f Field<'m>> {
     fields.iter().find(|field| field.is(name) && field.value.is_some())
 }
 
-/// The value of the first field of this name, in one line.
+/// Returns the value of the first field with this name, in one line.
 pub(super) fn value_of(fields: &[Field<'_>], name: &str) -> Option<String> {
     first(fields, name).map(unfolded)
 }
 
-/// The text without its comments (RFC 5322 3.2.2); parentheses in quotation marks are none. A comment that is not
-/// closed goes to the end.
+/// Removes comments (RFC 5322 3.2.2), except for parentheses in quotes. An unclosed comment extends to the end.
 pub(super) fn without_comments(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let (mut depth, mut is_quoted) = (0_usize, false);
@@ -68,20 +66,21 @@ pub(super) fn typed(text: &str) -> (Option<String>, &str) {
     (Some(kind.to_ascii_lowercase()), rest.trim())
 }
 
-/// The name of a server without its type, comments and final dot; none where nothing is left.
+/// Returns the name of a server without its type, comments and trailing dot; `None` if nothing is left.
 pub(super) fn server_name(value: &str) -> Option<String> {
     let value = without_comments(value);
     let (_, name) = typed(&value);
     filled(name.trim_end_matches('.'), super::FIELD_BYTES_MAX)
 }
 
-/// The text cleaned and clipped; none where it is empty.
+/// Returns the cleaned and clipped text; `None` if it is empty.
 pub(super) fn filled(text: &str, bytes_max: usize) -> Option<String> {
     let text = clipped(text, bytes_max);
     (!text.is_empty()).then_some(text)
 }
 
-/// At most so many bytes of the text, its control characters but LF replaced, white space around it removed.
+/// Returns the text up to a maximum size, with control characters other than LF replaced and surrounding white space
+/// removed.
 pub(super) fn clipped(text: &str, bytes_max: usize) -> String {
     let mut kept = String::new();
     for character in text.trim().chars() {

@@ -1,6 +1,5 @@
-//! Content-Transfer-Encoding (RFC 2045 6) undone for the parts of a report. RFC 6522 and RFC 3464 ask for 7bit;
-//! gateways encode all the same. What can't be decoded is skipped or kept as it stands, for the result is only read,
-//! never passed on.
+//! Decodes Content-Transfer-Encoding (RFC 2045 6) in the parts of a report. RFC 6522 and RFC 3464 require 7bit, but
+//! gateways encode nevertheless. Invalid data is skipped or kept, since the result is only read and never passed on.
 
 use std::borrow::Cow;
 
@@ -15,7 +14,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// At most `bytes_max` bytes of `body`, decoded, with CRLF line ends.
+/// Decodes `body` to at most `length_max` bytes with CRLF line ends.
 pub(super) fn decoded<'b>(body: &'b [u8], encoding: &str, length_max: usize) -> Cow<'b, [u8]> {
     match decoded_bytes(body, encoding, length_max) {
         Cow::Borrowed(bytes) => with_crlf(bytes),
@@ -23,7 +22,7 @@ pub(super) fn decoded<'b>(body: &'b [u8], encoding: &str, length_max: usize) -> 
     }
 }
 
-/// At most `bytes_max` bytes of `body`, decoded, byte for byte: for content that is no text.
+/// Decodes `body` to at most `bytes_max` bytes, byte for byte, for content that is not text.
 pub(super) fn decoded_bytes<'b>(body: &'b [u8], encoding: &str, bytes_max: usize) -> Cow<'b, [u8]> {
     match encoding.to_ascii_lowercase().as_str() {
         "base64" => Cow::Owned(base64(body, bytes_max)),
@@ -32,7 +31,7 @@ pub(super) fn decoded_bytes<'b>(body: &'b [u8], encoding: &str, bytes_max: usize
     }
 }
 
-/// `bytes` with CRLF for each lone LF.
+/// Replaces each lone LF in `bytes` by CRLF.
 pub(in crate::mail) fn with_crlf(bytes: &[u8]) -> Cow<'_, [u8]> {
     let is_lone = |place: usize| bytes[place] == b'\n' && (place == 0 || bytes[place - 1] != b'\r');
     if !(0..bytes.len()).any(is_lone) {
@@ -53,7 +52,7 @@ fn base64(body: &[u8], length_max: usize) -> Vec<u8> {
     let text = body.iter().take_while(|c| **c != b'=').copied().filter(is_of_alphabet);
     let mut text: Vec<u8> = text.take(length_max.div_ceil(3) * 4).collect();
     if text.len() % 4 == 1 {
-        // One character holds six bits, which are no byte.
+        // One character has six bits, less than a byte.
         text.pop();
     }
     let mut bytes = LENIENT.decode(text).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Bounces in the words of their programs: qmail's QSBMF, Exim's and Exchange's older forms, plain text. What they say
-//! is a guess, so nobody is suppressed for it.
+//! Non-standard bounces: qmail's QSBMF, older formats of Exim and Exchange, plain text. Their meaning is a guess, so
+//! they suppress no address.
 
 use mail_parser::decoders::html::html_to_text;
 
@@ -7,7 +7,7 @@ use super::entity::Entity;
 use super::{DEPTH_MAX, TEXT_BYTES_MAX, diagnostic, text};
 use crate::domain::enhanced_code::EnhancedCode;
 
-/// Bytes of a bounce's words that are looked at; HTML needs more of them than text.
+/// Maximum number of bytes read of a bounce's text. HTML needs more of them than plain text.
 const WORDS_BYTES_MAX: usize = 64 * 1024;
 
 /// Names of mail systems in From, in lower case.
@@ -49,16 +49,16 @@ const DELAYS: [&str; 6] =
     ["delayed", "(delay)", "still being retried", "will be retried", "will continue to try", "will keep trying"];
 /// Phrases in subjects of other notices, in lower case.
 const OTHERWISE: [&str; 3] = ["warning:", "(success)", "successful"];
-/// Beginnings of subjects of people's own mail, in lower case.
+/// Subject prefixes of people's own mail, in lower case.
 const PERSONAL: [&str; 7] = ["re:", "fw:", "fwd:", "aw:", "wg:", "tr:", "rv:"];
-/// Announcements on dashed lines before the returned message, in lower case.
+/// Dashed lines before the returned message, in lower case.
 const COPIES: [&str; 7] =
     ["copy", "original", "header", "returned message", "unsent message", "below this line", "body of"];
 
-/// A bounce without fields that could be relied on.
+/// A bounce without reliable fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnstructuredBounce {
-    /// Text up to the quoted message; at most [`TEXT_BYTES_MAX`] bytes.
+    /// The text before the quoted message; at most [`TEXT_BYTES_MAX`] bytes.
     pub text: String,
     /// The reply code that it most likely quotes, 400 to 599.
     pub smtp_code: Option<u16>,
@@ -66,7 +66,7 @@ pub struct UnstructuredBounce {
     pub enhanced: Option<EnhancedCode>,
 }
 
-/// The bounce that `message` is in its words; none where it is none.
+/// Parses `message`; `None` if it is not a bounce.
 pub(super) fn read(message: &Entity<'_>) -> Option<UnstructuredBounce> {
     let lower = |name: &str| message.value(name).unwrap_or_default().to_lowercase();
     let subject = lower("Subject");
@@ -87,7 +87,7 @@ pub(super) fn read(message: &Entity<'_>) -> Option<UnstructuredBounce> {
     Some(UnstructuredBounce { text, smtp_code, enhanced })
 }
 
-/// Whether a mail system says that it sent the message.
+/// Returns whether the message claims to be from a mail system.
 pub(super) fn is_of_system(message: &Entity<'_>) -> bool {
     says(&message.value("From").unwrap_or_default().to_lowercase(), &SYSTEMS)
 }
@@ -96,14 +96,14 @@ fn says(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.contains(phrase))
 }
 
-/// Whether the text is in qmail's format: it greets with `Hi. This is the`, and a paragraph begins with the recipient
-/// in brackets and a colon (qmail-send-bounce message format, "Failure messages").
+/// Returns whether the text is in qmail's format: it starts with `Hi. This is the`, and a paragraph begins with the
+/// recipient in brackets and a colon (qmail-send-bounce message format, "Failure messages").
 fn is_qsbmf(opening: &str) -> bool {
     let is_recipient = |line: &str| line.starts_with('<') && line.trim_end().ends_with(">:");
     opening.starts_with("hi. this is the") && opening.lines().any(is_recipient)
 }
 
-/// The first text that a reader is shown: the message's own, or that of its first readable part.
+/// Returns the first text that a mail program shows: the message's own, or that of its first readable part.
 pub(super) fn words(message: &Entity<'_>) -> Option<String> {
     let mut part = None;
     for _ in 0..DEPTH_MAX {
@@ -123,7 +123,7 @@ pub(super) fn words(message: &Entity<'_>) -> Option<String> {
     None
 }
 
-/// The words before the returned message, which are the only ones that are the bounce's own.
+/// Returns the text before the returned message; only this is the bounce's own.
 fn before_copy(words: &str) -> String {
     let is_copy = |line: &&str| {
         let line = line.trim().to_lowercase();

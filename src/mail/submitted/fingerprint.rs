@@ -1,15 +1,15 @@
-//! The digest of what makes a message "the same" for idempotency: the From mailbox, the decoded Subject, and the
-//! decoded leaf parts. Clients renew Date, Message-ID, boundaries and transfer encodings with each try.
+//! Digest of a message for idempotency: the From mailbox, the decoded Subject, and the decoded leaf parts. Date,
+//! Message-ID, boundaries and transfer encodings are left out, because clients change them on each attempt.
 
 use mail_parser::{Message, MessageParser, PartType};
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::address::Address;
 
-/// Levels of enclosed messages that are looked into; nesting is bounded before.
+/// Maximum depth of enclosed messages that are hashed in decoded form; nesting was limited before.
 const DEPTH_MAX: usize = 20;
 
-/// The digest of a message.
+/// Returns the digest of a message.
 pub(super) fn of(message: &[u8], from: &Address, subject: Option<&str>) -> [u8; 32] {
     let mut hash = Sha256::new();
     add(&mut hash, b'f', from.match_key().as_bytes());
@@ -37,12 +37,12 @@ fn add_leaves(hash: &mut Sha256, message: &Message<'_>, depth: usize) {
     }
 }
 
-/// Text without what transfer encodings change: the kind of line ends, and line ends at its end.
+/// Removes the differences between transfer encodings: the kind of line ends, and line ends at the end.
 fn plain(text: &str) -> String {
     text.replace("\r\n", "\n").trim_end_matches('\n').to_owned()
 }
 
-/// A kind, a length and the bytes, so that no two sequences share a form.
+/// Adds a kind, a length and the bytes, so that no two sequences have the same encoding.
 fn add(hash: &mut Sha256, kind: u8, bytes: &[u8]) {
     hash.update([kind]);
     hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());

@@ -1,10 +1,10 @@
-//! The client's Message-ID in a message that gets one of ours: its thread stays whole, because the identifier is added
-//! to References (RFC 5322 3.6.4).
+//! The client's Message-ID in a message that gets one of ours. It is added to References, so that the thread stays
+//! complete (RFC 5322 3.6.4).
 
 use super::super::section::Field;
 use crate::domain::limits::LINE_BYTES;
 
-/// Whether `id` is one msg-id in angle brackets that any reader understands.
+/// Returns whether `id` is one msg-id in angle brackets that every mail program accepts.
 pub(super) fn is_valid(id: &str) -> bool {
     let inner = id.strip_prefix('<').and_then(|rest| rest.strip_suffix('>'));
     let Some((left, right)) = inner.and_then(|inner| inner.rsplit_once('@')) else { return false };
@@ -14,8 +14,8 @@ pub(super) fn is_valid(id: &str) -> bool {
     is_plain(left) && is_plain(right) && !right.contains('"') && id.len() < LINE_BYTES
 }
 
-/// The field References with the client's Message-ID at its end, made of In-Reply-To where there is none. Returns none
-/// where the client gave no valid Message-ID, or where it stands there already.
+/// Returns the field References with the client's Message-ID at its end, built from In-Reply-To if there is none.
+/// `None` if the client gave no valid Message-ID, or if it is already there.
 pub(super) fn references(fields: &[Field<'_>]) -> Option<Vec<u8>> {
     let find = |name: &str| fields.iter().find(|field| field.is(name));
     let id = find("Message-ID").map(Field::unfolded).filter(|id| is_valid(id))?;

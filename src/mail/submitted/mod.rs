@@ -1,8 +1,8 @@
-//! A message that a program submitted by SMTP: read once for all its recipients, and written once for each of them.
+//! A message that a program submitted by SMTP: parsed once for all recipients, and written once per recipient.
 //!
-//! The rules are those of `raw`: line ends become CRLF, Bcc goes, and what is not changed stays byte for byte. Beside
-//! them, `X-Service-*` headers steer and are removed, and the client's Message-ID stays findable. The copies differ in
-//! their header section alone, so the body is hashed and compressed once.
+//! The rules are those of `raw`: line ends become CRLF, Bcc is removed, and everything else stays byte for byte. In
+//! addition, `X-Service-*` headers set options and are removed, and the client's Message-ID stays findable. The copies
+//! differ only in their header section, so the body is hashed and compressed once.
 
 mod fingerprint;
 mod identity;
@@ -29,71 +29,71 @@ use crate::domain::submission::SubmissionLimits;
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 
-/// Why a message is not accepted.
+/// Reasons for not accepting a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unsubmitted {
     /// The header section is longer than 64 KiB.
     HeaderTooLong,
-    /// The message is, or becomes, longer than 20 MiB.
+    /// The message is longer than 20 MiB, before or after our changes.
     TooLong,
-    /// Faults, by header; those of the message as a whole under `message`.
+    /// Violations by header; those of the message as a whole are under `message`.
     Invalid(Violations),
 }
 
 /// Facts for reading a message.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadingFacts<'a> {
-    /// The path of MAIL FROM, which becomes From where that is missing.
+    /// The path of MAIL FROM, which becomes From if that is missing.
     pub mail_from: &'a str,
-    /// The service's time, for `X-Service-Expires-At`.
+    /// The service's time, to check `X-Service-Expires-At`.
     pub now: Timestamp,
-    /// The limits of the configuration.
+    /// The configured limits.
     pub limits: SubmissionLimits,
 }
 
 /// Facts for writing one recipient's copy.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyFacts<'a> {
-    /// Its reserved identifier.
+    /// Reserved message ID.
     pub id: MessageId,
-    /// When it was accepted.
+    /// Time of acceptance.
     pub at: Timestamp,
-    /// Whether a valid Message-ID of the client stays.
+    /// Whether a valid Message-ID of the client is kept.
     pub keeps_message_id: bool,
-    /// The link of ours that takes the place of the client's list headers.
+    /// Our hosted link that replaces the client's list headers.
     pub hosted_unsubscribe: Option<&'a UnsubscribeUrl>,
 }
 
-/// A whole, checked message.
+/// A complete, checked message.
 #[derive(Debug)]
 pub struct SubmittedMessage {
-    /// With CRLF line ends only.
+    /// The message with only CRLF line ends.
     message: Vec<u8>,
     body: Range<usize>,
     has_from: bool,
     /// The sender.
     pub from: Address,
-    /// The sender's display name, decoded.
+    /// The sender's decoded display name.
     pub from_name: Option<String>,
-    /// The subject, decoded.
+    /// The decoded subject.
     pub subject: Option<String>,
     /// The first https URL of List-Unsubscribe.
     pub unsubscribe_url: Option<UnsubscribeUrl>,
     /// The values of the `X-Service-*` headers.
     pub steering: Steering,
-    /// The client's Message-ID, unfolded.
+    /// The unfolded Message-ID of the client.
     pub original_message_id: Option<String>,
-    /// Whether that is a valid one.
+    /// Whether that Message-ID is valid.
     pub has_valid_message_id: bool,
     waives_tls: bool,
     body_is_ascii: bool,
 }
 
 impl SubmittedMessage {
-    /// Reads and checks a message.
+    /// Parses and checks a message.
     ///
     /// # Errors
-    /// [`Unsubmitted`], with all faults at once.
+    /// [`Unsubmitted`], with all violations at once.
     pub fn read(message: Vec<u8>, facts: &ReadingFacts<'_>) -> Result<Self, Unsubmitted> {
         let mut faults = Faults::new();
         let message = raw::into_crlf(message, &mut faults);
@@ -130,24 +130,25 @@ impl SubmittedMessage {
             body,
             message,
         };
-        // Every copy's header section is as long as this one.
+        // The header section of every copy has the same length.
         let facts =
             CopyFacts { id: MessageId::default(), at: facts.now, keeps_message_id: false, hosted_unsubscribe: None };
         let length = read.head(&facts).len() + read.body.len();
         if length > MESSAGE_BYTES { Err(Unsubmitted::TooLong) } else { Ok(read) }
     }
 
-    /// The body, with CRLF line ends only.
+    /// Returns the body, with only CRLF line ends.
     pub fn body(&self) -> &[u8] {
         &self.message[self.body.clone()]
     }
 
-    /// The digest that two submissions of the same message share, whatever their dates, boundaries and encodings.
+    /// Returns the digest that is equal for submissions of the same message, even if dates, boundaries or encodings
+    /// differ.
     pub fn fingerprint(&self) -> [u8; 32] {
         fingerprint::of(&self.message, &self.from, self.subject.as_deref())
     }
 
-    /// The header section of a copy, with the empty line at its end.
+    /// Returns the header section of a copy, including the empty line at its end.
     pub fn head(&self, facts: &CopyFacts<'_>) -> Vec<u8> {
         let (fields, _) = section::split(&self.message[..self.body.start]);
         let mut out = Vec::with_capacity(self.body.start + 2048);
@@ -180,7 +181,7 @@ impl SubmittedMessage {
         out
     }
 
-    /// The facts of the copy with this header section, without its bytes.
+    /// Returns the properties of the copy with this header section, without its bytes.
     pub fn composed(&self, head: &[u8], to: &Address) -> Composed {
         let local_parts = self.from.needs_smtputf8() || to.needs_smtputf8();
         Composed {
@@ -194,7 +195,7 @@ impl SubmittedMessage {
     }
 }
 
-/// The From header of a message that may not be accepted, unfolded; empty where there is none.
+/// Returns the unfolded From header of a message that may be refused; empty if there is none.
 pub fn from_text(message: &[u8]) -> String {
     let head = &message[..message.len().min(RAW_HEADER_SECTION_BYTES)];
     let head = raw::with_crlf(head, &mut Faults::new());
@@ -202,7 +203,7 @@ pub fn from_text(message: &[u8]) -> String {
     fields.iter().find(|field| field.is("From")).map(Field::unfolded).unwrap_or_default()
 }
 
-/// The trace field of a copy (RFC 5321 4.4). It says nothing of the client.
+/// Returns the trace field of a copy (RFC 5321 4.4). It reveals nothing about the client.
 pub fn received(hostname: &str, id: MessageId, at: Timestamp) -> Vec<u8> {
     let mut out = Vec::new();
     field::plain(&mut out, "Received", &format!("by {hostname} with ESMTPSA id {id}; {}", at.to_rfc5322()));
@@ -218,7 +219,7 @@ fn check_shape(message: &[u8], fields: &[Field<'_>], faults: &mut Faults) {
     }
 }
 
-/// The one mailbox of From, or that of MAIL FROM where there is no From.
+/// Returns the one mailbox of From, or that of MAIL FROM if there is no From.
 fn sender(fields: &[Field<'_>], mail_from: &str, faults: &mut Faults) -> Option<Mailbox> {
     let Some(from) = fields.iter().find(|field| field.is("From")) else {
         let address = mail_from.parse().ok();
@@ -235,12 +236,12 @@ fn sender(fields: &[Field<'_>], mail_from: &str, faults: &mut Faults) -> Option<
     list.pop()
 }
 
-/// A display name as a reader sees it. Control characters that an encoded word hid become spaces.
+/// Returns a display name as a reader sees it. Control characters hidden in an encoded word become spaces.
 fn shown(display: &str) -> String {
     decoded_text(display).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The first https URL in angle brackets (RFC 2369 2: white space inside them means nothing).
+/// Returns the first https URL in angle brackets (RFC 2369 2: white space inside them is ignored).
 fn unsubscribe_url(fields: &[Field<'_>]) -> Option<UnsubscribeUrl> {
     let value = fields.iter().find(|field| field.is("List-Unsubscribe"))?.unfolded();
     let bracketed = value.split('<').skip(1).filter_map(|rest| Some(rest.split_once('>')?.0));

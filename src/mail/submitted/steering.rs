@@ -1,5 +1,5 @@
-//! The headers `X-Service-*`, by which a program that only speaks SMTP says what the API has fields for. They are
-//! removed before the message is signed.
+//! The `X-Service-*` headers, by which a program that only speaks SMTP sets the options of the API. They are removed
+//! before the message is signed.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ const PREFIX: &str = "x-service-";
 const IDEMPOTENCY_KEY: &str = "X-Service-Idempotency-Key";
 const EXPIRES_AT: &str = "X-Service-Expires-At";
 const METADATA: &str = "X-Service-Metadata";
-/// Characters of an idempotency key, as in the API.
+/// Maximum number of characters of an idempotency key, as in the API.
 const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
 
 /// The values of the headers.
@@ -25,11 +25,11 @@ const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
 pub struct Steering {
     /// The idempotency key.
     pub idempotency_key: Option<String>,
-    /// Metadata and the moment at which the message expires.
+    /// Metadata and the expiry time of the message.
     pub notes: Notes,
 }
 
-/// The values that were read so far.
+/// The values read so far.
 #[derive(Default)]
 struct Gathered {
     idempotency_key: Option<String>,
@@ -37,13 +37,13 @@ struct Gathered {
     metadata: Map<String, Value>,
 }
 
-/// Whether a field steers, and is not sent.
+/// Returns whether a field sets an option and is not sent.
 pub(super) fn is_steering(field: &Field<'_>) -> bool {
     field.name.get(..PREFIX.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(PREFIX.as_bytes()))
 }
 
 impl Steering {
-    /// Reads the headers of a message. Returns none where a value has a fault; all faults go to `violations`.
+    /// Reads the headers of a message. `None` if a value is invalid; all errors go to `violations`.
     pub(super) fn read(fields: &[Field<'_>], facts: &ReadingFacts<'_>, violations: &mut Violations) -> Option<Self> {
         let (mut gathered, mut seen) = (Gathered::default(), HashSet::new());
         for field in fields.iter().filter(|field| is_steering(field)) {
@@ -59,7 +59,7 @@ impl Steering {
 }
 
 impl Gathered {
-    /// Takes a header.
+    /// Reads one header.
     fn take(&mut self, given: &str, value: &str, violations: &mut Violations) {
         match &given.to_lowercase()[PREFIX.len()..] {
             "idempotency-key" => self.idempotency_key = Some(value.to_owned()),
@@ -82,7 +82,7 @@ impl Gathered {
     }
 
     fn put(&mut self, key: String, value: Value, violations: &mut Violations) {
-        // A header can hold thousands of pairs: one above the limit is enough to be refused.
+        // A header can contain thousands of pairs: one above the limit is enough to be refused.
         if self.metadata.contains_key(&key) {
             violations.add(METADATA, "gives a name that X-Service-Metadata-<name> gives too");
         } else if self.metadata.len() <= METADATA_COUNT {
@@ -90,7 +90,7 @@ impl Gathered {
         }
     }
 
-    /// The values, checked as the API checks them.
+    /// Checks the values as the API does.
     fn judged(self, facts: &ReadingFacts<'_>, violations: &mut Violations) -> Option<Steering> {
         let Self { idempotency_key, expires_at, metadata } = self;
         let is_key = |key: &String| {
@@ -122,7 +122,7 @@ impl Gathered {
 }
 
 impl Steering {
-    /// When the message is no longer worth sending.
+    /// Returns the expiry time of the message.
     pub const fn expires_at(&self) -> Option<Timestamp> {
         self.notes.expires_at
     }

@@ -1,4 +1,4 @@
-//! Submitted messages: what is read of them, and what each copy has.
+//! Submitted messages: the parsed values, and the content of each copy.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ fn read(message: &str) -> Result<SubmittedMessage, Unsubmitted> {
     SubmittedMessage::read(message.as_bytes().to_vec(), &facts("envelope@example.com"))
 }
 
-/// A message with these header lines.
+/// Returns a message with these header lines.
 fn with(headers: &str) -> SubmittedMessage {
     read(&format!("From: a@example.com\r\n{headers}\r\nhello\r\n")).unwrap()
 }
 
-/// The faults of a message with these header lines, each as `field: sentence`.
+/// Returns the violations of a message with these header lines, each as `field: sentence`.
 fn faults(headers: &str) -> Vec<String> {
     match read(&format!("From: a@example.com\r\n{headers}\r\nhello\r\n")) {
         Err(Unsubmitted::Invalid(violations)) => {
@@ -178,7 +178,7 @@ fn the_trace_field_is_one_line_without_the_client() {
     assert_eq!(String::from_utf8(line).unwrap(), expected);
 }
 
-/// One message in different clothes: date, identifiers, boundary and transfer encodings.
+/// Returns the digest of one message in variants: date, identifiers, boundary and transfer encodings.
 fn dressed(boundary: &str, encoding: &str, text: &str, date: &str) -> [u8; 32] {
     let message = format!(
         "From: A <a@EXAMPLE.com>\r\nSubject: Order 1\r\nDate: {date}\r\nMessage-ID: <{date}@x>\r\nMIME-Version: 1.0\r\n\

@@ -1,4 +1,4 @@
-//! Complaints as another's library writes them.
+//! Complaints written by another library.
 
 use mail_auth::report::{Feedback, FeedbackType as Theirs};
 

@@ -1,4 +1,4 @@
-//! Stories of whole messages: what they look like, that no input breaks their lines, and that signatures hold.
+//! Tests of whole messages: their form, that no input breaks their lines, and that signatures verify.
 
 mod complaining;
 mod composing;
@@ -28,7 +28,7 @@ fn lift(body: Value) -> Result<Submission, Violations> {
     Submission::lift(object, AT, limits)
 }
 
-/// The message of a good submission with `changes` laid over it.
+/// Returns the message of a valid submission with `changes` applied.
 fn composed(changes: Value) -> Composed {
     let mut body = json!({"from": "a@example.com", "to": "b@example.net"});
     for (name, value) in changes.as_object().unwrap() {
@@ -43,7 +43,7 @@ fn text_of(message: &Composed) -> &str {
     std::str::from_utf8(&message.bytes).unwrap()
 }
 
-/// CRLF line ends only, the last line ended, and no line over 998 bytes (RFC 5322 2.1.1).
+/// Asserts only CRLF line ends, an ended last line, and no line over 998 bytes (RFC 5322 2.1.1).
 fn assert_lines(message: &Composed) {
     let bytes = &message.bytes;
     assert!(bytes.ends_with(b"\r\n"));

@@ -1,4 +1,4 @@
-//! Tests of `raw`: refusals, and the few changes that are made.
+//! Tests of `raw`: refusals, and the few changes.
 
 use super::*;
 use crate::base::entropy::SeededEntropy;

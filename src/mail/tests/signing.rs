@@ -1,4 +1,4 @@
-//! Signatures, verified by another implementation (mail-auth), and broken by whatever should break them.
+//! Signatures are verified by another implementation (mail-auth), and broken by relevant changes.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::domain::sending_domain::DkimAlgorithm;
 use crate::mail::dkim::{SigningKey, sign};
 use crate::mail::dkim_key::generate;
 
-/// The published keys, in place of the DNS.
+/// The published keys, instead of DNS.
 struct Records(HashMap<Box<str>, Txt>);
 
 impl ResolverCache<Box<str>, Txt> for Records {
@@ -95,7 +95,7 @@ impl Signer {
     }
 }
 
-/// The result of a future that never waits, since all names it asks for are in the cache.
+/// Returns the result of a future that never waits, since all requested names are in the cache.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,

@@ -1,4 +1,4 @@
-//! Verification of signatures that another implementation (mail-auth) or this one made, and refusal of every other.
+//! Verification of signatures by another implementation (mail-auth) or by this one, and refusal of all others.
 
 use mail_auth::common::crypto::{RsaKey, Sha256};
 use mail_auth::common::headers::HeaderWriter;
@@ -18,7 +18,7 @@ fn key(algorithm: DkimAlgorithm) -> GeneratedKey {
     generate(algorithm, &SeededEntropy::new(3)).unwrap()
 }
 
-/// `message` under a signature of `domain` by this program.
+/// Returns `message` with a signature of `domain` by this program.
 fn signed_by(key: &GeneratedKey, algorithm: DkimAlgorithm, domain: &str, message: &str) -> String {
     let key = SigningKey::from_pkcs8(domain.parse().unwrap(), "s1", algorithm, key.pkcs8.expose()).unwrap();
     String::from_utf8(sign(&[&key], message.as_bytes(), AT).unwrap()).unwrap() + message
@@ -29,13 +29,13 @@ fn ed25519(domain: &str, message: &str) -> (String, String) {
     (signed_by(&key, DkimAlgorithm::Ed25519Sha256, domain, message), key.record)
 }
 
-/// The key as mail-auth takes it.
+/// Converts the key for mail-auth.
 #[expect(deprecated, reason = "its successor takes a type of a crate that this floor does not know")]
 fn rsa(key: &GeneratedKey) -> RsaKey<Sha256> {
     RsaKey::from_pkcs8_der(key.pkcs8.expose()).unwrap()
 }
 
-/// Whether a signature of `message` verifies with `record`, at the time of signing.
+/// Returns whether a signature of `message` verifies with `record`, at the time of signing.
 fn verifies(message: &str, record: &str) -> bool {
     verifies_at(message, record, AT)
 }

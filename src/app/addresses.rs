@@ -1,5 +1,5 @@
-//! Where the service listens, the ports that the system chose among them: `addresses.json` in the data directory
-//! (contract 8), and what links begin with.
+//! The addresses on which the service listens, with the ports that the system chose: `addresses.json` in the data
+//! directory (contract 8). Also the base URL of links.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::config::{Config, Tls};
 
-/// Its name.
+/// Name of the file.
 pub(super) const FILE: &str = "addresses.json";
 
 /// The bound addresses.
@@ -15,13 +15,13 @@ pub(super) struct Addresses<'a> {
     pub(super) http: &'a [SocketAddr],
     pub(super) metrics: Option<SocketAddr>,
     pub(super) bounces: &'a [SocketAddr],
-    /// In the clear until STARTTLS.
+    /// Without TLS until STARTTLS.
     pub(super) submission: &'a [SocketAddr],
     /// TLS from the first byte.
     pub(super) submissions: &'a [SocketAddr],
 }
 
-/// Writes the bound addresses, whole or not at all.
+/// Writes the bound addresses atomically.
 ///
 /// # Errors
 /// File system errors.
@@ -39,7 +39,7 @@ pub(super) fn write(directory: &Path, addresses: &Addresses<'_>) -> io::Result<(
     std::fs::rename(half_made, directory.join(FILE))
 }
 
-/// The address of links: what the configuration says, else what a browser on this machine would use.
+/// Returns the base URL of links: the configured one, or the one that a browser on this machine would use.
 pub(super) fn public_url(config: &Config, bound: &[SocketAddr]) -> String {
     match (&config.http.public_url, bound.first()) {
         (Some(url), _) => url.to_string(),

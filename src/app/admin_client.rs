@@ -1,7 +1,7 @@
-//! Client of the running daemon for the commands: the API's routes and the operator's, over `admin.sock` in the data
-//! directory, whose file mode is the authentication (contract 8).
+//! Client of the commands for the running daemon: the routes of the API and of the operator, over `admin.sock` in the
+//! data directory. The socket's file mode is the authentication (contract 8).
 //!
-//! Every failure comes back as the [`Trouble`] that the operator reads, with its exit code.
+//! Every failure is returned as the [`Trouble`] that the operator reads, with its exit code.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,68 +15,68 @@ use super::trouble::Trouble;
 use crate::base::id::AccountId;
 use crate::net::admin_socket::{self, AdminReply, AdminRequest, Answered, Download};
 
-/// The socket's name in the data directory.
+/// Name of the socket in the data directory.
 pub const SOCKET_NAME: &str = "admin.sock";
-/// Longer than any look-up that a request may wait for.
+/// Deadline of a request, longer than any look-up that it may wait for.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The way to the daemon of one data directory.
+/// Connection to the daemon of one data directory.
 #[derive(Debug, Clone)]
 pub struct AdminClient {
     socket: PathBuf,
 }
 
-/// A positive answer.
+/// A successful answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// Exactly what the API sent, without a line end.
+    /// Exact text from the API, without a line end.
     pub text: String,
-    /// The same, taken apart.
+    /// The parsed text.
     pub value: Value,
 }
 
-/// One request, and what it is for.
+/// One request with its purpose.
 #[derive(Debug, Clone)]
 pub struct Ask<'a> {
     /// Purpose of the request, as it follows "cannot": `list the keys`.
     pub purpose: &'a str,
-    /// Its method.
+    /// HTTP method.
     pub method: Method,
-    /// The path, with the query.
+    /// Path with the query.
     pub path: String,
-    /// The account, where it concerns one.
+    /// Account of the request, if it concerns one.
     pub account: Option<AccountId>,
-    /// The body, where it has one.
+    /// Body, if there is one.
     pub body: Option<Value>,
 }
 
 impl<'a> Ask<'a> {
-    /// A GET.
+    /// Creates a GET.
     pub fn get(purpose: &'a str, path: impl Into<String>, account: Option<AccountId>) -> Self {
         Self { purpose, method: Method::GET, path: path.into(), account, body: None }
     }
 
-    /// A POST.
+    /// Creates a POST.
     pub fn post(purpose: &'a str, path: impl Into<String>, account: Option<AccountId>, body: Option<Value>) -> Self {
         Self { purpose, method: Method::POST, path: path.into(), account, body }
     }
 }
 
 impl AdminClient {
-    /// The way to the daemon whose data directory this is.
+    /// Creates the client for the daemon of this data directory.
     pub fn new(data_dir: &Path) -> Self {
         Self { socket: data_dir.join(SOCKET_NAME) }
     }
 
-    /// Where its socket is.
+    /// Returns the path of its socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// A [`Trouble`] where the daemon is not reached, or answers anything but 2xx.
+    /// A [`Trouble`] if the daemon can't be reached or does not answer with 2xx.
     pub fn ask(&self, ask: Ask<'_>) -> Result<Reply, Trouble> {
         let purpose = ask.purpose;
         let request = AdminRequest {
@@ -90,7 +90,7 @@ impl AdminClient {
         understood(purpose, &reply)
     }
 
-    /// Asks for something large, to be read as it comes.
+    /// Requests a large answer, which is read as a stream.
     ///
     /// # Errors
     /// As [`Self::ask`].
@@ -123,7 +123,7 @@ impl AdminClient {
     }
 }
 
-/// The reply, or the trouble that its error is.
+/// Returns the reply, or its error as a [`Trouble`].
 fn understood(purpose: &str, reply: &AdminReply) -> Result<Reply, Trouble> {
     let text = text(reply);
     match taken_apart(&text, reply.status) {
@@ -146,7 +146,7 @@ fn refusal(purpose: &str, exit: Exit, status: u16, value: &Value) -> Trouble {
     Trouble::with_reasons(exit, format!("cannot {purpose}"), reasons(status, value), remedy(exit))
 }
 
-/// The API's sentence, and each field's faults.
+/// Returns the API's error message and the violations of each field.
 fn reasons(status: u16, value: &Value) -> Vec<String> {
     let Some(message) = value["message"].as_str() else {
         return vec![format!("the service answered with status {status} and no reason")];

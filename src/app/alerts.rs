@@ -1,4 +1,4 @@
-//! The daemon's facts for alerts: the ending of its last run, and checks that need more than the engine knows.
+//! The daemon's facts for alerts: how its last run ended, and checks that need more than the engine knows.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::net::probe::network::NetworkProbe;
 use crate::net::tls_settings::Presented;
 use crate::store::error::StoreError;
 
-/// Marks that the service runs, and raises the alert of a last run that did not end by itself.
+/// Marks the service as running, and raises an alert if the last run did not stop cleanly.
 ///
 /// # Errors
 /// Store errors.
@@ -25,13 +25,13 @@ pub(super) async fn begin_run(engine: &Engine) -> Result<RunMarker, StoreError> 
     Ok(marker)
 }
 
-/// Removes the mark of a run that ends by itself.
+/// Removes the mark of a run that stops cleanly.
 pub(super) fn end_run(marker: RunMarker, exit: Exit) -> Exit {
     marker.remove();
     exit
 }
 
-/// The facts that checks ask for.
+/// Returns the sources of facts for the checks.
 pub(super) fn sources(config: &Config, guard: &Arc<Guard>, presented: Option<Arc<Presented>>) -> Sources {
     let certificate_until = move || presented.as_ref().and_then(|presented| presented.meters.until());
     Sources {

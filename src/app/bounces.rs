@@ -1,5 +1,5 @@
-//! The listeners of what comes back by mail: those of `[bounces]`, and in `dev` one more on loopback, to which the
-//! simulator reports whatever is configured.
+//! The listeners for returned mail: those of `[bounces]`, and in `dev` one more on loopback, to which the simulator
+//! sends its reports.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::net::smtp_listener::{Gate, ListenerConfig, SmtpListener};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
 
-/// Connections of the simulator: it has few at once, and many that are only just closing.
+/// Maximum number of connections of the simulator, which has few open at once and many that are just closing.
 const SIMULATOR_CONNECTIONS: usize = 1024;
 
 /// The running listeners.
 pub(super) struct Bounces {
     listeners: Vec<SmtpListener>,
-    /// Where the configured ones listen.
+    /// Addresses of the configured listeners.
     pub(super) addresses: Vec<SocketAddr>,
 }
 
 impl Bounces {
-    /// Begins to listen, with the certificate `mail` where HTTP has one.
+    /// Starts the listeners, with the certificate `mail` if HTTP has one.
     ///
     /// # Errors
-    /// What is in the way, for the operator.
+    /// The error for the operator.
     pub(super) async fn start(
         config: &Config,
         receiver: &Arc<Receiver>,
@@ -52,7 +52,7 @@ impl Bounces {
                 Arc::new(TlsSettings::new(own))
             }
         };
-        // One count of connections over all the configured listeners.
+        // All configured listeners share one connection limit.
         let settings = listener_config(config.hostname.as_str(), Arc::clone(&tls));
         for address in addresses {
             let bound = bounces.listen(sockets, *address, settings.clone(), receiver).await?;
@@ -60,7 +60,7 @@ impl Bounces {
         }
         if let Some(reporter) = simulator {
             let settings = listener_config(config.hostname.as_str(), Arc::clone(&tls));
-            // The simulator is the only client, and limits itself.
+            // The simulator is the only client and limits itself.
             let settings = ListenerConfig { gate: Gate::new(SIMULATOR_CONNECTIONS, SIMULATOR_CONNECTIONS), ..settings };
             let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             reporter.open(bounces.listen(sockets, loopback, settings, receiver).await?);
@@ -85,7 +85,7 @@ impl Bounces {
         Ok(bound)
     }
 
-    /// Accepts nobody any more, and gives a message that is coming in up to `grace`.
+    /// Accepts no new connections, and waits up to `grace` for messages that are being received.
     pub(super) async fn shut_down(self, grace: Duration) {
         let mut ending = tokio::task::JoinSet::new();
         for listener in self.listeners {

@@ -1,4 +1,4 @@
-//! For tests: a daemon that answers what it was given, request by request, and remembers what it was asked.
+//! For tests: a daemon with given answers, which records the requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,7 +16,7 @@ pub(super) struct Canned {
 }
 
 impl Canned {
-    /// A daemon that gives these answers (status, body), one a connection, and then ends.
+    /// Starts a daemon that gives these answers (status, body), one for each connection, and then ends.
     pub(super) fn answering(answers: &[(u16, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join(SOCKET_NAME)).unwrap();
@@ -29,7 +29,7 @@ impl Canned {
         self.dir.path()
     }
 
-    /// Every request, head and body, once all answers are given.
+    /// Returns all requests, head and body, once all answers are given.
     pub(super) fn requests(self) -> Vec<String> {
         self.thread.join().unwrap()
     }

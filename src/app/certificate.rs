@@ -1,4 +1,4 @@
-//! Where the certificate of `[http.tls]` comes from, and who keeps it fresh: files, an authority, or nobody.
+//! The source of the `[http.tls]` certificate and its renewal: files, an ACME authority, or none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,7 +34,7 @@ enum Keeper {
     Authority(Box<Acme>),
 }
 
-/// The certificate while somebody looks after it.
+/// The certificate with its running renewal.
 pub(super) struct Kept {
     at_once: Arc<Notify>,
     task: JoinHandle<()>,
@@ -44,7 +44,7 @@ impl Certificate {
     /// Returns the certificate source of the configuration; `None` if TLS is left to a proxy.
     ///
     /// # Errors
-    /// Files that can't be used. An authority that can't be reached is no error: it is asked again and again.
+    /// Files that can't be used. An unreachable authority is not an error: it is retried.
     pub(super) fn of(config: &Config, names: Arc<dyn HostAddresses>) -> Result<Option<Self>, Trouble> {
         let trouble =
             |why: &dyn std::fmt::Display| Trouble::new(Exit::Failed, "cannot set up TLS", why.to_string(), "");
@@ -61,7 +61,7 @@ impl Certificate {
         Ok(Some(Self { presented, challenges, keeper, at_once: Arc::default() }))
     }
 
-    /// The certificate of two PEM files.
+    /// Returns the certificate from two PEM files.
     ///
     /// # Errors
     /// Files that can't be used.
@@ -80,7 +80,7 @@ impl Certificate {
         TlsDoor { settings: Arc::clone(&self.presented.http), clear: Arc::new(clear) }
     }
 
-    /// Looks after it from now on: the listeners must be there, for an authority comes to see them.
+    /// Starts the renewal. The listeners must be running, because an authority connects to them.
     pub(super) fn keep(self) -> Kept {
         let (presented, at_once) = (self.presented, Arc::clone(&self.at_once));
         let task = match self.keeper {
@@ -92,18 +92,18 @@ impl Certificate {
 }
 
 impl Kept {
-    /// Looks at once: the operator says that there is something to see.
+    /// Checks immediately, because the operator has asked for it.
     pub(super) fn look(&self) {
         self.at_once.notify_one();
     }
 
-    /// Looks after it no more. What was under way is gone on with at the next start.
+    /// Stops the renewal. The next start continues a pending order.
     pub(super) fn stop(&self) {
         self.task.abort();
     }
 }
 
-/// The names that a certificate must have: the host name, that of the public address, and where mail comes back to.
+/// Returns the names that a certificate must have: the host name, the host of the public address, and the bounce host.
 pub(super) fn names(config: &Config) -> Vec<String> {
     let public = match config.public_url().host() {
         Some(Host::Domain(name)) => Some(name.to_owned()),
@@ -122,7 +122,7 @@ fn settings(config: &Config, acme: &config::Acme) -> AcmeSettings {
         directory: acme.directory.clone(),
         contact: acme.contact.clone(),
         names: names(config),
-        // An authority comes to these two ports; from outside, others may lead to them.
+        // An authority connects to these two ports; outside, other ports may be forwarded to them.
         way: if listens_on(80) && !listens_on(443) { Way::Http } else { Way::TlsAlpn },
     }
 }

@@ -1,7 +1,7 @@
-//! The command line: reads it, runs the command and says how it ended (contract 8).
+//! The command line: parses it, runs the command and reports its result (contract 8).
 //!
-//! `main` passes the process's arguments, environment and streams, and the two long-running commands as functions, so
-//! that everything here can be tested without a process.
+//! `main` passes the process's arguments, environment and streams, and the long-running commands as functions, so that
+//! everything here can be tested without a process.
 
 mod admin;
 mod alert;
@@ -45,14 +45,14 @@ use super::standby::StandbyOptions;
 use super::trouble::Trouble;
 use crate::store::open::OnJournalDamage;
 
-/// Names the configuration file where no option does.
+/// Variable that names the configuration file if no option does.
 const CONFIG_VARIABLE: &str = "POSTRIDER_CONFIG";
-/// Names the data directory where no option does.
+/// Variable that names the data directory if no option does.
 const DATA_DIR_VARIABLE: &str = "POSTRIDER_DATA_DIR";
 
-/// The commands that go on until they are told to end.
+/// The commands that run until they are stopped.
 pub struct Services<'s> {
-    /// `serve`, with the descriptor to write to when ready, and what to do where the journal is damaged.
+    /// `serve`, with the file descriptor for the ready signal and the policy for a damaged journal.
     pub serve: &'s dyn Fn(Config, Option<i32>, OnJournalDamage) -> Exit,
     /// `dev`.
     pub dev: &'s dyn Fn(DevOptions) -> Exit,
@@ -66,17 +66,17 @@ pub struct Console<'c> {
     pub environment: Environment,
     /// Standard input.
     pub input: &'c mut dyn Read,
-    /// Standard output: what was asked for.
+    /// Standard output, for results.
     pub out: &'c mut dyn Write,
-    /// Standard error: what went wrong.
+    /// Standard error, for errors and remarks.
     pub err: &'c mut dyn Write,
 }
 
 /// Early end of a command.
 enum Stop {
-    /// With something to tell the operator.
+    /// An error for the operator.
     Trouble(Trouble),
-    /// The reader of the output has gone.
+    /// The output can't be written any more.
     Output(io::Error),
 }
 
@@ -92,7 +92,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Runs the command that `arguments` (the program's name first) ask for.
+/// Runs the command in `arguments`, of which the first is the program's name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<'_>, services: &Services<'_>) -> Exit {
     let ended = match CommandLine::try_parse_from(arguments) {
         Ok(line) => dispatch(line, console, services),
@@ -101,7 +101,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<
     match ended {
         Ok(exit) => exit,
         Err(Stop::Trouble(trouble)) => {
-            // Where even standard error is gone, the exit code still tells.
+            // Without standard error the exit code still reports the failure.
             let _ = writeln!(console.err, "{trouble}");
             trouble.exit()
         }
@@ -112,7 +112,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<
     }
 }
 
-/// Prints the parser's answer: help and version were asked for; anything else is a usage error.
+/// Prints the parser's answer: help or version on request; anything else is a usage error.
 fn answer(error: &clap::Error, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let text = error.render();
     if let ErrorKind::DisplayHelp | ErrorKind::DisplayVersion = error.kind() {
@@ -167,8 +167,9 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
     }
 }
 
-/// A configuration that can't be served ends as a command line that can't: no start mends either by itself, and the
-/// supervisor has to tell both from what one may mend (`RestartPreventExitStatus=` of the unit).
+/// Runs `serve`. An unusable configuration ends it like an unusable command line: a restart does not help in either
+/// case, and the supervisor must tell both from failures that a restart may fix (`RestartPreventExitStatus=` of the
+/// unit).
 fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
     let read = found::to_serve(args.config.clone(), &console.environment, Path::new(found::PACKAGED));
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
@@ -183,7 +184,7 @@ fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Re
     Ok((services.serve)(config, args.ready_fd, on_damage))
 }
 
-/// A warning where mails of alerts are not signed, as far as the running service knows.
+/// Returns a warning if mails of alerts are not signed, as far as the running service knows.
 fn unsigned_alerts(config: &Config) -> Option<String> {
     if config.alerts.email.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! The running service: everything below wired together, from the data directory's lock to the last answer.
 //!
-//! It starts from the inside out (store, engine, listeners), so that nothing is accepted that could not be served, and
-//! stops from the outside in.
+//! It starts from the inside out (store, engine, listeners), so that nothing is accepted that can't be served. It stops
+//! from the outside in.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,18 +57,18 @@ use crate::net::tls_settings::Presented;
 use crate::store::Store;
 use crate::store::error::StoreError;
 
-/// Time for which stopping waits for work in flight (contract 8 "Running").
+/// Maximum wait for work in flight at a stop (contract 8 "Running").
 const GRACE: Duration = Duration::from_secs(30);
-/// Time for answering callers that the store has failed.
+/// Time for answering waiting callers after the store has failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Parts that `dev` adds to the service.
 pub struct DevParts {
     /// State of the routes under `/dev`.
     pub routes: Arc<Dev>,
-    /// Which mail stays in the house.
+    /// Selects the mail that is captured.
     pub in_house: Arc<InHouse>,
-    /// Later reports of the simulator.
+    /// Delayed reports of the simulator.
     pub reporter: Arc<Reporter>,
 }
 
@@ -77,7 +77,7 @@ pub struct Daemon {
     /// The engine that the interfaces call.
     pub engine: Arc<Engine>,
     api: Arc<Api>,
-    /// Where HTTP is served.
+    /// Bound addresses of HTTP.
     pub http_addresses: Vec<SocketAddr>,
     http: HttpServer<HttpService<Api>>,
     metrics: Metrics,
@@ -95,10 +95,10 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the service of `config` over `ground`, on `sockets` where it has been given some.
+    /// Starts the service of `config` over `ground`, with the inherited `sockets`, if any.
     ///
     /// # Errors
-    /// What is in the way, for the operator.
+    /// The error for the operator.
     pub async fn start(
         config: &Config,
         ground: Ground,
@@ -132,7 +132,7 @@ impl Daemon {
         let certificate = Certificate::of(config, names)?;
         let door = certificate.as_ref().map(|certificate| certificate.door(config));
         let http_addresses = web::listen(&mut http, config, door, &sockets, store.directory()).await?;
-        // Nobody asks for a link before this: what is served begins with the next line that waits.
+        // Links are only needed after this point: serving begins with the next await.
         engine.settings.public_url.get_or_init(|| addresses::public_url(config, &http_addresses));
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
         let mail = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented.mail));
@@ -146,7 +146,7 @@ impl Daemon {
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         write_addresses(store, &http_addresses, &metrics, &bounces, &submission)?;
         opening::tell_of_standstill(store)?;
-        // Last, so that nothing is on the wire when something above is in the way.
+        // Start the renewal last, so that no request is in flight if an earlier step fails.
         let certificate = certificate.map(Certificate::keep);
         let shared = replica.as_ref().map(|replica| Arc::clone(replica.shared()));
         let pump = tokio::spawn(dispatcher::run_when_permitted(shared, pump, stopped));
@@ -175,12 +175,12 @@ impl Daemon {
         self.certificate.is_some()
     }
 
-    /// Serves until a signal says stop, or the store fails; then ends in order.
+    /// Serves until a stop signal or a failure of the store, then stops in order.
     pub async fn run(mut self) -> Exit {
         let reason = self.reason_to_stop().await;
         let store = Arc::clone(&self.engine.store);
         if matches!(reason, Reason::StoreFailed) {
-            // Waiting callers are answered 503 before the process ends.
+            // Waiting callers get a 503 before the process ends.
             tokio::time::sleep(LAST_WORDS).await;
         }
         supervisor::stopping();
@@ -229,11 +229,11 @@ impl Daemon {
         supervisor::ready();
     }
 
-    /// Ends what is running: no new request, no new attempt, then the last commit.
+    /// Stops in order: no new requests, no new attempts, then the last commit.
     pub async fn stop(self) {
         let Self { engine, api, http, metrics, bounces, submission, pump, stop, certificate, replica, .. } = self;
         let began = tokio::time::Instant::now();
-        // A failed store can't record outcomes, so work in flight is aborted: less of it is then sent twice.
+        // A failed store can't record outcomes. Abort the work in flight, so that less of it is sent twice.
         let grace = if engine.store.health().failure().is_some() { LAST_WORDS } else { GRACE };
         if let Some(certificate) = certificate {
             certificate.stop();
@@ -244,11 +244,11 @@ impl Daemon {
             replica.begin_stop();
         }
         let wire = async {
-            // A pump that has ended is not asked again.
+            // A dispatcher that has ended must not be polled again.
             let pumped = async { if pump.is_finished() { None } else { Some(pump.await) } };
             let mail = async { tokio::join!(bounces.shut_down(grace), submission.shut_down(grace)) };
             let (finished, pumped, _) = tokio::join!(http.shutdown(grace), pumped, mail);
-            // Last, so that the end can still be watched.
+            // Stop the metrics last, so that the shutdown can be monitored.
             metrics.shut_down().await;
             if !finished {
                 tracing::warn!("connections aborted after the grace period");
@@ -260,14 +260,14 @@ impl Daemon {
         if tokio::time::timeout(grace, wire).await.is_err() {
             tracing::warn!("in-flight work aborted after the grace period");
         }
-        // Nobody listens there any more, and the lock says that nobody else does yet.
+        // No process listens on the socket any more, and the lock excludes a new one.
         if let Err(error) = std::fs::remove_file(engine.store.directory().join(SOCKET_NAME)) {
             tracing::warn!(%error, "could not remove {SOCKET_NAME}");
         }
         let left = || grace.saturating_sub(began.elapsed()).max(LAST_WORDS);
         replication::close(&engine, left()).await;
         if let Some(replica) = replica {
-            // Within the same grace: a supervisor would kill a process that takes longer.
+            // Use the rest of the same grace time: a supervisor would kill a process that takes longer.
             replica.stop(left()).await;
         }
     }
@@ -280,7 +280,7 @@ enum Reason {
     PumpEnded,
 }
 
-/// Begins to ship the log of a store that has a replica.
+/// Starts shipping the log of a replicated store.
 async fn replicate(claim: Option<Claim>, store: &Arc<Store>) -> Result<Option<(Active, Replication)>, Trouble> {
     let Some(claim) = claim else { return Ok(None) };
     let meters = claim.meters();
@@ -289,7 +289,7 @@ async fn replicate(claim: Option<Claim>, store: &Arc<Store>) -> Result<Option<(A
     Ok(Some((active, replication)))
 }
 
-/// Writes the addresses that the service listens on beside its store.
+/// Writes the service's addresses to a file beside the store.
 fn write_addresses(
     store: &Store,
     http: &[SocketAddr],
@@ -307,7 +307,7 @@ fn write_addresses(
     addresses::write(store.directory(), &bound).map_err(|error| broken(addresses::FILE, &error))
 }
 
-/// The engine over `ground`, with the state of its replication where it has one.
+/// Creates the engine over `ground`, with its replication if configured.
 fn engine(
     config: &Config,
     ground: &Ground,
@@ -324,7 +324,7 @@ fn engine(
     Ok(Arc::new(engine))
 }
 
-/// Sources of the service's status.
+/// Returns the sources of the service's status.
 fn status(
     config: &Config,
     ground: &Ground,

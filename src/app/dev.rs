@@ -1,5 +1,5 @@
-//! `postrider dev`: everything in one process with no set-up (contract 8): an account, keys, verified domains, and a
-//! receiver on loopback that captures every message instead of mailing it.
+//! `postrider dev`: everything in one process without setup (contract 8): an account, keys, verified domains, and a
+//! receiver on loopback that captures every message instead of sending it.
 
 mod announce;
 mod furnish;
@@ -31,13 +31,13 @@ use crate::net::dev::routes::Scope;
 use crate::net::handed_over::HandedOver;
 use crate::store::replica::claim::ClaimCause;
 
-/// Time for which stopping waits for mail that is being received.
+/// Maximum wait at a stop for mail that is being received.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Runs `dev` until it is told to stop.
+/// Runs `dev` until it is stopped.
 ///
 /// # Errors
-/// What is in the way, for the operator.
+/// The error for the operator.
 pub fn run(options: &DevOptions) -> Result<Exit, Trouble> {
     logging::start(&options.config.log);
     for warning in options.config.warnings() {
@@ -103,7 +103,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     Ok(exit)
 }
 
-/// Has captured mail go when its message's content does (contract 7).
+/// Removes captured mail together with its message's content (contract 7).
 fn forget_with_content(engine: &Arc<Engine>, captured: Arc<Capture>) {
     let (weak, stopped) = (Arc::downgrade(engine), || io::Error::other("the service has stopped"));
     engine.on_content_destroyed.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The dispatcher of the daemon: the engine's pump over the real network.
+//! The dispatcher of the daemon: the engine's loop over the real network.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::net::tls;
 use crate::net::transmit::Transmitter;
 use crate::store::error::StoreError;
 
-/// A dispatcher that delivers mail and webhooks as the configuration says.
+/// Creates a dispatcher that delivers mail and webhooks as configured.
 pub(super) fn dispatcher(
     config: &Config,
     engine: &Arc<Engine>,
@@ -43,7 +43,7 @@ pub(super) fn dispatcher(
     Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), Arc::new(policy_hosts), post, ways, tables))
 }
 
-/// Runs the pump, once the machine that held the log before can't mail any more.
+/// Runs the dispatcher once the previous holder of the log can't send mail any more.
 pub(super) async fn run_when_permitted(
     replica: Option<Arc<Shared>>,
     pump: Pump,

@@ -1,14 +1,14 @@
-//! The environment variables that the program reads, taken once at the start and passed on, so that whatever depends
-//! on them can be tested with others.
+//! The environment variables that the program reads. They are taken once at the start and passed on, so that code
+//! depending on them can be tested with others.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Before every variable of ours.
+/// Prefix of every Postrider variable.
 const PREFIX: &str = "POSTRIDER_";
-/// Between the parts of a key, since keys have single underscores themselves.
+/// Separator of the parts of a key, since keys contain single underscores.
 const SEPARATOR: &str = "__";
-/// The keys outside every section, which therefore have no separator in their variables; `relay` is the whole list.
+/// Keys outside every section, whose variables have no separator; `relay` is the whole list.
 const TOP_KEYS: [&str; 3] = ["hostname", "data_dir", "relay"];
 
 /// A set of environment variables.
@@ -16,43 +16,43 @@ const TOP_KEYS: [&str; 3] = ["hostname", "data_dir", "relay"];
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// The process's own. Variables that are not UTF-8 are none of ours.
+    /// Returns the process's variables. Those that are not UTF-8 are ignored.
     pub fn of_process() -> Self {
         Self::of(
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
         )
     }
 
-    /// These variables.
+    /// Creates a set of these variables.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(variables.into_iter().collect())
     }
 
-    /// The same without one variable.
+    /// Returns the set without one variable.
     #[must_use]
     pub fn without(&self, name: &str) -> Self {
         Self(self.0.iter().filter(|(known, _)| *known != name).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
-    /// Where a variable names a file or directory, that path. An empty one counts as absent.
+    /// Returns the path in a variable. An empty one counts as absent.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         self.0.get(name).filter(|value| !value.is_empty()).map(PathBuf::from)
     }
 
-    /// A variable's value. An empty one counts as absent.
+    /// Returns a variable's value. An empty one counts as absent.
     pub fn text(&self, name: &str) -> Option<String> {
         self.0.get(name).filter(|value| !value.is_empty()).cloned()
     }
 
-    /// The directory in which systemd puts the credentials of the service (systemd.exec(5), Credentials).
+    /// Returns the directory of the service's systemd credentials (systemd.exec(5), Credentials).
     pub fn credentials(&self) -> Option<PathBuf> {
         self.path("CREDENTIALS_DIRECTORY")
     }
 
-    /// The variables that override a key of the configuration: name, the key's parts, value.
+    /// Returns the variables that override a key of the configuration: name, the key's parts, value.
     ///
-    /// A variable without a separator that is no key is passed over: orchestrators put ones such as
-    /// `POSTRIDER_PORT` beside a service that is called so.
+    /// A variable without a separator that is not a key is ignored: orchestrators set ones such as `POSTRIDER_PORT` for
+    /// a service of this name.
     pub fn overrides(&self) -> impl Iterator<Item = (&str, Vec<String>, &str)> {
         self.0.iter().filter_map(|(name, value)| {
             let parts: Vec<String> = name.strip_prefix(PREFIX)?.split(SEPARATOR).map(str::to_ascii_lowercase).collect();

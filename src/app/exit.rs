@@ -9,9 +9,9 @@ pub enum Exit {
     Done,
     /// 1: failed.
     Failed,
-    /// 2: the command line is not usable, or the configuration to serve.
+    /// 2: the command line can't be used, or the configuration for `serve`.
     Usage,
-    /// 3: what was named does not exist.
+    /// 3: the named object does not exist.
     NotFound,
     /// 4: the service is not reachable.
     Unreachable,
@@ -26,7 +26,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The number that the caller of the program sees.
+    /// Returns the number that the caller of the program sees.
     pub const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -43,7 +43,7 @@ impl Exit {
 
     /// Returns the exit code for an answer of the API, by its status and error code (contract 1, Errors).
     ///
-    /// A 5xx is the service's failure, not a refusal; one that is shutting down is as good as not reachable.
+    /// A 5xx is a failure of the service, not a refusal. A service that is shutting down counts as unreachable.
     pub fn of_answer(status: u16, code: &str) -> Self {
         match (status, code) {
             (200..=299, _) => Self::Done,

@@ -1,4 +1,4 @@
-//! The first step of starting: a locked data directory, and its store.
+//! The first step of a start: a locked data directory, and its store.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::net::tls;
 use crate::store::Store;
 use crate::store::open::{StartOptions, Surroundings};
 
-/// An open store on a locked directory: the first step of starting.
+/// An open store in a locked directory.
 pub struct Ground {
     /// The store.
     pub store: Arc<Store>,
@@ -32,18 +32,18 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Opens the store of `directory`, on `clock`'s time.
+    /// Opens the store of `directory` with `clock`.
     ///
     /// # Errors
-    /// What is in the way, for the operator.
+    /// The error for the operator.
     pub fn open(directory: &Path, lock: DirectoryLock, clock: Arc<dyn Clock>, start: Start) -> Result<Self, Trouble> {
         Self::open_claimed(directory, lock, clock, start, None)
     }
 
-    /// The same for a store whose log was claimed.
+    /// Opens a store whose log was claimed.
     ///
     /// # Errors
-    /// What is in the way, for the operator.
+    /// The error for the operator.
     pub(super) fn open_claimed(
         directory: &Path,
         lock: DirectoryLock,
@@ -51,7 +51,7 @@ impl Ground {
         start: Start,
         claim: Option<&Claim>,
     ) -> Result<Self, Trouble> {
-        // Beside the store's opening, which waits for the disk.
+        // In parallel with opening the store, which waits for the disk.
         tls::gather_entropy();
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let time = Arc::clone(&clock);
@@ -67,16 +67,16 @@ impl Ground {
         Ok(Self { store: Arc::new(store), clock, entropy, lock })
     }
 
-    /// Closes the store, and keeps the lock of its directory.
+    /// Closes the store, and returns the lock of its directory.
     pub(super) fn close(self) -> DirectoryLock {
         self.store.close();
         self.lock
     }
 
-    /// The engine alone, for a command that works on the store while no daemon runs.
+    /// Creates only the engine, for a command that works on the store while no daemon runs.
     ///
     /// # Errors
-    /// What is in the way, for the operator.
+    /// The error for the operator.
     pub(super) fn engine(&self, config: &Config) -> Result<Arc<Engine>, Trouble> {
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, &self.clock, &self.entropy, false)?;

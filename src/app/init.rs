@@ -1,7 +1,7 @@
-//! `postrider init`: from nothing to a configuration, a store with an account, its key and its user of the panel, and
-//! the DNS records to publish (contract 8). The daemon does not run yet, so the store is opened here, under its lock.
+//! `postrider init`: creates a configuration, a store with an account, its key and its panel user, and prints the DNS
+//! records to publish (contract 8). The daemon does not run yet, so the store is opened here, under its lock.
 //!
-//! A configuration that is there is kept and used; a store that is there is never touched.
+//! An existing configuration is kept and used; an existing store is never changed.
 
 mod records;
 
@@ -36,29 +36,29 @@ use crate::net::source;
 use crate::store::Store;
 use crate::store::open::OnJournalDamage;
 
-/// The account's name until somebody gives it another.
+/// Initial name of the account.
 const ACCOUNT: &str = "Main";
-/// The key's name in lists.
+/// Name of the key in lists.
 const KEY: &str = "first key";
 const PURPOSE: &str = "cannot set up";
 
 /// Options of `init`.
 #[derive(Debug, Clone)]
 pub struct InitOptions {
-    /// This server's name in DNS; the system's where absent.
+    /// This server's DNS name; by default the system's name.
     pub hostname: Option<DomainName>,
-    /// Where the configuration stands or is written to; none where the environment holds it.
+    /// Configuration file to use or write; `None` if the environment contains the configuration.
     pub config: Option<PathBuf>,
-    /// The data directory to write into a new configuration; its default where absent.
+    /// Data directory for a new configuration; `None` for the default.
     pub data_dir: Option<PathBuf>,
-    /// Address of the panel user; `postmaster` of this server if absent (RFC 2142 section 5).
+    /// Address of the panel user; by default `postmaster` of this server (RFC 2142 section 5).
     pub user: Option<Address>,
 }
 
 /// Results of `init`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Made {
-    /// The configuration; none where the environment holds it.
+    /// The configuration file; `None` if the environment contains the configuration.
     pub config: Option<PathBuf>,
     /// Whether it is new.
     pub config_is_new: bool,
@@ -68,22 +68,22 @@ pub struct Made {
     pub hostname: String,
     /// The account.
     pub account_id: String,
-    /// Its key's secret, which is shown this once.
+    /// Secret of its key, which is only shown now.
     pub api_key: String,
-    /// The panel's login page.
+    /// URL of the panel's login page.
     pub panel_url: String,
-    /// The address that its user signs in with.
+    /// Sign-in address of its user.
     pub panel_user: String,
-    /// Their password, which is shown this once.
+    /// Their password, which is only shown now.
     pub panel_password: String,
-    /// Records to publish for this server; each sending domain has records of its own.
+    /// Records to publish for this server. Each sending domain has its own.
     pub records: Vec<Record>,
 }
 
-/// Sets up.
+/// Runs `init`.
 ///
 /// # Errors
-/// What is in the way, for the operator; exit 6 where a store exists.
+/// The error for the operator; exit 6 if a store exists.
 pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Trouble> {
     let Configuration { config, text, is_new } = configuration(options, environment)?;
     let directory = &config.data_dir;
@@ -118,15 +118,15 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
     })
 }
 
-/// Configuration to set up.
+/// Configuration that `init` uses.
 struct Configuration {
     config: Config,
-    /// New content of the file, if it differs.
+    /// New content of the file, if it changes.
     text: Option<String>,
     is_new: bool,
 }
 
-/// The configuration that is there, with a name where it has none, or a new one.
+/// Returns the existing configuration, with the server's name added if it is missing, or a new one.
 fn configuration(options: &InitOptions, environment: &Environment) -> Result<Configuration, Trouble> {
     let Some(file) = &options.config else { return of_environment(options, environment) };
     let origin = file.display().to_string();
@@ -151,7 +151,7 @@ fn configuration(options: &InitOptions, environment: &Environment) -> Result<Con
     Ok(Configuration { config, text: Some(text), is_new: true })
 }
 
-/// The configuration that the variables hold, which is written to no file.
+/// Returns the configuration from the variables, which is not written to a file.
 fn of_environment(options: &InitOptions, environment: &Environment) -> Result<Configuration, Trouble> {
     let mut config = Config::of_environment(environment)?;
     agrees(options, &config, "the environment")?;
@@ -161,7 +161,7 @@ fn of_environment(options: &InitOptions, environment: &Environment) -> Result<Co
     Ok(Configuration { config, text: None, is_new: false })
 }
 
-/// Checks that the name that was asked for is the one that `origin` has.
+/// Checks that the requested name is the one in `origin`.
 fn agrees(options: &InitOptions, config: &Config, origin: &str) -> Result<(), Trouble> {
     let Some(hostname) = options.hostname.as_ref().filter(|hostname| **hostname != config.hostname) else {
         return Ok(());
@@ -175,7 +175,8 @@ fn wanted_hostname(options: &InitOptions) -> Result<DomainName, Trouble> {
     options.hostname.clone().map_or_else(system_hostname, Ok)
 }
 
-/// A file as packages bring it, with this server's name where the comment stands; before all else, where none does.
+/// Sets this server's name in a configuration file from a package: at the commented-out key, or at the beginning if
+/// there is none.
 fn with_hostname(text: &str, hostname: &DomainName) -> String {
     let line = format!("hostname = \"{hostname}\"");
     match text.lines().find(|line| line.starts_with("#hostname = ")) {
@@ -184,7 +185,7 @@ fn with_hostname(text: &str, hostname: &DomainName) -> String {
     }
 }
 
-/// The commented example with this server's name and directory.
+/// Returns the commented example with this server's name and directory.
 fn new_text(hostname: &DomainName, directory: &Path) -> String {
     let lines = EXAMPLE.lines().map(|line| match line.split_once(" = ") {
         Some(("hostname", _)) => format!("hostname = \"{hostname}\"\n"),
@@ -194,7 +195,7 @@ fn new_text(hostname: &DomainName, directory: &Path) -> String {
     lines.collect()
 }
 
-/// The system's own name, where it is one that others can look up.
+/// Returns the system's name, if it can be looked up from outside.
 fn system_hostname() -> Result<DomainName, Trouble> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
@@ -204,20 +205,20 @@ fn system_hostname() -> Result<DomainName, Trouble> {
     })
 }
 
-/// Writes a file that is not there, whole or not at all.
+/// Writes a new file atomically.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let half_made = path.with_extension(format!("new-{}", std::process::id()));
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o644).open(&half_made)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    // A link is made only where nothing is; a rename would overwrite.
+    // A hard link fails if the name exists; a rename would overwrite the file.
     let linked = written.and_then(|()| fs::hard_link(&half_made, path));
     fs::remove_file(&half_made)?;
     linked.and_then(|()| fs::File::open(folder)?.sync_all())
 }
 
-/// Replaces a file whole, with its owner and mode.
+/// Replaces a file atomically and keeps its owner and mode.
 fn rewrite(path: &Path, text: &str) -> io::Result<()> {
     let found = fs::metadata(path)?;
     let half_made = path.with_extension(format!("new-{}", std::process::id()));
@@ -233,7 +234,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Trouble {
     Trouble::new(exit, PURPOSE, why, "Run it as root, or name places of your own with --config and --data-dir.")
 }
 
-/// Returns the address of the panel user if none is given.
+/// Returns the default address of the panel user.
 fn postmaster(hostname: &DomainName) -> Result<Address, Trouble> {
     format!("postmaster@{hostname}").parse().map_err(|error| failed(&error))
 }
@@ -245,7 +246,7 @@ struct Furnished {
     password: String,
 }
 
-/// Makes the store, an account, its key, and what a person signs in with.
+/// Creates the store, an account, its key, and the panel user.
 async fn furnish(config: &Config, user: Address, lock: DirectoryLock) -> Result<Furnished, Trouble> {
     let ground =
         Ground::open(&config.data_dir, lock, Arc::new(service_clock()), Start::Service(OnJournalDamage::Refuse))?;
@@ -278,15 +279,15 @@ fn failed(error: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, PURPOSE, error.to_string(), "Correct it and run init again.")
 }
 
-/// Takes away a store that was begun and not finished, so that `init` may be run again.
+/// Removes an unfinished store, so that `init` can be run again.
 fn clear(directory: &Path) {
     for what in Store::remove_unfinished(directory) {
         tracing::warn!(error = %what, "could not remove a part of the unfinished store");
     }
 }
 
-/// Gives what was made to whoever owns the data directory: a package makes it for the service's own user, and `init`
-/// is run by root.
+/// Gives new files to the owner of the data directory. Packages create it for the service's user, and `init` is run by
+/// root.
 pub(in crate::app) fn hand_over(directory: &Path) -> io::Result<()> {
     let owner = fs::metadata(directory)?;
     for entry in fs::read_dir(directory)? {

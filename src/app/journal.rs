@@ -1,8 +1,8 @@
-//! The log in the journal's own protocol (systemd's "Native Journal Protocol"): an entry for each line, with its level,
-//! and with each of its facts as a field, so that `journalctl POSTRIDER_MESSAGE_ID=msg_…` finds all about a message.
+//! The log in the protocol of systemd's journal ("Native Journal Protocol"): an entry for each line, with its level,
+//! and with each of its fields, so that `journalctl POSTRIDER_MESSAGE_ID=msg_…` finds everything about a message.
 //!
-//! [`super::logging`] puts it in the place of standard error. It never waits: a journal that does not take an entry
-//! must not hold up mail, so the entry is lost, and the next one that is taken comes with how many were.
+//! [`super::logging`] uses it instead of standard error. It never waits: a journal that does not accept an entry must
+//! not delay mail. The entry is lost, and the next accepted one contains the number of lost ones.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -15,22 +15,22 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// Where the journal listens.
+/// Path of the journal's socket.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
-/// Before the name of each field of ours: `MESSAGE_ID` alone would be the journal's own.
+/// Prefix of the names of our fields: `MESSAGE_ID` alone belongs to the journal.
 const PREFIX: &str = "POSTRIDER_";
 
-/// The journal.
+/// Connection to the journal.
 pub(super) struct Journal {
     socket: UnixDatagram,
     lost: AtomicU64,
 }
 
 impl Journal {
-    /// The one that listens at `path`.
+    /// Connects to the journal at `path`.
     ///
     /// # Errors
-    /// Nobody listens there, or may not be reached.
+    /// No journal listens there, or access is denied.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
@@ -63,9 +63,9 @@ impl<S: Subscriber> Layer<S> for Journal {
     }
 }
 
-/// One entry while it is put together.
+/// An entry that is being built.
 struct Entry {
-    /// Text for people: the sentence, and the facts after it.
+    /// Text for people: the sentence, followed by the fields.
     text: String,
     facts: String,
     fields: Vec<u8>,
@@ -80,7 +80,7 @@ impl Entry {
         entry
     }
 
-    /// A value of several lines is told by its length; others end with their line.
+    /// Adds a field. A value with several lines is preceded by its length; others end with their line.
     fn field(&mut self, name: &str, value: &str) {
         self.fields.extend_from_slice(name.as_bytes());
         if value.contains('\n') {
@@ -121,7 +121,7 @@ impl Visit for Entry {
     }
 }
 
-/// As syslog numbers them (RFC 5424 6.2.1).
+/// Returns the priority by syslog's numbers (RFC 5424 6.2.1).
 const fn priority(level: Level) -> &'static str {
     match level {
         Level::ERROR => "3",

@@ -1,8 +1,8 @@
-//! `postrider webhook listen`: webhooks for whoever develops a receiver.
+//! `postrider webhook listen`: webhooks for developers of a receiver.
 //!
-//! Either it follows a service's event log and passes each event on to a local program, as an endpoint would get it but
-//! without public https; or it is a receiver itself, and believes what an endpoint's secret proves. Results are lines
-//! on the output, a line for each event; what goes on meanwhile is told beside it.
+//! It has two modes. It follows a service's event log and forwards each event to a local program, as an endpoint would
+//! get it but without public https. Or it is a receiver itself and verifies webhooks with the endpoint's secret. It
+//! prints a line for each event as result, and remarks separately.
 
 mod forwarding;
 mod receiving;
@@ -30,13 +30,13 @@ pub enum Form {
     Json,
 }
 
-/// Where results and remarks go.
+/// Outputs for results and remarks.
 pub struct Told<'t> {
     /// Results.
     pub out: &'t mut dyn Write,
     /// Remarks, for people.
     pub err: &'t mut dyn Write,
-    /// The results' form.
+    /// Format of the results.
     pub form: Form,
 }
 
@@ -58,7 +58,7 @@ impl Told<'_> {
         self.out.flush()
     }
 
-    /// Where even standard error is gone, the results still tell.
+    /// Prints a remark. If standard error is closed, the results are still printed.
     fn remark(&mut self, text: &str) {
         let _ = writeln!(self.err, "{text}");
     }
@@ -71,16 +71,16 @@ struct Heard {
     kind: String,
     message: Option<String>,
     created_at: Option<String>,
-    /// The program's last answer, where it was asked; of a receiver, its own.
+    /// Status of the program's last answer, if there was a request; of a receiver, its own answer.
     status: Option<u16>,
-    /// Why it is not acknowledged.
+    /// Reason why it was not acknowledged.
     error: Option<String>,
     /// Number of requests to the program.
     attempts: u8,
 }
 
 impl Heard {
-    /// An event by its record.
+    /// Creates the result for an event record.
     fn of(event: &str, kind: &str, record: &[u8]) -> Self {
         let record: Value = serde_json::from_slice(record).unwrap_or_default();
         let member = |name: &str| record[name].as_str().map(str::to_owned);
@@ -132,10 +132,10 @@ fn printable(text: &str) -> String {
     if text.chars().any(char::is_control) { text.escape_debug().to_string() } else { text.to_owned() }
 }
 
-/// A webhook secret that somebody typed.
+/// Parses a webhook secret from the command line.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a webhook secret.
 pub fn secret(text: &str) -> Result<Secret, Trouble> {
     if text.len() > SECRET_PREFIX.len() && text.starts_with(SECRET_PREFIX) {
         return Ok(Secret::new(text));
@@ -148,11 +148,11 @@ pub fn secret(text: &str) -> Result<Secret, Trouble> {
     ))
 }
 
-/// Resolves at SIGINT or SIGTERM, which are the ways to end it.
+/// Resolves at SIGINT or SIGTERM, which end the command.
 async fn told_to_end() {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
-        // Without handlers the signals end the process by themselves.
+        // Without handlers the signals end the process directly.
         return std::future::pending().await;
     };
     tokio::select! {

@@ -1,7 +1,7 @@
-//! One daemon for each data directory (contract 8 "Running"): a locked file that names the process that has it.
+//! One daemon for each data directory (contract 8 "Running"): a locked file with the holder's process ID.
 //!
-//! A second daemon leaves at once where the first lives. A lock without a living holder, left for a moment by a killed
-//! process, is waited for.
+//! A second daemon exits immediately if the first is alive. A lock without a living holder, left for a moment by a
+//! killed process, is waited for.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -18,17 +18,17 @@ use crate::store::private_file;
 const FILE: &str = "postrider.pid";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The right to be the daemon of a data directory, as long as the process lives.
+/// The exclusive right to be the daemon of a data directory, as long as the process lives.
 pub struct DirectoryLock {
     _file: File,
     path: PathBuf,
 }
 
 impl DirectoryLock {
-    /// Takes the lock of `directory`, which is made where it is missing.
+    /// Takes the lock of `directory`, and creates the directory if it is missing.
     ///
     /// # Errors
-    /// Another daemon lives there, or the directory can't be used.
+    /// Another daemon is running there, or the directory can't be used.
     pub fn take(directory: &Path) -> Result<Self, Trouble> {
         let unusable = |error: io::Error| {
             let what = format!("cannot use the data directory {}", directory.display());
@@ -43,18 +43,18 @@ impl DirectoryLock {
         Ok(Self { _file: file, path })
     }
 
-    /// Gives the lock back and removes its file, for whoever has made nothing in the directory after all.
+    /// Releases the lock and removes its file, for a command that has created nothing in the directory.
     pub fn discard(self) {
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!(%error, "a lock's file could not be removed");
         }
     }
 
-    /// Keeps daemons out of `directory` for whoever only looks, and writes nothing; nothing to keep them out with where
-    /// none has ever been there.
+    /// Keeps daemons out of `directory` for a reader. Writes nothing: returns `None` if there is no lock file, because
+    /// no daemon has ever run there.
     ///
     /// # Errors
-    /// A daemon lives there, or the lock can't be read.
+    /// A daemon is running there, or the lock can't be read.
     pub fn borrow(directory: &Path) -> Result<Option<Self>, Trouble> {
         let path = directory.join(FILE);
         let mut file = match File::open(&path) {
@@ -102,7 +102,7 @@ fn holder(file: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// Whether the process runs: one that was killed and not yet buried does not.
+/// Whether the process runs. A zombie does not.
 #[cfg(target_os = "linux")]
 fn is_alive(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
@@ -110,7 +110,7 @@ fn is_alive(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Whether the process runs, as far as a signal that is not sent can tell: another user's does too.
+/// Whether the process runs, checked without sending a signal. Processes of other users count too.
 #[cfg(not(target_os = "linux"))]
 fn is_alive(pid: u32) -> bool {
     use rustix::process::{Pid, test_kill_process};

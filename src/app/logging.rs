@@ -1,6 +1,6 @@
-//! The log: lines on stderr for a person, a JSON object each for a collector, or entries of systemd's journal
-//! ([`super::journal`]). A request's identifier and a message's are members of their own. Addresses, subjects and
-//! bodies never stand in it above `debug`.
+//! The log: lines on stderr for people, one JSON object each for a collector, or entries of systemd's journal
+//! ([`super::journal`]). Identifiers of requests and messages are separate fields. Addresses, subjects and bodies are
+//! never logged above `debug`.
 
 use std::io;
 use std::path::Path;
@@ -18,10 +18,10 @@ use super::config::{Log, LogFormat};
 use super::journal::{self, Journal};
 use super::recent::Recent;
 
-/// Function that sets the level, once there is a log. The log belongs to the process, so this does too.
+/// Function that sets the level, once logging has started. The log belongs to the process, so this is static.
 static LEVEL: OnceLock<Box<dyn Fn(Level) + Send + Sync>> = OnceLock::new();
 
-/// Starts logging as `log` says. A second start changes nothing.
+/// Starts logging as configured in `log`. A second call changes nothing.
 pub(super) fn start(log: &Log) {
     let text = || fmt::layer().with_writer(io::stderr).with_ansi(false).boxed();
     let mut unheard = None;
@@ -58,7 +58,7 @@ pub(super) fn set_level(level: Level) {
     }
 }
 
-/// Other crates' chatter below warnings is theirs, and may name what we do not.
+/// Returns the filter. Other crates log only warnings and errors, because their other lines may contain private data.
 fn filter_of(level: Level) -> Targets {
     let level = LevelFilter::from_level(level);
     Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("postrider", level)

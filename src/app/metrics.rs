@@ -1,4 +1,4 @@
-//! The metrics' listener, as `[metrics]` says: started with the service, and the last to go.
+//! The listener for metrics, as configured in `[metrics]`: starts with the service, and stops last.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use crate::http::metrics::{MetricsService, Process};
 use crate::net::http_listener::{HttpLimits, HttpServer, Serve};
 use crate::net::tls_settings::Presented;
 
-/// Maximum number of connections: a scraper is one program on the operator's own network.
+/// Maximum number of connections: there is usually one scraper, in the operator's own network.
 const CONNECTIONS_MAX: usize = 32;
 
 /// The listener.
 pub(super) struct Metrics<S: Serve = MetricsService> {
     server: HttpServer<S>,
-    /// Where it listens, where it does.
+    /// Bound address, if it listens.
     pub(super) address: Option<SocketAddr>,
 }
 
 impl Metrics {
-    /// Listens where the configuration says.
+    /// Listens as configured.
     ///
     /// # Errors
-    /// An address that the operator named can't be had. Nobody asked for the default one, so mail goes on without it.
+    /// A configured address can't be bound. If the default one can't be bound, the service runs without metrics.
     pub(super) async fn start(
         config: &Config,
         engine: &Arc<Engine>,
@@ -40,7 +40,7 @@ impl Metrics {
 }
 
 impl<S: Serve> Metrics<S> {
-    /// Listens where the configuration says, for `service`.
+    /// Listens as configured, for `service`.
     ///
     /// # Errors
     /// As [`Metrics::start`].
@@ -62,7 +62,7 @@ impl<S: Serve> Metrics<S> {
         }
     }
 
-    /// Stops listening, at once: a scrape that is cut off comes again.
+    /// Stops listening immediately: an aborted scrape is repeated.
     pub(super) async fn shut_down(self) {
         self.server.shutdown(Duration::ZERO).await;
     }

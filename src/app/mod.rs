@@ -1,4 +1,4 @@
-//! Floor 8: the program. Configuration, command line, and the wiring of everything below; nothing imports it.
+//! Floor 8: the program. Configuration, command line, and the wiring of everything below; no other floor imports it.
 
 mod addresses;
 pub mod admin_client;

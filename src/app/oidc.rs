@@ -1,4 +1,4 @@
-//! Sign-in by OpenID Connect: the provider of `[oidc]`, reached as webhooks are.
+//! Sign-in by OpenID Connect: the provider of `[oidc]`, with the same network rules as webhooks.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::engine::oidc::Oidc;
 use crate::net::identity_provider::{DEADLINE, HttpsIdentityProvider};
 use crate::net::tls;
 
-/// Has `engine` sign people in at the provider that is configured, if there is one.
+/// Enables sign-in at the configured provider in `engine`, if there is one.
 ///
 /// # Errors
-/// A file that the configuration names and that can't be read.
+/// A file of the configuration can't be read.
 pub(super) fn attach(config: &Config, engine: &Engine, webhooks: &Webhooks) -> Result<(), Trouble> {
     let Some(oidc) = &config.oidc else { return Ok(()) };
     let settings = oidc.settings().map_err(|error| broken("oidc.client_secret_file", &error))?;

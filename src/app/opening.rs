@@ -14,7 +14,7 @@ use crate::store::row::restored::HoldCause;
 /// Kind of start on a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// The service, or a command that works on its store, with what it does where the journal is damaged.
+    /// The service, or a command that works on its store, with the policy for a damaged journal.
     Service(OnJournalDamage),
     /// `dev`, which never starts on a damaged journal.
     Dev,
@@ -29,7 +29,7 @@ impl Start {
         }
     }
 
-    /// The same kind of start on a store whose journal was found whole, or was mended.
+    /// Returns the same kind of start for a store whose journal is sound or repaired.
     pub(super) const fn on_whole_journal(self) -> Self {
         match self {
             Self::Service(_) => Self::Service(OnJournalDamage::Refuse),
@@ -38,7 +38,7 @@ impl Start {
     }
 }
 
-/// Why the store in `directory` does not open, and what to do about it.
+/// Returns the reason why the store in `directory` does not open, and the remedy.
 pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> Trouble {
     let what = format!("cannot open the store in {}", directory.display());
     match error {
@@ -98,7 +98,7 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
     }
 }
 
-/// The ways on from a damaged journal.
+/// Returns the options after damage of the journal.
 fn without_journal(damage: &Damage) -> String {
     let (first, without) = match damage {
         Damage::Record { left_out, .. } => (

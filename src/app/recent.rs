@@ -13,15 +13,15 @@ use crate::engine::ports::Clock as _;
 use crate::http::status::LogLine;
 use crate::net::clock::SystemClock;
 
-/// Lines that are kept.
+/// Number of lines that are kept.
 const LINES: usize = 10;
-/// Characters of a line that are kept.
+/// Maximum length of a line in characters.
 const CHARACTERS: usize = 500;
 
-/// The log is the process's, so this is too.
+/// The log belongs to the process, so this is static.
 static LATEST: Mutex<VecDeque<LogLine>> = Mutex::new(VecDeque::new());
 
-/// The lines, newest first.
+/// Returns the lines, newest first.
 pub(super) fn latest() -> Vec<LogLine> {
     LATEST.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
 }

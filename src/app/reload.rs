@@ -1,10 +1,10 @@
-//! SIGHUP: the file is read again, what can change at once does, and what can't is named.
+//! SIGHUP: reads the file again, applies the settings that can change at runtime, and logs the others.
 
 use super::config::{Config, LOG_LEVEL};
 use super::logging;
 
-/// Reads the configuration again. `running` is the one that the service runs by, and is brought up to date in what
-/// changes at once; a file with faults changes nothing.
+/// Reads the configuration again. `running` is the active configuration, and is updated in the settings that can change
+/// at runtime. A file with errors changes nothing.
 pub(super) fn reload(running: &mut Config) {
     let next = match running.again() {
         None => return,

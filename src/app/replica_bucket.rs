@@ -1,5 +1,5 @@
-//! The bucket that `[replica]` names, as commands and the service open it. It has a resolver of its own, since it is
-//! needed before a store is open.
+//! The bucket of `[replica]`, opened by commands and the service. It has its own resolver, because it is needed before
+//! a store is open.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::net::tls;
 /// Opens the bucket at `url` with the other settings of `config`. Sends nothing.
 ///
 /// # Errors
-/// Roots that can't be read; a client that can't be made.
+/// Root certificates that can't be read; a client that can't be created.
 pub(super) fn open(config: &Config, url: &BucketUrl) -> Result<Arc<S3>, Trouble> {
     let replica = &config.replica;
     let roots = tls::trusted_roots(replica.extra_roots.as_deref())
@@ -42,13 +42,13 @@ pub(super) fn open(config: &Config, url: &BucketUrl) -> Result<Arc<S3>, Trouble>
     S3::new(settings, names, move || clock.now()).map(Arc::new).map_err(|error| cannot_open("its client", &error))
 }
 
-/// The address of AWS's service in a region.
+/// Returns the address of AWS's service in a region.
 fn of_aws(region: &str) -> Url {
     let url = format!("https://s3.{region}.amazonaws.com").parse();
     url.unwrap_or_else(|_| unreachable!("a region has only characters of host names"))
 }
 
-/// An endpoint that is an address needs no name servers.
+/// Returns the resolver. An endpoint that is an IP address needs no name servers.
 fn resolver(config: &Config) -> Result<Resolver, Trouble> {
     let settings =
         DnsSettings { servers: config.dns.servers.clone(), may_lack_servers: true, ..DnsSettings::default() };

@@ -1,4 +1,4 @@
-//! `postrider replica verify`: reads the bucket of `[replica]`, and needs no running service.
+//! `postrider replica verify`: checks the bucket of `[replica]` without a running service.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::store::master_key;
 
 const PURPOSE: &str = "cannot verify the replica";
 const HOUR: Duration = Duration::from_secs(3600);
-/// Above this retention a key may be there for a day after its deadline; below, for an hour.
+/// Above this retention a key may exist for a day after its deadline; below it, for an hour.
 const LONG_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Verifies the replica of `config`, with the master key in `key` or in the data directory.
@@ -51,7 +51,7 @@ pub(super) fn run(
     verified.map_err(|error| unreadable(&error))
 }
 
-/// Where the service finds its key: with systemd's credentials, else in the data directory.
+/// Returns the path of the service's key: a systemd credential, otherwise in the data directory.
 fn of_directory(directory: &Path, environment: &Environment) -> PathBuf {
     let credential = environment.credentials().map(|credentials| credentials.join(master_key::FILE));
     credential.filter(|credential| credential.exists()).unwrap_or_else(|| directory.join(master_key::FILE))

@@ -1,5 +1,5 @@
-//! The service's part in replication: before the store is opened it catches up with the log and claims it, and while it
-//! serves it ships what is committed.
+//! The service's part in replication. Before the store is opened it catches up with the log and claims it; while it
+//! serves, it ships new commits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ use crate::store::open::{OnJournalDamage, ReplicaStart, SyncRule};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::holder;
 
-/// The wait after which the way without a replica is named.
+/// Wait after which starting without the replica is suggested.
 const NAME_WAY_OUT: Duration = Duration::from_secs(60);
-/// Files beside the store that come along with a base: the certificate and the account of its authority too.
+/// Files beside the store that a base includes, also the certificate and the account of its authority.
 const WITH_BASE: &[&str] =
     &[BESIDE[0], "acme/account.key", "acme/certificate.pem", "acme/order.json", "acme/status.json"];
 
-/// A log that was claimed for the store that is about to be opened.
+/// A log claimed for the store that is about to be opened.
 pub struct Claim {
     joined: Joined,
     pace: Pace,
@@ -46,15 +46,15 @@ pub struct Claim {
     meters: Arc<BucketMeters>,
 }
 
-/// Files beside the store that come along with a base.
+/// Returns the files beside the store that a base includes.
 pub(super) const fn with_base() -> &'static [&'static str] {
     WITH_BASE
 }
 
-/// The way to the replica of `config`, from the data directory; none without `[replica]`.
+/// Returns the access to the replica of `config` for the data directory; `None` without `[replica]`.
 ///
 /// # Errors
-/// A client that can't be made; a directory that can't be written to.
+/// A client that can't be created; a directory that can't be written.
 pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) -> Result<Option<World>, Trouble> {
     let Some(url) = &config.replica.url else { return Ok(None) };
     let bucket = replica_bucket::open(config, url)?;
@@ -65,7 +65,7 @@ pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) ->
         let what = format!("cannot write to {}", directory.display());
         Trouble::new(Exit::Failed, what, error.to_string(), "Check the disk and the directory's owner.")
     })?;
-    // The bucket's clock and the lease are of the real world, whatever `dev` makes of the service's time.
+    // The bucket's clock and the lease use real time, even if `dev` has a virtual clock.
     let real: Arc<dyn Clock> = Arc::new(ContinuousClock);
     let (meters, time) = (Arc::new(BucketMeters::default()), Arc::clone(&real));
     let metered = MeteredBucket::new(Arc::clone(&bucket), Arc::clone(&meters), move || time.monotonic());
@@ -75,7 +75,7 @@ pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) ->
     Ok(Some(World { replica, bucket, meters }))
 }
 
-/// The rules of the lease, by `config`.
+/// Returns the rules of the lease from `config`.
 pub(super) fn lease_rules(config: &Config) -> LeaseRules {
     LeaseRules {
         lease: config.replica.lease,
@@ -84,7 +84,7 @@ pub(super) fn lease_rules(config: &Config) -> LeaseRules {
     }
 }
 
-/// The way to a replica, and to the settings of its bucket.
+/// Access to a replica and its bucket.
 pub(super) struct World {
     /// The replica.
     pub(super) replica: ReplicaWorld,
@@ -93,11 +93,11 @@ pub(super) struct World {
     pub(super) meters: Arc<BucketMeters>,
 }
 
-/// Opens the store in `directory`, which is locked. With `[replica]` it first catches up with the log, and claims it
-/// for `cause`.
+/// Opens the store in the locked `directory`. With `[replica]` it first catches up with the log, and claims it for
+/// `cause`.
 ///
 /// # Errors
-/// What is in the way, for the operator.
+/// The error for the operator.
 pub(super) async fn open(
     config: &Config,
     directory: &Path,
@@ -110,7 +110,7 @@ pub(super) async fn open(
         return Ok((Ground::open(directory, lock, clock, start)?, None));
     }
     if !Store::exists(directory) || start.on_journal_damage() == OnJournalDamage::Accept {
-        // The log is followed by a store that is there, and whose journal is whole.
+        // Catching up needs an existing store with a sound journal.
         lock = Ground::open(directory, lock, Arc::clone(&clock), start)?.close();
     }
     let claimed = claim(config, directory, Arc::clone(&clock), (cause, Duration::ZERO)).await?;
@@ -119,12 +119,12 @@ pub(super) async fn open(
     Ok((ground, claim))
 }
 
-/// Has the store in `directory` catch up with the log of `config`, and claims it. Waits for a bucket that does not
-/// answer. None without `[replica]`, and an inner none where a failover found that the log moves. The lease of the
-/// holder before lasted at least `lease`, as far as is known.
+/// Lets the store in `directory` catch up with the log of `config`, and claims it. Waits while the bucket does not
+/// answer. `None` without `[replica]`, and an inner `None` if a failover found new slots in the log. The previous
+/// holder's lease lasts at least `lease`, as far as known.
 ///
 /// # Errors
-/// Why the log is not to be claimed, with the exit code of the contract.
+/// The reason why the log must not be claimed, with the exit code of the contract.
 pub(super) async fn claim(
     config: &Config,
     directory: &Path,
@@ -157,28 +157,28 @@ pub(super) async fn claim(
     let stops = replica.when_unreachable() == WhenUnreachable::Stop;
     let sync = (replica.mode == ReplicaMode::Sync).then_some(SyncRule { timeout: replica.timeout, stops });
     let words = ModeWords { mode: replica.mode.as_str(), failover: replica.failover.as_str() };
-    // Where each batch waits for its slot, one slot follows the other.
+    // If each batch waits for its slot, slots follow each other without a delay.
     let interval = if sync.is_some() { Duration::ZERO } else { replica.interval };
     let (pace, backlog_bytes) = (Pace { interval, words }, replica.backlog_bytes);
     Ok(Some(Some(Claim { joined, pace, policy, backlog_bytes, sync, meters: world.meters })))
 }
 
 impl Claim {
-    /// Position in the log at which the store is opened.
+    /// Returns the position in the log at which the store is opened.
     pub(super) const fn start(&self) -> ReplicaStart {
         ReplicaStart { confirmed: self.joined.claim, backlog_bytes_max: self.backlog_bytes, sync: self.sync }
     }
 
-    /// Starts to ship what `store` commits.
+    /// Starts shipping the commits of `store`.
     ///
     /// # Errors
-    /// A migrated store whose base could not be made.
+    /// A base of a migrated store could not be made.
     pub(super) async fn ship(self, store: &Arc<Store>) -> Result<Active, Trouble> {
         let Self { joined, pace, policy, .. } = self;
         Active::start(joined, store, pace, policy).await.map_err(|error| cannot_join(&error))
     }
 
-    /// The meters of requests to the bucket.
+    /// Returns the metrics of requests to the bucket.
     pub(super) fn meters(&self) -> Arc<BucketMeters> {
         Arc::clone(&self.meters)
     }
@@ -207,7 +207,7 @@ impl Waiting {
     }
 }
 
-/// Checks that the bucket is fit for a log, and waits for one that does not answer.
+/// Checks that the bucket is suitable for a log, and waits while it does not answer.
 async fn admit(config: &Config, world: &World, waiting: &mut Waiting) -> Result<(), Trouble> {
     let World { replica, bucket, .. } = world;
     let mut waited = Duration::ZERO;
@@ -251,7 +251,7 @@ const fn is_passing(kind: BucketErrorKind) -> bool {
 
 const WHAT: &str = "cannot replicate the store";
 
-/// The error of a replica, with its exit code and what to do.
+/// Returns the error of a replica, with its exit code and the remedy.
 pub(super) fn cannot_join(error: &ReplicaError) -> Trouble {
     let (exit, remedy) = match error {
         ReplicaError::Bucket(error) if error.kind == BucketErrorKind::Forbidden => {
@@ -291,7 +291,7 @@ pub(super) fn cannot_join(error: &ReplicaError) -> Trouble {
     Trouble::new(exit, WHAT, error.to_string(), remedy)
 }
 
-/// Closes the store. Its writer may wait for the bucket of the replica, for `grace` at most.
+/// Closes the store. Its writer may wait up to `grace` for the bucket of the replica.
 pub(super) async fn close(engine: &Arc<Engine>, grace: Duration) {
     let store = Arc::clone(&engine.store);
     let mut closing = tokio::task::spawn_blocking(move || store.close());
@@ -307,7 +307,7 @@ pub(super) async fn close(engine: &Arc<Engine>, grace: Duration) {
     }
 }
 
-/// When the machine that claims at `at` begins to mail.
+/// Returns the time at which the machine that claims at `at` may send mail.
 pub(super) fn mailing_from(at: Timestamp, wait: Duration) -> Timestamp {
     at + wait
 }

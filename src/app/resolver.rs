@@ -1,4 +1,4 @@
-//! The resolver of the configuration.
+//! The resolver, as configured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::engine::ports::Clock;
 use crate::net::dns::{Anchors, DnsSettings, OwnHosts, Resolver};
 use crate::net::guard::Guard;
 
-/// The resolver, over the configured name servers.
+/// Creates the resolver with the configured name servers.
 ///
 /// # Errors
-/// What is in the way, for the operator.
+/// The error for the operator.
 pub(super) fn resolver(
     config: &Config,
     guard: &Arc<Guard>,

@@ -1,5 +1,5 @@
-//! A file in the data directory that exists while the service runs. A clean end removes it, so the next start learns
-//! that the last run was killed, crashed, or lost its power.
+//! A file in the data directory that exists while the service runs. A clean stop removes it, so the next start learns
+//! that the last run was killed, crashed, or lost power.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,20 +9,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::base::time::Timestamp;
 use crate::store::private_file;
 
-/// Its name.
+/// Name of the file.
 const FILE: &str = "running";
 
 /// The marker of this run.
 #[derive(Debug, Default)]
 pub(super) struct RunMarker {
     path: PathBuf,
-    /// Content of the marker that the last run left.
+    /// Content of the marker from the last run.
     left: Option<String>,
 }
 
 impl RunMarker {
-    /// Places the marker in `directory`, after a look at what the last run left. That a marker can't be written hinders
-    /// no start.
+    /// Places the marker in `directory`, after reading that of the last run. A marker that can't be written does not
+    /// stop the start.
     pub(super) fn place(directory: &Path) -> Self {
         let path = directory.join(FILE);
         let left = fs::metadata(&path).ok().map(|found| {
@@ -37,12 +37,12 @@ impl RunMarker {
         Self { path, left }
     }
 
-    /// Content of the marker of the last run, or none if that run ended cleanly.
+    /// Returns the content of the last run's marker, or `None` if that run stopped cleanly.
     pub(super) fn left_behind(&self) -> Option<&str> {
         self.left.as_deref()
     }
 
-    /// Removes the marker: this run has ended by itself.
+    /// Removes the marker at a clean stop.
     pub(super) fn remove(self) {
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!(%error, "could not remove the mark of a running service; the next start raises an alert");
@@ -50,7 +50,7 @@ impl RunMarker {
     }
 }
 
-/// Writes the marker, and syncs its name: a power failure may come at any time.
+/// Writes the marker durably with its directory entry: power may fail at any time.
 fn write(path: &Path) -> std::io::Result<()> {
     let mut file = private_file::create(path)?;
     writeln!(file, "{}", std::process::id())?;

@@ -1,5 +1,5 @@
-//! The async runtime, the limit of open files, and the allocator's settings: small pages, and freed memory that returns
-//! to the system.
+//! The async runtime, the limit of open files, and the allocator's settings: small pages, and freed memory that is
+//! returned to the system.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,19 +10,20 @@ use tokio::runtime::{Builder, Runtime};
 use super::exit::Exit;
 use super::trouble::Trouble;
 
-/// The nice value of work that runs beside sending.
+/// The nice value of background work.
 #[cfg(target_os = "linux")]
 const LOWEST_PRIORITY: i32 = 19;
 
 /// Time between two returns of freed memory.
 const TRIM_INTERVAL: Duration = Duration::from_secs(5);
-/// Bytes of a block that the allocator takes straight from its arenas.
+/// Size of a block that the allocator takes directly from its arenas.
 const TRIM_BYTES: usize = 20 << 20;
 
-/// Builds the runtime: a worker for each processor. Raises the limit of open files, and takes to small pages, first.
+/// Builds the runtime with a worker for each processor. First raises the limit of open files, and switches to small
+/// pages.
 ///
 /// # Errors
-/// The system gives no threads.
+/// The system can't create threads.
 pub(super) fn build() -> Result<Runtime, Trouble> {
     raise_open_files();
     keep_pages_small();
@@ -33,22 +34,22 @@ pub(super) fn build() -> Result<Runtime, Trouble> {
     Ok(runtime)
 }
 
-/// Gives freed memory back to the system, every few seconds. mimalloc does so only when a large block is made or freed,
-/// which may be hours after a burst of large messages: 520 MB stayed resident. A block that nobody writes to takes no
-/// memory itself.
+/// Returns freed memory to the system every few seconds. mimalloc does so only when a large block is allocated or
+/// freed, which may be hours after a burst of large messages: 520 MB stayed resident. A block that is never written to
+/// takes no memory itself.
 async fn return_freed_memory() {
     let mut ticks = tokio::time::interval(TRIM_INTERVAL);
     loop {
         ticks.tick().await;
         let mut block = Vec::<u8>::new();
-        // Without memory for it there is nothing to give back.
+        // If this allocation fails, there is no freed memory to return.
         drop(block.try_reserve_exact(TRIM_BYTES));
         drop(black_box(block));
     }
 }
 
-/// Lets no other process of the same user read this one's memory, which holds the master key, and lets no crash write
-/// it to a file. `dev` has nothing to hide, and is left to debuggers.
+/// Prevents other processes of the same user from reading this process's memory, which contains the master key, and
+/// crashes from writing it to a file. `dev` has no secrets and stays open to debuggers.
 pub(super) fn forbid_dumps() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
@@ -56,8 +57,8 @@ pub(super) fn forbid_dumps() {
     }
 }
 
-/// Every connection is an open file, and the soft limit is 1,024 by custom: fewer than all listeners take, before mail
-/// goes out and bodies are written.
+/// Raises the limit of open files. Every connection is an open file, and the usual soft limit of 1,024 is below the
+/// number of connections of all listeners, without outgoing mail and bodies.
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
@@ -65,8 +66,8 @@ fn raise_open_files() {
     }
 }
 
-/// The allocator spreads what is small over much room. In pages of 2 MiB, which many systems give unasked, a service
-/// that needs 50 MB would hold 300.
+/// Disables large pages. The allocator spreads small blocks widely: with pages of 2 MiB, the default on many systems, a
+/// service that needs 50 MB would take 300.
 fn keep_pages_small() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
@@ -74,7 +75,7 @@ fn keep_pages_small() {
     }
 }
 
-/// Gives the calling thread the lowest priority, where the system keeps one for each thread.
+/// Gives the calling thread the lowest priority, on systems with a priority for each thread.
 pub(super) fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, LOWEST_PRIORITY) {

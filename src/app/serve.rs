@@ -20,30 +20,30 @@ use crate::net::handed_over::HandedOver;
 use crate::store::open::OnJournalDamage;
 use crate::store::replica::claim::ClaimCause;
 
-/// Runs the service of `config` until it is told to stop. Once it accepts connections, a newline is written to the
-/// descriptor `ready_fd`, and systemd is told. `on_damage` says what to do where the journal is damaged.
+/// Runs the service of `config` until it is stopped. Once it accepts connections, it writes a newline to the descriptor
+/// `ready_fd` and notifies systemd. `on_damage` is the policy for a damaged journal.
 ///
 /// # Errors
-/// What is in the way, for the operator.
+/// The error for the operator.
 pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -> Result<Exit, Trouble> {
     config.fit_to_mail()?;
     logging::start(&config.log);
-    // Before the master key is read.
+    // This comes before the master key is read.
     runtime::forbid_dumps();
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
     refuse_development(&config.data_dir)?;
     let sockets = sockets(config)?;
-    // The lock first: it may be waited for, and nothing else may be touched before.
+    // Take the lock first: it may have to wait, and nothing else may be changed before.
     let lock = DirectoryLock::take(&config.data_dir)?;
     runtime::build()?.block_on(serve(config, lock, sockets, ready_fd, on_damage, ClaimCause::Start))
 }
 
-/// Serves on a directory that is locked, after its log was claimed for `cause`.
+/// Serves in a locked directory, after its log was claimed for `cause`.
 ///
 /// # Errors
-/// What is in the way, for the operator.
+/// The error for the operator.
 async fn serve(
     config: &Config,
     lock: DirectoryLock,
@@ -58,10 +58,10 @@ async fn serve(
     serve_opened(config, ground, sockets, ready_fd, claim).await
 }
 
-/// Serves on a store that is open, and whose log was claimed where it has one.
+/// Serves an open store, whose log was claimed if it has one.
 ///
 /// # Errors
-/// What is in the way, for the operator.
+/// The error for the operator.
 pub(super) async fn serve_opened(
     config: &Config,
     ground: Ground,
@@ -81,7 +81,7 @@ pub(super) async fn serve_opened(
     Ok(exit)
 }
 
-/// A directory of `dev` has keys and a password that were printed, and domains that nobody verified.
+/// Refuses a directory of `dev`: its keys and password were printed, and its domains were not verified.
 fn refuse_development(directory: &Path) -> Result<(), Trouble> {
     if !directory.join(dev::FILE).exists() {
         return Ok(());
@@ -91,7 +91,8 @@ fn refuse_development(directory: &Path) -> Result<(), Trouble> {
     Err(Trouble::new(Exit::Usage, what, why, "Name another directory with data_dir, and run `postrider init`."))
 }
 
-/// The sockets that systemd has opened for us. One that the configuration does not name would answer nobody.
+/// Takes the sockets that systemd has opened. One that the configuration does not name is an error, because it would
+/// not be served.
 fn sockets(config: &Config) -> Result<HandedOver, Trouble> {
     let sockets = HandedOver::to_process().map_err(|error| {
         let remedy = "Have the socket unit open TCP sockets alone (ListenStream).";
@@ -115,7 +116,7 @@ pub(super) fn tell_ready(ready_fd: Option<i32>) -> Result<(), Trouble> {
     })
 }
 
-/// The descriptor is reached by its name, since taking it by number would need unsafe code.
+/// Writes a newline. The descriptor is opened by its path, because taking it by number would need unsafe code.
 fn write_newline(descriptor: i32) -> io::Result<()> {
     OpenOptions::new().write(true).open(format!("/dev/fd/{descriptor}"))?.write_all(b"\n")
 }

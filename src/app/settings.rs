@@ -25,7 +25,7 @@ use crate::store::Store;
 /// Returns the settings of the engine over `store`.
 ///
 /// # Errors
-/// A secret's file that can't be read.
+/// The file of a secret can't be read.
 pub(super) fn engine(config: &Config, store: &Store, mode: Mode) -> Result<Settings, Trouble> {
     let keys = |name: &[u8]| TokenKeys::new(store.master_key().derive(name));
     Ok(Settings {
@@ -57,12 +57,12 @@ pub(super) fn engine(config: &Config, store: &Store, mode: Mode) -> Result<Setti
     })
 }
 
-/// Whether the service mails for real.
+/// Whether real mail is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// `serve`.
     Serve,
-    /// `dev`, and commands without a service: no check runs by timer, and links are shown.
+    /// `dev`, and commands without a service: no timed checks run, and links are shown.
     Dev,
 }
 
@@ -89,7 +89,7 @@ fn alerts(config: &Config, mode: Mode) -> Result<AlertSettings, Trouble> {
     })
 }
 
-/// Returns where the relays send from.
+/// Returns the source addresses of the relays.
 fn egress(config: &Config) -> Egress {
     let addresses: BTreeSet<IpAddr> = config.relays.iter().flat_map(|relay| relay.source.iter().copied()).collect();
     let names = config.relays.iter().map(|relay| relay.ehlo.as_ref().unwrap_or(&config.hostname).to_string());
@@ -97,8 +97,8 @@ fn egress(config: &Config) -> Egress {
     Egress { addresses: addresses.into_iter().collect(), names: names.into_iter().collect() }
 }
 
-/// Returns the relays that go straight to receivers' servers. Addresses that nobody outside can reach are left out:
-/// behind NAT, receivers see another.
+/// Returns the relays that deliver directly to receivers' servers. Addresses that can't be reached from outside are
+/// skipped: behind NAT, receivers see another one.
 fn direct_relays(config: &Config) -> Vec<DirectRelay> {
     let guard = Guard::new(config.network.allow.clone());
     let direct = config.relays.iter().filter(|relay| relay.kind == RelayKind::Mx);

@@ -1,12 +1,12 @@
-//! Signals to the process: stop (SIGTERM, SIGINT), and read the configuration again (SIGHUP).
+//! Signals to the process: stop (SIGTERM, SIGINT), and reload the configuration (SIGHUP).
 //!
-//! The daemon listens before it serves anything: until then any of them ends the process at once.
+//! The daemon listens before it serves anything; until then each of them ends the process immediately.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that are listened for.
+/// The handled signals.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -15,17 +15,17 @@ pub(super) struct Signals {
 
 /// Request of a signal.
 pub(super) enum Asked {
-    /// To end in order.
+    /// Stop in order.
     Stop,
-    /// To read the configuration again.
+    /// Reload the configuration.
     Reload,
 }
 
 impl Signals {
-    /// Listens from now on.
+    /// Starts listening.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

@@ -1,4 +1,4 @@
-//! `postrider standby`: follows the log of the active machine, and serves in its place once it is promoted.
+//! `postrider standby`: follows the log of the active machine, and serves in its place after a promotion.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -38,18 +38,18 @@ use crate::store::replica::claim::ClaimCause;
 mod promotion;
 mod sight;
 
-/// Interval between two looks at the end of the log.
+/// Interval between two checks for new slots.
 const POLL: Duration = Duration::from_secs(1);
-/// The longest wait after a failure.
+/// Maximum delay after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// Lag from which a standby lags.
+/// Delay from which a standby counts as lagging.
 const LAG: Duration = Duration::from_secs(5);
 const WHAT: &str = "cannot stand by";
 
 /// The options of a standby.
 #[derive(Debug, Clone, Default)]
 pub struct StandbyOptions {
-    /// The master key of the store; else that of the data directory.
+    /// The master key of the store; by default that of the data directory.
     pub master_key: Option<PathBuf>,
     /// The descriptor to write to when ready.
     pub ready_fd: Option<i32>,
@@ -57,10 +57,10 @@ pub struct StandbyOptions {
     pub discard: bool,
 }
 
-/// Follows the log of `config` until it is told to stop, or promoted: then it serves.
+/// Follows the log of `config` until it is stopped or promoted. After a promotion it serves.
 ///
 /// # Errors
-/// What is in the way, for the operator.
+/// The error for the operator.
 pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, Trouble> {
     config.fit_to_mail()?;
     logging::start(&config.log);
@@ -100,13 +100,13 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, Trouble> {
     })
 }
 
-/// Why a standby ended to follow.
+/// Reason why following ended.
 enum Ended {
     Stopped,
     Promoted {
         without_bucket: bool,
     },
-    /// The log stood still for two leases of its holder, which lasted so long.
+    /// The log had no new slot for two leases of its holder, whose duration this is.
     Abandoned {
         lease: Duration,
     },
@@ -223,7 +223,7 @@ impl Following<'_> {
                 }
                 Ok(Turn::Applied)
             }
-            // Promoted before, by this process's predecessor.
+            // The directory was promoted by an earlier process.
             false if own => Ok(Turn::OwnLog),
             false => {
                 if !std::mem::replace(&mut sight.is_at_end, true) {
@@ -260,7 +260,7 @@ impl Following<'_> {
         });
     }
 
-    /// Goes on after a failure that another try may not have.
+    /// Continues after a failure that may be temporary.
     fn survive(
         &self,
         error: ReplicaError,
@@ -315,7 +315,7 @@ impl Following<'_> {
 enum Turn {
     Applied,
     End,
-    /// The log is this directory's own.
+    /// The log belongs to this directory.
     OwnLog,
 }
 
@@ -333,7 +333,7 @@ fn failed(why: &str) -> Trouble {
     Trouble::new(Exit::Failed, WHAT, why, "")
 }
 
-/// The master key of the store that is followed.
+/// Returns the master key of the followed store.
 fn master_key(directory: &Path, named: Option<&Path>) -> Result<Raw, Trouble> {
     let path = named.map_or_else(|| master_key::place(directory), Path::to_owned);
     master_key::read_raw(&path).map_err(|error| {

@@ -1,14 +1,14 @@
-//! Samples of the store's size, taken for as long as the service lives.
+//! Samples of the store's size, taken as long as the service runs.
 
 use std::sync::Weak;
 use std::time::Duration;
 
 use crate::engine::Engine;
 
-/// Time between two looks at the store's size.
+/// Time between two samples.
 const BETWEEN: Duration = Duration::from_secs(600);
 
-/// Takes a sample now and then, until the engine is gone.
+/// Takes samples until the engine is dropped.
 pub(super) async fn note(engine: Weak<Engine>) {
     while let Some(engine) = engine.upgrade() {
         let noted = tokio::task::spawn_blocking(move || engine.note_store_size());

@@ -1,4 +1,4 @@
-//! The listeners of SMTP submission: those of `[submission]`, and in `dev` one more on loopback, in the clear.
+//! The listeners of SMTP submission: those of `[submission]`, and in `dev` one more on loopback, without TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub(super) struct Submission {
     engine: Arc<Engine>,
     listeners: Vec<SmtpListener>,
     certificate: Option<Kept>,
-    /// Where `listen` is bound.
+    /// Bound addresses of `listen`.
     pub(super) addresses: Vec<SocketAddr>,
-    /// Where `tls_listen` is bound.
+    /// Bound addresses of `tls_listen`.
     pub(super) tls_addresses: Vec<SocketAddr>,
 }
 
 impl Submission {
-    /// Begins to listen, with the section's own certificate or else with `http`, that of HTTP.
+    /// Starts listening, with the section's own certificate or with `http`, that of HTTP.
     ///
     /// # Errors
     /// The certificate can't be used, or an address can't be bound.
@@ -65,7 +65,7 @@ impl Submission {
         Ok(submission)
     }
 
-    /// Tells the API where programs submit mail.
+    /// Sets the SMTP addresses that the API shows.
     fn announce(&self, host: &str) {
         let port = |addresses: &[SocketAddr]| addresses.first().map(SocketAddr::port);
         let address =
@@ -109,8 +109,8 @@ impl Submission {
         Ok(bound)
     }
 
-    /// Begins to listen for `dev`: at `wanted`, or at a free port of the same host where that is taken and
-    /// `may_move`. Returns the bound address.
+    /// Starts listening for `dev`: at `wanted`, or at a free port of the same host if that is taken and `may_move`.
+    /// Returns the bound address.
     ///
     /// # Errors
     /// The address can't be bound.
@@ -138,14 +138,14 @@ impl Submission {
         Ok(bound)
     }
 
-    /// Reads the section's own certificate again.
+    /// Reloads the section's own certificate.
     pub(super) fn reload(&self) {
         if let Some(certificate) = &self.certificate {
             certificate.look();
         }
     }
 
-    /// Accepts nobody any more, sends idle clients away, and gives a message that is under way up to `grace`.
+    /// Accepts no new connections, disconnects idle clients, and waits up to `grace` for messages in progress.
     pub(super) async fn shut_down(self, grace: Duration) {
         if let Some(certificate) = self.certificate {
             certificate.stop();

@@ -12,12 +12,12 @@ use crate::store::health::Progress;
 use crate::store::migrate::Migration;
 use crate::store::open::StartWork;
 
-/// Says that connections are accepted.
+/// Reports that connections are accepted.
 pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Says that the configuration is being read again; [`ready`] says when it was.
+/// Reports that the configuration is being reloaded; [`ready`] reports the end.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
@@ -25,18 +25,17 @@ pub(super) fn reloading() {
     }
 }
 
-/// Says that the process is on its way out, and takes its time.
+/// Reports that the process is stopping, which may take some time.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// Time that systemd waits for the next sign of progress of a start.
+/// Time that systemd waits for the next progress report of a start.
 const WORK_WAIT: Duration = Duration::from_secs(120);
 /// Interval at which the log shows that progress.
 const WORK_LOG: Duration = Duration::from_secs(5);
 
-/// Reports work of a start that may take long: to systemd, which then extends the time that the start may take, and to
-/// the log.
+/// Reports slow work of a start: to systemd, which then extends the start timeout, and to the log.
 pub(super) fn starting() -> impl Fn(StartWork) {
     let logged = Cell::new(Instant::now());
     move |work| {
@@ -61,15 +60,15 @@ pub(super) fn starting() -> impl Fn(StartWork) {
     }
 }
 
-/// Asks for more time, while the bucket of the replica does not answer.
+/// Asks for more time while the bucket of the replica does not answer.
 pub(super) fn waiting_for_bucket() {
     let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
     let status = "waiting for the bucket of the replica; --without-replica starts without it";
     tell(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
 }
 
-/// Pings the supervisor's watchdog every half period, where the supervisor asked for that: as long as this runtime
-/// gives turns, and the store can be read and could be written to. Ends with the handle's abort.
+/// Pings the supervisor's watchdog every half period, if the supervisor has one. It pings as long as this runtime runs
+/// tasks, the store can be read, and a write could succeed. Ends when the handle is aborted.
 pub(super) fn keep_alive(store: &Arc<Store>) -> Option<JoinHandle<()>> {
     let period = sd_notify::watchdog_enabled()?;
     let store = Arc::clone(store);
@@ -78,8 +77,8 @@ pub(super) fn keep_alive(store: &Arc<Store>) -> Option<JoinHandle<()>> {
         let mut progress = Progress::default();
         loop {
             turns.tick().await;
-            // A store that has failed ends the process; one that hangs, in a sync of a dying disk say, is ended by the
-            // supervisor.
+            // A store that has failed ends the process. One that hangs, for example in a sync of a failing disk, is
+            // ended by the supervisor.
             let read = Arc::clone(&store);
             let is_read = tokio::task::spawn_blocking(move || read.snapshot().is_ok()).await.unwrap_or(false);
             if store.health().is_writing(&mut progress) && is_read {

@@ -1,12 +1,12 @@
 //! Error of a command for the operator: the action that failed, the reason, and the remedy, a line each.
 //!
-//! The one form of all errors that the program prints; the exit code belongs to it.
+//! All errors of the program are printed in this form. It includes the exit code.
 
 use std::fmt;
 
 use super::exit::Exit;
 
-/// A failure to tell the operator.
+/// A failure to report to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     exit: Exit,
@@ -16,12 +16,12 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// A failure that ends the program with `exit`: what, why, and what to do.
+    /// Creates a failure with an exit code: the action, the reason, and the remedy.
     pub fn new(exit: Exit, what: impl Into<String>, why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { exit, what: what.into(), why: vec![why.into()], remedy: remedy.into() }
     }
 
-    /// A failure with several reasons at once, a line for each.
+    /// Creates a failure with several reasons, one line each.
     pub fn with_reasons(
         exit: Exit,
         what: impl Into<String>,
@@ -31,19 +31,19 @@ impl Trouble {
         Self { exit, what: what.into(), why: why.into_iter().collect(), remedy: remedy.into() }
     }
 
-    /// The same, which ends the program with `exit`.
+    /// Returns the failure with the exit code `exit`.
     #[must_use]
     pub fn ending(self, exit: Exit) -> Self {
         Self { exit, ..self }
     }
 
-    /// The same failure with another reason and nothing else to do about it.
+    /// Returns the failure with another reason and without a remedy.
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> Self {
         Self { why: vec![why.into()], remedy: String::new(), ..self }
     }
 
-    /// The exit code that goes with it.
+    /// Returns its exit code.
     pub const fn exit(&self) -> Exit {
         self.exit
     }

@@ -1,4 +1,4 @@
-//! The relays and the tables of rules, made of the configuration for the engine.
+//! The relays and the rules for the engine, from the configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::smtp::client::Login;
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 
-/// The first day that days are counted from.
+/// The epoch from which days are counted.
 const EPOCH: Date = date(1970, 1, 1);
 
-/// The ways that messages take.
+/// Returns the relays.
 ///
 /// # Errors
-/// A password file that can't be read.
+/// A password file can't be read.
 pub(super) fn ways(config: &Config, in_house: Option<Arc<InHouse>>) -> Result<Ways, Trouble> {
     let relays = config.relays.iter().map(|relay| made(relay, config)).collect::<Result<_, _>>()?;
     Ok(Ways { relays, port: config.delivery.port, in_house })
 }
 
-/// The rules that answers are judged and sites are paced by: those built in, under the operator's own.
+/// Returns the rules for replies and for pacing: the built-in ones, overridden by the operator's.
 ///
 /// # Errors
-/// A file of rules that can't be read, or what is wrong with it.
+/// A file of rules can't be read, or has errors.
 pub(super) fn tables(config: &Config) -> Result<Tables, Trouble> {
     let rules = match &config.delivery.bounces_file {
         Some(path) => laid_over(path, "delivery.bounces_file", Rules::with_overlay)?,
@@ -86,7 +86,7 @@ fn submitting(smarthost: &config::Smarthost, relay: &str) -> Result<Smarthost, T
     });
     let host = match &smarthost.host {
         url::Host::Domain(name) => name.as_str().into(),
-        // Without the brackets that an address has in a URL.
+        // Without the brackets around an address in a URL.
         url::Host::Ipv4(address) => address.to_string().into(),
         url::Host::Ipv6(address) => address.to_string().into(),
     };

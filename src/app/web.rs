@@ -1,4 +1,4 @@
-//! The HTTP side of the daemon: the route table of the API, the panel and the documentation, and the listeners.
+//! The HTTP side of the daemon: the route table of API, panel and documentation, and the listeners.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::{HttpServer, TlsDoor};
 use crate::panel;
 
-/// The router of all pages and API routes; with the routes under `/dev` where `is_dev`.
+/// Returns the router of all pages and API routes, including those under `/dev` if `is_dev`.
 fn router(config: &Config, is_dev: bool) -> Result<Router<Api>, Trouble> {
     let mut table = api::routes();
     table.extend(panel::routes());
@@ -33,7 +33,7 @@ fn router(config: &Config, is_dev: bool) -> Result<Router<Api>, Trouble> {
     Router::new(table).map_err(|fault| broken("the route table", &fault))
 }
 
-/// The API's state and the service that answers requests, with the routes under `/dev` where there is a `dev`.
+/// Returns the API's state and the service that answers requests, with the routes under `/dev` if `dev` is given.
 pub(super) fn service(
     config: &Config,
     engine: &Arc<Engine>,
@@ -49,7 +49,7 @@ pub(super) fn service(
     Ok((api, service.with_error_page(panel::error_page)))
 }
 
-/// Listens for HTTP where the configuration says, and on the operator's socket.
+/// Listens for HTTP as configured, and on the operator's socket.
 pub(super) async fn listen(
     http: &mut HttpServer<HttpService<Api>>,
     config: &Config,

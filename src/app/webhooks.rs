@@ -1,4 +1,5 @@
-//! Name resolution and permitted addresses of webhook receivers: those of mail in `serve`, and wider ones in `dev`.
+//! Name resolution and permitted addresses of webhook receivers: the same as for mail in `serve`, and more addresses in
+//! `dev`.
 
 use std::sync::Arc;
 
@@ -9,14 +10,14 @@ use crate::net::hosts_file::{HOSTS_FILE, HostsFile};
 
 /// Name resolution and permitted addresses of webhook receivers.
 pub(super) struct Webhooks {
-    /// Which addresses they may reach.
+    /// Addresses that they may have.
     pub(super) guard: Arc<Guard>,
-    /// Where their names are looked up.
+    /// Resolver of their names.
     pub(super) names: Arc<dyn HostAddresses>,
 }
 
 impl Webhooks {
-    /// In `dev`, unless the configuration says what may be reached, receivers may run beside it.
+    /// Creates the rules. In `dev` local addresses are permitted unless the configuration sets networks.
     pub(super) fn of(config: &Config, guard: &Arc<Guard>, names: Arc<dyn HostAddresses>, is_dev: bool) -> Self {
         if !is_dev || config.is_set("network.allow") {
             return Self { guard: Arc::clone(guard), names };

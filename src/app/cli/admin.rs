@@ -1,4 +1,4 @@
-//! The commands about accounts and what they are set up with, keys and domains, and about the queue.
+//! The commands about accounts, keys and domains, and about the queue.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::app::trouble::Trouble;
 use crate::base::id::DomainId;
 use crate::domain::hostname::DomainName;
 
-/// Rows of a page in a search; the most that the API gives (contract 1).
+/// Number of rows of a page in a search: the API's maximum (contract 1).
 const SEARCH_ROWS: u8 = 100;
 
 /// `postrider account ...`.
@@ -184,7 +184,7 @@ fn of_site(
     print(&reply, Shape::OfSite, json, console)
 }
 
-/// The domain of this identifier or name; a name is looked for in the account's list.
+/// Returns the ID of the domain with this identifier or name. A name is looked up in the account's list.
 fn domain_id(text: &str, purpose: &str, session: &Session) -> Result<DomainId, Stop> {
     if let Ok(id) = text.parse() {
         return Ok(id);

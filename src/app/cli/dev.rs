@@ -1,4 +1,4 @@
-//! `postrider dev`: its options, each of which has a variable too, and what they mean together (contract 12.2).
+//! `postrider dev`: its options, each of which also has a variable, and their combination (contract 12.2).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::domain::network::Network;
 use crate::domain::stream::Stream;
 use crate::domain::webhook_url::WebhookUrl;
 
-/// Bytes of a webhook secret behind its prefix.
+/// Length of a webhook secret after its prefix, in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 #[derive(Debug, Args)]
@@ -63,34 +63,34 @@ pub(super) struct DevArgs {
 /// The options of `dev`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DevOptions {
-    /// The configuration: dev's defaults, the file over them, and `--listen` over that.
+    /// The configuration: dev's defaults, overridden by the file, and then by `--listen`.
     pub config: Config,
-    /// The directory to keep everything in, where one is named by `--data-dir` or the file; a temporary one otherwise.
+    /// The data directory, if `--data-dir` or the file names one; otherwise a temporary one is used.
     pub data_dir: Option<PathBuf>,
-    /// Whether wall time stands still until it is moved.
+    /// Whether wall time is virtual and moves only on request.
     pub virtual_clock: bool,
-    /// Whether to mail for real instead of capturing.
+    /// Whether to send real mail instead of capturing it.
     pub deliver: bool,
     /// Whether to print one line of JSON instead of text for people.
     pub json: bool,
-    /// Where to listen for SMTP, where that is said.
+    /// Address to listen on for SMTP, if set.
     pub smtp_listen: Option<SocketAddr>,
     /// Networks that may use `/dev`, in addition to this machine.
     pub allow: Vec<Network>,
-    /// The API key that is chosen: 20 to 128 of `A-Za-z0-9_-`.
+    /// The chosen API key: 20 to 128 of `A-Za-z0-9_-`.
     pub api_key: Option<String>,
-    /// Further verified domains.
+    /// Additional verified domains.
     pub domains: Vec<(DomainName, Stream)>,
-    /// Whether any domain of a sender counts as verified.
+    /// Whether every sender's domain counts as verified.
     pub any_domain: bool,
     /// Webhook endpoints for all events.
     pub webhooks: Vec<WebhookUrl>,
-    /// Their secret, where one is chosen.
+    /// Secret of the webhooks, if one is chosen.
     pub webhook_secret: Option<String>,
 }
 
 impl DevOptions {
-    /// The defaults, with this configuration.
+    /// Returns the default options with this configuration.
     pub const fn plain(config: Config) -> Self {
         Self {
             config,
@@ -154,20 +154,20 @@ fn options(args: DevArgs, json: bool, environment: &Environment) -> Result<DevOp
     })
 }
 
-/// Options, and the variables that stand in for them.
+/// Options with the environment for their variables.
 struct Given<'e> {
     environment: &'e Environment,
 }
 
 impl Given<'_> {
-    /// The value of a variable, where the option is not given.
+    /// Returns the value of a variable, for an option that is not given.
     fn value<T>(&self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, Trouble> {
         let variable = format!("POSTRIDER_DEV_{name}");
         let Some(text) = self.environment.text(&variable) else { return Ok(None) };
         read(&text).map(Some).map_err(|fault| unusable(format!("{variable}: {fault}"), ""))
     }
 
-    /// The value of an option that is a text, or else of its variable.
+    /// Returns the value of a text option, or of its variable.
     fn text<T>(
         &self,
         option: Option<String>,
@@ -181,7 +181,7 @@ impl Given<'_> {
         }
     }
 
-    /// A flag, or else its variable.
+    /// Returns a flag, or the value of its variable.
     fn flag(&self, option: bool, name: &str) -> Result<bool, Trouble> {
         let read = |text: &str| match text {
             "true" => Ok(true),
@@ -196,7 +196,7 @@ fn unusable(why: impl Into<String>, remedy: &str) -> Trouble {
     Trouble::new(Exit::Usage, "cannot start dev", why, remedy)
 }
 
-/// Reads an address with a port, or a bare port, which is one of loopback.
+/// Parses an address with a port, or only a port, which means 127.0.0.1.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -204,7 +204,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give an address with a port such as 127.0.0.1:8025, or a port such as 8025".to_owned())
 }
 
-/// The items of a list with commas.
+/// Returns the items of a comma-separated list.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
@@ -213,7 +213,7 @@ fn listed<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<Vec<T>, Stri
     items(text).map(|item| item.parse().map_err(|fault| format!("{item}: {fault}"))).collect()
 }
 
-/// The domains; none stands for `*`.
+/// Parses the domains; `None` is `*`.
 fn domains(text: &str) -> Result<Vec<Option<(DomainName, Stream)>>, String> {
     let domain = |item: &str| {
         if item == "*" {

@@ -1,5 +1,5 @@
-//! Where the configuration is found: an option, `POSTRIDER_CONFIG`, the place where packages put it, and last the
-//! defaults under the environment's variables.
+//! The source of the configuration: an option, `POSTRIDER_CONFIG`, the path that packages use, or the defaults with the
+//! environment's variables.
 
 use std::path::{Path, PathBuf};
 
@@ -9,22 +9,22 @@ use crate::app::environment::Environment;
 use crate::app::exit::Exit;
 use crate::app::trouble::Trouble;
 
-/// Where packages put the configuration.
+/// Path of the configuration in packages.
 pub(super) const PACKAGED: &str = "/etc/postrider/postrider.toml";
-/// Names this server where no file does.
+/// Variable with this server's name, if there is no file.
 pub(super) const HOSTNAME_VARIABLE: &str = "POSTRIDER_HOSTNAME";
 
-/// The file that an option or the variable names.
+/// Returns the file that an option or the variable names.
 pub(super) fn named(option: Option<PathBuf>, environment: &Environment) -> Option<PathBuf> {
     option.or_else(|| environment.path(CONFIG_VARIABLE))
 }
 
-/// The file to read: the one that is named, or `packaged` where it exists.
+/// Returns the file to read: the named one, or `packaged` if it exists.
 pub(super) fn file(option: Option<PathBuf>, environment: &Environment, packaged: &Path) -> Option<PathBuf> {
     named(option, environment).or_else(|| packaged.exists().then(|| packaged.to_owned()))
 }
 
-/// The configuration in the file to read, or the defaults under the variables where there is none.
+/// Returns the configuration from the file to read, or the defaults with the variables if there is no file.
 pub(super) fn configuration(option: Option<PathBuf>, environment: &Environment) -> Result<Config, Stop> {
     let read = match file(option, environment, Path::new(PACKAGED)) {
         Some(file) => Config::load(&file, environment),
@@ -33,7 +33,7 @@ pub(super) fn configuration(option: Option<PathBuf>, environment: &Environment) 
     Ok(read.map_err(Trouble::from)?)
 }
 
-/// The configuration that `serve` runs with. Without a file the server's name must be in the environment.
+/// Returns the configuration for `serve`. Without a file the environment must contain the server's name.
 pub(super) fn to_serve(option: Option<PathBuf>, environment: &Environment, packaged: &Path) -> Result<Config, Trouble> {
     if let Some(file) = file(option, environment, packaged) {
         return Ok(Config::load(&file, environment)?);

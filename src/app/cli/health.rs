@@ -1,4 +1,4 @@
-//! `postrider health`: whether the service is ready, for supervisors of containers. It asks `/readyz` over the
+//! `postrider health`: whether the service is ready, for container supervisors. It requests `/readyz` over the
 //! operator's socket, or at a URL.
 
 use std::io;
@@ -30,7 +30,7 @@ pub(super) struct HealthArgs {
     url: Option<Url>,
 }
 
-/// Prints `ready`, or says why not.
+/// Prints `ready`, or the reason why not.
 pub(super) fn health(args: HealthArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let (whom, asked) = match args.url {
         Some(url) => {
@@ -52,7 +52,7 @@ pub(super) fn health(args: HealthArgs, json: bool, console: &mut Console<'_>) ->
     Ok(Exit::Done)
 }
 
-/// A base address, or that of the check itself.
+/// Returns the URL of the check for a base URL or for its own.
 fn ready_url(mut url: Url) -> Url {
     let base = url.path().trim_end_matches('/');
     if !base.ends_with(PATH) {

@@ -1,4 +1,4 @@
-//! The commands that keep the store: `backup`, `restore` and `check`.
+//! The commands for backups: `backup`, `restore` and `check`.
 
 use std::path::PathBuf;
 
@@ -90,7 +90,7 @@ fn told_of_restore(restored: &Restored) -> String {
     )
 }
 
-/// The configuration that says how to reach the bucket; the defaults without a file.
+/// Returns the configuration for reaching the bucket; the defaults without a file.
 fn replica_config(file: Option<PathBuf>, environment: &Environment) -> Result<Config, Stop> {
     found::configuration(file, environment)
 }

@@ -1,4 +1,4 @@
-//! The grammar of the commands that keep the store: `backup`, `restore` and `check` (contract 8).
+//! The command-line grammar of `backup`, `restore` and `check` (contract 8).
 
 use std::path::PathBuf;
 

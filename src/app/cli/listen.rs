@@ -1,4 +1,4 @@
-//! `postrider webhook listen`: which service or address is meant, and what the options must not mean together.
+//! `postrider webhook listen`: the service or address to use, and combinations of options that are not allowed.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,9 +19,9 @@ use crate::domain::event::EventType;
 use crate::net::event_source::Door;
 use crate::net::forward::Forward;
 
-/// Holds the API key where no option does: an option is seen by whoever lists processes.
+/// Variable with the API key if no option gives it: options are visible in process lists.
 const KEY_VARIABLE: &str = "POSTRIDER_API_KEY";
-/// The same for the secret.
+/// Variable with the webhook secret, for the same reason.
 const SECRET_VARIABLE: &str = "POSTRIDER_WEBHOOK_SECRET";
 
 /// Options of `webhook listen`.
@@ -50,7 +50,7 @@ pub(super) struct ListenArgs {
     receive: Option<SocketAddr>,
 }
 
-/// Listens until it is told to end.
+/// Listens until it is stopped.
 pub(super) fn listen(
     args: ListenArgs,
     daemon: DaemonArgs,

@@ -1,4 +1,4 @@
-//! The commands about mail and what became of it: webhooks, suppressions, messages, events.
+//! The commands about mail and its outcomes: webhooks, suppressions, messages, events.
 
 use hyper::Method;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
-//! The grammar of the commands about mail and what became of it: webhooks, suppressions, messages, events (contract 8).
+//! The command-line grammar for mail and its outcomes: webhooks, suppressions, messages, events (contract 8).
 //!
-//! What a value may be is the API's to say; here stand the names.
+//! The API checks the values; only the names are here.
 
 use clap::{Args, Subcommand};
 

@@ -53,7 +53,7 @@ pub(super) fn replica(args: ReplicaArgs, json: bool, console: &mut Console<'_>) 
 fn status(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let reply = client(daemon, &console.environment)?.ask(Ask::get("show the replica", "/v1/replica", None))?;
     show_status(&reply, json, console)?;
-    // Both words are the contract's.
+    // Both words are in the contract.
     Ok(if reply.value["state"] == "ok" { Exit::Done } else { Exit::ChecksFailed })
 }
 
@@ -111,7 +111,7 @@ fn verify(
 fn words(report: &Report) -> String {
     let mut text = format!("{} slots, {} bases\n", report.slots, report.bases);
     for finding in &report.findings {
-        // Names come from the bucket: they must not move the cursor.
+        // Names come from the bucket: escape control characters, which could move the cursor.
         let object: String = finding.object.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         text.push_str(&format!("FAIL {object}: {}\n", finding.problem));
     }

@@ -1,4 +1,4 @@
-//! `postrider message send`: one message from the command line, and its outcome where that is waited for.
+//! `postrider message send`: sends one message from the command line, and can wait for its outcome.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::app::trouble::Trouble;
 
 const PURPOSE: &str = "send the message";
 const MESSAGES: &str = "/v1/messages";
-/// The first and the longest time between two looks at a message that has no outcome yet.
+/// The first and the longest interval between two checks of a message without an outcome.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Options of `message send`.
@@ -65,7 +65,7 @@ pub(super) fn send(session: &Session, args: SendArgs, json: bool, console: &mut 
     Ok(if settled.value["status"] == "delivered" { Exit::Done } else { Exit::Failed })
 }
 
-/// The body of the request.
+/// Returns the body of the request.
 fn submission(args: SendArgs, console: &mut Console<'_>) -> Result<Value, Stop> {
     let html = args.html.as_deref().map(text_of).transpose()?;
     let raw = args.raw.as_deref().map(bytes_of).transpose()?;
@@ -100,7 +100,7 @@ fn unread(what: &str, error: &io::Error) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot {PURPOSE}"), why, "Name a file in UTF-8 that this user may read.")
 }
 
-/// The message once it has an outcome, however long that takes.
+/// Waits for the message's outcome without a time limit, and returns the message.
 fn settled(session: &Session, one: &One<'_>) -> Result<Reply, Stop> {
     let (mut pause, longest) = LOOKS;
     loop {

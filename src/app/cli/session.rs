@@ -1,7 +1,7 @@
-//! Shared parts of the commands about one account: the connection to its daemon, the choice of the account, and
+//! Shared parts of the commands about one account: the connection to the daemon, the choice of the account, and
 //! requests.
 //!
-//! With `--json` they print exactly what the API answered, which is nothing where it answers nothing; else a form for
+//! With `--json` they print exactly the API's answer, and nothing if it has no body. Otherwise they print text for
 //! people.
 
 use std::path::{Path, PathBuf};
@@ -20,22 +20,22 @@ use crate::app::exit::Exit;
 use crate::app::trouble::Trouble;
 use crate::base::id::AccountId;
 
-/// The daemon, and the account that a command is about.
+/// The daemon's client and the account of a command.
 pub(super) struct Session {
     client: AdminClient,
-    /// Whether the account was named, and so may not exist.
+    /// Whether the account was named, so that it may not exist.
     is_named: bool,
-    /// The account. None where the command names an object that is unique in the store.
+    /// The account; `None` if the command names an object that is unique in the store.
     pub(super) account: Option<AccountId>,
 }
 
 impl Session {
-    /// The session of a command, and the command.
+    /// Opens the session of a command, and returns the command.
     pub(super) fn open<C: clap::Subcommand>(args: OfAccount<C>, console: &Console<'_>) -> Result<(Self, C), Stop> {
         Ok((Self::begin(args.daemon, args.account, console)?, args.command))
     }
 
-    /// The session of a command that needs no account.
+    /// Opens the session of a command that needs no account.
     pub(super) fn without_account<C: clap::Subcommand>(
         args: OfAccount<C>,
         console: &Console<'_>,
@@ -44,7 +44,7 @@ impl Session {
         Ok((Self { client, is_named: false, account: None }, args.command))
     }
 
-    /// The session with the daemon and the account that are named.
+    /// Opens the session with the named daemon and account.
     pub(super) fn begin(daemon: DaemonArgs, account: AccountChoice, console: &Console<'_>) -> Result<Self, Stop> {
         let client = client(daemon, &console.environment)?;
         let is_named = account.account.is_some();
@@ -52,12 +52,12 @@ impl Session {
         Ok(Self { client, is_named, account })
     }
 
-    /// Where the daemon's socket is.
+    /// Returns the path of the daemon's socket.
     pub(super) fn socket(&self) -> &Path {
         self.client.socket()
     }
 
-    /// Asks for something of the account; `purpose` follows "cannot".
+    /// Sends a request of the account; `purpose` follows "cannot".
     pub(super) fn ask(
         &self,
         method: Method,
@@ -69,7 +69,7 @@ impl Session {
         Ok(self.client.ask(ask)?)
     }
 
-    /// Asks for something of one object; `action` follows its address.
+    /// Sends a request about one object; `action` follows its path.
     pub(super) fn ask_of(
         &self,
         one: &One<'_>,
@@ -85,12 +85,12 @@ impl Session {
         })
     }
 
-    /// A GET of one object.
+    /// Gets one object.
     pub(super) fn get_one(&self, one: &One<'_>, purpose: &str) -> Result<Reply, Stop> {
         self.ask_of(one, Method::GET, purpose, "", None)
     }
 
-    /// Names what does not exist: the account, where one was named that is not there, else the object.
+    /// Returns the error that names what does not exist: a named account, or the object.
     fn missing(&self, one: &One<'_>, trouble: Trouble) -> Stop {
         if let Some(account) = self.account.filter(|_| self.is_named) {
             let id = account.to_string();
@@ -102,7 +102,7 @@ impl Session {
         Stop::Trouble(no_such(one.kind, one.id, trouble))
     }
 
-    /// A GET.
+    /// Sends a GET.
     pub(super) fn get(&self, purpose: &str, path: impl Into<String>) -> Result<Reply, Stop> {
         self.ask(Method::GET, purpose, path, None)
     }
@@ -111,21 +111,21 @@ impl Session {
 /// One object that a command names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct One<'a> {
-    /// Its kind, which is also the command that lists others of it.
+    /// Its kind, which is also the command that lists such objects.
     pub(super) kind: &'static str,
-    /// The path of their list.
+    /// Path of their list.
     pub(super) list: &'static str,
-    /// Its identifier, as it was typed.
+    /// Its identifier as typed.
     pub(super) id: &'a str,
 }
 
-/// The failure of a command that named something that does not exist.
+/// Returns the error for a named object that does not exist.
 pub(super) fn no_such(kind: &str, id: &str, trouble: Trouble) -> Trouble {
     let id = id.escape_debug();
     trouble.because(format!("No {kind} {id}. Run: postrider {kind} list"))
 }
 
-/// Prints what was answered.
+/// Prints an answer.
 pub(super) fn print(reply: &Reply, shape: Shape, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     match (json, reply.text.is_empty()) {
         (true, true) => {}
@@ -135,13 +135,13 @@ pub(super) fn print(reply: &Reply, shape: Shape, json: bool, console: &mut Conso
     Ok(Exit::Done)
 }
 
-/// The way to the daemon: by option, by variable, or at the default data directory.
+/// Returns the client for the daemon: by option, by variable, or in the default data directory.
 pub(super) fn client(args: DaemonArgs, environment: &Environment) -> Result<AdminClient, Stop> {
     let data_dir = data_dir(args, environment)?.unwrap_or_else(|| Config::default().data_dir);
     Ok(AdminClient::new(&data_dir))
 }
 
-/// The data directory that is named, by option or by variable. A directory goes before a file.
+/// Returns the data directory from an option or variable. A directory takes precedence over a configuration file.
 pub(super) fn data_dir(args: DaemonArgs, environment: &Environment) -> Result<Option<PathBuf>, Stop> {
     Ok(match (args.data_dir, args.config) {
         (Some(directory), _) => Some(directory),
@@ -161,7 +161,7 @@ fn configured(file: PathBuf, environment: &Environment) -> Result<PathBuf, Stop>
     Ok(Config::load(&file, environment).map_err(Trouble::from)?.data_dir)
 }
 
-/// The account that is named, or the only one that there is.
+/// Returns the named account, or the only one.
 fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop> {
     const PURPOSE: &str = "choose the account";
     if let Some(id) = choice.account {
@@ -187,19 +187,19 @@ fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop
     }
 }
 
-/// A text that is no identifier is one that does not exist (contract 1).
+/// A malformed identifier counts as one that does not exist (contract 1).
 pub(super) fn account_id(text: &str, purpose: &str) -> Result<AccountId, Stop> {
     let missing = |_| no_such("account", text, Trouble::new(Exit::NotFound, format!("cannot {purpose}"), "", ""));
     Ok(text.parse().map_err(missing)?)
 }
 
-/// A request's body of the members that are given.
+/// Returns a request body with the given members.
 pub(super) fn body<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(given.collect::<Map<_, _>>())
 }
 
-/// The address of a page of a list, with the filters that are given.
+/// Returns the path of a page of a list, with the given filters.
 pub(super) fn listed(path: &str, page: &PageArgs, filters: &[(&str, &Option<String>)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("limit", &page.limit.to_string());
@@ -210,9 +210,10 @@ pub(super) fn listed(path: &str, page: &PageArgs, filters: &[(&str, &Option<Stri
     format!("{path}?{}", query.finish())
 }
 
-/// The address of one object. What is no identifier is one that does not exist (contract 1): the API says so.
+/// Returns the path of one object. A malformed identifier counts as one that does not exist (contract 1); the API
+/// reports that.
 pub(super) fn object(list: &str, id: &str) -> String {
     let segment: String = form_urlencoded::byte_serialize(id.as_bytes()).collect();
-    // In a path `+` is itself, so a space can't be written as one.
+    // In a path `+` stands for itself, so a space must be `%20`.
     format!("{list}/{}", segment.replace('+', "%20"))
 }

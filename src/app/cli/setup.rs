@@ -1,4 +1,4 @@
-//! The commands that set the service up and look after it: `init`, `doctor`, `completions` and `man`.
+//! The setup commands: `init`, `doctor`, `completions` and `man`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,14 +35,14 @@ pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Res
     Ok(Exit::Done)
 }
 
-/// The configuration that `init` writes or uses; none where the environment holds it all.
+/// Returns the configuration file that `init` writes or uses; `None` if the environment contains everything.
 fn to_write(option: Option<PathBuf>, environment: &Environment) -> Option<PathBuf> {
     let packaged = PathBuf::from(found::PACKAGED);
     let file = found::file(option, environment, &packaged);
     file.or_else(|| environment.text(found::HOSTNAME_VARIABLE).is_none().then_some(packaged))
 }
 
-/// Makes a path absolute, because it must mean the same from wherever the service is started.
+/// Makes a path absolute, because the service may be started in another directory.
 fn whole(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
@@ -114,7 +114,7 @@ fn one_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|error| unreachable!("texts and numbers are JSON: {error}"))
 }
 
-/// A check as a person reads it: what was seen, and what to do about it.
+/// Returns a check as text for people: the finding and the remedy.
 fn line(check: &Check) -> String {
     let (seen, remedy) = (printable(&check.seen), printable(&check.remedy));
     let arrow = if remedy.is_empty() { "" } else { " -> " };
@@ -167,7 +167,7 @@ mod tests {
     use crate::app::cli::{Services, run};
     use crate::app::doctor::Verdict;
 
-    /// Runs a command line, words parted by spaces; gives how it ended, and what it printed on both streams.
+    /// Runs a command line of words separated by spaces. Returns its exit code and both outputs.
     fn typed(line: &str) -> (Exit, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let environment = Environment::of([("POSTRIDER_DNS__SERVERS".to_owned(), "127.0.0.1:1".to_owned())]);

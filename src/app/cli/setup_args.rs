@@ -1,4 +1,4 @@
-//! The grammar of the commands that set the service up and look after it.
+//! The command-line grammar of the setup commands.
 
 use std::path::PathBuf;
 

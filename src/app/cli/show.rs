@@ -1,4 +1,4 @@
-//! The API's objects as people read them: `key: value` lines, and tables for lists and DNS records.
+//! Text output of the API's objects: `key: value` lines, and tables for lists and DNS records.
 
 use std::fmt::Write as _;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::status;
 use super::zone::zone;
 
-/// Which object is shown.
+/// Kind of object to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// One account.
     Account,
     /// A page of accounts.
     Accounts,
-    /// A key that was just made, with its secret.
+    /// A new key with its secret.
     NewKey,
     /// One key.
     Key,
@@ -26,7 +26,7 @@ pub(super) enum Shape {
     Zone,
     /// A page of domains.
     Domains,
-    /// Waiting mail by site.
+    /// Queued mail by site.
     Queue,
     /// One alert.
     Alert,
@@ -44,15 +44,15 @@ pub(super) enum Shape {
     Released,
     /// Result of a change for one site.
     OfSite,
-    /// A user with a password that was just made.
+    /// A user with a new password.
     NewUser,
-    /// A user with a link that was just made.
+    /// A user with a new setup link.
     SetupLink,
     /// One user.
     User,
     /// A page of users.
     Users,
-    /// An endpoint with a secret that was just made.
+    /// An endpoint with a new secret.
     NewWebhook,
     /// One webhook endpoint.
     Webhook,
@@ -72,7 +72,7 @@ pub(super) enum Shape {
     Messages,
     /// A page of events.
     Events,
-    /// An answer without a body: what was done.
+    /// An answer without a body, with a sentence that says what was done.
     Nothing(&'static str),
 }
 
@@ -158,7 +158,7 @@ const NOTICE: &[&str] = &["/at", "/kind", "/channel", "/status", "/relay"];
 const CLOCK: &[&str] = &["/state", "/service_time", "/wall_clock", "/cause"];
 const RECORD: &[&str] = &["/purpose", "/status", "/required", "/type", "/name", "/value"];
 
-/// The text for people, with a line end.
+/// Returns the text for people, with a line end.
 pub(super) fn readable(value: &Value, shape: Shape) -> String {
     match shape {
         Shape::Account => lines(value, ACCOUNT),
@@ -202,7 +202,7 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
     }
 }
 
-/// The results of a test, or why there are none.
+/// Returns the results of a test, or the reason why there are none.
 fn alert_tests(value: &Value) -> String {
     match value["results"].as_array().map_or(&[][..], Vec::as_slice) {
         [] => "Nothing was sent: set alerts.email or alerts.webhook_url.\n".to_owned(),
@@ -210,12 +210,13 @@ fn alert_tests(value: &Value) -> String {
     }
 }
 
-/// An object with a secret that is not shown again.
+/// Returns an object with a secret that is not shown again.
 fn once(value: &Value, members: &[&str], secret: &str) -> String {
     format!("{}\nSave the {secret} now; it won't be shown again.\n", lines(value, members))
 }
 
-/// The facts of a domain, and the records to publish: those that it can't send without are required.
+/// Returns the facts of a domain, and the records to publish. Records without which it can't send are marked as
+/// required.
 fn domain(value: &Value) -> String {
     format!("{}\nDNS records to publish:\n\n{}", lines(value, DOMAIN), table(records(value), RECORD))
 }
@@ -275,7 +276,7 @@ fn lines(value: &Value, members: &[&str]) -> String {
     text
 }
 
-/// The rows of a page, and how to get the next one.
+/// Returns the rows of a page, and the command for the next one.
 fn page(value: &Value, members: &[&str]) -> String {
     let mut text = table(value["data"].as_array().map_or(&[][..], Vec::as_slice), members);
     if let Some(cursor) = value["next_cursor"].as_str() {
@@ -284,7 +285,7 @@ fn page(value: &Value, members: &[&str]) -> String {
     text
 }
 
-/// A row for each value, each column as wide as its widest cell, the last as it is: DNS values are long.
+/// Returns a row for each value. Columns are as wide as their widest cell, except the last: DNS values are long.
 pub(super) fn table(rows: &[Value], members: &[&str]) -> String {
     let heads = members.iter().map(|member| member[1..].to_ascii_uppercase()).collect();
     let rows = rows.iter().map(|row| members.iter().map(|member| cell(row.pointer(member))).collect());
@@ -299,7 +300,8 @@ pub(super) fn table(rows: &[Value], members: &[&str]) -> String {
     text
 }
 
-/// One value. What others chose can't move the cursor or recolour the terminal: control characters are escaped.
+/// Returns one value as text. Control characters are escaped, so that values from others can't move the cursor or
+/// recolour the terminal.
 pub(super) fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),

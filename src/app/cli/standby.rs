@@ -16,7 +16,7 @@ use crate::app::standby::StandbyOptions;
 use crate::app::trouble::Trouble;
 
 const PROMOTE: &str = "promote the standby";
-/// Number of tries, of one second each, until a promoted standby must accept.
+/// Number of tries, one second apart, for a promoted standby to accept mail.
 const TRIES: u32 = 300;
 const BETWEEN: Duration = Duration::from_millis(200);
 
@@ -94,7 +94,7 @@ pub(super) fn promote(args: PromoteArgs, json: bool, console: &mut Console<'_>) 
 
 const WHAT: &str = "cannot promote the standby";
 
-/// Asks whether the active machine was stopped. No answer means no.
+/// Asks whether the active machine is stopped. No answer means no.
 fn confirmed(console: &mut Console<'_>) -> Result<bool, Stop> {
     write!(console.err, "An idle active machine is not visible from here. Is it stopped? [y/N] ")?;
     console.err.flush()?;
@@ -108,7 +108,7 @@ fn confirmed(console: &mut Console<'_>) -> Result<bool, Stop> {
 fn accepting(client: &AdminClient) -> Result<(), Stop> {
     for _ in 0..TRIES {
         let shown = client.ask(Ask::get(PROMOTE, "/v1/replica", None));
-        // Between the standby and the service nobody listens.
+        // Between standby and service the socket has no listener.
         if shown.is_ok_and(|reply| matches!(reply.value["role"].as_str(), Some("active" | "off"))) {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use super::show::cell;
 /// Units of sizes, each 1024 times the one before.
 const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
 
-/// The text, with a line end.
+/// Returns the text with a line end.
 pub(super) fn status(value: &Value) -> String {
     let text = |path: &str| cell(value.pointer(path));
     let size = |path: &str| bytes(value.pointer(path).and_then(Value::as_u64).unwrap_or_default());
@@ -58,7 +58,7 @@ fn bytes(count: u64) -> String {
     if unit == 0 {
         return format!("{count} bytes");
     }
-    // A tenth is exact enough for people.
+    // One decimal is precise enough for people.
     let tenths = (u128::from(count) * 10) >> (10 * unit);
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }

@@ -1,4 +1,4 @@
-//! Stories of the command line: what is typed, what the daemon is asked, what is printed and how it ends.
+//! Tests of the command line: the requests to the daemon, the output and the exit code of each command.
 
 use std::cell::RefCell;
 use std::fs;
@@ -20,7 +20,7 @@ struct Ran {
     err: String,
 }
 
-/// Runs a command line, words parted by spaces.
+/// Runs a command line of words separated by spaces.
 fn typed(line: &str, environment: &[(&str, &str)], services: &Services<'_>) -> Ran {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let environment = Environment::of(environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
@@ -35,7 +35,7 @@ fn alone(line: &str, environment: &[(&str, &str)]) -> Ran {
     typed(line, environment, &Services { serve: &|_, _, _| panic!(), dev: &|_| panic!(), standby: &|_, _| panic!() })
 }
 
-/// Runs a command against a daemon of these answers; also gives what it was asked.
+/// Runs a command against a daemon with these answers. Also returns the requests.
 fn asking(line: &str, answers: &[(u16, &str)]) -> (Ran, Vec<String>) {
     let daemon = Canned::answering(answers);
     let ran = alone(line, &[("POSTRIDER_DATA_DIR", daemon.data_dir().to_str().unwrap())]);

@@ -1,4 +1,4 @@
-//! `postrider user ...`: who signs in to the panel (contract 8). Passwords are made by the service and printed once.
+//! `postrider user ...`: users of the panel (contract 8). The service generates passwords and prints them once.
 
 use clap::Subcommand;
 use hyper::Method;
@@ -61,7 +61,7 @@ pub(super) enum UserCommand {
 /// `postrider user ...`.
 pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     const USERS: &str = "/v1/users";
-    // An address names one user of the whole store, and so their account.
+    // A sign-in address is unique in the store, so it also determines the account.
     let is_unique = matches!(&args.command, UserCommand::Set { id, .. } if id.contains('@'));
     let (session, command) = match is_unique && args.account.account.is_none() {
         true => Session::without_account(args, console)?,

@@ -1,4 +1,4 @@
-//! `postrider domain verify`: looks up a domain's DNS records, once or until they are there, and ends with a verdict.
+//! `postrider domain verify`: looks up a domain's DNS records, once or until they are found, and prints a verdict.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::app::exit::Exit;
 
 /// The purpose of the request, as it follows "cannot".
 pub(super) const PURPOSE: &str = "verify the domain";
-/// Time between two looks. Every look asks DNS past all caches.
+/// Interval between two checks. Every check bypasses all DNS caches.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Checks the domain whose `path` ends in `/verify`, again and again for as long as `wait` says.
+/// Checks the domain whose `path` ends in `/verify`, repeatedly for as long as `wait` says.
 pub(super) fn verify(
     session: &Session,
     path: &str,
@@ -42,7 +42,7 @@ pub(super) fn verify(
     }
 }
 
-/// The last line: whether the domain is verified, or the record in the way and what was found in its place.
+/// Returns the last line: whether the domain is verified, or the failing record and what was found instead.
 fn verdict(domain: &Value) -> String {
     if domain["status"] == "verified" {
         return "Verified.".to_owned();

@@ -1,14 +1,14 @@
-//! DNS records as lines of a zone file (RFC 1035 section 5), to be pasted into one: names are absolute, and long texts
-//! are cut as TXT records need. `init` and `domain show --zone` print them.
+//! DNS records as lines of a zone file (RFC 1035 section 5). Names are absolute, and long texts are split as TXT
+//! records require. `init` and `domain show --zone` print them.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The bytes that one string of a TXT record holds (RFC 1035 section 3.3.14).
+/// Maximum length of one string of a TXT record in bytes (RFC 1035 section 3.3.14).
 const STRING_BYTES: usize = 255;
 
-/// A line for each record, with what it is for behind it. What is for the operator to fill in stands in a comment.
+/// Returns a line for each record, followed by its purpose. A record that the operator must complete is commented out.
 pub(super) fn zone(records: &[Value]) -> String {
     let lines: Vec<_> = records.iter().map(Line::of).collect();
     let names = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
@@ -49,12 +49,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A name, or a value that ends in one, that no zone's origin is added to.
+/// Returns a name, or a value that ends in one, with a final dot, so that no origin is appended.
 fn absolute(name: &str) -> String {
     format!("{}.", name.trim_end_matches('.'))
 }
 
-/// The text as quoted strings, none of them too long. What we publish is ASCII.
+/// Returns the text as quoted strings of allowed length. Published values are ASCII.
 fn strings(text: &str) -> String {
     let cuts = text.as_bytes().chunks(STRING_BYTES).map(|cut| {
         let escaped = String::from_utf8_lossy(cut).replace('\\', "\\\\").replace('"', "\\\"");

@@ -1,4 +1,4 @@
-//! `[alerts]`: who is told when something is wrong, and how.
+//! `[alerts]`: the recipients of alerts, and the channels.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::base::secret::Secret;
 use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 
-/// Addresses of the operator at most.
+/// Maximum number of operator addresses.
 const EMAIL_MAX: usize = 10;
-/// A year: no backup is expected to be older.
+/// A year, the maximum age of a backup that can be configured.
 const BACKUP_HOURS_MAX: i64 = 24 * 366;
 
 /// `[alerts]`.
@@ -22,11 +22,11 @@ const BACKUP_HOURS_MAX: i64 = 24 * 366;
 pub struct Alerts {
     /// The operator's addresses.
     pub email: Vec<Address>,
-    /// The sender; `alerts@` the bounce host unless given.
+    /// Sender address; by default `alerts@` the bounce host.
     pub from: Option<Address>,
     /// Whether alerts of an account go to its owners.
     pub owners: bool,
-    /// The name of the relay that is tried first.
+    /// Name of the relay that is tried first.
     pub relay: Option<String>,
     /// The webhook.
     pub webhook: Option<AlertWebhook>,
@@ -45,12 +45,12 @@ pub struct AlertWebhook {
     pub secret: WebhookSecret,
 }
 
-/// Where the secret of the webhook stands.
+/// Source of the webhook's secret.
 #[derive(Debug, Clone)]
 pub enum WebhookSecret {
     /// In the configuration.
     Text(Secret),
-    /// In a file of its own.
+    /// In a separate file.
     File(SecretFile),
 }
 
@@ -79,12 +79,13 @@ impl Default for Alerts {
 }
 
 impl Alerts {
-    /// The defaults of `dev`, which tells nobody unless it is asked to.
+    /// Returns the defaults of `dev`, which notifies nobody unless configured.
     pub(super) fn for_dev() -> Self {
         Self { owners: false, backup_age_max: None, ..Self::default() }
     }
 
-    /// Reads the section. Relays are known by name, and an address at the bounce host would bring alerts back here.
+    /// Reads the section. Relays are referred to by name. Addresses at the bounce host are refused: they would bring
+    /// alerts back here.
     pub(super) fn read(
         mut section: Section<'_>,
         base: Self,
@@ -128,7 +129,7 @@ impl Alerts {
     }
 }
 
-/// The webhook, where there is one. It has one secret.
+/// Reads the webhook, if there is one. It has exactly one secret.
 fn webhook(section: &mut Section<'_>, credentials: Option<&Path>) -> Option<AlertWebhook> {
     let url = section.value("webhook_url", None, unless_empty(https));
     let secret = section.value("webhook_secret", None, unless_empty(|node| text(node).map(str::to_owned)));

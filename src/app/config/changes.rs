@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{Config, ConfigError};
 use crate::app::environment::Environment;
 
-/// Where a configuration was read from.
+/// Source of a configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Source {
     pub(super) file: PathBuf,
@@ -13,7 +13,7 @@ pub(super) struct Source {
 }
 
 impl Config {
-    /// The configuration as its file has it now; none where it came from no file.
+    /// Reads the configuration file again; `None` if the configuration came from no file.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -22,8 +22,8 @@ impl Config {
         Some(Self::load(&source.file, &source.environment))
     }
 
-    /// Returns the keys that differ in `next`, in the order of the example; without `log.level`, which can change at
-    /// once.
+    /// Returns the keys that differ in `next`, in the order of the example, without `log.level`, which can change at
+    /// runtime.
     pub fn changes(&self, next: &Self) -> Vec<&'static str> {
         let (own, other) = (self, next);
         let table = [
@@ -54,7 +54,7 @@ impl Config {
     }
 }
 
-/// The key that is taken up while the service runs.
+/// The key that takes effect at runtime.
 pub(in crate::app) const LOG_LEVEL: &str = "log.level";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `[delivery]`, `[dns]` and `[bounces]`: how mail leaves, how names are looked up, and how bounces come back.
+//! `[delivery]`, `[dns]` and `[bounces]`: sending mail, looking up names, and receiving bounces.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,27 +8,27 @@ use super::section::{Section, number, parsed, path, socket, unless_empty};
 use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 
-/// A month: longer than any receiver's outage that is worth waiting for.
+/// A month, longer than any outage of a receiver that is worth waiting for.
 const LIFETIME_HOURS_MAX: i64 = 24 * 30;
 
 /// `[delivery]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// The port of receivers' servers.
+    /// Port of receivers' servers.
     pub port: u16,
     /// Time for which a message is retried (`lifetime_hours`).
     pub lifetime: Duration,
-    /// Connections to receivers at once.
+    /// Maximum number of connections to receivers.
     pub max_connections: usize,
-    /// The port of MTA-STS policy hosts.
+    /// Port of MTA-STS policy hosts.
     pub mta_sts_port: u16,
-    /// Roots that join the system's wherever a receiver's certificate must verify.
+    /// Additional root certificates for receivers whose certificate must verify.
     pub extra_roots: Option<PathBuf>,
-    /// Rules of pacing laid over those built in.
+    /// File of pacing rules that override the built-in ones.
     pub shaping_file: Option<PathBuf>,
-    /// Rules about answers laid over those built in.
+    /// File of reply rules that override the built-in ones.
     pub bounces_file: Option<PathBuf>,
-    /// Sender of TLS reports (RFC 8460); without it none are sent.
+    /// Sender of TLS reports (RFC 8460); `None` sends none.
     pub tls_reports_from: Option<Address>,
 }
 
@@ -71,9 +71,9 @@ impl Delivery {
 /// `[dns]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dns {
-    /// The servers for every look-up; empty means the system's.
+    /// DNS servers for all look-ups; empty means the system's.
     pub servers: Vec<SocketAddr>,
-    /// A file of DNSKEY or DS records to validate from. Without it nothing is validated, and DANE does not apply.
+    /// File of DNSKEY or DS records as DNSSEC trust anchors. Without it nothing is validated, and DANE is not used.
     pub trust_anchor: Option<PathBuf>,
 }
 
@@ -88,17 +88,17 @@ impl Dns {
     }
 }
 
-/// `[bounces]`: where mail comes back to. Without it, return paths stand at the host name and nothing listens.
+/// `[bounces]`: the receiver of returned mail. Without it, return paths use the host name and nothing listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounces {
-    /// The domain of return paths.
+    /// Domain of return paths.
     pub host: DomainName,
-    /// Where to listen for mail; port 0 is any free one.
+    /// Addresses to listen on for mail; port 0 means any free port.
     pub listen: Vec<SocketAddr>,
 }
 
 impl Bounces {
-    /// Reads the section; `host` is the host name unless given.
+    /// Reads the section. The default of `host` is the host name.
     pub(super) fn read(mut section: Section<'_>, hostname: &DomainName) -> Self {
         let bounces = Self {
             host: section.value("host", None, unless_empty(parsed)).unwrap_or_else(|| hostname.clone()),

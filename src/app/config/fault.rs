@@ -1,4 +1,4 @@
-//! Errors of a configuration: all of them at once, each with its place.
+//! Errors of a configuration: all at once, each with its place.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use super::super::exit::Exit;
 use super::super::trouble::Trouble;
 use super::tree::Place;
 
-/// One fault: where, which key, and a sentence that says what is right.
+/// One error: its place, its key, and a sentence that says what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
-    /// Where it stands.
+    /// Place of the error.
     pub place: Place,
-    /// The dotted key; empty where the file as a whole is meant.
+    /// Dotted key; empty for the file as a whole.
     pub key: String,
     /// Description of the error.
     pub sentence: String,
-    /// Whether the program ends as after a wrong command line.
+    /// Whether the program exits as after a wrong command line.
     pub is_usage: bool,
 }
 
@@ -26,7 +26,7 @@ impl Fault {
 }
 
 impl Fault {
-    /// Whether it is a fault of this dotted key.
+    /// Whether it is an error of this dotted key.
     pub(super) fn is_of(&self, key: &str) -> bool {
         self.key == key
     }
@@ -39,12 +39,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Why a configuration can't be used.
+/// Reason why a configuration can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigError {
-    /// The file can't be read: its path and the system's reason.
+    /// The file can't be read: its path and the system's error.
     Unreadable(String, String),
-    /// It was read, and has these faults, in the order of their places.
+    /// The file has these errors, ordered by place.
     Faulty(String, Vec<Fault>),
 }
 

@@ -1,5 +1,5 @@
-//! The files that the configuration names. The service meets a missing one only where it needs it, so `config check`
-//! looks for all of them.
+//! Files that the configuration names. The service would notice a missing one only when it needs it, so `config check`
+//! tries to read all of them.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,7 +9,7 @@ use super::relay::RelayKind;
 use super::{AlertWebhook, Config, Tls, WebhookSecret};
 
 impl Config {
-    /// The files that are named, each under its key.
+    /// Returns the named files, each with its key.
     fn named_files(&self) -> Vec<(String, &Path)> {
         let mut files = Vec::new();
         match &self.http.tls {
@@ -52,7 +52,7 @@ impl Config {
         files
     }
 
-    /// A sentence for each named file that can't be read.
+    /// Returns a sentence for each named file that can't be read.
     pub fn unreadable_files(&self) -> Vec<String> {
         let files = self.named_files().into_iter();
         let tried = files.map(|(key, path)| (key, path, readable(path)));
@@ -61,7 +61,7 @@ impl Config {
     }
 }
 
-/// Opens and reads a byte: a directory opens too, and can't be read.
+/// Opens the file and reads a byte: a directory can be opened, but not read.
 fn readable(path: &Path) -> io::Result<()> {
     File::open(path)?.read(&mut [0]).map(drop)
 }

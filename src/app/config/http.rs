@@ -1,4 +1,4 @@
-//! `[http]` and `[http.tls]`: where the API and the panel listen, and under which name and certificate.
+//! `[http]` and `[http.tls]`: the addresses, the public URL and the certificate of API and panel.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,32 +10,32 @@ use super::tree::Node;
 use crate::domain::address::Address;
 use crate::domain::network::Network;
 
-/// The directory of Let's Encrypt.
+/// ACME directory of Let's Encrypt.
 const ACME_DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// `[http]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Http {
-    /// Where to listen; port 0 is any free one.
+    /// Addresses to listen on; port 0 means any free port.
     pub listen: Vec<SocketAddr>,
-    /// Under which address the service is reached from outside, where it is not `https://` and the host name.
+    /// Public URL of the service, if it is not `https://` and the host name.
     pub public_url: Option<Url>,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<Network>,
     /// `[http.tls]`.
     pub tls: Tls,
 }
 
-/// `[http.tls]`: where the certificate comes from.
+/// `[http.tls]`: the source of the certificate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tls {
-    /// It is asked for by ACME (RFC 8555).
+    /// Requested by ACME (RFC 8555).
     Acme(Acme),
-    /// It stands in files, and is reloaded when they change.
+    /// From files, which are reloaded when they change.
     Files {
-        /// The chain, in PEM.
+        /// Certificate chain in PEM.
         certificate: PathBuf,
-        /// Its private key, in PEM.
+        /// Private key in PEM.
         key: PathBuf,
     },
     /// None: plain HTTP, for loopback or behind a proxy.
@@ -47,16 +47,16 @@ pub enum Tls {
 pub struct Acme {
     /// The authority's directory.
     pub directory: Url,
-    /// Whom the authority writes to.
+    /// Contact address for the authority.
     pub contact: Option<Address>,
-    /// Roots that join the system's for the connection to the authority.
+    /// Additional root certificates for connections to the authority.
     pub extra_roots: Option<PathBuf>,
 }
 
-/// `[compat]`: the doors for clients of other services.
+/// `[compat]`: APIs for clients of other services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Compat {
-    /// Whether their paths answer without the prefix too, for clients that can be told a host alone.
+    /// Whether their paths also work without the prefix, for clients with only a host setting.
     pub root: bool,
 }
 
@@ -111,7 +111,8 @@ enum Mode {
 }
 
 impl Tls {
-    /// The keys of the modes that are not chosen are checked too, and have no effect: so one variable can switch.
+    /// Reads the section. The keys of other modes are checked but have no effect, so that one variable can switch the
+    /// mode.
     fn read(mut section: Section<'_>, base: Self) -> Self {
         let (mode, acme) = match base {
             Self::Acme(acme) => (Mode::Acme, acme),
@@ -143,7 +144,7 @@ impl Tls {
     }
 }
 
-/// Links are made by appending to it, so it ends at its path.
+/// Parses the public URL. Links are made by appending to it, so it must end with its path.
 fn public_url(node: &Node) -> Result<Url, String> {
     let fault = || "must be an http or https URL without query, fragment or password".to_owned();
     let url = Url::parse(text(node)?).map_err(|_| fault())?;

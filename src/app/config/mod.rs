@@ -1,8 +1,8 @@
-//! The configuration: what belongs to the process, in one TOML file (contract 8). Accounts, keys, domains and webhooks
-//! live in the store and nowhere else.
+//! The configuration of the process, in one TOML file (contract 8). Accounts, keys, domains and webhooks are only in
+//! the store.
 //!
-//! Read once at start and at a reload; whoever holds a [`Config`] holds checked values. Every fault is told at once,
-//! with its line and column or the environment variable that it stands in.
+//! Read at start and at a reload. All values of a [`Config`] are checked. Every error is reported at once, with its
+//! line and column or its environment variable.
 
 mod alerts;
 mod changes;
@@ -50,14 +50,14 @@ use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 
-/// The commented configuration that `config example` prints: every key, at its default where it has one.
+/// The commented configuration that `config example` prints: every key, with its default if it has one.
 pub const EXAMPLE: &str = include_str!("../../../data/postrider.toml");
-/// The host name of a process that was given none: what `serve` refuses to mail under.
+/// Host name if none is configured; `serve` refuses to send mail with it.
 const NO_HOSTNAME: &str = "localhost.localdomain";
-/// The limits of keys and accounts in `dev` unless the configuration sets them: a test suite must not wait.
+/// Rate limits of keys and accounts in `dev`, unless configured: a test suite must not wait.
 const DEV_REQUESTS_PER_MINUTE: u32 = 1_000_000;
 const DEV_QUOTA: u64 = 10_000_000;
-/// Where `dev` listens unless told otherwise.
+/// Default port of `dev`.
 const DEV_PORT: u16 = 8025;
 
 /// The whole configuration.
@@ -77,11 +77,11 @@ pub struct Config {
     pub dns: Dns,
     /// `[delivery]`.
     pub delivery: Delivery,
-    /// `[bounces]`, where there is one.
+    /// `[bounces]`, if configured.
     pub bounces: Option<Bounces>,
     /// `[submission]`.
     pub submission: Submission,
-    /// `[oidc]`, where there is one.
+    /// `[oidc]`, if configured.
     pub oidc: Option<Oidc>,
     /// `[[relay]]`: at least one, and one for each stream.
     pub relays: Vec<Relay>,
@@ -99,9 +99,9 @@ pub struct Config {
     pub quota: QuotaLimits,
     /// `[log]`.
     pub log: Log,
-    /// The dotted keys that a file or a variable has set.
+    /// Dotted keys that a file or a variable has set.
     set: BTreeSet<String>,
-    /// Source from which the configuration is read again.
+    /// Source for reading the configuration again.
     source: Option<Source>,
 }
 
@@ -133,7 +133,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The defaults of `dev`: plain HTTP on loopback, no metrics, and hardly any limits.
+    /// Returns the defaults of `dev`: plain HTTP on loopback, no metrics, and very high limits.
     pub fn for_dev() -> Self {
         let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEV_PORT))];
         let http = Http { listen, tls: Tls::Off, ..Http::default() };
@@ -144,16 +144,16 @@ impl Config {
         Self { http, compat, limits, quota, metrics, alerts, ..Self::default() }
     }
 
-    /// The configuration in the file at `path`, with the variables of `environment` over it.
+    /// Reads the configuration in the file at `path`, overridden by the variables of `environment`.
     ///
     /// # Errors
-    /// [`ConfigError`], with every fault.
+    /// [`ConfigError`] with all errors.
     pub fn load(path: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         let source = Source { file: path.to_owned(), environment: environment.clone() };
         Self { source: Some(source), ..Self::default() }.with_file(path, environment)
     }
 
-    /// The defaults with the variables of `environment` over them, where there is no file.
+    /// Returns the defaults, overridden by the variables of `environment`, without a file.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -161,7 +161,7 @@ impl Config {
         Self::default().with_text("", "of the environment", environment)
     }
 
-    /// The configuration in `text`; `origin` names it in errors.
+    /// Reads the configuration in `text`; `origin` names it in errors.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -169,7 +169,7 @@ impl Config {
         Self::default().with_text(text, origin, environment)
     }
 
-    /// This configuration with the file at `path` laid over it.
+    /// Returns this configuration, overridden by the file at `path`.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -181,7 +181,7 @@ impl Config {
         }
     }
 
-    /// This configuration with `text` laid over it.
+    /// Returns this configuration, overridden by `text`.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -243,19 +243,19 @@ impl Config {
         self.set.contains(key)
     }
 
-    /// The domain of return paths (contract 6).
+    /// Returns the domain of return paths (contract 6).
     pub fn bounce_host(&self) -> &DomainName {
         self.bounces.as_ref().map_or(&self.hostname, |bounces| &bounces.host)
     }
 
-    /// The sender of alerts.
+    /// Returns the sender of alerts.
     pub fn alerts_from(&self) -> Address {
         let text = format!("alerts@{}", self.bounce_host());
         let derived = || text.parse().unwrap_or_else(|_| unreachable!("a domain name is part of an address"));
         self.alerts.from.clone().unwrap_or_else(derived)
     }
 
-    /// Under which address the service is reached from outside.
+    /// Returns the public URL of the service.
     pub fn public_url(&self) -> Url {
         let derived = || Url::parse(&format!("https://{}", self.hostname));
         self.http
@@ -265,10 +265,10 @@ impl Config {
             .unwrap_or_else(|_| unreachable!("a domain name is a host"))
     }
 
-    /// Whether it names this server, which `serve` needs and `dev` does not.
+    /// Checks that it names this server, which `serve` needs and `dev` does not.
     ///
     /// # Errors
-    /// Where `hostname` is not set.
+    /// `hostname` is not set.
     pub fn fit_to_mail(&self) -> Result<(), Trouble> {
         if self.hostname != no_hostname() {
             return Ok(());
@@ -286,7 +286,7 @@ fn no_hostname() -> DomainName {
     NO_HOSTNAME.parse().unwrap_or_else(|_| unreachable!("the constant is a domain name"))
 }
 
-/// Names are unique, since events tell the relay by its name, and no stream is left without a way out.
+/// Checks that names are unique, because events contain the relay's name, and that every stream has a relay.
 fn check_relays(relays: &[Relay], root: &mut Section<'_>) {
     let mut names = BTreeSet::new();
     for relay in relays {

@@ -15,22 +15,22 @@ use crate::engine::oidc::OidcSettings;
 /// `[oidc]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oidc {
-    /// The provider, as it calls itself.
+    /// Issuer name of the provider.
     pub issuer: String,
-    /// The service's name at the provider.
+    /// Client ID of the service at the provider.
     pub client_id: String,
-    /// The file with the service's secret; none for a public client.
+    /// File with the client secret; `None` for a public client.
     pub client_secret: Option<SecretFile>,
     /// Domains whose addresses may become users.
     pub allowed_domains: Vec<DomainName>,
-    /// The account of new users; none are made without.
+    /// Account of new users; without it none are created.
     pub account: Option<AccountId>,
     /// The role of new users.
     pub default_role: Role,
 }
 
 impl Oidc {
-    /// Reads the section, whose names must be given.
+    /// Reads the section; issuer and client ID are required.
     pub(super) fn read(mut section: Section<'_>, credentials: Option<&Path>) -> Self {
         let issuer = section.required("issuer", "must be the provider's https URL", issuer);
         let client_id = section.required("client_id", "must be the service's name at the provider", client_id);
@@ -48,10 +48,10 @@ impl Oidc {
         oidc
     }
 
-    /// The settings with the secret that the file has.
+    /// Returns the settings with the secret from the file.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// Errors of reading the file.
     pub fn settings(&self) -> io::Result<OidcSettings> {
         let client_secret = self.client_secret.as_ref().map(SecretFile::read).transpose()?;
         let Self { issuer, client_id, allowed_domains, account, default_role, .. } = self.clone();

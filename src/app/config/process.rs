@@ -9,13 +9,13 @@ use super::section::{Section, number, parsed, path, socket, unless_empty, word};
 use crate::domain::account::QuotaLimits;
 use crate::domain::network::Network;
 
-/// The most bytes of one request: what all bodies in flight are held to together (contract 1), 256 MiB.
+/// Maximum size of one request, 256 MiB: the limit of all bodies in flight together (contract 1).
 const BODY_BYTES_MAX: i64 = 256 << 20;
 
 /// `[metrics]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
-    /// Where `/metrics` listens; nothing where the key is `""`.
+    /// Address of `/metrics`; `None` if the key is `""`.
     pub listen: Option<SocketAddr>,
 }
 
@@ -36,7 +36,7 @@ impl Metrics {
 /// `[webhooks]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Webhooks {
-    /// Roots that join the system's for webhook receivers.
+    /// Additional root certificates for webhook receivers.
     pub extra_roots: Option<PathBuf>,
 }
 
@@ -51,7 +51,7 @@ impl Webhooks {
 /// `[network]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Networks {
-    /// Networks that are not global and may be reached all the same.
+    /// Networks that are not global and may still be reached.
     pub allow: Vec<Network>,
 }
 
@@ -66,15 +66,15 @@ impl Networks {
 /// `[limits]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests of one key in any minute.
+    /// Maximum requests of one key per minute.
     pub requests_per_minute: u32,
-    /// Requests of all keys of an account in any minute.
+    /// Maximum requests of all keys of an account per minute.
     pub account_requests_per_minute: u32,
-    /// Bytes of an account's stored message content; 0 for no limit.
+    /// Maximum bytes of an account's stored message content; 0 for no limit.
     pub stored_bytes_per_account: u64,
-    /// Bytes of a request's body.
+    /// Maximum size of a request's body in bytes.
     pub body_bytes: usize,
-    /// Bytes that must be free on the disk for messages to be accepted.
+    /// Minimum free bytes on the disk for accepting messages.
     pub min_free_bytes: u64,
 }
 
@@ -90,13 +90,13 @@ impl Default for Limits {
     }
 }
 
-/// The highest request rate that can be counted: none at all, for practical purposes.
+/// Maximum request rate that can be counted; in practice no limit.
 const RATE_MAX: i64 = u32::MAX as i64;
-/// The request rate of an account, in rates of one key, where it is not configured.
+/// Request rate of an account as a multiple of that of one key, if not configured.
 const ACCOUNT_RATE_FACTOR: u32 = 5;
 
 impl Limits {
-    /// The defaults with this request rate of a key, and the rate of an account that follows from it.
+    /// Returns the defaults with this request rate of a key, and the rate of an account derived from it.
     pub(super) fn per_minute(requests: u32) -> Self {
         let of_account = requests.saturating_mul(ACCOUNT_RATE_FACTOR);
         Self { requests_per_minute: requests, account_requests_per_minute: of_account, ..Self::default() }
@@ -122,7 +122,7 @@ impl Limits {
     }
 }
 
-/// `[quota]`: what a new account may send.
+/// Reads `[quota]`: the quota of a new account.
 pub(super) fn quota(mut section: Section<'_>, base: QuotaLimits) -> QuotaLimits {
     let quota = QuotaLimits {
         per_hour: section.value("per_hour", base.per_hour, number(0..=i64::MAX)),
@@ -137,7 +137,7 @@ pub(super) fn quota(mut section: Section<'_>, base: QuotaLimits) -> QuotaLimits 
 pub struct Log {
     /// Format of the lines.
     pub format: LogFormat,
-    /// From which level on there are lines.
+    /// Minimum level of logged lines.
     pub level: Level,
 }
 
@@ -146,9 +146,9 @@ pub struct Log {
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object each.
+    /// One JSON object for each line.
     Json,
-    /// Entries of systemd's journal, with their facts as fields.
+    /// Entries of systemd's journal with structured fields.
     Journald,
 }
 

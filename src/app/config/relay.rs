@@ -1,4 +1,4 @@
-//! `[[relay]]`: the named ways out, and which stream of mail takes which (contract 6).
+//! `[[relay]]`: the named relays, and the streams that use them (contract 6).
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,47 +15,47 @@ use crate::domain::stream::Stream;
 
 /// The port for submission (RFC 6409).
 const SUBMISSION_PORT: u16 = 587;
-/// Characters of a relay's name; it stands in every event.
+/// Maximum length of a relay's name in characters; every event contains it.
 const NAME_CHARACTERS_MAX: usize = 64;
 
-/// One way out.
+/// A relay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Relay {
     /// Its name, unique among the relays.
     pub name: String,
-    /// Where it hands mail to.
+    /// Destination of its mail.
     pub kind: RelayKind,
-    /// The addresses to send from; empty leaves the choice to the system.
+    /// Source addresses; empty lets the system choose.
     pub source: Vec<IpAddr>,
-    /// The name in EHLO, where it is not the host name.
+    /// Name in EHLO, if it is not the host name.
     pub ehlo: Option<DomainName>,
     /// The streams that it carries.
     pub streams: Vec<Stream>,
-    /// Daily cap while its addresses are new to receivers.
+    /// Daily limit while its addresses are new to receivers.
     pub warm_up: Option<WarmUp>,
 }
 
-/// The daily cap of a relay for each site, which may grow from a day on.
+/// A relay's daily limit for each site, which grows every day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmUp {
     /// Messages that a site may get on the first day.
     pub per_day: u32,
-    /// By how much each further day has more than the one before.
+    /// Growth of the limit from one day to the next, in percent.
     pub growth_percent: u32,
     /// The first day, in UTC.
     pub since: Option<Date>,
 }
 
-/// Where a relay hands mail to.
+/// Destination of a relay's mail.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RelayKind {
     /// The receiver's own servers, by MX.
     Mx,
-    /// One server that takes everything.
+    /// One server for all mail.
     Smarthost(Smarthost),
 }
 
-/// A server that takes everything.
+/// A server that accepts all mail.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Smarthost {
     /// Its name or address.
@@ -64,18 +64,18 @@ pub struct Smarthost {
     pub port: u16,
     /// Security of the connection.
     pub tls: SmarthostTls,
-    /// The login, where one is needed.
+    /// Login, if needed.
     pub login: Option<Login>,
 }
 
-/// Security of the connection to a smarthost. Its certificate is verified wherever there is one.
+/// TLS of the connection to a smarthost. Its certificate is always verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmarthostTls {
     /// By STARTTLS (RFC 3207), which must succeed.
     StartTls,
     /// From the first byte (RFC 8314 3.3).
     Implicit,
-    /// Not at all.
+    /// No TLS.
     Off,
 }
 
@@ -84,17 +84,17 @@ pub enum SmarthostTls {
 pub struct Login {
     /// The user name.
     pub username: String,
-    /// The file that holds the password.
+    /// File with the password.
     pub password: SecretFile,
 }
 
-/// A secret that stands in a file of its own. It is read when it is needed, so that commands that do without need no
-/// right to read it.
+/// A secret in a separate file. It is read when needed, so that commands that do not use it need no right to read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretFile(PathBuf);
 
 impl SecretFile {
-    /// `given` as a path, or where it is a bare name and the service has credentials, the one of that name.
+    /// Returns the path `given`. If it is only a name and the service has systemd credentials, this is the credential
+    /// of that name.
     pub(super) fn new(given: PathBuf, credentials: Option<&Path>) -> Self {
         let is_bare = given.components().count() == 1 && given.is_relative();
         match credentials {
@@ -103,15 +103,15 @@ impl SecretFile {
         }
     }
 
-    /// Where it stands.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The secret, without the line end that editors leave.
+    /// Reads the secret, without the line end that editors add.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// Errors of reading the file.
     pub fn read(&self) -> io::Result<Secret> {
         let mut bytes = fs::read(&self.0)?;
         while matches!(bytes.last(), Some(b'\n' | b'\r')) {
@@ -122,7 +122,7 @@ impl SecretFile {
 }
 
 impl Relay {
-    /// The relay that is there where none is configured.
+    /// Returns the relay that is used if none is configured.
     pub fn direct() -> Self {
         let streams = Stream::ALL.to_vec();
         let (name, kind) = ("direct".to_owned(), RelayKind::Mx);
@@ -174,7 +174,7 @@ enum Kind {
 }
 
 impl Smarthost {
-    /// Takes the keys of a smarthost, which only one may have.
+    /// Takes the keys of a smarthost, which are only allowed for one.
     fn read(section: &mut Section<'_>, kind: Kind, credentials: Option<&Path>) -> Option<Self> {
         if kind == Kind::Mx {
             for key in ["host", "port", "tls", "username", "password_file"] {
@@ -218,7 +218,7 @@ fn name(node: &Node) -> Result<String, String> {
     if fits { Ok(text.to_owned()) } else { Err("must have 1 to 64 letters, digits, `-`, `_` or `.`".to_owned()) }
 }
 
-/// Whether what is said to `host` never leaves this machine.
+/// Whether the connection to `host` stays on this machine.
 fn is_this_machine(host: &Host) -> bool {
     match host {
         Host::Domain(name) => name == "localhost",

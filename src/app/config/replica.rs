@@ -1,4 +1,4 @@
-//! `[replica]`: the bucket that the store is replicated to, and how.
+//! `[replica]`: the bucket to which the store is replicated, and the mode.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use crate::base::secret::Secret;
 use crate::domain::replication::{BucketUrl, Failover, ReplicaMode, WhenUnreachable};
 use crate::net::s3::{self, CredentialSources};
 
-/// Where containers find their credentials when the environment names a path alone.
+/// Host for container credentials if the environment contains only a path.
 const CONTAINER_HOST: &str = "http://169.254.170.2";
-/// The metadata service of instances.
+/// Instance metadata service.
 const INSTANCE: &str = "http://169.254.169.254";
-/// The systemd credential with a file in AWS's form.
+/// Name of the systemd credential with a file in AWS's format.
 const SYSTEMD_CREDENTIAL: &str = "replica-credentials";
 /// Ten years.
 const RETENTION_HOURS_MAX: i64 = 10 * 366 * 24;
@@ -30,39 +30,39 @@ const BASE_HOURS_MAX: i64 = 366 * 24;
 pub struct Replica {
     /// The bucket and the prefix.
     pub url: Option<BucketUrl>,
-    /// The service's address; AWS's where there is none.
+    /// Address of the S3 service; AWS's if not set.
     pub endpoint: Option<Url>,
-    /// The region that requests are signed for.
+    /// Region for signing requests.
     pub region: String,
-    /// Whether the bucket's name stands in the path; where it is not set, it does with an endpoint.
+    /// Whether the bucket's name is in the path. By default it is if an endpoint is set.
     path_style: Option<bool>,
-    /// A file in AWS's form.
+    /// Credentials file in AWS's format.
     pub credentials_file: Option<PathBuf>,
-    /// Roots that join the system's for the service.
+    /// Additional root certificates for the service.
     pub extra_roots: Option<PathBuf>,
-    /// When an acceptance is answered.
+    /// Time at which an accepted message is answered.
     pub mode: ReplicaMode,
-    /// Behaviour while the bucket can't be reached. Unset, it follows from the mode.
+    /// Behaviour while the bucket can't be reached. By default it depends on the mode.
     when_unreachable: Option<WhenUnreachable>,
-    /// Whether an operator or a standby itself promotes the standby.
+    /// Whether an operator promotes the standby or it promotes automatically.
     pub failover: Failover,
-    /// The time between two slots at least, in async.
+    /// Minimum time between two slots in async mode.
     pub interval: Duration,
-    /// Validity of a confirmation.
+    /// Duration of a lease.
     pub lease: Duration,
     /// Timeout of a request, and maximum wait of a 202 in sync mode.
     pub timeout: Duration,
-    /// Reach of `--at` into the past.
+    /// Time for which older states can be restored with `--at`.
     pub retention: Duration,
-    /// Age of a base before the next one.
+    /// Age of a base at which the next one is made.
     pub base_age: Duration,
-    /// Bytes of log before the next base.
+    /// Size of the log at which the next base is made, in bytes.
     pub base_log_bytes: u64,
-    /// Bytes of unsent log kept on disk.
+    /// Maximum size of unsent log on disk, in bytes.
     pub backlog_bytes: u64,
-    /// Whether objects are sealed under the master key.
+    /// Whether objects are encrypted under the master key.
     pub encrypt: bool,
-    /// Whether a bucket that keeps versions is accepted.
+    /// Whether a bucket with versioning is accepted.
     pub allow_versioned: bool,
     environment: AwsVariables,
 }
@@ -94,7 +94,7 @@ impl Default for Replica {
 }
 
 impl Replica {
-    /// Reads the section. Plain http goes only to this machine and to the `networks`.
+    /// Reads the section. Plain http is only allowed to this machine and to `networks`.
     pub(super) fn read(mut section: Section<'_>, base: Self, networks: &Networks, environment: &Environment) -> Self {
         let endpoint = |node: &Node| endpoint(node, networks);
         let modes = [ReplicaMode::Async, ReplicaMode::Sync].map(|mode| (mode.as_str(), mode));
@@ -129,7 +129,7 @@ impl Replica {
         replica
     }
 
-    /// Finds settings that do not go together.
+    /// Reports settings that can't be combined.
     fn check(&self, section: &mut Section<'_>) {
         if self.failover == Failover::Automatic && self.when_unreachable() != WhenUnreachable::Stop {
             let sentence = "\"automatic\" needs when_unreachable = \"stop\": an active machine that goes on without \
@@ -138,12 +138,12 @@ impl Replica {
         }
     }
 
-    /// Whether anything is replicated.
+    /// Whether replication is configured.
     pub const fn is_on(&self) -> bool {
         self.url.is_some()
     }
 
-    /// Behaviour of the active machine while the bucket can't be reached.
+    /// Returns the behaviour of the active machine while the bucket can't be reached.
     pub fn when_unreachable(&self) -> WhenUnreachable {
         self.when_unreachable.unwrap_or(match self.mode {
             ReplicaMode::Async => WhenUnreachable::Serve,
@@ -151,19 +151,19 @@ impl Replica {
         })
     }
 
-    /// Whether the bucket's name stands in the path of its URLs.
+    /// Whether the bucket's name is in the path of its URLs.
     pub fn path_style(&self) -> bool {
         self.path_style.unwrap_or(self.endpoint.is_some())
     }
 
-    /// Where credentials come from.
+    /// Returns the sources of credentials.
     pub fn credentials(&self) -> CredentialSources {
         let Self { credentials_file, environment, .. } = self;
         CredentialSources { file: credentials_file.clone(), ..environment.sources() }
     }
 }
 
-/// The variables of the process, most of which are secrets.
+/// Variables of the process, most of which are secrets.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct AwsVariables(Environment);
 

@@ -1,5 +1,5 @@
-//! One section of the configuration, its keys taken out one by one: what is absent keeps its default, what is wrong is
-//! noted with its place, and what is left at the end is unknown.
+//! One section of the configuration. Its keys are taken one by one: an absent key has its default, an invalid one is
+//! recorded with its place, and the keys that remain at the end are unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::tree::{Node, Place, Value};
 use crate::domain::nearest::nearest;
 
-/// Errors and warnings gathered while a configuration is read.
+/// Errors and set keys, collected while a configuration is read.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     /// Errors.
@@ -31,7 +31,7 @@ pub(super) struct Section<'n> {
 }
 
 impl<'n> Section<'n> {
-    /// The keys outside every section.
+    /// Returns the keys outside all sections.
     pub(super) const fn root(members: BTreeMap<String, Node>, notes: &'n mut Notes) -> Self {
         let place = Place::File { line: 1, column: 1 };
         Self { path: String::new(), place, members, known: Vec::new(), notes }
@@ -41,32 +41,33 @@ impl<'n> Section<'n> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Notes a fault of `key` at `place`.
+    /// Records an error of `key` at `place`.
     pub(super) fn fault(&mut self, place: Place, key: &str, sentence: impl Into<String>) {
         let dotted = self.dotted(key);
         self.notes.faults.push(Fault::new(place, &dotted, sentence));
     }
 
-    /// Notes that `key` is absent where the rest of the section needs it.
+    /// Records that `key` is missing although the section needs it.
     pub(super) fn missing(&mut self, key: &str, sentence: impl Into<String>) {
         let place = self.place.clone();
         self.fault(place, key, sentence);
     }
 
-    /// Notes that the value of `key` can't be used with the rest of the configuration, or not by this version.
+    /// Records that the value of `key` conflicts with the rest of the configuration, or is not supported by this
+    /// version.
     pub(super) fn unusable(&mut self, key: &str, sentence: impl Into<String>) {
         let dotted = self.dotted(key);
         let fault = Fault::new(self.place.clone(), &dotted, sentence);
         self.notes.faults.push(Fault { is_usage: true, ..fault });
     }
 
-    /// Whether a fault of `key` is noted.
+    /// Whether an error of `key` is recorded.
     pub(super) fn has_faults_of(&self, key: &str) -> bool {
         let dotted = self.dotted(key);
         self.notes.faults.iter().any(|fault| fault.is_of(&dotted))
     }
 
-    /// Takes a key as it stands.
+    /// Takes a key without parsing it.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Node> {
         self.known.push(key);
         let node = self.members.remove(key)?;
@@ -74,7 +75,7 @@ impl<'n> Section<'n> {
         Some(node)
     }
 
-    /// Takes one value, or keeps `default`.
+    /// Takes one value; the default is `default`.
     pub(super) fn value<T>(&mut self, key: &'static str, default: T, read: impl Fn(&Node) -> Result<T, String>) -> T {
         let Some(node) = self.take(key) else { return default };
         read(&node).unwrap_or_else(|sentence| {
@@ -83,7 +84,7 @@ impl<'n> Section<'n> {
         })
     }
 
-    /// Takes a list, or keeps `default`; every item that is wrong is noted at its own place.
+    /// Takes a list; the default is `default`. Every invalid item is recorded at its own place.
     pub(super) fn list<T>(
         &mut self,
         key: &'static str,
@@ -109,7 +110,7 @@ impl<'n> Section<'n> {
         if taken.len() == count { taken } else { default }
     }
 
-    /// Takes one value that must be there, where an empty string is none; `sentence` says what it must be.
+    /// Takes one required value; an empty string counts as absent. `sentence` says what the value must be.
     pub(super) fn required<T>(
         &mut self,
         key: &'static str,
@@ -128,7 +129,7 @@ impl<'n> Section<'n> {
         None
     }
 
-    /// Takes a section inside this one; an absent one is empty.
+    /// Takes a section inside this one; an absent one counts as empty.
     pub(super) fn section(&mut self, key: &'static str) -> Section<'_> {
         let path = self.dotted(key);
         let (members, place) = match self.take(key) {
@@ -142,7 +143,7 @@ impl<'n> Section<'n> {
         Section { path, place, members, known: Vec::new(), notes: self.notes }
     }
 
-    /// Takes the elements of a repeated section (`[[key]]`), each read by `read`; nothing where the key is absent.
+    /// Takes the elements of a repeated section (`[[key]]`), each read by `read`; `None` if the key is absent.
     pub(super) fn repeated<T>(&mut self, key: &'static str, read: impl Fn(Section<'_>) -> T) -> Option<Vec<T>> {
         let path = self.dotted(key);
         let node = self.take(key)?;
@@ -163,12 +164,12 @@ impl<'n> Section<'n> {
         Some(taken)
     }
 
-    /// Whether a key was given, as the file or a variable has it.
+    /// Whether a key is set in the file or by a variable.
     pub(super) fn has(&self, key: &str) -> bool {
         self.members.contains_key(key)
     }
 
-    /// Ends the taking: what is left is unknown, for a misspelt key must never pass unseen.
+    /// Ends the reading. Remaining keys are unknown, so that a misspelt key is always reported.
     pub(super) fn finish(mut self) {
         for (key, node) in std::mem::take(&mut self.members) {
             let meant = nearest(&key, &self.known).map(|meant| format!("; did you mean {}?", self.dotted(meant)));
@@ -177,13 +178,13 @@ impl<'n> Section<'n> {
     }
 }
 
-/// The items of a comma-separated list.
+/// Returns the items of a comma-separated list.
 fn separated(text: &str, place: &Place) -> Vec<Node> {
     let item = |item: &str| Node { value: Value::Loose(item.to_owned()), place: place.clone(), key: place.clone() };
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(item).collect()
 }
 
-/// A string.
+/// Parses a string.
 pub(super) fn text(node: &Node) -> Result<&str, String> {
     match &node.value {
         Value::Text(text) | Value::Loose(text) => Ok(text),
@@ -193,12 +194,12 @@ pub(super) fn text(node: &Node) -> Result<&str, String> {
     }
 }
 
-/// A string of a type that reads itself and says what is wrong.
+/// Parses a string into a type whose error says what is allowed.
 pub(super) fn parsed<T: FromStr<Err: Display>>(node: &Node) -> Result<T, String> {
     text(node)?.parse().map_err(|fault: T::Err| fault.to_string())
 }
 
-/// true or false.
+/// Parses true or false.
 pub(super) fn boolean(node: &Node) -> Result<bool, String> {
     match &node.value {
         Value::Boolean(value) => Ok(*value),
@@ -209,7 +210,7 @@ pub(super) fn boolean(node: &Node) -> Result<bool, String> {
     }
 }
 
-/// A whole number within `range`.
+/// Returns a parser for a whole number within `range`.
 pub(super) fn number<T: TryFrom<i64>>(range: RangeInclusive<i64>) -> impl Fn(&Node) -> Result<T, String> {
     move |node| {
         let given = match &node.value {
@@ -225,14 +226,14 @@ pub(super) fn number<T: TryFrom<i64>>(range: RangeInclusive<i64>) -> impl Fn(&No
     }
 }
 
-/// Nothing where the string is empty, else what `read` makes of it.
+/// Returns `None` for an empty string, otherwise the result of `read`.
 pub(super) fn unless_empty<T>(
     read: impl Fn(&Node) -> Result<T, String>,
 ) -> impl Fn(&Node) -> Result<Option<T>, String> {
     move |node| if text(node)?.is_empty() { Ok(None) } else { read(node).map(Some) }
 }
 
-/// The path of a file or directory.
+/// Parses the path of a file or directory.
 pub(super) fn path(node: &Node) -> Result<PathBuf, String> {
     match text(node)? {
         "" => Err("must name a path".to_owned()),
@@ -240,13 +241,13 @@ pub(super) fn path(node: &Node) -> Result<PathBuf, String> {
     }
 }
 
-/// An address with a port.
+/// Parses an address with a port.
 pub(super) fn socket(node: &Node) -> Result<SocketAddr, String> {
     let text = text(node)?;
     text.parse().map_err(|_| format!("`{text}` is not an address with a port, such as 127.0.0.1:8025 or [::]:443"))
 }
 
-/// One of a few words.
+/// Returns a parser for one of a few words.
 pub(super) fn word<T: Copy, const N: usize>(words: [(&'static str, T); N]) -> impl Fn(&Node) -> Result<T, String> {
     move |node| {
         let given = text(node)?;

@@ -1,4 +1,4 @@
-//! `[submission]`: where programs submit mail over SMTP, and the limits on them.
+//! `[submission]`: the listeners for SMTP submission, and their limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,36 +9,36 @@ use super::section::{Section, number, path, socket, unless_empty};
 use super::tree::Node;
 use crate::net::submission::SubmissionLimits;
 
-/// Recipients of one transaction at most: one operation of the store accepts them all.
+/// Maximum number of recipients of one transaction: one operation of the store accepts them all.
 const RECIPIENTS_MAX: i64 = 1000;
-/// A day, which no deadline needs to exceed.
+/// A day, the maximum of all deadlines.
 const SECONDS_MAX: i64 = 24 * 3600;
 
-/// `[submission]`. Without an address nothing listens.
+/// `[submission]`. Without addresses nothing listens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Submission {
-    /// Addresses that begin in the clear and offer STARTTLS.
+    /// Addresses without TLS that offer STARTTLS.
     pub listen: Vec<SocketAddr>,
-    /// Addresses that speak TLS from the first byte.
+    /// Addresses with TLS from the first byte.
     pub tls_listen: Vec<SocketAddr>,
-    /// PEM files of a certificate and its key; none means the certificate of `[http.tls]`.
+    /// PEM files of a certificate and its key; `None` means the certificate of `[http.tls]`.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The limits of connections, transactions and logins.
     pub limits: SubmissionLimits,
 }
 
 impl Submission {
-    /// Whether anything listens.
+    /// Whether any address is configured.
     pub fn is_on(&self) -> bool {
         self.addresses().next().is_some()
     }
 
-    /// All addresses.
+    /// Returns all addresses.
     pub fn addresses(&self) -> impl Iterator<Item = &SocketAddr> {
         self.listen.iter().chain(&self.tls_listen)
     }
 
-    /// Reads the section. Listening needs a certificate: one of its own, or that of `http`.
+    /// Reads the section. Listening needs a certificate: a separate one, or that of `http`.
     pub(super) fn read(mut section: Section<'_>, base: Self, http: &Tls) -> Self {
         let count = |section: &mut Section<'_>, key, base| section.value(key, base, number(1..=65_535));
         let limits = base.limits;
@@ -66,7 +66,7 @@ impl Submission {
     }
 }
 
-/// The certificate and its key, where both are named.
+/// Takes the certificate and its key, if both are set.
 fn certificate(section: &mut Section<'_>) -> Option<(PathBuf, PathBuf)> {
     let [certificate, key] = ["certificate", "key"].map(|name| section.value(name, None, unless_empty(path)));
     match (certificate, key) {

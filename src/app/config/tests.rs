@@ -1,4 +1,4 @@
-//! Tables of the configuration: every key with its value, every fault with its place, and what lies over the file.
+//! Tests of the configuration: every key with its value, every error with its place, and overrides of the file.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn parsed(text: &str) -> Config {
     Config::parse(text, "p.toml", &Environment::default()).unwrap_or_else(|error| panic!("{text}\n{error}"))
 }
 
-/// The faults of `text`, a line each.
+/// Returns the errors of `text`, one line each.
 fn faults(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     match Config::parse(text, "p.toml", &variables(environment)) {
         Err(ConfigError::Faulty(_, faults)) => faults.iter().map(ToString::to_string).collect(),
@@ -27,7 +27,7 @@ fn faults(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     }
 }
 
-/// The same without what only tells which keys were given.
+/// Returns the configuration without the record of set keys.
 fn values(config: Config) -> Config {
     Config { set: BTreeSet::new(), ..config }
 }

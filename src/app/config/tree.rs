@@ -1,5 +1,5 @@
-//! The configuration as a tree whose every leaf knows where it stands: a line and column of the file, or an
-//! environment variable laid over it. What the values mean is the sections' to say.
+//! The configuration as a tree in which every leaf has its place: a line and column of the file, or the environment
+//! variable that overrides it. The sections interpret the values.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,14 +11,14 @@ use toml::de::{DeTable, DeValue};
 use super::super::environment::Environment;
 use super::fault::Fault;
 
-/// Where something stands.
+/// Place of a key or value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// In the file; both count from 1, columns in characters.
+    /// In the file. Line and column count from 1, columns in characters.
     File {
-        /// The line.
+        /// Line number.
         line: usize,
-        /// The column.
+        /// Column number.
         column: usize,
     },
     /// In an environment variable of this name.
@@ -38,27 +38,27 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) value: Value,
-    /// Where the value begins.
+    /// Start of the value.
     pub(super) place: Place,
-    /// Where its key begins.
+    /// Start of its key.
     pub(super) key: Place,
 }
 
-/// A value, as far as the configuration has use for it.
+/// A value, with the types that the configuration uses.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     Text(String),
-    /// A variable's value: text, number or comma-separated list, whichever is wanted.
+    /// A variable's value: text, number or comma-separated list, whichever the key needs.
     Loose(String),
     Integer(i64),
     Boolean(bool),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
-    /// Of a type that no key has, or beyond all numbers.
+    /// Of a type that no key has, or a number out of range.
     Other,
 }
 
-/// The tree of `text` with the variables of `environment` laid over it.
+/// Reads the tree of `text`, overridden by the variables of `environment`.
 pub(super) fn read(text: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Option<BTreeMap<String, Node>> {
     let table = match DeTable::parse(text) {
         Ok(table) => table,
@@ -69,7 +69,7 @@ pub(super) fn read(text: &str, environment: &Environment, faults: &mut Vec<Fault
         }
     };
     let mut root = members(text, table.get_ref());
-    // Sorted by name, so a whole list comes before changes of its elements.
+    // Sorted by name, so that a whole list comes before changes of its elements.
     for (name, parts, value) in environment.overrides() {
         if let Err(sentence) = lay_over(&mut root, name, &parts, value) {
             faults.push(Fault::new(Place::Environment(name.to_owned()), &parts.join("."), sentence));
@@ -82,7 +82,7 @@ fn members(text: &str, table: &DeTable<'_>) -> BTreeMap<String, Node> {
     let member = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
         let mut member = node(text, value);
         member.key = place(text, key.span().start);
-        // A table's span depends on how it is written; its name is what the eye looks for.
+        // A table's span depends on how it is written; readers look for its name.
         if let Value::Table(_) = member.value {
             member.place = member.key.clone();
         }
@@ -112,7 +112,7 @@ fn place(text: &str, offset: usize) -> Place {
     Place::File { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
 }
 
-/// The list that a variable holds as TOML has it. An address in brackets is none.
+/// Parses a list in TOML syntax from a variable. An address in brackets is not a list.
 fn list(value: &str, place: &Place) -> Option<Value> {
     if !value.trim_start().starts_with('[') {
         return None;
@@ -123,7 +123,7 @@ fn list(value: &str, place: &Place) -> Option<Value> {
     matches!(list.value, Value::List(_)).then(|| moved(list, place).value)
 }
 
-/// A value with all that is in it, as standing at `place`.
+/// Returns a value with everything in it moved to `place`.
 fn moved(node: Node, place: &Place) -> Node {
     let value = match node.value {
         Value::List(items) => Value::List(items.into_iter().map(|item| moved(item, place)).collect()),
@@ -135,7 +135,7 @@ fn moved(node: Node, place: &Place) -> Node {
     Node { value, place: place.clone(), key: place.clone() }
 }
 
-/// Puts a variable's value where its parts lead, making sections on the way. A relay is found by its name.
+/// Puts a variable's value at its path, and creates missing sections. A relay is found by its name.
 fn lay_over(table: &mut BTreeMap<String, Node>, name: &str, parts: &[String], value: &str) -> Result<(), String> {
     let Some((first, rest)) = parts.split_first() else { return Ok(()) };
     let place = Place::Environment(name.to_owned());
@@ -170,7 +170,7 @@ fn lay_over(table: &mut BTreeMap<String, Node>, name: &str, parts: &[String], va
     }
 }
 
-/// Returns an element's `name` as a part of a variable's name: everything but letters and digits becomes `_`.
+/// Returns an element's `name` as part of a variable's name: all characters except letters and digits become `_`.
 fn variable_part(element: &BTreeMap<String, Node>) -> Option<String> {
     let Value::Text(name) = &element.get("name")?.value else { return None };
     Some(name.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect())

@@ -1,13 +1,13 @@
-//! Warnings: valid settings that may not be intended. Shown at the start and by `config check`; nothing is refused for
-//! them.
+//! Warnings about valid settings that may not be intended. They are shown at the start and by `config check`, and do
+//! not stop either.
 
 use super::{Config, Tls};
 
-/// The ports that an authority comes to (RFC 8555 8.3, RFC 8737 3).
+/// Ports to which an ACME authority connects (RFC 8555 8.3, RFC 8737 3).
 const AUTHORITY_PORTS: [u16; 2] = [443, 80];
 
 impl Config {
-    /// A sentence for each.
+    /// Returns a sentence for each warning.
     pub fn warnings(&self) -> Vec<&'static str> {
         let mut listened_on = self.http.listen.iter().map(std::net::SocketAddr::port);
         let table = [(

@@ -1,4 +1,4 @@
-//! The output of `dev` once it is ready: a line for programs, or instructions for the first message.
+//! The output of `dev` when it is ready: a line for programs, or instructions for the first message.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -60,7 +60,7 @@ pub(super) fn announce(
     io::stdout().flush()
 }
 
-/// A path as a shell takes it.
+/// Returns a path in shell syntax.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
@@ -99,7 +99,7 @@ fn words(url: &str, smtp_url: &str, made: &Credentials, directory: &Path, delive
     )
 }
 
-/// Where a listener on every address is reached from this machine.
+/// Returns an address at which this machine reaches a listener on all addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     if !address.ip().is_unspecified() {
         return address;

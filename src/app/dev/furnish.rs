@@ -1,5 +1,5 @@
-//! The first account of `dev`: its keys, domains, a user of the panel and webhooks (contract 8 and 12.2). A
-//! kept directory remembers it in `dev.json`, and each start adds what its options ask for.
+//! The first account of `dev`: its keys, domains, panel user and webhooks (contract 8 and 12.2). A kept directory
+//! stores it in `dev.json`, and each start adds what its options ask for.
 
 use std::fs;
 use std::io;
@@ -34,10 +34,10 @@ use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
 use crate::store::private_file;
 
-/// The file of a kept directory.
+/// Name of the file in a kept directory.
 pub(in crate::app) const FILE: &str = "dev.json";
 const ACCOUNT: &str = "Development";
-/// The email address of the panel user of `dev`.
+/// Address of the panel user in `dev`.
 const PANEL_USER: &str = "dev@example.test";
 /// The verified domains of `dev`.
 const DOMAINS: [(&str, Stream); 2] =
@@ -53,21 +53,21 @@ pub(super) struct Credentials {
     pub(super) account_id: String,
     pub(super) panel_user: String,
     pub(super) panel_password: String,
-    /// Keys that somebody chose.
+    /// Chosen keys.
     #[serde(default)]
     pub(super) chosen_keys: Vec<String>,
-    /// The secret of the webhooks, where there are some.
+    /// Secret of the webhooks, if there are any.
     #[serde(default)]
     pub(super) webhook_secret: Option<String>,
-    /// The webhooks that were given, by URL.
+    /// Webhooks from options, by URL.
     #[serde(default)]
     pub(super) webhooks: Vec<(String, EndpointId)>,
-    /// The domains that were given, by name.
+    /// Domains from options, by name.
     #[serde(default)]
     pub(super) domains: Vec<String>,
 }
 
-/// The first account, and the part of it that a reset keeps.
+/// The first account, and its objects that a reset keeps.
 pub(super) struct Furnished {
     pub(super) credentials: Credentials,
     pub(super) account: AccountId,
@@ -78,7 +78,7 @@ fn furnishing(error: &dyn std::fmt::Display) -> Trouble {
     cannot("furnish the development account", error)
 }
 
-/// The account of a kept directory, or a new one, with what the options ask for.
+/// Returns the account of a kept directory, or a new one, with the objects from the options.
 pub(super) async fn furnish(
     engine: &Arc<Engine>,
     directory: &Path,
@@ -111,7 +111,7 @@ pub(super) async fn furnish(
     Ok(Furnished { credentials: made, account, ids })
 }
 
-/// The account with its keys and its user. Begun again after a crash, it goes on with the account that is there.
+/// Creates the account with its keys and its user. After a crash it continues with the existing account.
 async fn first_account(engine: &Arc<Engine>) -> Result<Credentials, Trouble> {
     let name: AccountName = ACCOUNT.parse().map_err(|error| furnishing(&error))?;
     let accounts = engine.accounts(ALL).map_err(|error| furnishing(&error))?;
@@ -142,7 +142,7 @@ async fn first_account(engine: &Arc<Engine>) -> Result<Credentials, Trouble> {
     })
 }
 
-/// The address and the password of the panel's user. One that was made before a crash gets a new password.
+/// Returns the address and the password of the panel user. A user from before a crash gets a new password.
 async fn panel_user(engine: &Arc<Engine>, account: AccountId) -> Result<(String, String), Trouble> {
     let furnishing = |error: &dyn std::fmt::Display| cannot("make the panel's user", error);
     let email: Address = PANEL_USER.parse().map_err(|error| furnishing(&error))?;
@@ -162,7 +162,7 @@ async fn panel_user(engine: &Arc<Engine>, account: AccountId) -> Result<(String,
     Ok((PANEL_USER.to_owned(), password.expose().to_owned()))
 }
 
-/// Lets in the keys that were chosen before, and adds the one that is chosen now.
+/// Restores the keys that were chosen earlier, and adds the one that is chosen now.
 async fn choose_key(
     engine: &Arc<Engine>,
     account: AccountId,
@@ -183,7 +183,7 @@ async fn choose_key(
     Ok(())
 }
 
-/// Adds the domains that are missing, and gives those that were given.
+/// Adds the missing domains, and returns those from the options.
 async fn add_domains(
     engine: &Arc<Engine>,
     account: AccountId,
@@ -213,7 +213,7 @@ async fn add_domains(
     Ok(rows.into_iter().filter(|(_, row)| made.domains.contains(&row.name.to_string())).map(|(id, _)| id).collect())
 }
 
-/// Makes the endpoints that are missing, and enables those that are there. All have one secret.
+/// Creates missing endpoints, and enables existing ones. All have the same secret.
 async fn add_webhooks(
     engine: &Arc<Engine>,
     account: AccountId,
@@ -231,7 +231,7 @@ async fn add_webhooks(
     made.webhook_secret = Some(text);
     if is_other {
         for (_, id) in &made.webhooks {
-            // One that a test has removed is made again below, if it is still asked for.
+            // An endpoint that a test has removed is created again below, if the options still name it.
             let _ = engine.give_secret(account, *id, &secret).await;
         }
     }
@@ -262,7 +262,7 @@ async fn add_webhook(
     Ok(())
 }
 
-/// The part that a reset keeps.
+/// Returns the objects that a reset keeps.
 fn given_ids(
     engine: &Engine,
     account: AccountId,

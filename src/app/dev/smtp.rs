@@ -1,4 +1,4 @@
-//! `dev`'s SMTP listener: programs submit mail in the clear, with or without a login.
+//! The SMTP listener of `dev`: programs submit mail without TLS, with or without a login.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,14 +8,14 @@ use crate::app::trouble::Trouble;
 use crate::base::secret::Secret;
 use crate::net::submission::DevDoor;
 
-/// Where it listens, or at a free port where this one is taken. Mail catchers listen at 1025 too.
+/// Default address. If its port is taken, a free one is used: other mail catchers also listen on 1025.
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1025);
 
-/// Begins to listen, where the options say or at a free port. Sessions without a login send with `key`: those of this
-/// machine, and of the networks that may use `/dev` unless mail is delivered for real.
+/// Listens where the options say, or on a free port. Sessions without a login send with `key`. They are allowed for
+/// this machine, and for the networks that may use `/dev` unless real mail is sent.
 ///
 /// # Errors
-/// No port could be bound, or not the one that the options name.
+/// No port could be bound, or not the one in the options.
 pub(super) async fn listen(daemon: &mut Daemon, key: &str, options: &DevOptions) -> Result<SocketAddr, Trouble> {
     let allow = if options.deliver { Vec::new() } else { options.allow.clone() };
     let may_skip_login =

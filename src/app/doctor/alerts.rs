@@ -1,5 +1,4 @@
-//! Whether somebody is told when something is wrong: the recipients and the sender of alerts, the last backup, and the
-//! block lists.
+//! Checks of alerting: the recipients and the sender of alerts, the last backup, and the block lists.
 
 use super::{Check, Patient, Verdict};
 use crate::app::admin_client::{AdminClient, Ask};
@@ -12,10 +11,10 @@ use crate::net::clock::SystemClock;
 const ALERTS: &str = "alerts";
 const BACKUP: &str = "backup";
 
-/// Whether alerts reach somebody, and the age of the last backup.
+/// Checks whether alerts reach somebody, and the age of the last backup.
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let client = AdminClient::new(&patient.config.data_dir);
-    // The client blocks.
+    // The client is blocking.
     let asked = tokio::task::spawn_blocking(move || client.ask(Ask::get("look at the status", "/v1/status", None)));
     let status = asked.await.ok().and_then(Result::ok).map(|reply| reply.value);
     let signed = status.as_ref().and_then(|status| status["alerts"]["signed"].as_bool());
@@ -78,7 +77,7 @@ fn backup(patient: &Patient, last: Option<Option<String>>) -> Check {
     }
 }
 
-/// Whether the addresses that mail leaves from are on a list.
+/// Checks whether the addresses that mail is sent from are on a block list.
 pub(super) async fn block_lists(patient: &Patient) -> Vec<Check> {
     let zones = &patient.config.alerts.blocklists;
     if zones.is_empty() {

@@ -1,4 +1,4 @@
-//! Whether bounces find their way back: the host of return paths has to lead to this server.
+//! Checks that bounces are received: the host of return paths must lead to this server.
 
 use super::{Check, Patient, Verdict};
 use crate::net::probe::dns::{Asked, NotTold};
@@ -20,7 +20,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let publish = format!("Publish an MX record of {host}: 10 {own}.");
     let servers = match patient.ask(host, Asked::Mx).await {
         Ok(told) => told.records,
-        // Without an MX record the host itself is the server (RFC 5321 5.1).
+        // Without an MX record the host itself receives mail (RFC 5321 5.1).
         Err(NotTold::Absent) => vec![host.to_owned()],
         Err(NotTold::Failed(why)) => {
             let seen = format!("{host} could not be looked up: {why}");

@@ -1,4 +1,4 @@
-//! The certificate, as it stands in files or as an authority has issued it: for the right names, and long enough?
+//! Checks of the certificate from files or from an ACME authority: its names and its expiry.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::net::clock::SystemClock;
 use crate::net::probe::certificate::Certificate;
 
 const NAME: &str = "certificate";
-/// When an expiry begins to worry: authorities renew a month ahead.
+/// Remaining validity below which the check warns: authorities renew a month ahead.
 const EXPIRY_WORRIES: Duration = Duration::from_secs(14 * 24 * 3600);
 
 pub(super) fn check(config: &Config) -> Check {
@@ -57,7 +57,7 @@ fn in_files(config: &Config, path: &std::path::Path, now: Timestamp) -> Check {
     }
 }
 
-/// Checks the certificate of the authority. Reads the files, so that it works while the service is down.
+/// Checks the certificate of the authority. Reads the files, so that it works while the service is stopped.
 fn by_authority(config: &Config, acme: &config::Acme, now: Timestamp) -> Check {
     let vault = Vault::within(&config.data_dir);
     let wanted = names(config);

@@ -1,4 +1,4 @@
-//! Whether the clock is right: as a time service on this machine says, else as signatures in the DNS allow.
+//! Check of the clock: by a time service on this machine, otherwise by the validity of signatures in the DNS.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use crate::engine::ports::Clock as _;
 use crate::net::clock::SystemClock;
 use crate::net::probe::dns::Asked;
 
-/// There while systemd-timesyncd holds the clock to a server's (systemd-timesyncd.service(8)).
+/// File that exists while systemd-timesyncd synchronises the clock (systemd-timesyncd.service(8)).
 const SYNCHRONIZED: &str = "/run/systemd/timesync/synchronized";
 const NAME: &str = "clock";
 const REMEDY: &str = "Run a time service such as systemd-timesyncd or chrony.";
 
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let client = AdminClient::new(&patient.config.data_dir);
-    // The client blocks. Whether the service runs is another check's to say.
+    // The client is blocking. Another check reports whether the service runs.
     let asked = tokio::task::spawn_blocking(move || client.ask(Ask::get("show the clock", "/v1/clock", None)));
     let service = asked.await.ok().and_then(Result::ok).and_then(|reply| of_service(&reply.value));
     service.into_iter().chain(of_machine(patient).await).collect()
@@ -50,7 +50,7 @@ async fn of_machine(patient: &Patient) -> Vec<Check> {
     vec![judge(now, signed)]
 }
 
-/// Judges the clock by the validity period of a signature made today.
+/// Checks the clock by the validity period of a signature made today.
 fn judge(now: Timestamp, signed: Option<(u32, u32)>) -> Check {
     let seconds = now.as_millis() / 1000;
     match signed {

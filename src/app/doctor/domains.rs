@@ -1,4 +1,4 @@
-//! The records of every sending domain, looked for now by the running service: it alone knows the domains.
+//! Checks of every sending domain's records. The running service looks them up, because only it knows the domains.
 
 use serde_json::Value;
 
@@ -8,15 +8,15 @@ use crate::app::exit::Exit;
 use crate::app::trouble::Trouble;
 use crate::base::id::AccountId;
 
-/// Domains that are looked at; each is several look-ups.
+/// Maximum number of checked domains; each needs several look-ups.
 const DOMAINS_MAX: usize = 50;
-/// Domains looked at at once.
+/// Number of domains that are checked at the same time.
 const AT_ONCE: usize = 10;
 const PURPOSE: &str = "look at the domains";
 
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let client = AdminClient::new(&patient.config.data_dir);
-    // The client blocks.
+    // The client is blocking.
     tokio::task::spawn_blocking(move || asked(&client)).await.unwrap_or_default()
 }
 
@@ -99,7 +99,7 @@ fn look(client: &AdminClient, domain: &Domain) -> Vec<Check> {
     }
 }
 
-/// The checklist of a domain, in one line.
+/// Returns the checklist of a domain in one line.
 fn checklist(client: &AdminClient, domain: &Domain) -> Check {
     let name = format!("checklist of {}", domain.name);
     let path = format!("/v1/domains/{}/checklist", domain.id);
@@ -112,7 +112,7 @@ fn checklist(client: &AdminClient, domain: &Domain) -> Check {
     }
 }
 
-/// Names the items that fail or warn, with the remedy of the first.
+/// Names the items that fail or warn, with the first one's remedy.
 fn summary(name: String, items: &[Value]) -> Check {
     let with = |status: &str| -> Vec<&Value> { items.iter().filter(|item| item["status"] == status).collect() };
     let names = |items: &[&Value]| {
@@ -134,7 +134,7 @@ fn summary(name: String, items: &[Value]) -> Check {
     Check::new(name, Verdict::Warn, seen, remedy)
 }
 
-/// Judges the service's findings for a record.
+/// Judges the service's finding for a record.
 fn judge(domain: &str, record: &Value) -> Check {
     let text = |member: &str| record[member].as_str().unwrap_or_default();
     let purpose = match text("purpose") {
@@ -150,7 +150,7 @@ fn judge(domain: &str, record: &Value) -> Check {
     let publish = format!("Publish at {at} a {} record: {value}", text("type"));
     let bad = if record["required"] == true { Verdict::Fail } else { Verdict::Warn };
     match text("status") {
-        // Two records of one kind are none (RFC 7208 4.5, RFC 7489 6.6.3).
+        // Two records of one kind count as none (RFC 7208 4.5, RFC 7489 6.6.3).
         "ok" | "mismatch" if found.len() > 1 && ["SPF", "DMARC"].contains(&purpose) => Check::new(
             name,
             Verdict::Fail,

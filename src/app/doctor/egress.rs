@@ -1,5 +1,5 @@
-//! Whether mail gets out: a connection and a greeting on the port of receivers' servers, from each address that mail
-//! leaves from, and from every smarthost.
+//! Checks of outgoing mail: a connection and a greeting on port 25 of large providers, from each source address, and
+//! from every smarthost.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     checks
 }
 
-/// The first greeting of any witness counts: one server may be away.
+/// Checks direct delivery. The first greeting of any server counts, because one may be down.
 async fn direct(patient: &Patient) -> Check {
     let port = patient.config.delivery.port;
     let name = format!("port {port}");
@@ -65,7 +65,7 @@ async fn smarthost_check(patient: &Patient, relay: &str, smarthost: &Smarthost, 
     let is_silent = smarthost.tls == crate::app::config::SmarthostTls::Implicit;
     match greeting(server, source, CONNECTING).await {
         Ok(line) if line.starts_with("220") => Check::new(name, Verdict::Ok, format!("{server} greets: {line}"), ""),
-        // Under TLS from the first byte it waits for us, and the connection is all that can be seen in clear.
+        // With TLS from the first byte the server waits for us, so the connection is all that can be checked.
         Err(error) if is_silent && error.kind() == io::ErrorKind::TimedOut => {
             Check::new(name, Verdict::Ok, format!("{server} takes connections, and waits for TLS"), "")
         }

@@ -1,5 +1,5 @@
-//! The checks from within the service, for the operator's page: one run at a time. The last result stands in a file of
-//! the data directory, so that a restart keeps it.
+//! The checks from within the service, for the operator's page: one run at a time. The last result is in a file of the
+//! data directory and survives a restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
@@ -10,7 +10,7 @@ use crate::app::config::Config;
 use crate::engine::ports::{BoxFuture, Clock};
 use crate::http::status::{Doctor, Examination, Finding};
 
-/// The file with the last result.
+/// File with the last result.
 const FILE: &str = "doctor.json";
 
 /// The checks of one service.
@@ -22,8 +22,8 @@ pub struct InService {
 }
 
 impl InService {
-    /// The checks of `config` on the data directory that is open, which `dev` has elsewhere, with the result that an
-    /// earlier process left.
+    /// Creates the checks of `config` on the open data directory, which differs in `dev`. Loads the result of an
+    /// earlier process.
     pub fn new(config: &Config, directory: &Path, clock: Arc<dyn Clock>) -> Self {
         let last = Mutex::new(read(&path_in(directory)).map(Arc::new));
         let mut config = config.clone();
@@ -69,7 +69,7 @@ impl From<Check> for Finding {
     }
 }
 
-/// Lets the next run begin when it is dropped.
+/// Marks a run as active; dropping it allows the next run.
 struct Running<'r>(&'r AtomicBool);
 
 impl Drop for Running<'_> {
@@ -91,7 +91,7 @@ fn read(path: &Path) -> Option<Examination> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
-/// Writes the file beside its place first, so that it is never half there.
+/// Writes the file under another name first, so that it is never incomplete.
 fn write(path: &Path, examination: &Examination) -> std::io::Result<()> {
     let beside = path.with_extension("json.new");
     std::fs::write(&beside, serde_json::to_vec(examination)?)?;

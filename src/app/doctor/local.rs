@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{Check, Patient, Verdict, certificate};
 use crate::app::config::Config;
 
-/// Free space worries below so many times the least that is needed.
+/// Free space is a warning below this multiple of the required minimum.
 const ROOM: u64 = 16;
 
 pub(super) fn checks(patient: &Patient) -> Vec<Check> {
@@ -79,7 +79,7 @@ fn master_key(directory: &Path) -> Check {
 fn disk(directory: &Path, least: u64) -> Check {
     const NAME: &str = "disk";
     const MIB: u64 = 1 << 20;
-    // Of what exists: the disk is the same.
+    // Use the nearest existing directory: it is on the same disk.
     let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
     let space = match rustix::fs::statvfs(existing) {
         Ok(space) => space,

@@ -1,8 +1,8 @@
-//! `postrider doctor`: what stands in the way of mail, seen from this machine (contract 8). Each check says what it saw
-//! and what to do; all run at once, each within some seconds.
+//! `postrider doctor`: checks for problems with mail, as seen from this machine (contract 8). Each check reports its
+//! finding and the remedy. All run at the same time, each within some seconds.
 //!
-//! It reaches what the configuration says: `dns.servers`, `delivery.port`, `network.allow`. It changes nothing but what
-//! looking for a domain's records now changes.
+//! It uses the configured `dns.servers`, `delivery.port` and `network.allow`. It changes nothing, except that checking
+//! a domain's records updates their status.
 
 mod alerts;
 mod bounces;
@@ -47,14 +47,14 @@ const CONNECTING: Duration = Duration::from_secs(5);
 pub enum Verdict {
     /// As it should be.
     Ok,
-    /// Mail goes, but some of it will be refused or lost sooner or later; or it could not be told.
+    /// Mail is sent, but some of it will be refused or lost sooner or later; or the check had no result.
     Warn,
-    /// Mail does not go, or is in danger.
+    /// Mail is not sent, or data is in danger.
     Fail,
 }
 
 impl Verdict {
-    /// The word that is printed.
+    /// Returns the word that is printed.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "OK",
@@ -78,7 +78,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// A check that ended so.
+    /// Creates the result of a check.
     pub fn new(name: impl Into<String>, verdict: Verdict, seen: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { name: name.into(), verdict, seen: seen.into(), remedy: remedy.into() }
     }
@@ -105,7 +105,8 @@ impl Patient {
         }
     }
 
-    /// The addresses of a name, IPv4 first. A family that is not told is an error only where the other has none.
+    /// Returns the addresses of a name, IPv4 first. A failed look-up of one family is an error only if the other has no
+    /// addresses.
     async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NotTold> {
         let (v4, v6) = tokio::join!(self.ask(name, Asked::A), self.ask(name, Asked::Aaaa));
         let of = |told: &Result<Told, NotTold>| -> Vec<IpAddr> {
@@ -119,12 +120,12 @@ impl Patient {
         }
     }
 
-    /// The relays that go straight to receivers' servers.
+    /// Returns the relays that deliver directly to receivers' servers.
     fn direct(&self) -> impl Iterator<Item = &Relay> {
         self.config.relays.iter().filter(|relay| relay.kind == RelayKind::Mx)
     }
 
-    /// The addresses that mail leaves from: the relay's own, or what the system chooses.
+    /// Returns the source addresses of a relay: its own, or those that the system chooses.
     fn sources(&self, relay: &Relay) -> Vec<IpAddr> {
         if relay.source.is_empty() { source::sources() } else { relay.source.clone() }
     }
@@ -134,10 +135,10 @@ impl Patient {
     }
 }
 
-/// Runs every check of `config`, in an order that goes from here to the receivers.
+/// Runs every check of `config`, ordered from this machine to the receivers.
 ///
 /// # Errors
-/// Where nothing can be run at all.
+/// No check could be run.
 pub fn run(config: &Config) -> Result<Vec<Check>, Trouble> {
     let patient = Arc::new(Patient {
         config: config.clone(),
@@ -147,12 +148,12 @@ pub fn run(config: &Config) -> Result<Vec<Check>, Trouble> {
     });
     let runtime = runtime::build()?;
     let checks = runtime.block_on(examine(&patient));
-    // A look-up by the system that hangs must not hold the answer back.
+    // A system look-up that hangs must not delay the answer.
     runtime.shutdown_background();
     Ok(checks)
 }
 
-/// The network, as the checks that alerts share see it.
+/// Returns the network probe for the checks that alerts also use.
 fn probe(config: &Config) -> Arc<dyn Probe> {
     let guard = Arc::new(Guard::new(config.network.allow.clone()));
     Arc::new(NetworkProbe::new(&config.dns.servers, guard))

@@ -1,5 +1,5 @@
-//! Names: whether the resolver answers and validates, whether this server's name leads here, and whether its addresses
-//! lead back to the name. Large receivers refuse a server for which they do not.
+//! Checks of names: whether the resolver answers and validates, whether this server's name resolves to it, and whether
+//! its addresses resolve back to the name. Large receivers refuse servers without a matching reverse name.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crate::engine::probe;
 use crate::engine::probe::reverse::{Reverse, seen_addresses};
 use crate::net::probe::dns::{Asked, NotTold, Told};
 
-/// Whether names can be looked up, and whether the answers are validated.
+/// Checks whether names can be looked up, and whether answers are validated.
 pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
     const NAME: &str = "resolver";
     match patient.ask(".", Asked::Soa).await {
@@ -18,7 +18,7 @@ pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
             let validation = validation(patient, &told);
             vec![Check::new(NAME, Verdict::Ok, format!("{server} answers"), ""), validation]
         }
-        // An answer all the same: a server of a few zones knows no root.
+        // This is an answer too: a server for a few zones does not know the root.
         Err(NotTold::Absent) => {
             let seen = "the name servers answer, but do not know the root of the DNS";
             vec![Check::new(NAME, Verdict::Warn, seen, "Name servers that resolve every name in dns.servers.")]
@@ -29,7 +29,8 @@ pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
     }
 }
 
-/// Whether answers are validated: by the service itself, from its trust anchor, which the servers must not hinder.
+/// Checks whether answers are validated. The service validates from its trust anchor, and the servers must not prevent
+/// it.
 fn validation(patient: &Patient, told: &Told) -> Check {
     const NAME: &str = "DNSSEC";
     let server = told.server;
@@ -52,7 +53,7 @@ fn validation(patient: &Patient, told: &Told) -> Check {
     }
 }
 
-/// Whether this server's names lead to it.
+/// Checks whether this server's names resolve to it.
 pub(super) async fn forward(patient: &Patient) -> Vec<Check> {
     let config = &patient.config;
     let mut checks = vec![leads_here(patient, "forward DNS", config.hostname.as_str(), None).await];
@@ -81,7 +82,7 @@ async fn leads_here(patient: &Patient, check: &str, name: &str, sources: Option<
         let seen = format!("{name} resolves to {inside}, which is not reachable from outside");
         return Check::new(check, Verdict::Fail, seen, publish);
     }
-    // From behind NAT the address that receivers see is not known here.
+    // Behind NAT the address that receivers see is not known here.
     let public: Vec<_> =
         sources.unwrap_or_default().iter().copied().filter(|address| patient.guard.permits(*address)).collect();
     let strangers: Vec<_> = public.iter().copied().filter(|address| !addresses.contains(address)).collect();
@@ -93,7 +94,8 @@ async fn leads_here(patient: &Patient, check: &str, name: &str, sources: Option<
     Check::new(check, Verdict::Warn, seen, remedy)
 }
 
-/// Bounces have no sender: receivers ask for the SPF record of the EHLO name (RFC 7208 2.4).
+/// Checks the SPF record of the EHLO name, which receivers use for bounces, because bounces have no sender (RFC 7208
+/// 2.4).
 async fn own_spf(patient: &Patient) -> Check {
     let host = patient.config.hostname.as_str();
     let name = format!("SPF of {host}");
@@ -115,7 +117,7 @@ async fn own_spf(patient: &Patient) -> Check {
     }
 }
 
-/// Whether each address that mail leaves from leads back to the name that is said in EHLO.
+/// Checks whether each source address resolves back to the name in EHLO.
 pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
     let mut seen = BTreeSet::new();
     let mut checks = Vec::new();

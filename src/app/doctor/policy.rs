@@ -1,5 +1,5 @@
-//! The MTA-STS policy of the domain that bounces come back to, where one is published: a policy that can't be fetched,
-//! or that leaves this server out, loses bounces.
+//! Check of the MTA-STS policy of the bounce domain, if one is published: bounces are lost if the policy can't be
+//! fetched or does not list this server.
 
 use super::{CONNECTING, Check, Patient, Verdict};
 use crate::net::probe::dns::{Asked, NotTold};

@@ -1,5 +1,6 @@
-//! Whether the bucket of `[replica]` can hold a replica: it is reached, honours conditional writes, keeps nothing that
-//! was deleted and removes nothing by itself, has our time, and is fast enough. What is written to look is removed.
+//! Checks whether the bucket of `[replica]` can hold a replica. It must be reachable and fast enough, support
+//! conditional writes, keep no deleted objects, delete nothing automatically, and have the right time. Test objects are
+//! removed again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,15 +24,15 @@ const VERSIONING: &str = "replica versioning";
 const LIFECYCLE: &str = "replica lifecycle";
 const SPEED: &str = "replica speed";
 
-/// Small creates that are timed.
+/// Number of small creates that are timed.
 const SMALL_CREATES: usize = 5;
 /// Size of the object that is timed.
 const LARGE_BYTES: usize = 1 << 20;
-/// Slower than this, two objects a second can't be kept up.
+/// Maximum duration of a small create; slower buckets can't keep up with two objects a second.
 const SMALL_MAX: Duration = Duration::from_millis(500);
 const LARGE_MAX: Duration = Duration::from_secs(2);
 
-/// Why nothing was asked.
+/// Reason why nothing was checked.
 enum NotAsked {
     /// There is no `url`.
     Off,
@@ -44,7 +45,7 @@ fn open(patient: &Patient) -> Result<Arc<S3>, NotAsked> {
     replica_bucket::open(&patient.config, url).map_err(|trouble| NotAsked::Failed(trouble.to_string()))
 }
 
-/// The check `name`, as `look` ends it; none without a `url`.
+/// Runs the check `name` with `look`; `None` without a `url`.
 async fn check<F: Future<Output = Check>>(
     patient: &Patient,
     name: &'static str,
@@ -104,7 +105,7 @@ pub(super) async fn conditional_writes(patient: &Patient) -> Vec<Check> {
 
 pub(super) async fn clock(patient: &Patient) -> Vec<Check> {
     check(patient, CLOCK, |bucket| async move {
-        // Every answer has a date.
+        // Every answer contains the date.
         let asked = bucket.read("store").await;
         match (bucket.date(), asked) {
             (None, Err(error)) => failed(CLOCK, &error),
@@ -180,7 +181,7 @@ pub(super) async fn speed(patient: &Patient) -> Vec<Check> {
     .await
 }
 
-/// The median of small creates, and a large one written and read.
+/// Returns the median duration of small creates, and that of writing and reading a large object.
 async fn timed(bucket: &dyn Bucket) -> BucketResult<(Duration, Duration, Duration)> {
     let mut small = Vec::new();
     for number in 0..SMALL_CREATES as u64 {
@@ -195,7 +196,7 @@ async fn timed(bucket: &dyn Bucket) -> BucketResult<(Duration, Duration, Duratio
     Ok((small[SMALL_CREATES / 2], write, read))
 }
 
-/// Duration of a create, and the result of the check that ran before the object was removed again.
+/// Returns the duration of a create, and the result of the check that ran before the object was removed again.
 async fn timed_create<F: Future<Output = BucketResult<()>>>(
     bucket: &dyn Bucket,
     bytes: Bytes,

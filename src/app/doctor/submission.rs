@@ -1,4 +1,4 @@
-//! Whether programs reach SMTP submission under the host name, with TLS that they can verify.
+//! Checks whether programs can reach SMTP submission under the host name, with TLS that they can verify.
 
 use std::net::SocketAddr;
 
@@ -6,12 +6,12 @@ use super::{CONNECTING, Check, Patient, Verdict};
 use crate::net::probe::submission::{SubmissionFault, SubmissionHost, look};
 use crate::net::tls;
 
-/// The check of `submission.listen`.
+/// Name of the check of `submission.listen`.
 const CLEAR: &str = "submission";
-/// The check of `submission.tls_listen`.
+/// Name of the check of `submission.tls_listen`.
 const TLS: &str = "submissions";
 
-/// Looks at the first address of each kind, where there is one.
+/// Checks the first address of each kind, if there is one.
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let section = &patient.config.submission;
     let mut checks = Vec::new();

@@ -1,4 +1,4 @@
-//! Stories of the doctor on a machine of its own: name servers and mail servers on loopback.
+//! Tests of `doctor` with name servers and mail servers on loopback.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

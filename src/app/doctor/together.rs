@@ -1,9 +1,9 @@
-//! Checks that run at once and are answered in their order.
+//! Runs checks concurrently and returns their results in order.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-/// Runs them all at once on this task; the answers stand in the order of the futures.
+/// Runs all futures concurrently on this task; the results are in the order of the futures.
 pub(super) async fn join_in_order<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(move |context| {

@@ -1,4 +1,4 @@
-//! The DNS records that a server needs whatever domains it sends for.
+//! The DNS records of the server itself, whatever domains it sends for.
 
 use std::net::IpAddr;
 
@@ -16,14 +16,14 @@ pub struct Record {
     /// Its type.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Where it stands.
+    /// Name of the record.
     pub name: String,
     /// Value of the record.
     pub value: String,
 }
 
-/// The records of this server, which sends from `sources`. An address that the world can't reach, as behind NAT, is
-/// for the operator to fill in.
+/// Returns the records of this server, which sends from `sources`. The operator must fill in addresses that can't be
+/// reached from outside, as behind NAT.
 pub(super) fn of_server(config: &Config, sources: &[IpAddr]) -> Vec<Record> {
     let host = config.hostname.to_string();
     let bounces = config.bounce_host().to_string();
@@ -40,15 +40,15 @@ pub(super) fn of_server(config: &Config, sources: &[IpAddr]) -> Vec<Record> {
         add("address", if address.is_ipv4() { "A" } else { "AAAA" }, &host, address.to_string());
         add("reverse", "PTR", &reverse_name(*address), format!("{host}."));
     }
-    // Bounces have no sender, so receivers ask for the SPF record of the EHLO name (RFC 7208 2.4).
+    // Bounces have no sender, so receivers check the SPF record of the EHLO name (RFC 7208 2.4).
     add("spf of the server", "TXT", &host, "v=spf1 a -all".to_owned());
     if config.bounces.is_some() {
         add("bounces", "MX", &bounces, format!("10 {host}."));
-        // Receivers send reports about other domains here only where this says that they may (RFC 9990).
+        // Receivers send reports about other domains here only if this record allows it (RFC 9990).
         add("dmarc reports", "TXT", &format!("*._report._dmarc.{bounces}"), "v=DMARC1".to_owned());
     }
     if bounces != host {
-        // The certificate is asked for this name too, and an authority goes to its address.
+        // The certificate includes this name, and an authority connects to its address.
         for address in &global {
             add("address of bounces", if address.is_ipv4() { "A" } else { "AAAA" }, &bounces, address.to_string());
         }

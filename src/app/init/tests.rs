@@ -1,4 +1,4 @@
-//! Stories of setting up: what is made, what is kept, and what is never touched.
+//! Tests of `init`: the files it creates, the ones it keeps, and the ones it never changes.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -68,7 +68,7 @@ fn a_configuration_that_is_there_is_used_and_never_overwritten() {
     assert_eq!(fs::read_to_string(&config).unwrap(), text);
 }
 
-/// As a package brings it: every key, and no name.
+/// Uses a file as from a package: every key, and no name.
 #[test]
 fn a_configuration_without_a_name_gets_it_and_keeps_all_else() {
     let folder = tempfile::tempdir().unwrap();

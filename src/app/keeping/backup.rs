@@ -1,8 +1,8 @@
-//! `postrider backup`: has the running service stream a backup of its store, and keeps it as a file.
+//! `postrider backup`: requests a backup of the running service's store as a stream, and writes it to a file.
 //!
-//! The daemon sends and this program writes, so the file belongs to whoever asked for it and may stand wherever they
-//! may write. Every checksum is looked at on the way. The file gets its name when all of it is on the disk: whatever
-//! breaks off leaves none that looks whole.
+//! The daemon sends and this program writes, so the file belongs to the user who ran the command and may be anywhere
+//! they can write. Every checksum is verified while the stream is copied. The file gets its name only when it is
+//! complete on disk, so an interrupted backup never looks complete.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -26,27 +26,27 @@ const PURPOSE: &str = "take the backup";
 /// A backup that was taken.
 #[derive(Debug, Serialize)]
 pub struct Taken {
-    /// Where it stands.
+    /// Path of the file.
     pub file: PathBuf,
-    /// When it was taken.
+    /// Time of the backup.
     #[serde(serialize_with = "iso::serialize")]
     pub taken_at: Timestamp,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Rows in it.
+    /// Number of rows in it.
     pub rows: u64,
     /// Bytes of message bodies in it.
     pub content_bytes: u64,
-    /// Whether message bodies were asked for.
+    /// Whether message bodies were requested.
     pub with_content: bool,
     /// Whether the master key is in it.
     pub with_key: bool,
 }
 
-/// Takes a backup of what `client` leads to, as `file`.
+/// Takes a backup of the store behind `client`, as `file`.
 ///
 /// # Errors
-/// What is in the way; then there is no such file.
+/// The error for the operator; then there is no such file.
 pub fn take(client: &AdminClient, file: &Path, extent: Extent, progress: Progress<'_>) -> Result<Taken, Trouble> {
     if fs::symlink_metadata(file).is_ok() {
         return Err(taken_already(file));
@@ -82,7 +82,7 @@ fn receive(download: Download, unfinished: &Unfinished, mut progress: Progress<'
     })
 }
 
-/// Keeps what passes through.
+/// Writes everything that is read through it to a file.
 struct Tee<'a> {
     download: Download,
     file: &'a File,
@@ -96,7 +96,7 @@ impl Read for Tee<'_> {
     }
 }
 
-/// A file that has not got its name yet; removed where it never does.
+/// A file without its final name; dropping removes it.
 struct Unfinished {
     path: PathBuf,
     file: File,
@@ -112,12 +112,12 @@ impl Unfinished {
         Ok(Self { path, file: opened, is_finished: std::cell::Cell::new(false) })
     }
 
-    /// Gives the file its name, durably, where nothing else has got it meanwhile.
+    /// Gives the file its name durably, unless the name has been taken.
     fn finish(&self, file: &Path) -> Result<(), Trouble> {
         match renameat_with(CWD, &self.path, CWD, file, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(rustix::io::Errno::EXIST) => return Err(taken_already(file)),
-            // A file system that can't promise it.
+            // A file system that does not support it.
             Err(rustix::io::Errno::INVAL) if fs::symlink_metadata(file).is_err() => {
                 fs::rename(&self.path, file).map_err(|error| unwritable(file, &error))?;
             }
@@ -131,7 +131,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.is_finished.get() {
-            // The file that stays has its final name.
+            // After success the file has its final name.
             let _ = fs::remove_file(&self.path);
         }
     }

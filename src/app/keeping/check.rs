@@ -1,5 +1,5 @@
-//! `postrider check`: looks at a store that is not running, or at a backup, and changes nothing of it. A backup is
-//! unpacked into a temporary directory for that, which is removed afterwards.
+//! `postrider check`: checks a stopped store or a backup, without changing it. A backup is unpacked into a temporary
+//! directory, which is removed afterwards.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -20,17 +20,17 @@ use crate::store::restore::{self, RestoreError};
 /// Checks the store in `directory`.
 ///
 /// # Errors
-/// Why there is nothing to check; exit 6 where the store is running, 3 where there is none.
+/// The reason why nothing was checked; exit 6 if the store is running, 3 if there is none.
 pub fn directory(directory: &Path, progress: Progress<'_>) -> Result<Report, Trouble> {
     let purpose = format!("check the store in {}", directory.display());
     let _lock = DirectoryLock::borrow(directory)?;
     looked_at(directory, KeyPlace::WithStore, &purpose, progress)
 }
 
-/// Checks a backup: its parts, and the store that is in it.
+/// Checks a backup: its parts, and the store in it.
 ///
 /// # Errors
-/// Why there is nothing to check; exit 3 where there is no such file.
+/// The reason why nothing was checked; exit 3 if there is no such file.
 pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, Trouble> {
     let purpose = format!("check the backup {}", file.display());
     let source = super::open(file, &purpose)?;
@@ -89,7 +89,7 @@ fn looked_at(
     })
 }
 
-/// A directory of its own, gone when it is dropped.
+/// A temporary directory, removed when it is dropped.
 struct Aside(PathBuf);
 
 impl Aside {
@@ -103,7 +103,7 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // A directory that can't be removed is in the temporary directory, which the system cleans.
+        // If it can't be removed, the system cleans the temporary directory.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! The commands that keep the store: `backup`, `restore` and `check` (contract 8). Each answers what it did, for the
-//! command line to print, or the trouble that stood in its way.
+//! The commands `backup`, `restore` and `check` (contract 8). Each returns its result for the command line to print, or
+//! a [`Trouble`].
 
 pub mod backup;
 pub mod check;
@@ -16,10 +16,10 @@ use std::path::Path;
 use super::exit::Exit;
 use super::trouble::Trouble;
 
-/// Bytes that are read of a backup at once.
+/// Number of bytes that are read from a backup at once.
 const BUFFER: usize = 1 << 20;
 
-/// Opens the file of a backup.
+/// Opens a backup file.
 fn open(file: &Path, purpose: &str) -> Result<BufReader<File>, Trouble> {
     let opened = File::open(file).map_err(|error| {
         let (exit, remedy) = match error.kind() {

@@ -1,4 +1,4 @@
-//! Progress of a long command, on standard error: a line at its beginning, one a second, and one at its end.
+//! Progress of a long command, on standard error: a line at the beginning, one a second, and one at the end.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -20,24 +20,24 @@ pub struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// The progress of `what`, which begins now.
+    /// Begins the progress of `what`.
     pub fn new(what: &'static str, out: &'a mut dyn Write) -> Self {
         Self { out, what, told: Instant::now(), is_begun: false, rows: 0, content: 0 }
     }
 
-    /// There are so many rows.
+    /// Sets the total number of rows.
     pub fn expect_rows(&mut self, rows: u64) {
         self.is_begun = true;
         self.rows = rows;
         self.line(&format!("{rows} rows"));
     }
 
-    /// There is so much content.
+    /// Sets the total size of the content.
     pub const fn expect_content(&mut self, bytes: u64) {
         self.content = bytes;
     }
 
-    /// So much of a backup is read that says this of itself.
+    /// Reports the part of a backup that was read, whose totals come from `head`.
     pub fn read(&mut self, head: &Head, totals: Totals) {
         if !self.is_begun {
             self.expect_rows(head.rows);
@@ -45,7 +45,7 @@ impl<'a> Progress<'a> {
         self.done(totals);
     }
 
-    /// So much is done.
+    /// Reports the part that is done.
     pub fn done(&mut self, totals: Totals) {
         if self.told.elapsed() < STEP {
             return;
@@ -59,7 +59,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// So many rows of an unknown number were looked at.
+    /// Reports the number of checked rows, of an unknown total.
     pub fn looked_at(&mut self, rows: u64) {
         if self.told.elapsed() >= STEP {
             self.told = Instant::now();
@@ -67,9 +67,9 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// A line that says something else.
+    /// Prints another line.
     pub fn line(&mut self, text: &str) {
-        // Progress that nobody reads is no reason to stop.
+        // An output that can't be written must not stop the command.
         let _ = writeln!(self.out, "{}: {text}", self.what);
     }
 }

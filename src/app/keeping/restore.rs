@@ -1,5 +1,5 @@
-//! `postrider restore`: makes a data directory of a backup. The service is not running there; the directory's own lock
-//! keeps it from being started meanwhile.
+//! `postrider restore`: creates a data directory from a backup. The service is not running there, and the directory's
+//! lock keeps it from being started.
 
 use std::fs;
 use std::io;
@@ -21,12 +21,12 @@ use crate::store::restore::{self, RestoreError};
 
 const PURPOSE: &str = "restore the backup";
 
-/// A data directory that was made of a backup.
+/// A data directory restored from a backup.
 #[derive(Debug, Serialize)]
 pub struct Restored {
     /// The directory.
     pub data_dir: PathBuf,
-    /// When the backup was taken.
+    /// Time of the backup.
     #[serde(serialize_with = "iso::serialize")]
     pub backup_at: Timestamp,
     /// Rows.
@@ -35,16 +35,16 @@ pub struct Restored {
     pub content_bytes: u64,
     /// Whether the backup had message bodies.
     pub with_content: bool,
-    /// Messages that stand still.
+    /// Number of messages on hold.
     pub messages: u64,
-    /// Webhook deliveries that stand still.
+    /// Number of webhook deliveries on hold.
     pub deliveries: u64,
 }
 
-/// Restores `file` into `directory`, with the master key in `key` where one is named.
+/// Restores `file` into `directory`, with the master key in `key` if given.
 ///
 /// # Errors
-/// What is in the way; then nothing is left of it.
+/// The error for the operator; then no file is left in the directory.
 pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Progress<'_>) -> Result<Restored, Trouble> {
     let backup = super::open(file, PURPOSE)?;
     let given = key.map(master_key).transpose()?;
@@ -58,7 +58,7 @@ pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Prog
         Err(error) => {
             lock.discard();
             if is_made {
-                // Where something else stands in it by now, it stays.
+                // If another program has put something in it, the directory stays.
                 let _ = fs::remove_dir(directory);
             }
             return Err(failed(file, directory, &error));
@@ -76,7 +76,7 @@ pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Prog
     })
 }
 
-/// Refuses a directory that holds anything.
+/// Refuses a directory that is not empty.
 pub(super) fn require_empty(directory: &Path) -> Result<(), Trouble> {
     match restore::is_empty(directory) {
         Ok(true) => Ok(()),

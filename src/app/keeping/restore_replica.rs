@@ -1,4 +1,5 @@
-//! `postrider restore s3://bucket/prefix`: makes a data directory of a replica, as of its last batch or of a time.
+//! `postrider restore s3://bucket/prefix`: creates a data directory from a replica, in the state of its last batch or
+//! of a given time.
 
 use std::fs;
 use std::path::Path;
@@ -29,19 +30,19 @@ const WHAT: &str = "cannot restore the replica";
 pub struct ReplicaRestore<'a> {
     /// The replica: `s3://bucket/prefix`.
     pub url: &'a str,
-    /// The time; the newest state without one.
+    /// Time of the state; `None` for the newest.
     pub at: Option<&'a str>,
-    /// The file with the master key; that of the configured data directory without one.
+    /// File with the master key; `None` for that of the configured data directory.
     pub key: Option<&'a Path>,
-    /// Whether the queue is not held.
+    /// Whether the queue is released immediately.
     pub release: bool,
 }
 
 /// Restores into `directory`.
 ///
 /// # Errors
-/// What is in the way; exit 3 where there is nothing as old as asked for, 5 where the bucket refuses the credentials,
-/// 6 where the directory is not empty.
+/// The error for the operator; exit 3 if there is no state as old as requested, 5 if the bucket refuses the
+/// credentials, 6 if the directory is not empty.
 pub fn run(
     config: &Config,
     options: &ReplicaRestore<'_>,
@@ -71,7 +72,7 @@ pub fn run(
         Err(error) => {
             lock.discard();
             if is_made {
-                // Where something else is in it by now, it stays.
+                // If another program has put something in it, the directory stays.
                 let _ = fs::remove_dir(directory);
             }
             Err(error)
@@ -116,7 +117,7 @@ async fn restore(
         match log.step(&objects, |_| Ok(())).await {
             Ok(FollowStep::Applied(_)) => {}
             Ok(FollowStep::End | FollowStep::Reached) => break,
-            // A gap in the log: the newest state before it.
+            // The log has a gap: restore the newest state before it.
             Err(error) if error.needs_base() => {
                 tracing::warn!(%error, "the log has a gap; restored what is before it");
                 break;

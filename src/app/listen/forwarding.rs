@@ -1,7 +1,7 @@
-//! Following a service's event log, and passing each event on to a program, one after the other.
+//! Following a service's event log, and forwarding each event to a program, one after the other.
 //!
-//! It goes on over restarts of either: the service is asked again behind the last event that was dealt with, the
-//! program gets each event a few times.
+//! It survives restarts of both sides: it follows the service again after the last handled event, and tries each event
+//! a few times.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,36 +23,36 @@ use crate::net::entropy::OsEntropy;
 use crate::net::event_source::{Door, EventSource, OpenStream, SourceEvent, SourceFault};
 use crate::net::forward::Forward;
 
-/// The waits between attempts: the developer is there, and a program that restarts is back in seconds.
+/// Delays between attempts. They are short: the developer is watching, and a program restarts in seconds.
 const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-/// The wait before the service is asked again, as its streams advise.
+/// Delay before following the service again, as its streams advise.
 const COMES_AGAIN: Duration = Duration::from_secs(3);
 
 /// Events to follow, and the program to forward them to.
 pub struct Forwarding {
     /// The service.
     pub door: Door,
-    /// Only events of these types; all where absent.
+    /// Only events of these types; `None` for all.
     pub events: Option<BTreeSet<EventType>>,
-    /// Behind this event; otherwise what happens from now on.
+    /// Start after this event; `None` for new events.
     pub after: Option<EventId>,
-    /// The program, where the events are not only to be shown.
+    /// The program; `None` only shows the events.
     pub program: Option<Program>,
 }
 
 /// A program under development.
 pub struct Program {
-    /// The way to it.
+    /// HTTP client for it.
     pub forward: Forward,
-    /// Secret that signs the webhooks; a new one is made and shown if absent.
+    /// Secret that signs the webhooks; if `None`, a new one is generated and printed.
     pub secret: Option<Secret>,
 }
 
 /// Early end of following.
 pub(in crate::app) enum End {
-    /// With something to tell.
+    /// An error for the operator.
     Trouble(Trouble),
-    /// Nobody reads any more.
+    /// The output can't be written any more.
     Output(std::io::Error),
 }
 
@@ -63,10 +63,10 @@ impl From<std::io::Error> for End {
 }
 
 impl Forwarding {
-    /// Follows until it is told to end.
+    /// Follows until it is stopped.
     ///
     /// # Errors
-    /// The service can't be followed from the start, or refuses later; or nobody reads the output.
+    /// The service can't be followed from the start, or refuses later; or the output can't be written.
     pub(in crate::app) async fn run(self, told: &mut Told<'_>) -> Result<Exit, End> {
         tokio::select! {
             ended = self.follow(told) => ended,
@@ -91,7 +91,7 @@ impl Forwarding {
         }
     }
 
-    /// Deals with one event after the other until the stream is lost, which is what it gives.
+    /// Handles one event after the other until the stream is lost, and returns the error of the stream.
     async fn pass_on(
         &self,
         stream: &mut OpenStream,
@@ -121,7 +121,7 @@ impl Forwarding {
     }
 }
 
-/// The secret to sign with: one that is made here is shown, since nobody knows it yet.
+/// Returns the secret for signing. A generated one is printed, because nobody knows it yet.
 fn signer(program: &Program, told: &mut Told<'_>) -> Result<Secret, End> {
     if let Some(secret) = &program.secret {
         return Ok(secret.clone());
@@ -131,7 +131,7 @@ fn signer(program: &Program, told: &mut Told<'_>) -> Result<Secret, End> {
     Ok(made)
 }
 
-/// The stream once the service is back. Only what a restart does not mend ends it.
+/// Opens the stream again once the service is back. Only errors that a restart does not fix end it.
 async fn again(source: &EventSource, place: Option<&str>) -> Result<OpenStream, End> {
     loop {
         sleep(COMES_AGAIN).await;
@@ -143,7 +143,7 @@ async fn again(source: &EventSource, place: Option<&str>) -> Result<OpenStream, 
     }
 }
 
-/// Sends the program an event, with a few retries. Each attempt has its own signature.
+/// Sends the program an event, with a few retries. Each attempt has a new signature.
 async fn tell(forward: &Forward, secret: &Secret, event: &SourceEvent) -> Heard {
     let mut heard = Heard::of(&event.id, &event.kind, &event.record);
     let clock = SystemClock::new();

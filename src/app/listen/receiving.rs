@@ -1,5 +1,4 @@
-//! Being the receiver: webhooks that come to this machine are believed or refused by their signature and its age
-//! (contract 5), and shown.
+//! The receiver: verifies incoming webhooks by their signature and its age (contract 5), and shows them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,10 +16,10 @@ use crate::engine::ports::Clock as _;
 use crate::net::clock::SystemClock;
 use crate::net::hook_listener::{HookListener, Judge, Verdict};
 
-/// Lines that wait to be printed; what comes beyond that is refused, and comes again.
+/// Maximum number of lines that wait to be printed. Webhooks beyond it are refused and will be retried by the sender.
 const LINES_MAX: usize = 1024;
 
-/// Where webhooks come in, and what proves them.
+/// Address of the receiver, and secret for verification.
 pub struct Receiving {
     /// The address to listen at.
     pub address: SocketAddr,
@@ -29,10 +28,10 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// Receives until it is told to end.
+    /// Receives until it is stopped.
     ///
     /// # Errors
-    /// Nothing can listen at the address, or nobody reads the output.
+    /// The address can't be bound, or the output can't be written.
     pub(in crate::app) async fn run(self, told: &mut Told<'_>) -> Result<Exit, End> {
         let in_use = |error: std::io::Error| {
             let why = format!("nothing can listen at {}: {error}", self.address);
@@ -63,7 +62,7 @@ impl Receiving {
     }
 }
 
-/// The request as a line shows it, with why it is not believed where it is not.
+/// Returns the line for a request, with the reason if it is refused.
 fn judged(secret: &Secret, headers: &HeaderMap, body: &[u8]) -> Heard {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
     let verdict = verify_service_signature(secret, header("x-service-signature"), body, SystemClock::new().now());

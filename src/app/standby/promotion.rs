@@ -1,4 +1,4 @@
-//! The promotion of a standby by an operator: whether anything speaks against it, and what the operator is told.
+//! The promotion of a standby by an operator: the checks, and the answer to the operator.
 
 use super::sight::Sight;
 use super::{Ended, Following};
@@ -9,7 +9,7 @@ use crate::store::replica::Kind;
 use std::time::Duration;
 
 impl Following<'_> {
-    /// Claims the log, where nothing speaks against it. Returns how the standby ends then.
+    /// Claims the log if no check fails. Returns how the standby ends then.
     pub(super) async fn promote(
         &self,
         (wanted, answer): Promotion,

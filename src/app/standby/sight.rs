@@ -1,4 +1,4 @@
-//! The knowledge of a standby about the log and the bases in the bucket.
+//! A standby's view of the log and the bases in the bucket.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::base::time::Timestamp;
 use crate::engine::replica::{ReplicaError, ReplicaStatus, Standby};
 use crate::machine::replica_lease::{LeaseInput, LeaseRules, LeaseState};
 
-/// The time between two looks at the bases.
+/// Time between two checks of the bases.
 const BASES: Duration = Duration::from_secs(60);
 
-/// Knowledge of a standby about the log.
+/// A standby's view of the log.
 pub(super) struct Sight {
-    /// When the last slot came that was not there when the end was first reached.
+    /// Time of the last slot that was added after the end of the log was first reached.
     pub(super) moved_at: Option<Instant>,
     pub(super) is_at_end: bool,
     pub(super) looked_at: Option<Timestamp>,
-    /// Whether the log stands still for so long that nobody holds it.
+    /// Whether the log has had no new slot for so long that its lease has expired.
     lease: LeaseState,
-    /// When the bases were looked at, and the last slot then.
+    /// Time of the last check of the bases, and the last slot at that time.
     bases: Option<(Instant, u64)>,
 }
 
 impl Sight {
-    /// Nothing is known.
+    /// Creates an empty view.
     pub(super) const fn new() -> Self {
         let lease = LeaseState::Following { still_since: None };
         Self { moved_at: None, is_at_end: false, looked_at: None, lease, bases: None }
@@ -35,7 +35,7 @@ impl Sight {
 }
 
 impl Following<'_> {
-    /// The lease of the log's holder, where the log stood still for two of them while the bucket answered.
+    /// Returns the lease of the log's holder, if the log had no new slot for two leases while the bucket answered.
     pub(super) fn abandoned(
         &self,
         turn: &Result<Turn, ReplicaError>,
@@ -57,7 +57,7 @@ impl Following<'_> {
         })
     }
 
-    /// Shows the bases in the bucket, once a minute where the log moved.
+    /// Shows the bases in the bucket, once a minute if there are new slots.
     pub(super) async fn show_bases(
         &self,
         standby: &Standby,

@@ -1,4 +1,4 @@
-//! Stories of the commands that keep the store, where something is in the way: each says what and leaves nothing.
+//! Tests of `backup`, `restore` and `check` in failure cases: each reports the reason and leaves no files.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Tests of the first things that newcomers type: bare ports, unknown identifiers, a domain to verify, a message to
+//! Tests of the first things that newcomers type: only a port, unknown identifiers, a domain to verify, a message to
 //! send.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! `[oidc]`.
+//! Tests of `[oidc]`.
 
 use super::*;
 use crate::domain::user::Role;

@@ -1,4 +1,4 @@
-//! `[replica]`: its defaults, its bounds, and what does not go together.
+//! Tests of `[replica]`: defaults, limits and combinations that are refused.
 
 use super::*;
 use crate::app::exit::Exit;

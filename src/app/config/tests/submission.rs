@@ -1,4 +1,4 @@
-//! `[submission]`: its defaults, its limits, and the certificate that listening needs.
+//! Tests of `[submission]`: defaults, limits, and the certificate that listening needs.
 
 use super::*;
 use crate::net::submission::SubmissionLimits;

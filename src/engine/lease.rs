@@ -1,5 +1,5 @@
-//! Leases on messages, in memory: whoever sends or withdraws a message takes its lease first. A crash frees them all;
-//! the rows say what is still to be done.
+//! In-memory leases on messages. A task takes a message's lease before it sends or withdraws the message. A crash
+//! releases all leases; the rows show the remaining work.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::base::id::MessageId;
 
-/// Time for which [`Leases::take_soon`] waits: an attempt's outcome can be seen a moment before its lease is returned.
+/// Time for which [`Leases::take_soon`] waits: an attempt's outcome is visible a moment before its lease is released.
 const SOON: Duration = Duration::from_millis(200);
 
 /// All leases.
@@ -22,39 +22,39 @@ struct Shared {
     freed: Notify,
 }
 
-/// The right to decide over one message, until it is dropped.
+/// Exclusive right to change one message, until it is dropped.
 pub struct Lease {
     leases: Leases,
     message: MessageId,
 }
 
 impl Leases {
-    /// Takes the lease of `message`, unless somebody has it.
+    /// Takes the lease of `message`, unless it is taken.
     pub fn take(&self, message: MessageId) -> Option<Lease> {
         let taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).insert(message);
         taken.then(|| Lease { leases: self.clone(), message })
     }
 
-    /// Whether somebody has the lease of `message`.
+    /// Whether the lease of `message` is taken.
     pub fn is_taken(&self, message: MessageId) -> bool {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).contains(&message)
     }
 
-    /// The messages whose lease somebody has.
+    /// Returns the messages whose lease is taken.
     pub fn taken(&self) -> Vec<MessageId> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
-    /// Takes the lease of `message`, waiting for whoever is about to give it back.
+    /// Takes the lease of `message`. Waits briefly for a holder that is about to release it.
     pub async fn take_soon(&self, message: MessageId) -> Option<Lease> {
         self.take_within(message, SOON).await
     }
 
-    /// The same, waiting up to `patience`, in the machine's own time.
+    /// Takes the lease of `message`, waiting at most `patience` of the machine's own time.
     pub async fn take_within(&self, message: MessageId, patience: Duration) -> Option<Lease> {
         let wait = async {
             loop {
-                // Asked for before the look, so that what is given back in between is not missed.
+                // Subscribe before the check, so that a release in between is not missed.
                 let freed = self.0.freed.notified();
                 if let Some(lease) = self.take(message) {
                     return lease;

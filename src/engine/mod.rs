@@ -1,7 +1,7 @@
-//! Floor 5: the workers between the store and the world, and the ports through which they see it.
+//! Floor 5: the workers between the store and the outside world, and the ports (traits) that they use to reach it.
 //!
-//! [`Engine`] is what the API, the panel and the admin socket call; [`pump`] serves the timers. Both change the store
-//! through operations alone.
+//! [`Engine`] is what the API, the panel and the admin socket call. [`pump`] dispatches due timers. Both change the
+//! store only through operations.
 
 pub mod accounts;
 pub mod alerts;
@@ -121,82 +121,82 @@ use throttles::Throttles;
 /// The caller: an API key of an account, or the operator on the admin socket.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The account that the call is about.
+    /// Account that the call acts on.
     pub account: AccountId,
-    /// The key; none for the operator.
+    /// API key; `None` for the operator.
     pub key: Option<Arc<ApiKey>>,
 }
 
-/// Everything that the interfaces call.
+/// Entry point for all interfaces: API, panel, SMTP submission and admin socket.
 pub struct Engine {
     /// The store.
     pub store: Arc<Store>,
-    /// Time.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// Chance.
+    /// Source of randomness.
     pub entropy: Arc<dyn Entropy>,
-    /// Names.
+    /// DNS resolver.
     pub resolver: Arc<dyn Resolve>,
     /// Settings from the configuration.
     pub settings: Settings,
-    /// The request rates of the keys.
+    /// Request rate limits of the keys.
     pub rates: Rates,
-    /// The last refusals of SMTP submission.
+    /// Recent refusals of SMTP submission.
     pub smtp_refusals: Refusals,
     /// Meters for monitoring.
     pub meters: Arc<EngineMeters>,
-    /// Leases on messages.
+    /// Leases on messages in flight.
     pub leases: Leases,
-    /// Alerts, as far as memory knows them.
+    /// In-memory state of the alerts.
     pub alerts: Alerts,
-    /// Accounts that nothing is attempted for at present.
+    /// Accounts for which nothing is attempted at present.
     pub quiet: QuietAccounts,
     /// Additions for `dev`.
     pub development: Development,
-    /// Hook that deletes further content past its deadline: the captured mail of `dev`. May block.
+    /// Hook that also deletes other copies of content past its deadline, such as the captured mail of `dev`. May block.
     pub on_content_destroyed: OnceLock<Box<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
-    /// The replication of the store; empty without one.
+    /// Replication of the store; empty when it is not configured.
     pub replication: OnceLock<Arc<replica::Replication>>,
-    /// Followers of the event logs.
+    /// Followers of the accounts' event logs.
     pub streams: Streams,
-    /// Sign-in by OpenID Connect, where it is configured.
+    /// Sign-in by OpenID Connect; empty when it is not configured.
     pub oidc: OnceLock<Oidc>,
-    /// A permit for each backup that may be taken at once.
+    /// Limits concurrent backups.
     backups: Arc<Semaphore>,
     signing: SigningPool,
     /// Generates DKIM keys.
     key_generation: Beside,
-    /// Reads lists to import.
+    /// Parses lists to import.
     list_work: Beside,
-    /// Reads messages and events that are exported.
+    /// Reads messages and events for exports.
     exports: Exports,
-    /// Searches, and what else accounts start that blocks.
+    /// Runs searches and other blocking work of accounts.
     blocking: Blocking,
-    /// Reads the bodies of messages that are being sent.
+    /// Reads the bodies of messages in flight.
     body_reads: Blocking,
     passwords: Passwords,
     throttles: Throttles,
     hot_keys: HotKeys,
     replays: Replays,
-    /// The networks that the names of the relays lead to.
+    /// Networks that the relays' host names resolve to.
     own_networks: OwnNetworks,
     imports: Imports,
-    /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
+    /// Idempotency keys whose first request is still running. In memory only, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
-    /// Submissions that wait for their answer.
+    /// Number of submissions without an answer yet.
     waiting_submissions: AtomicUsize,
-    /// Keys whose use is being written down, so that a burst writes it once.
+    /// Keys whose last use is being recorded, so that a burst of requests writes it once.
     being_stamped: Arc<Mutex<HashSet<KeyId>>>,
-    /// Changes of the clock that are yet to be recorded. Held by who records them.
+    /// Changes of the clock that are not recorded yet. The task that records them holds the lock.
     clock_changes: tokio::sync::Mutex<VecDeque<Effect>>,
-    /// The reverse names of the addresses that mail leaves from.
+    /// Reverse DNS names of the addresses that mail is sent from.
     reverse_dns: ReverseDns,
-    /// The pump's knowledge of the queue, once there is a pump.
+    /// The dispatcher's view of the queue, once a dispatcher runs.
     queue_view: OnceLock<Weak<dyn QueueView>>,
 }
 
 impl Engine {
-    /// The engine over an open store.
+    /// Creates the engine over an open store.
     pub fn new(
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
@@ -249,7 +249,7 @@ impl Engine {
         }
     }
 
-    /// Does work for an account where it may block. Accounts take turns.
+    /// Runs work of an account on a thread where it may block. Accounts take turns.
     ///
     /// # Errors
     /// The work panicked.

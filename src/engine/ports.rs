@@ -1,4 +1,5 @@
-//! The ports: what the engine asks of the world. Floor `net` implements them with real sockets, tests with scripts.
+//! The ports: traits through which the engine reaches the outside world. Floor `net` implements them with real sockets,
+//! tests with scripts.
 
 mod bucket;
 pub mod probe;
@@ -31,59 +32,59 @@ pub use bucket::{
 /// A future behind a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Time. The real one reads the system's clocks; the virtual one stands still until it is advanced.
+/// Clock. The real one reads the system's clocks; the virtual one changes only when it is advanced.
 pub trait Clock: Send + Sync {
-    /// The service's time, for stamps in the store and for timers.
+    /// Returns the service's time, for stamps in the store and for timers.
     fn now(&self) -> Timestamp;
 
-    /// The service's time, the time by which deadlines are judged, and the wall clock.
+    /// Returns the service's time, the time by which deadlines are judged, and the wall clock.
     fn time(&self) -> ServiceTime {
         self.now().into()
     }
-    /// Time since some fixed moment, which never goes back: for the request rate and cache lifetimes.
+    /// Returns the time since some fixed moment. It never goes back. Used for request rates and cache lifetimes.
     fn monotonic(&self) -> Duration;
 
-    /// Resolves when `at` has come, or somewhat earlier: callers look at the clock again. Never later than a second
-    /// after wall time was set forward.
+    /// Resolves at `at` or somewhat earlier, so callers check the clock again. If the wall clock is set forward past
+    /// `at`, resolves within a second.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
         let wait = at.since(self.now()).min(WALL_TIME_RESYNC);
         Box::pin(tokio::time::sleep(wait))
     }
 
-    /// Resolves when the wall clock is to be compared again, though nobody reads the time.
+    /// Resolves when the wall clock should be compared again, even if nobody reads the time.
     fn next_comparison(&self) -> BoxFuture<'_, ()> {
         Box::pin(tokio::time::sleep(WALL_TIME_RESYNC))
     }
 
-    /// Starts to follow the wall clock, from what the store remembers.
+    /// Starts to follow the wall clock, given the past that the store remembers.
     fn start(&self, _past: Past) {}
 
-    /// Accepts the wall clock as right, and returns whether it was doubtful.
+    /// Accepts the wall clock as right. Returns whether it was in doubt.
     fn accept(&self) -> bool {
         false
     }
 
-    /// The doubt about the wall clock, if there is one.
+    /// Returns the doubt about the wall clock, if there is one.
     fn doubt(&self) -> Option<Doubt> {
         None
     }
 
-    /// The doubts that began and ended since the last call, in order. One caller handles them.
+    /// Returns the doubts that began or ended since the last call, in order. Only one caller may handle them.
     fn changes(&self) -> Vec<Effect> {
         Vec::new()
     }
 
-    /// The end of the doubt is recorded: the wall clock is followed again.
+    /// Confirms that the end of the doubt is recorded, so the wall clock is followed again.
     fn recorded(&self) {}
 
-    /// The ends of doubts returned by [`Clock::changes`] are settled: deadlines move on.
+    /// Confirms that the effects returned by [`Clock::changes`] are settled, so deadlines move on.
     fn settle(&self) {}
 }
 
-/// Maximum time for which a sleep trusts the wall clock, which may be set at any time.
+/// Maximum time that a sleep relies on the wall clock, since the wall clock may be set at any time.
 const WALL_TIME_RESYNC: Duration = Duration::from_secs(1);
 
-/// One mail server of a domain, with the addresses to try in this order.
+/// One mail server of a domain, with its addresses in the order to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailHost {
     /// The server's name, without trailing dot.
@@ -92,12 +93,12 @@ pub struct MailHost {
     pub preference: u16,
     /// Its addresses that may be connected to; never empty.
     pub addresses: Vec<IpAddr>,
-    /// The names at which its TLSA records may stand, in the order to ask. Empty unless DNSSEC vouches for the MX
-    /// records (or that there are none) and for the addresses: otherwise DANE does not apply (RFC 7672 2.2).
+    /// Names of its TLSA records, in the order to ask. Empty unless DNSSEC authenticates the MX records (or their
+    /// absence) and the addresses: otherwise DANE does not apply (RFC 7672 2.2).
     pub tlsa_names: Vec<String>,
 }
 
-/// Why no mail server of a domain can be named (contract 6).
+/// Failure to find a mail server for a domain (contract 6).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RouteFailure {
     /// NXDOMAIN: permanent, 5.1.2.
@@ -109,44 +110,45 @@ pub enum RouteFailure {
     /// Every answer is an authoritative "no such host": permanent, 5.4.4.
     #[error("no mail server of the domain has an address")]
     NoHost,
-    /// All addresses are of networks that must not be reached: permanent, 5.4.4 `blocked_destination`.
+    /// All addresses are in blocked networks: permanent, 5.4.4 `blocked_destination`.
     #[error("the domain's mail servers have no address that may be reached")]
     BlockedDestination,
-    /// The best server is ourselves: permanent, 5.4.6.
+    /// The best server is this one: permanent, 5.4.6.
     #[error("the domain's mail loops back to this server")]
     Loop,
-    /// Nothing is known at present (SERVFAIL, time-out): transient, 4.4.3.
+    /// DNS did not answer (SERVFAIL, time-out): transient, 4.4.3.
     #[error("the domain could not be looked up: {0}")]
     Temporary(String),
-    /// Nothing was asked, for too many look-ups are on their way: it says nothing about the domain, and is no attempt.
+    /// Too many look-ups are in flight, so no query was sent. Says nothing about the domain, and does not count as an
+    /// attempt.
     #[error("too many look-ups at once")]
     Unasked,
 }
 
-/// Why a record could not be read.
+/// Failure to read a DNS record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupFailure {
     /// The name, or a record of this type at it, does not exist.
     #[error("no such record")]
     Absent,
-    /// Nothing is known at present.
+    /// DNS did not answer.
     #[error("the look-up failed: {0}")]
     Temporary(String),
-    /// Nothing was asked, for too many look-ups are on their way: it says nothing about the name.
+    /// Too many look-ups are in flight, so no query was sent. Says nothing about the name.
     #[error("too many look-ups at once")]
     Unasked,
 }
 
-/// Names. Every look-up is cached by TTL and bounded in time.
+/// DNS resolver. Every look-up has a time limit and is cached by its TTL.
 pub trait Resolve: Send + Sync {
-    /// The mail servers of `domain`, in the order to try.
+    /// Returns the mail servers of `domain`, in the order to try.
     fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
-    /// The TLSA records at `name`. Records without a valid DNSSEC signature are absent.
+    /// Returns the TLSA records at `name`. Records without a valid DNSSEC signature count as absent.
     fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>>;
-    /// The TXT records at `name`, each with its strings joined.
+    /// Returns the TXT records at `name`, each with its strings joined.
     fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
-    /// The names of all mail servers of `domain`, in lower case and sorted: the site that it belongs to. Servers that
-    /// can't be reached are among them, so that the site stays the same while they come and go.
+    /// Returns the names of all mail servers of `domain`, in lower case and sorted: the site that it belongs to.
+    /// Unreachable servers are included, so the site does not change when a server fails.
     fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
         Box::pin(async move {
             let hosts = self.mail_hosts(domain).await?;
@@ -155,37 +157,37 @@ pub trait Resolve: Send + Sync {
             Ok(names)
         })
     }
-    /// The addresses of a host that the configuration names, such as a smarthost: no network is refused.
+    /// Returns the addresses of a host from the configuration, such as a smarthost. No network is blocked.
     fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
-    /// The TXT records at `name`, each with its strings joined; asked of the servers now, past the cache.
+    /// Returns the TXT records at `name`, each with its strings joined. Bypasses the cache.
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
-    /// The target of the CNAME at `name` without trailing dot; asked of the servers now, past the cache.
+    /// Returns the target of the CNAME at `name` without trailing dot. Bypasses the cache.
     fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>>;
-    /// The names of the MX records at `name`, the best first, without trailing dot; a null MX has an empty name. Asked
-    /// of the servers now, past the cache.
+    /// Returns the names of the MX records at `name`, the best first, without trailing dot. A null MX has an empty
+    /// name. Bypasses the cache.
     fn mx_now<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Unasked) })
     }
-    /// The names of an address (PTR) without trailing dot; asked of the servers now, past the cache.
+    /// Returns the names of an address (PTR) without trailing dot. Bypasses the cache.
     fn ptr_now(&self, _address: IpAddr) -> BoxFuture<'_, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Unasked) })
     }
 }
 
-/// One address of one mail server, and how to go there.
+/// One address of one mail server, and the settings to connect with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The server's name, for TLS and the timeline.
     pub host: Arc<str>,
-    /// Where to connect.
+    /// Address to connect to.
     pub address: SocketAddr,
-    /// The name to greet with.
+    /// Name to send in EHLO.
     pub ehlo: Arc<str>,
-    /// The address to connect from; the system's choice where absent.
+    /// Source address; chosen by the system if `None`.
     pub source: Option<IpAddr>,
     /// Time limit of each phase.
     pub deadlines: Deadlines,
-    /// Whether a server that gives our own name is a loop.
+    /// Whether a server that greets with our own name counts as a loop.
     pub loop_check: LoopCheck,
     /// Required security of the session.
     pub tls: TlsRequirement,
@@ -194,33 +196,33 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether both are the same way to the same server, however it must be secured and however long it may take.
+    /// Whether both connect to the same server from the same address, ignoring required security and time limits.
     pub fn is_same_server(&self, other: &Self) -> bool {
         *self == Self { tls: self.tls.clone(), deadlines: self.deadlines, ..other.clone() }
     }
 }
 
-/// Settings for handing mail to a smarthost (RFC 6409).
+/// Settings for submission to a smarthost (RFC 6409).
 #[derive(Debug, Clone)]
 pub struct Submission {
     /// Security of the connection. The certificate must verify for the server's name.
     pub security: Security,
-    /// The login, where one is needed.
+    /// Credentials, if the smarthost needs them.
     pub login: Option<Login>,
 }
 
 /// Security of a connection to a smarthost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Security {
-    /// By STARTTLS, which must succeed.
+    /// STARTTLS, which must succeed.
     StartTls,
-    /// From the first byte (RFC 8314 3.3).
+    /// TLS from the first byte (RFC 8314 3.3).
     Implicit,
-    /// Not at all.
+    /// No TLS.
     Off,
 }
 
-/// Two are the same where they secure the connection alike for the same user: a session of one serves the other.
+/// Equal if they secure the connection alike for the same user, so that a session of one can be reused for the other.
 impl PartialEq for Submission {
     fn eq(&self, other: &Self) -> bool {
         let user = |submission: &Self| submission.login.as_ref().map(|login| login.username.clone());
@@ -230,26 +232,26 @@ impl PartialEq for Submission {
 
 impl Eq for Submission {}
 
-/// The way to mail servers.
+/// Opens SMTP sessions with mail servers.
 pub trait Transmit: Send + Sync {
-    /// Opens a session: connection, greeting, EHLO, and STARTTLS where it is offered or required. Where that fails, the
-    /// outcome says in which phase and how.
+    /// Opens a session: connection, greeting, EHLO, and STARTTLS if it is offered or required. On failure, the outcome
+    /// has the phase and the reason.
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>>;
 }
 
 /// A message's bytes, which take memory only once they are read.
 pub trait Body: Send {
-    /// Returns the number of items.
+    /// Returns the number of bytes.
     fn size(&self) -> usize;
-    /// Reads them all, within two minutes. None where they can't be had: the session is closed then.
+    /// Reads all bytes, within two minutes. Returns `None` if they are not available: the session is closed then.
     fn read(&mut self) -> BoxFuture<'_, Option<Bytes>>;
-    /// Whether the block with the final dot may be written. Where not, the connection is closed without the dot.
+    /// Whether the last block, with the final dot, may be written. If not, the connection is closed without the dot.
     fn may_end(&mut self) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(true))
     }
 }
 
-/// Bytes that are in memory.
+/// Bytes that are in memory already.
 impl Body for Bytes {
     fn size(&self) -> usize {
         self.len()
@@ -263,39 +265,39 @@ impl Body for Bytes {
 
 /// An open session with a mail server, for one message after another.
 pub trait Session: Send {
-    /// Transfers one message, whose bytes are read when the server is ready for them. Every phase has its deadline, so
-    /// this ends.
+    /// Transfers one message. Its bytes are read when the server is ready for them. Every phase has a time limit, so
+    /// this always ends.
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome>;
-    /// Returns the security of the connection, or the reason for its absence.
+    /// Returns the security of the connection, or the reason why it has none.
     fn tls(&self) -> Result<&TlsFacts, TlsFault>;
-    /// Whether another message may be sent on it.
+    /// Whether the session can send another message.
     fn is_reusable(&self) -> bool;
-    /// Says QUIT and closes, without waiting long.
+    /// Sends QUIT and closes, without waiting long.
     fn quit(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// Why a domain's MTA-STS policy could not be had.
+/// Failure to fetch a domain's MTA-STS policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct StsFetchFailure {
-    /// Fault for reports: one of the MTA-STS faults of RFC 8460 4.3.
+    /// Failure type for TLS reports: one of the MTA-STS failures of RFC 8460 4.3.
     pub fault: TlsFault,
-    /// The same for people.
+    /// Explanation for people.
     pub why: String,
 }
 
-/// Why there is no text of a policy.
+/// Reason why a policy's text was not fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfetched {
-    /// The domain's policy can't be had.
+    /// The fetch failed.
     Failed(StsFetchFailure),
-    /// Nobody was asked, for too many look-ups are on their way: it says nothing about the domain.
+    /// Too many look-ups are in flight, so no request was sent. Says nothing about the domain.
     Unasked,
 }
 
-/// The way to the hosts of MTA-STS policies (RFC 8461 3.3).
+/// Fetches MTA-STS policies from their hosts (RFC 8461 3.3).
 pub trait PolicyHosts: Send + Sync {
-    /// The text at `https://mta-sts.<domain>/.well-known/mta-sts.txt`, within a minute.
+    /// Returns the text at `https://mta-sts.<domain>/.well-known/mta-sts.txt`, within a minute.
     fn sts_policy<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>>;
 }
 
@@ -304,39 +306,39 @@ pub trait PolicyHosts: Send + Sync {
 pub struct WebhookRequest {
     /// The endpoint's https URL.
     pub url: url::Url,
-    /// Header names and values; `Content-Type` and `User-Agent` among them.
+    /// Header names and values, including `Content-Type` and `User-Agent`.
     pub headers: Vec<(&'static str, String)>,
     /// The event's bytes.
     pub body: Bytes,
 }
 
-/// Failure of an attempt without a status (contract 5), by its name in the attempt log.
+/// Failure of a webhook attempt (contract 5). Its name appears in the attempt log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostError {
     /// The name did not resolve.
     Dns,
-    /// No connection.
+    /// The connection failed.
     Connect,
-    /// No trustworthy TLS.
+    /// The TLS handshake or the certificate check failed.
     Tls,
-    /// Not within the 10 seconds.
+    /// No complete answer within 10 seconds.
     Timeout,
-    /// Connection lost before the status line was whole.
+    /// The connection was lost before the status line was complete.
     Reset,
-    /// Not HTTP.
+    /// The answer is not HTTP.
     Protocol,
-    /// The address is of a network that must not be reached.
+    /// The address is in a blocked network.
     Blocked,
     /// A status that is not 2xx.
     Status,
 }
 
 impl PostError {
-    /// All of them.
+    /// All failures.
     pub const ALL: [Self; 8] =
         [Self::Dns, Self::Connect, Self::Tls, Self::Timeout, Self::Reset, Self::Protocol, Self::Blocked, Self::Status];
 
-    /// The name in the attempt log.
+    /// Returns the name in the attempt log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Dns => "dns",
@@ -353,37 +355,37 @@ impl PostError {
 
 /// A request to an identity provider: a GET, or the POST of a form.
 pub struct ProviderRequest {
-    /// Its https address.
+    /// URL, always https.
     pub url: Url,
-    /// The form.
+    /// Form; a request without one is a GET.
     pub form: Option<Secret>,
     /// The `Authorization` header.
     pub authorization: Option<Secret>,
 }
 
-/// A provider's answer.
+/// Answer of an identity provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderAnswer {
-    /// Its status.
+    /// HTTP status.
     pub status: u16,
-    /// Its body, all of it.
+    /// Complete body.
     pub body: Vec<u8>,
-    /// The time for which it may be kept, where its headers say so.
+    /// Time for which its headers allow caching.
     pub lifetime: Option<Duration>,
 }
 
 /// An identity provider on the network.
 pub trait IdentityProvider: Send + Sync {
-    /// Sends one request. No redirect is followed, and an answer that is too large is none.
+    /// Sends one request. Redirects are not followed, and an oversized answer is an error.
     fn ask(&self, request: ProviderRequest) -> BoxFuture<'_, Result<ProviderAnswer, PostError>>;
 }
 
-/// Outcome of one request.
+/// Outcome of one webhook request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostOutcome {
-    /// The status, where a status line came.
+    /// HTTP status, if a status line arrived.
     pub status: Option<u16>,
-    /// The failure, absent for a 2xx.
+    /// Failure; `None` for a 2xx.
     pub error: Option<PostError>,
     /// Duration of the request.
     pub duration: Duration,
@@ -393,8 +395,8 @@ pub struct PostOutcome {
     pub body: Option<String>,
 }
 
-/// The way to webhook receivers. One call is one request; nothing is sent again inside it.
+/// Sends requests to webhook endpoints. One call is one request; the port never retries.
 pub trait Post: Send + Sync {
-    /// Sends the request and reads the answer, within 10 seconds in all, name resolution included.
+    /// Sends the request and reads the answer, within 10 seconds in total, including name resolution.
     fn post(&self, request: WebhookRequest) -> BoxFuture<'_, PostOutcome>;
 }

@@ -1,5 +1,5 @@
-//! The pump: takes the timers that are due and hands each to whoever serves it. No message, delivery or timer has a
-//! task of its own; what waits, waits as a row.
+//! The dispatcher: takes the timers that are due and hands each to its worker. Waiting messages and deliveries are
+//! rows; none of them has a task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::store::timer::TimerKind;
 
 /// Maximum number of timers that are handed out before the clock is read again.
 const BATCH: usize = 512;
-/// Time between two looks at a clock whose doubt is being settled.
+/// Interval between checks of a clock whose doubt is being settled.
 const SETTLING: Duration = Duration::from_millis(20);
 
-/// The pump and its workers.
+/// The dispatcher and its workers.
 pub struct Pump {
     engine: Arc<Engine>,
-    /// Outcomes of mail that are yet to be recorded. Webhooks have a backlog of their own.
+    /// Outcomes of mail that are not recorded yet. Webhooks have their own backlog.
     backlog: Backlog,
     transfers: Arc<Transfers>,
     deliveries: Deliveries,
@@ -36,7 +36,8 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// The pump of `engine`, sending through these ports, and judging and pacing by these tables.
+    /// Creates the dispatcher of `engine`, which sends through these ports and classifies and throttles by these
+    /// tables.
     pub fn new(
         engine: Arc<Engine>,
         transmit: Arc<dyn Transmit>,
@@ -58,12 +59,12 @@ impl Pump {
         Self { engine, backlog, transfers, deliveries, sweeper, notifier }
     }
 
-    /// Runs until `stop` says so; then nothing new is begun, and what is on the wire ends on its own.
+    /// Runs until `stop` is set. It then starts nothing new, and work in flight ends normally.
     ///
     /// # Errors
     /// The store's failure, which is fatal.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), StoreError> {
-        // Ends with this function, however it ends.
+        // Dropped with this function, which aborts its tasks.
         let mut watches = JoinSet::new();
         let watched = Arc::clone(&self.engine);
         watches.spawn(async move { watched.watch_clock().await });
@@ -77,7 +78,8 @@ impl Pump {
             let now = time.now;
             self.engine.store.near().freeze(time.is_frozen);
             if time.is_settling() {
-                // What is tried before deadlines follow the clock is put off, though its lifetime may be over.
+                // Work that is attempted before deadlines follow the clock again is postponed, even if its lifetime may
+                // be over.
                 tokio::select! {
                     biased;
                     _ = stop.changed() => {}
@@ -96,7 +98,7 @@ impl Pump {
             }
             if !due.timers.is_empty() {
                 self.hand_out(due.timers)?;
-                // Let the workers that got work begin it.
+                // Let the workers start the work that they were given.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -157,7 +159,7 @@ impl Pump {
                 }
             };
             match handed {
-                // One damaged row must not stop everything else; its timer waits for a repaired store.
+                // One damaged row must not stop all others. Its timer waits until the store is repaired.
                 Err(error) if error.is_of_row() => {
                     tracing::error!(%error, "could not read a due row");
                     self.engine.store.near().forget(&timer);

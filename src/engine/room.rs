@@ -1,4 +1,5 @@
-//! A fair semaphore over a [`Budget`]: connections, and memory for bodies. A worker waits here for its claim.
+//! A fair semaphore over a [`Budget`], for connections and for the memory of bodies. A worker waits here for its
+//! permit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,17 +8,17 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::machine::budget::{Budget, Claim, ClaimId};
 
-/// Of so many parts one is kept for sites that are known to answer.
+/// One of this many parts is reserved for sites that are known to answer.
 const PROVEN_PART: u32 = 4;
-/// One of so many parts is for sites that were silent.
+/// One of this many parts is available to sites that did not answer.
 const SILENT_PART: u32 = 16;
 
-/// Room in units.
+/// The semaphore; permits are counted in units.
 pub(super) struct Room(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// Woken when somebody has to wait.
+    /// Notified when a claim has to wait.
     wanted: Notify,
 }
 
@@ -26,7 +27,7 @@ struct State {
     waiters: HashMap<ClaimId, oneshot::Sender<Taken>>,
 }
 
-/// Room taken, until it is dropped.
+/// Permit, released when dropped.
 pub(super) struct Taken {
     room: Arc<Shared>,
     claim: Claim,
@@ -38,17 +39,17 @@ impl Room {
         Self(Arc::new(Shared { state: Mutex::new(state), wanted: Notify::new() }))
     }
 
-    /// Of `units` of room, the part for sites that are not known to answer.
+    /// Returns the part of `units` for sites that are not known to answer.
     pub(super) fn of_unproven(units: u32) -> Self {
         Self::new(units - units / PROVEN_PART)
     }
 
-    /// Of `units` of room, the part for sites that were silent.
+    /// Returns the part of `units` for sites that did not answer.
     pub(super) fn of_silent(units: u32) -> Self {
         Self::new((units / SILENT_PART).max(2))
     }
 
-    /// Waits for the turn of `claim`. None where the room is closed, which it never is.
+    /// Waits until `claim` has its turn. Returns `None` if the semaphore is closed, which never happens.
     pub(super) async fn take(&self, claim: Claim) -> Option<Taken> {
         let room = &self.0;
         let (tell, mut told) = oneshot::channel();
@@ -58,7 +59,7 @@ impl Room {
             state.waiters.insert(id, tell);
             id
         };
-        // A caller that stops waiting may have kept others from their turn.
+        // Dropping this future withdraws the claim, which may have blocked others.
         let _withdraws = Withdraws { room, id, claim };
         room.serve();
         if let Ok(taken) = told.try_recv() {
@@ -68,15 +69,15 @@ impl Room {
         told.await.ok()
     }
 
-    /// Whether somebody waits for room.
+    /// Whether any claim waits.
     pub(super) fn is_wanted(&self) -> bool {
         self.0.state().budget.is_wanted()
     }
 
-    /// Resolves as long as somebody waits for room: whoever holds some for convenience gives it back.
+    /// Resolves while a claim waits. Holders of permits that they don't need should then release them.
     pub(super) async fn wanted(&self) {
         loop {
-            // Listens before it looks, so that nobody who comes in between goes unheard.
+            // Subscribe before the check, so that no claim in between is missed.
             let told = self.0.wanted.notified();
             if self.is_wanted() {
                 return;
@@ -85,8 +86,7 @@ impl Room {
         }
     }
 
-    /// Has what was taken for one message serve the one of `claim`. False where that would be more than marketing may
-    /// have.
+    /// Reuses a permit of one message for the message of `claim`. Returns false if marketing would exceed its share.
     pub(super) fn lend(&self, taken: &mut Taken, claim: Claim) -> bool {
         let is_lent = self.0.state().budget.lend(&taken.claim, &claim);
         if is_lent {
@@ -102,7 +102,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives room to those whose turn it is.
+    /// Grants permits to the claims whose turn it is.
     fn serve(self: &Arc<Self>) {
         let mut served = Vec::new();
         let mut state = self.state();
@@ -110,7 +110,7 @@ impl Shared {
             let taken = Taken { room: Arc::clone(self), claim };
             served.push((state.waiters.remove(&id), taken));
         }
-        // Told without the lock: what somebody who has gone was given comes back through it.
+        // Sent without the lock: a permit whose receiver is gone comes back through it.
         drop(state);
         for (tell, taken) in served {
             drop(tell.map(|tell| tell.send(taken)));
@@ -125,7 +125,7 @@ impl Drop for Taken {
     }
 }
 
-/// Takes back a claim that still waits when it is dropped, and serves whoever comes next.
+/// Withdraws a claim that still waits when it is dropped, then serves the next one.
 struct Withdraws<'a> {
     room: &'a Arc<Shared>,
     id: ClaimId,
@@ -160,7 +160,7 @@ mod tests {
         Claim { stream, account: AccountId(Ulid::default()), site: None, network: None, units }
     }
 
-    /// Takes what is available at once.
+    /// Takes a permit that is available at once.
     fn now(room: &Room, stream: Stream, units: u32) -> Option<Taken> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(room.take(claim(stream, units))).poll(&mut context) {

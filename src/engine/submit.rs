@@ -1,8 +1,8 @@
-//! From a checked submission to a durable, signed message: the way to a 202.
+//! From a validated submission to a durable, signed message: everything before a 202.
 //!
-//! One job, on a signing thread as a rule, composes the message, asks a snapshot whether it may be accepted, signs and
-//! seals it ([`workbench`]); then the accepting operation asks again, where the answer counts. Nothing is answered
-//! before its sync.
+//! One job, usually on a signing thread, composes the message, asks a snapshot whether it may be accepted, then signs
+//! and seals it ([`workbench`]). The accepting operation asks again in its transaction, and only that answer counts. No
+//! answer is sent before the sync.
 
 pub mod list;
 pub mod together;
@@ -34,24 +34,24 @@ use crate::store::row::message::MessageRow;
 use super::signing::SigningPool;
 use workbench::{Prepared, Ready, Workbench};
 
-/// Maximum number of times that a message is composed again because its domain changed meanwhile.
+/// Maximum number of times that a message is composed because its domain changed meanwhile.
 pub(super) const TRIES: usize = 3;
-/// Maximum size, in bytes, of a lone message that the async worker composes and signs itself. Such a message takes
-/// about as long as its signature.
+/// Maximum size, in bytes, of a lone message that the async worker composes and signs itself. Composing a message of
+/// this size takes about as long as signing it.
 const ALONE_BYTES_MAX: usize = 64 * 1024;
 
-/// Why there is no 202.
+/// Reason why a submission gets no 202.
 #[derive(Debug)]
 pub enum SubmitError {
-    /// The message itself is at fault, which only shows in composing it.
+    /// The message itself is invalid, which only composing it can show.
     Invalid(Violations),
-    /// The account's side says no.
+    /// A business rule refuses the message.
     Refused(Refusal),
     /// The idempotency key's first request is still running.
     InProgress,
-    /// No room is left on the device.
+    /// The disk is full.
     Full,
-    /// We failed.
+    /// The system failed.
     Failed(StoreError),
 }
 
@@ -65,7 +65,7 @@ impl From<Stop<Refusal>> for SubmitError {
     }
 }
 
-/// The body of the 202 (contract 3), with exactly its fields.
+/// Body of the 202 (contract 3), with exactly these fields.
 #[derive(Debug, Serialize)]
 pub struct Answer<'a> {
     /// The message's identifier.
@@ -73,23 +73,23 @@ pub struct Answer<'a> {
     pub id: MessageId,
     /// Its Message-ID, in angle brackets.
     pub message_id_header: String,
-    /// Its status: queued.
+    /// Status, always queued.
     pub status: Status,
     /// Its stream.
     pub stream: Stream,
-    /// The sender, as sent.
+    /// Sender, as submitted.
     pub from: &'a str,
-    /// The recipient, as sent.
+    /// Recipient, as submitted.
     pub to: &'a str,
-    /// The subject, as sent.
+    /// Subject, as submitted.
     pub subject: Option<&'a str>,
-    /// When it was accepted.
+    /// Time of acceptance.
     #[serde(serialize_with = "iso::serialize")]
     pub created_at: Timestamp,
 }
 
 impl Engine {
-    /// Accepts one message: composed, signed, durable.
+    /// Composes, signs and stores one message.
     ///
     /// # Errors
     /// [`SubmitError`]; nothing was sent, and the idempotency key is free again.
@@ -102,7 +102,7 @@ impl Engine {
         let running = match &idempotency {
             Some(claim) => match Running::begin(self, caller.account, claim.key_hash) {
                 Ok(running) => Some(Arc::new(running)),
-                // It may be a repetition that runs beside this one, or the first request on its last step.
+                // The key may belong to a concurrent repetition, or to a first request that is about to finish.
                 Err(in_progress) => return self.accepted_before(caller.account, claim)?.ok_or(in_progress),
             },
             None => None,
@@ -121,7 +121,7 @@ impl Engine {
         Err(SubmitError::Refused(Refusal::DomainChanged))
     }
 
-    /// An answer, after a refusal for want of quota was noted for its alert.
+    /// Returns `answer`, after recording a quota refusal for its alert.
     fn noting_quota<T>(&self, account: AccountId, answer: Result<T, SubmitError>) -> Result<T, SubmitError> {
         if let Err(SubmitError::Refused(Refusal::QuotaExhausted(exhausted))) = &answer {
             self.quota_refused(account, exhausted);
@@ -129,8 +129,7 @@ impl Engine {
         answer
     }
 
-    /// Composes and signs on one thread, which hands the message to the store: the next that this task hears is the
-    /// answer.
+    /// Composes and signs on one thread, which passes the message to the store. This task wakes only for the answer.
     async fn try_once(
         self: &Arc<Self>,
         caller: &Caller,
@@ -141,8 +140,8 @@ impl Engine {
     ) -> Result<Accepted, SubmitError> {
         let (sender, answer) = oneshot::channel();
         let announcement = self.store.announce();
-        // Waking a thread would make a small message that is alone wait for nothing. It holds up one worker of all, for
-        // as long as a signature takes.
+        // For a small message that is alone, waking a thread would only add latency. It blocks one async worker for as
+        // long as a signature takes.
         let is_done_here = waiting.is_alone() && submission.content.bytes() <= ALONE_BYTES_MAX;
         let (engine, caller, submission) = (Arc::clone(self), caller.clone(), Arc::clone(submission));
         let work = move || {
@@ -165,15 +164,16 @@ impl Engine {
         } else {
             self.signing.post(work);
         }
-        // Nobody is left to answer where a thread panicked.
+        // The sender is dropped without an answer if its thread panicked.
         answer.await.unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)))
     }
 
-    /// Returns the recorded answer of a key, if the body is the one that it is bound to. Asked before the
-    /// body is looked at, for what was valid then may be too late now; a repetition needs neither room nor a signature.
+    /// Returns the recorded answer of a key, if the body matches the one that the key is bound to. Called before the
+    /// body is validated, because a body that was valid then may be too late now. A repetition needs no permit and no
+    /// signature.
     ///
     /// # Errors
-    /// The key is bound to another body; the store failed.
+    /// The key is bound to another body, or the store failed.
     pub fn accepted_before(
         &self,
         account: AccountId,
@@ -189,7 +189,7 @@ impl Engine {
         Ok(Some(Accepted { answer, quota, is_replay: true }))
     }
 
-    /// Marks the idempotency key of a list of messages as in progress until the answer is dropped.
+    /// Marks the idempotency key of a list of messages as in progress until the result is dropped.
     ///
     /// # Errors
     /// [`SubmitError::InProgress`].
@@ -197,10 +197,10 @@ impl Engine {
         Running::begin(self, account, key_hash).map(|running| KeyInUse { _running: running })
     }
 
-    /// Binds an idempotency key to the answer of a list whose messages were accepted each by itself.
+    /// Binds an idempotency key to the answer of a list whose messages were accepted one by one.
     ///
     /// # Errors
-    /// The key was bound to something else meanwhile; the store failed.
+    /// The key was bound to something else meanwhile, or the store failed.
     pub async fn bind_answer(
         &self,
         account: AccountId,
@@ -239,7 +239,7 @@ impl<'a> Waiting<'a> {
         Self(count)
     }
 
-    /// Whether nobody else waits for an answer.
+    /// Whether no other submission waits for an answer.
     fn is_alone(&self) -> bool {
         self.0.load(Ordering::Acquire) == 1
     }
@@ -251,8 +251,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Marks an idempotency key as in progress until it is dropped: by the request, and by its message, which goes on where
-/// the client did not wait.
+/// Marks an idempotency key as in progress until it is dropped. Held by the request and by its message, which continues
+/// if the client disconnects.
 pub(super) struct Running {
     engine: Arc<Engine>,
     key: (AccountId, [u8; 32]),
@@ -281,7 +281,7 @@ impl Drop for Running {
     }
 }
 
-/// The body of the 202, as bytes.
+/// Returns the body of the 202 as bytes.
 pub(super) fn answer(id: MessageId, message: &MessageRow) -> Vec<u8> {
     let answer = Answer {
         id,

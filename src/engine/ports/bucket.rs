@@ -1,7 +1,7 @@
 //! The bucket of an object store that holds a replica. Floor `net` implements the port with S3, tests with a map.
 //!
-//! No call is repeated inside the port: whether a create that failed may be tried again is decided by the caller, who
-//! keeps the object's bytes fixed.
+//! The port never repeats a call. The caller decides whether to retry a failed create, because it keeps the object's
+//! bytes unchanged.
 
 use std::sync::Arc;
 
@@ -10,39 +10,39 @@ use bytes::Bytes;
 use super::BoxFuture;
 use crate::base::time::Timestamp;
 
-/// Maximum size of an object that is written or read, in bytes: a part of a base, with room for its sealing.
+/// Maximum size of an object that is written or read, in bytes: one part of a base plus the overhead of sealing.
 pub const OBJECT_BYTES_MAX: usize = 65 * 1024 * 1024;
 
 /// Result of a conditional create that the bucket answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Creation {
-    /// The object did not exist, and has exactly these bytes now.
+    /// The object did not exist, and now has exactly these bytes.
     Created,
-    /// An object of this name exists. It may be this very one, whose first answer was lost: read it and compare.
+    /// An object of this name exists. It may be the same one, if an earlier answer was lost: read it and compare.
     Exists,
 }
 
-/// Why a call to the bucket failed.
+/// Reason why a call to the bucket failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BucketErrorKind {
-    /// No complete answer, or a 5xx: the call was done, was not done, or will be done later.
+    /// No complete answer, or a 5xx: the call may have been done already, or may be done later.
     Unknown,
-    /// 429 or SlowDown: not done, the bucket asks for fewer requests.
+    /// 429 or SlowDown: not done; the bucket asks for fewer requests.
     Throttled,
     /// 401 or 403: not done.
     Forbidden,
-    /// No connection was made: not done.
+    /// The connection failed: not done.
     Unreachable,
-    /// Another 4xx, or an answer beyond its bounds: trying again has the same result.
+    /// Another 4xx, or an oversized answer: a retry has the same result.
     Refused,
-    /// 501: the service does not know the operation, or the condition of a create.
+    /// 501: the service does not support the operation, or the condition of a create.
     Unsupported,
-    /// 409: another conditional create of the name is on its way. Not done; try again.
+    /// 409: another conditional create of the name is in flight. Not done; try again.
     Conflict,
 }
 
 impl BucketErrorKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Unknown,
         Self::Throttled,
@@ -53,7 +53,7 @@ impl BucketErrorKind {
         Self::Conflict,
     ];
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -76,13 +76,13 @@ impl BucketErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} of {name}: {message}")]
 pub struct BucketError {
-    /// The kind, which decides what to do.
+    /// The kind, which decides the next step.
     pub kind: BucketErrorKind,
     /// The operation.
     pub operation: BucketOperation,
     /// The object's name below the prefix, or the prefix that was listed.
     pub name: String,
-    /// The cause in words, with the bucket's own code and request identifier. Holds no credentials.
+    /// The cause in words, with the bucket's own code and request identifier. Contains no credentials.
     pub message: String,
 }
 
@@ -104,10 +104,10 @@ pub enum BucketOperation {
 }
 
 impl BucketOperation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 6] = [Self::Create, Self::Read, Self::List, Self::Overwrite, Self::Remove, Self::Settings];
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -140,40 +140,40 @@ pub struct ObjectInfo {
 pub struct ObjectPage {
     /// The objects: 1,000 at most.
     pub objects: Vec<ObjectInfo>,
-    /// Whether no object follows.
+    /// Whether this page is the last.
     pub is_last: bool,
 }
 
 /// Result of a call to the bucket.
 pub type BucketResult<T> = Result<T, BucketError>;
 
-/// The objects below one prefix of a bucket. Names are relative to the prefix. Every call ends within the configured
-/// time, and each is one request.
+/// The objects below one prefix of a bucket. Names are relative to the prefix. Every call is one request and ends
+/// within the configured time.
 pub trait Bucket: Send + Sync {
-    /// Creates an object unless one of its name exists (`If-None-Match: *`).
+    /// Creates an object unless one with its name exists (`If-None-Match: *`).
     fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<Creation>>;
-    /// The object's bytes; none where there is no such object.
+    /// Returns the object's bytes, or `None` if there is no such object.
     fn read<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<Option<Bytes>>>;
-    /// The bytes from `from` on, `length` at most; fewer where the object ends. None where there is no such object.
+    /// Returns at most `length` bytes from `from` on; fewer at the object's end. `None` if there is no such object.
     fn read_range<'a>(&'a self, name: &'a str, from: u64, length: u64) -> BoxFuture<'a, BucketResult<Option<Bytes>>>;
-    /// One page of the objects whose names begin with `prefix` and are greater than `after`.
+    /// Returns one page of the objects whose names begin with `prefix` and are greater than `after`.
     fn list<'a>(&'a self, prefix: &'a str, after: &'a str) -> BoxFuture<'a, BucketResult<ObjectPage>>;
     /// Writes an object, whether it exists or not.
     fn overwrite<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<()>>;
-    /// Removes an object. One that does not exist is removed already.
+    /// Removes an object. Succeeds if it does not exist.
     fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<()>>;
-    /// The bucket's clock: the `Date` of its last answer, moved on by the time since. None before the first answer.
+    /// Returns the bucket's clock: the `Date` of its last answer plus the time since. `None` before the first answer.
     fn date(&self) -> Option<Timestamp>;
 }
 
 /// Whether a bucket keeps objects that were overwritten or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versioning {
-    /// Nothing.
+    /// Keeps nothing.
     Off,
-    /// Earlier versions.
+    /// Keeps earlier versions.
     Enabled,
-    /// Versions from the time before it was suspended; a removal still leaves a marker.
+    /// Keeps versions from before the suspension; a removal still leaves a marker.
     Suspended,
 }
 
@@ -182,19 +182,19 @@ pub enum Versioning {
 pub struct Expiry {
     /// The rule's identifier; empty where it has none.
     pub id: String,
-    /// The beginning of the full names that the rule applies to; empty for all.
+    /// Prefix of the full names that the rule applies to; empty for all.
     pub prefix: String,
 }
 
-/// The settings of a bucket that decide whether it may hold a replica. A store without such a setting answers with
-/// [`BucketErrorKind::Unsupported`] or [`BucketErrorKind::Refused`], and credentials without the right to read it with
+/// Settings of a bucket that decide whether it may hold a replica. A store without such a setting answers with
+/// [`BucketErrorKind::Unsupported`] or [`BucketErrorKind::Refused`]. Credentials without the right to read it get
 /// [`BucketErrorKind::Forbidden`].
 pub trait BucketSettings: Send + Sync {
-    /// Whether the bucket keeps versions.
+    /// Returns whether the bucket keeps versions.
     fn versioning(&self) -> BoxFuture<'_, BucketResult<Versioning>>;
-    /// Whether objects are locked against removal by default.
+    /// Returns whether objects are locked against removal by default.
     fn has_object_lock(&self) -> BoxFuture<'_, BucketResult<bool>>;
-    /// The enabled lifecycle rules that remove objects below the replica's prefix.
+    /// Returns the enabled lifecycle rules that remove objects below the replica's prefix.
     fn expiries(&self) -> BoxFuture<'_, BucketResult<Vec<Expiry>>>;
 }
 

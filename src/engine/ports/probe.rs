@@ -1,4 +1,4 @@
-//! The port of probes: questions about this machine's place in the world, asked by checks and never by mail itself.
+//! The port for probes: checks of this machine's network and DNS setup. Mail delivery does not use it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,35 +11,35 @@ pub enum RecordType {
     A,
     /// IPv6 addresses.
     Aaaa,
-    /// Names of an address.
+    /// Host names of an address.
     Ptr,
     /// Mail servers, best first.
     Mx,
 }
 
-/// Why a probe has no records.
+/// Reason why a probe has no records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeFailure {
     /// The name, or a record of this type at it, does not exist.
     #[error("there is none")]
     Absent,
-    /// No name server answers; this says nothing about the name.
+    /// No name server answered. Says nothing about the name.
     #[error("{0}")]
     Unknown(String),
 }
 
-/// Looks from this machine into the world. Every call is bounded in time and asked past the caches of mail.
+/// Network and DNS checks from this machine. Every call has a time limit and bypasses the caches of mail delivery.
 pub trait Probe: Send + Sync {
-    /// The records at `name` as text: addresses, and names in lower case without trailing dot.
+    /// Returns the records at `name` as text: addresses, or names in lower case without trailing dot.
     fn records<'a>(
         &'a self,
         name: &'a str,
         record_type: RecordType,
     ) -> BoxFuture<'a, Result<Vec<String>, ProbeFailure>>;
-    /// The first line of the mail server at `server`, connected to from `source` where one is given.
+    /// Returns the first line that the mail server at `server` sends. Connects from `source` if it is given.
     fn greeting<'a>(&'a self, server: SocketAddr, source: Option<IpAddr>) -> BoxFuture<'a, Result<String, String>>;
-    /// The addresses that the system sends from to the internet.
+    /// Returns the addresses that the system sends from to the internet.
     fn sources(&self) -> Vec<IpAddr>;
-    /// Whether an address is one that may be reached, and reached from outside.
+    /// Whether an address may be connected to, and is reachable from outside.
     fn permits(&self, address: IpAddr) -> bool;
 }

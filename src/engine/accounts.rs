@@ -1,4 +1,4 @@
-//! Accounts and their API keys: making and listing them, and who it is that shows a key.
+//! Accounts and their API keys: creating and listing them, and authenticating a key.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
@@ -33,32 +33,32 @@ use crate::store::schema::{self, Table};
 pub struct NewKey {
     /// Its name.
     pub name: String,
-    /// The only stream that it may send on; both where absent.
+    /// The only stream that it may send on; both if `None`.
     pub stream: Option<Stream>,
     /// Permissions of the key.
     pub scopes: Scopes,
-    /// When it ceases to be valid.
+    /// Expiry time.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Why a key is not made.
+/// Reason why a key is not created.
 #[derive(Debug)]
 pub enum NewKeyRefusal {
-    /// The key that asks lacks this scope.
+    /// The caller's key lacks this scope.
     Scope(Scope),
-    /// The key that asks is limited to this stream.
+    /// The caller's key is limited to this stream.
     Stream(Stream),
     /// There is no such account.
     NoSuchAccount,
-    /// The account has as many active keys as it may have.
+    /// The account has the maximum number of active keys.
     TooMany,
 }
 
 impl Engine {
-    /// Makes an account with the configuration's quota and the contract's default settings.
+    /// Creates an account with the configured quota and default settings.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn create_account(
         &self,
         name: AccountName,
@@ -68,10 +68,10 @@ impl Engine {
         self.create_account_by(None, name, time_zone, quota).await
     }
 
-    /// Makes an account whose audit log begins with who made it.
+    /// Creates an account. The first line of its audit log names the creator.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn create_account_by(
         &self,
         by: Option<Actor>,
@@ -87,18 +87,18 @@ impl Engine {
         })
     }
 
-    /// An account.
+    /// Returns an account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn account(&self, id: AccountId) -> Result<Option<Account>, StoreError> {
         self.store.snapshot()?.row(id.as_bytes())
     }
 
-    /// A page of all accounts.
+    /// Returns a page of all accounts.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn accounts(&self, page: PageRequest) -> Result<Page<Account>, StoreError> {
         let Page { rows, next } = listing::rows(&self.store.snapshot()?, &[], page)?;
         Ok(Page { rows: rows.into_iter().map(|(_, account)| account).collect(), next })
@@ -118,16 +118,17 @@ impl Engine {
         self.commit_on(on, op).await
     }
 
-    /// Returns the used part of the account's quota.
+    /// Returns the account's quota and its use.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn quota(&self, account: &Account) -> Result<QuotaView, StoreError> {
         let quota: Option<Quota> = self.store.snapshot()?.row(account.id.as_bytes())?;
         Ok(quota.unwrap_or_default().view(account.quota, self.clock.now()))
     }
 
-    /// Makes a key that may do no more than the one of `caller` (contract 2). The secret is given out this once.
+    /// Creates a key that has no more permissions than the key of `caller` (contract 2). The secret is returned only
+    /// once.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -138,7 +139,7 @@ impl Engine {
         self.make_key(caller, new).await
     }
 
-    /// Makes a key that may do what it is made for. The secret is given out this once.
+    /// Creates a key without comparing its permissions with the caller's. The secret is returned only once.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -151,7 +152,7 @@ impl Engine {
         Ok((self.make_key_of(on, new, &secret).await?, secret))
     }
 
-    /// Makes the key with this secret.
+    /// Creates the key with this secret.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -183,24 +184,24 @@ impl Engine {
         }
     }
 
-    /// A key of the account.
+    /// Returns a key of the account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
         self.store.snapshot()?.row(&schema::api_key(account, id))
     }
 
-    /// A page of the account's keys, revoked ones too.
+    /// Returns a page of the account's keys, including revoked ones.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn keys(&self, account: AccountId, page: PageRequest) -> Result<Page<ApiKey>, StoreError> {
         let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
         Ok(Page { rows: rows.into_iter().map(|(_, key)| key).collect(), next })
     }
 
-    /// Gives a key of the account another name, where one is given.
+    /// Renames a key of the account, if a name is given.
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
@@ -215,7 +216,7 @@ impl Engine {
         self.commit_on(on, op).await
     }
 
-    /// Revokes a key of the account, at once and for good.
+    /// Revokes a key of the account, immediately and permanently.
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
@@ -225,15 +226,15 @@ impl Engine {
         self.commit_on(on, op).await.map(drop)
     }
 
-    /// The secret that this text is: of a key's form, or chosen for `dev`.
+    /// Parses the text of a key, or of a key chosen for `dev`.
     pub(super) fn secret_of(&self, text: &str) -> Option<KeySecret> {
         text.parse().ok().or_else(|| self.development.chosen_key(text))
     }
 
-    /// The caller that shows this text as its key; none where it is unknown, revoked or expired.
+    /// Returns the caller with this key. `None` if the key is unknown, revoked or expired.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn authenticate(&self, text: &str) -> Result<Option<Caller>, StoreError> {
         let Some(secret) = self.secret_of(text) else { return Ok(None) };
         let owner = self.key_owner(&secret.hash())?;
@@ -244,23 +245,23 @@ impl Engine {
         Ok(owner)
     }
 
-    /// The key with this hash and its account, also where the key is revoked or has expired.
+    /// Returns the key with this hash and its account, even if the key is revoked or expired.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub(super) fn key_owner(&self, hash: &[u8; 32]) -> Result<Option<Caller>, StoreError> {
         let known = self.hot_keys.get(hash, self.store.key_changes());
         let Some(HotKey { account, key, .. }) = known.map_or_else(|| self.read_key(hash), |hot| Ok(Some(hot)))? else {
             return Ok(None);
         };
-        // Index and memory compare in their own time; what it found is compared again in constant time.
+        // The look-ups by hash don't take constant time, so the result is compared again in constant time.
         Ok(bool::from(key.hash.ct_eq(hash)).then_some(Caller { account, key: Some(key) }))
     }
 
-    /// The suspension of a caller's account. The operator is never suspended.
+    /// Returns the suspension of a caller's account. The operator is never suspended.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn suspension_of(&self, caller: &Caller) -> Result<Option<Arc<SuspensionRow>>, StoreError> {
         let Some(key) = &caller.key else { return Ok(None) };
         match self.hot_keys.get(&key.hash, self.store.key_changes()) {
@@ -269,16 +270,16 @@ impl Engine {
         }
     }
 
-    /// The suspension of an account. None where it is not suspended.
+    /// Returns the suspension of an account, or `None` if it is not suspended.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn suspension(&self, account: AccountId) -> Result<Option<SuspensionRow>, StoreError> {
         suspension(&self.store.snapshot()?, account)
     }
 
-    /// Suspends an account: its keys and users may look, but change and send nothing, and its queue is on hold. Mail
-    /// whose MAIL was written ends by its outcome. Repeating it changes the reason.
+    /// Suspends an account: its keys and users may read, but neither change nor send anything, and its queue is on
+    /// hold. A transfer past MAIL ends with its normal outcome. Suspending it again changes the reason.
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
@@ -287,7 +288,7 @@ impl Engine {
         self.commit_on(on, op).await
     }
 
-    /// Resumes a suspended account: its queue and its webhooks continue. May be repeated.
+    /// Resumes a suspended account: its queue and its webhooks continue. Idempotent.
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
@@ -300,7 +301,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the use of a caller's key written down, where the last one is a minute old.
+    /// Records the use of a caller's key, if the last recorded use is a minute old.
     pub(super) fn stamp_key(&self, caller: &Caller) {
         let now = self.clock.now();
         if let Some(key) = &caller.key
@@ -310,9 +311,9 @@ impl Engine {
         }
     }
 
-    /// The key with this hash, as the store has it, remembered from now on.
+    /// Reads the key with this hash from the store, and caches it.
     fn read_key(&self, hash: &[u8; 32]) -> Result<Option<HotKey>, StoreError> {
-        // Which key a hash belongs to never changes; how the key stands is read after its stamp is taken.
+        // The key of a hash never changes. The key's state is read after its stamp is taken.
         let Some((account, found)) = key_by_hash(&self.store.snapshot()?, hash)? else { return Ok(None) };
         let stamp = self.store.key_changes().stamp(account, found.id);
         let snapshot = self.store.snapshot()?;
@@ -323,20 +324,20 @@ impl Engine {
         Ok(Some(hot))
     }
 
-    /// Has the key's use written down without waiting for it: an answer never waits for a stamp.
+    /// Records the key's use without waiting, so that no answer is delayed.
     fn stamp_use(&self, account: AccountId, key: KeyId, at: Timestamp) {
         if !self.being_stamped.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
             return;
         }
         let being_stamped = Arc::clone(&self.being_stamped);
         self.store.post(TouchKey { account, key, at }, move |_written| {
-            // Unwritten, the next use tries again.
+            // If the write fails, the next use tries again.
             being_stamped.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         });
     }
 }
 
-/// Holds a new key to what the asking one may do itself.
+/// Checks that a new key has no more permissions than the caller's key.
 fn check_not_more(own: &ApiKey, new: &NewKey) -> Result<(), NewKeyRefusal> {
     if let Some(lacking) = new.scopes.as_list().into_iter().find(|scope| !own.scopes.contains(*scope)) {
         return Err(NewKeyRefusal::Scope(lacking));
@@ -347,7 +348,7 @@ fn check_not_more(own: &ApiKey, new: &NewKey) -> Result<(), NewKeyRefusal> {
     }
 }
 
-/// The accounts that a token's hint may mean.
+/// Returns the accounts that match a token's hint.
 pub(super) fn accounts_of_hint(read: &impl Read, hint: AccountHint) -> Result<Vec<AccountId>, StoreError> {
     let (from, to) = (hint.0, after_prefix(&hint.0));
     let mut accounts = Vec::new();

@@ -97,7 +97,7 @@ impl Engine {
     /// A page of the account's audit log.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn audit_log(&self, account: AccountId, page: PageRequest) -> Result<Page<(ChangeId, AuditRow)>, StoreError> {
         let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
         Ok(Page { rows: rows.into_iter().map(|(id, row)| (ChangeId(id), row)).collect(), next })

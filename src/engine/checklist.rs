@@ -30,7 +30,7 @@ impl Engine {
     /// Judges every item of the domain's checklist, in the order of the list.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn checklist(
         self: &Arc<Self>,
         account: AccountId,

@@ -22,7 +22,7 @@ impl Engine {
     /// Accepts the wall clock as right, and waits until deadlines follow it.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn accept_clock(&self) -> Result<(), StoreError> {
         self.clock.accept();
         self.settle_clock().await
@@ -31,7 +31,7 @@ impl Engine {
     /// Handles what has changed since the last call.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub(super) async fn settle_clock(&self) -> Result<(), StoreError> {
         let mut unrecorded = self.clock_changes.lock().await;
         self.clock.time();

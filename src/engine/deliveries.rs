@@ -76,7 +76,7 @@ impl Engine {
     /// A delivery of the account, with its attempts by number.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn delivery(
         &self,
         account: AccountId,
@@ -98,7 +98,7 @@ impl Engine {
     /// again.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn deliveries_of(
         &self,
         account: AccountId,
@@ -127,7 +127,7 @@ impl Engine {
     /// such endpoint. Where few have the status it may hold less than was asked for and still name a next one.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn deliveries(
         &self,
         account: AccountId,
@@ -162,7 +162,7 @@ impl Engine {
     /// its time are left out.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn failures(
         &self,
         account: AccountId,

@@ -144,7 +144,7 @@ impl Engine {
     /// The account that a message belongs to.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn account_of_message(&self, id: MessageId) -> Result<Option<AccountId>, StoreError> {
         let snapshot = self.store.snapshot()?;
         for account in self.accounts(ALL)?.rows {
@@ -158,7 +158,7 @@ impl Engine {
     /// The rows of an account, and of what it was given, as they are now.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn rows_of(&self, account: AccountId, given: &GivenIds) -> Result<Vec<RawRow>, StoreError> {
         let read = self.store.snapshot()?;
         let mut rows = Vec::new();
@@ -201,7 +201,7 @@ impl Engine {
     /// are under way end first.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn begin_again(&self, account: AccountId, rows: Vec<RawRow>) -> Result<(), StoreError> {
         let _quiet = self.quiet.hush(account);
         let ended = tokio::time::timeout(PATIENCE, self.quiet.ended(account)).await;

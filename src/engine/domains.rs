@@ -1,4 +1,4 @@
-//! Sending domains: registering one with its keys, the records that it should publish, and looking whether it does
+//! Sending domains: registering one with its keys, the records that it should publish, and checking those records
 //! (contract 2).
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use crate::store::read::Read as _;
 use crate::store::row::domain::{DkimKeyRow, DnsFacts, DomainRow, Finding};
 use crate::store::schema;
 
-/// Time before the first check of a new domain: enough to copy a record.
+/// Time before the first check of a new domain: enough for the user to publish a record.
 const FIRST_CHECK: Duration = Duration::from_secs(120);
 
 /// The type of a DNS record.
@@ -39,7 +39,7 @@ pub enum RecordType {
 }
 
 impl RecordType {
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Txt => "TXT",
@@ -55,15 +55,15 @@ pub struct ExpectedRecord {
     pub purpose: RecordPurpose,
     /// Its type.
     pub kind: RecordType,
-    /// Where it stands.
+    /// Name that it is published at.
     pub name: String,
     /// Value of the record.
     pub value: String,
-    /// Whether nothing can be sent without it.
+    /// Whether sending requires it.
     pub required: bool,
 }
 
-/// A change of a domain; absent members stay as they are.
+/// A change of a domain; `None` leaves a member unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DomainChange {
     /// Its stream.
@@ -85,7 +85,7 @@ impl Engine {
     ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
         let on = on.into();
         check_stream(on.stream, stream)?;
-        // Keys are expensive: none are generated for a domain that would be refused.
+        // Generating keys is expensive, so refuse the domain first.
         check_new(&self.store.snapshot()?, on.account, &name)?;
         let (id, mut row) = self.new_domain(on.account, name, stream, DkimState::Pending).await?;
         row.next_check_at = Some(row.created_at + FIRST_CHECK);
@@ -94,7 +94,7 @@ impl Engine {
         Ok((id, row))
     }
 
-    /// Registers a domain that counts as verified from the start and is never looked at: those of `postrider dev`.
+    /// Registers a domain that is verified from the start and never checked, for `postrider dev`.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -109,7 +109,7 @@ impl Engine {
         Ok((id, row))
     }
 
-    /// A domain that is verified, with its keys.
+    /// Returns a verified domain with its keys.
     pub(super) async fn new_verified_domain(
         &self,
         account: AccountId,
@@ -136,8 +136,7 @@ impl Engine {
         Ok((id, row))
     }
 
-    /// Changes a domain. Messages that were accepted stay on the stream that they were accepted for. A first rotation
-    /// gets its pair of keys at once.
+    /// Changes a domain. Accepted messages stay on their stream. Enabling rotation adds a pair of keys immediately.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -154,7 +153,7 @@ impl Engine {
         self.commit_on(on, op).await
     }
 
-    /// The pair of keys that a schedule of `days` needs; none where there is one already.
+    /// Returns the pair of keys that a schedule of `days` needs; `None` if there is one already.
     async fn keys_to_add(
         &self,
         on: &Behalf,
@@ -169,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// Removes a domain; what was accepted is signed already, and is still sent.
+    /// Removes a domain. Accepted messages are signed already, and are still sent.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -179,32 +178,32 @@ impl Engine {
         self.commit_on(on, op).await.map(drop)
     }
 
-    /// A domain of the account.
+    /// Returns a domain of the account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn domain(&self, account: AccountId, id: DomainId) -> Result<Option<DomainRow>, StoreError> {
         self.store.snapshot()?.row(&schema::domain(account, id))
     }
 
-    /// The account's domain of this name.
+    /// Returns the account's domain of this name.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn domain_named(&self, account: AccountId, name: &str) -> Result<Option<DomainId>, StoreError> {
         Ok(domain_by_name(&self.store.snapshot()?, account, name)?.map(|(id, _)| id))
     }
 
-    /// A page of the account's domains.
+    /// Returns a page of the account's domains.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn domains(&self, account: AccountId, page: PageRequest) -> Result<Page<(DomainId, DomainRow)>, StoreError> {
         let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
         Ok(Page { rows: rows.into_iter().map(|(id, row)| (DomainId(id), row)).collect(), next })
     }
 
-    /// Looks for the domain's records now, past every cache, and records what was found.
+    /// Checks the domain's records now, past every cache, and records the findings.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -212,8 +211,8 @@ impl Engine {
         let Behalf { account, stream, .. } = on.into();
         let Some(row) = self.domain(account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
         check_stream(stream, row.stream)?;
-        // A domain that is never re-checked is verified by decree; no look could find its records. Only a rotation asks
-        // for those of its keys.
+        // A domain without scheduled checks is pre-verified (`dev`), so a check could not find its records. Only
+        // rotation needs the records of its keys.
         if row.next_check_at.is_none() && row.rotation.days == 0 {
             return Ok(row);
         }
@@ -222,8 +221,8 @@ impl Engine {
         Ok(self.with_standby(account, id, row).await)
     }
 
-    /// Looks for the domain's records; only for those of its keys where it is verified by decree. All look-ups run at
-    /// once, and each is bounded in time by the resolver.
+    /// Looks up the domain's records, or only those of its keys if the domain is pre-verified. All look-ups run
+    /// concurrently, and the resolver limits their time.
     pub(super) async fn look(&self, row: &DomainRow) -> (Vec<Finding>, DnsFacts) {
         if row.next_check_at.is_none() {
             return (self.look_for_records(row).await, DnsFacts::default());
@@ -247,7 +246,7 @@ impl Engine {
         }
         let mut found = BTreeMap::new();
         while let Some(look) = looks.join_next().await {
-            // A look that panicked is one that was not taken: its record stays unchecked.
+            // If a look-up panicked, its record stays unchecked.
             if let Ok((place, finding)) = look {
                 found.insert(place, finding);
             }
@@ -259,7 +258,7 @@ impl Engine {
         findings
     }
 
-    /// Looks for the DMARC records above the domain until the walk of RFC 9989 is over.
+    /// Looks up the DMARC records of the parent domains, as the tree walk of RFC 9989 requires.
     async fn walk_up(&self, domain: &DomainName, findings: &mut Vec<Finding>) {
         for name in dmarc_walk::names(domain).into_iter().skip(1) {
             if dmarc_walk::is_over(&dmarc_answers(findings)) {
@@ -272,7 +271,7 @@ impl Engine {
     }
 }
 
-/// The DMARC record that applied to the domain when its DNS was last looked at: its own, or one above it.
+/// Returns the DMARC record that applied to the domain at its last check: its own, or that of a parent domain.
 pub fn dmarc_record_of(row: &DomainRow) -> Discovery {
     dmarc_walk::discover(&dmarc_answers(&row.findings))
 }
@@ -290,11 +289,11 @@ pub fn finding_of<'r>(row: &'r DomainRow, record: &ExpectedRecord) -> Option<&'r
     row.findings.iter().find(|finding| finding.purpose == record.purpose && finding.name == record.name)
 }
 
-/// The records that the domain should publish, in the order in which they are shown.
+/// Returns the records that the domain should publish, in display order.
 pub fn expected_records(row: &DomainRow, settings: &Settings) -> Vec<ExpectedRecord> {
     let is_rsa = |key: &&DkimKeyRow| key.algorithm == DkimAlgorithm::RsaSha256;
     let has_active_rsa = row.dkim.iter().filter(is_rsa).any(|key| key.state == DkimState::Active);
-    // Without a key that signs, the oldest pair is the one to sign first.
+    // If no key signs, the oldest pair will sign first.
     let first = row.dkim.iter().filter(is_rsa).find(|key| key.state == DkimState::Pending).map(|key| &key.selector);
     let keys = row.dkim.iter().map(|key| ExpectedRecord {
         purpose: RecordPurpose::Dkim,
@@ -304,7 +303,7 @@ pub fn expected_records(row: &DomainRow, settings: &Settings) -> Vec<ExpectedRec
         required: key.algorithm == DkimAlgorithm::RsaSha256
             && match key.state {
                 DkimState::Active => true,
-                // While another key signs, nothing depends on the one that is to follow it.
+                // While another key signs, its successor's record is not required.
                 DkimState::Pending => !has_active_rsa && first == Some(&key.selector),
                 DkimState::Retiring | DkimState::Standby => false,
             },

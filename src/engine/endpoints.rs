@@ -147,7 +147,7 @@ impl Engine {
     /// An endpoint of the account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn endpoint(&self, account: AccountId, id: EndpointId) -> Result<Option<EndpointRow>, StoreError> {
         self.store.snapshot()?.row(&schema::endpoint(account, id))
     }
@@ -155,7 +155,7 @@ impl Engine {
     /// A page of the account's endpoints.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn endpoints(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! The account's event log: 30 days of events whose bytes stand in the messages' timelines (contract 4). Listed newest
+//! The account's event log: 30 days of events, whose bytes are in the messages' timelines (contract 4). Listed newest
 //! first, followed oldest first ([`super::follow`]).
 
 use super::Engine;
@@ -13,37 +13,37 @@ use crate::store::row::Row as _;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
 use crate::store::schema::{self, Table};
 
-/// Which events are asked for.
+/// Filter for events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EventFilter {
-    /// Only those of this message.
+    /// Only events of this message.
     pub message: Option<MessageId>,
-    /// Only those of this type.
+    /// Only events of this type.
     pub kind: Option<EventType>,
-    /// Only those recorded later. Followers of the log don't ask for it.
+    /// Only events recorded later. Followers of the log don't use it.
     pub after: Option<Timestamp>,
-    /// Only those recorded earlier. Followers of the log don't ask for it.
+    /// Only events recorded earlier. Followers of the log don't use it.
     pub before: Option<Timestamp>,
 }
 
 impl EventFilter {
-    /// The first identifier that may be asked for, of events that are kept at `expiry`.
+    /// Returns the least identifier that matches, of events that are kept at `expiry`.
     fn least(&self, expiry: Timestamp) -> Ulid {
         let least = self.after.map(|at| Ulid::new(at, [u8::MAX; 10]).next());
         oldest_kept(expiry).max(least.unwrap_or_default())
     }
 
-    /// The first identifier that is too late, and before `before`.
+    /// Returns the first identifier that is too late, and less than `before`.
     fn end(&self, before: Option<Ulid>) -> Option<Ulid> {
         [self.before.map(|at| Ulid::new(at, [0; 10])), before].into_iter().flatten().min()
     }
 }
 
 impl Engine {
-    /// A page of the account's events as the bytes that were written once.
+    /// Returns a page of the account's events, with their stored bytes.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn events(
         &self,
         account: AccountId,
@@ -62,10 +62,10 @@ impl Engine {
         log.page(filter, page.limit, usize::MAX)
     }
 
-    /// The page of events right behind `after` in time, newest first; its `next` says whether still newer ones follow.
+    /// Returns the page of events right after `after`, newest first; its `next` says whether newer ones follow.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn newer_events(
         &self,
         account: AccountId,
@@ -78,11 +78,11 @@ impl Engine {
         Ok(page)
     }
 
-    /// The page of events from `from` on, oldest first; its `next` names the last one where newer ones follow. Ends
-    /// after the event that reaches `bytes`.
+    /// Returns the page of events from `from` on, oldest first; its `next` names the last one if newer ones follow. The
+    /// page ends after the event that reaches `bytes`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn events_from(
         &self,
         account: AccountId,
@@ -97,10 +97,10 @@ impl Engine {
         log.page(filter, limit, bytes)
     }
 
-    /// The message of an event that the log still has.
+    /// Returns the message of an event that is still in the log.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn message_of_event(&self, account: AccountId, event: EventId) -> Result<Option<MessageId>, StoreError> {
         let row: Option<EventLogRow> = self.store.snapshot()?.row(&schema::event(account, event))?;
         Ok(row.map(|row| row.message))
@@ -109,7 +109,7 @@ impl Engine {
     /// Counts the events of a type since a moment, up to `most`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn count_events(
         &self,
         account: AccountId,
@@ -124,7 +124,7 @@ impl Engine {
     }
 }
 
-/// Where an event stands.
+/// Position of an event in its message's timeline.
 pub(super) struct Place {
     pub(super) message: MessageId,
     pub(super) event: EventId,
@@ -137,15 +137,15 @@ pub(super) struct Log<'r, R> {
     pub(super) account: AccountId,
     /// The first identifier of the part.
     pub(super) from: Ulid,
-    /// The first one behind it; the log's end where absent.
+    /// The first identifier after the part; the log's end if `None`.
     pub(super) before: Option<Ulid>,
     pub(super) order: Order,
-    /// Events at most.
+    /// Maximum number of events.
     pub(super) count: usize,
 }
 
 impl<R: Read> Log<'_, R> {
-    /// The bytes of the part's first `limit` events that are asked for, fewer where they reach `bytes` before.
+    /// Returns the bytes of the part's first `limit` matching events, or fewer if they reach `bytes` before.
     fn page(&self, filter: EventFilter, limit: usize, bytes: usize) -> Result<Page<Vec<u8>>, StoreError> {
         let places = self.places(filter)?.into_iter().map(|place| (place.event.0, place)).collect();
         let Page { rows, mut next } = Page::cut(places, limit);
@@ -162,7 +162,7 @@ impl<R: Read> Log<'_, R> {
         Ok(Page { rows: events, next })
     }
 
-    /// The events of the part that are asked for, in its order.
+    /// Returns the matching events of the part, in its order.
     pub(super) fn places(&self, filter: EventFilter) -> Result<Vec<Place>, StoreError> {
         match (filter.message, filter.kind) {
             (Some(message), kind) => self.of_message(message, kind),
@@ -171,17 +171,17 @@ impl<R: Read> Log<'_, R> {
         }
     }
 
-    /// The event's bytes; none where they are gone or damaged, for every caller shows a list.
+    /// Returns the event's bytes; `None` if they are deleted or damaged, because every caller shows a list.
     pub(super) fn bytes(&self, place: &Place) -> Result<Option<Vec<u8>>, StoreError> {
         sound(self.read.get(Table::Timeline, &schema::timeline(self.account, place.message, place.event)))
             .map(Option::flatten)
     }
 
-    /// The keys behind `prefix` of the part.
+    /// Returns the range of the part's keys with `prefix`.
     fn range(&self, prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let from = [prefix, &self.from.0].concat();
         let to = self.before.map_or_else(|| after_prefix(prefix), |before| [prefix, &before.0].concat());
-        // A part that ends before it begins has nothing: a cursor from before the oldest event.
+        // A part that ends before it begins is empty: its cursor is older than the oldest event.
         if from > to { (from.clone(), from) } else { (from, to) }
     }
 
@@ -216,7 +216,8 @@ impl<R: Read> Log<'_, R> {
         })
     }
 
-    /// A message has few events, so its timeline is gone through whatever the type; the log knows each one's.
+    /// A message has few events, so its whole timeline is read for any type. The log's index has the type of each
+    /// event.
     fn of_message(&self, message: MessageId, wanted: Option<EventType>) -> Result<Vec<Place>, StoreError> {
         let prefix = schema::message(self.account, message);
         self.scan(Table::Timeline, &prefix, |event, _| {

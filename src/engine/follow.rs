@@ -1,8 +1,8 @@
 //! Following an account's event log as it grows (contract 4, `GET /v1/events/stream`).
 //!
-//! A follower remembers one identifier and reads what lies behind it from a snapshot, a page when its client has taken
-//! the one before. Identifiers rise in commit order, so nothing is skipped or repeated; nothing is queued for anyone,
-//! so a follower costs the same whether it keeps up or is a month behind.
+//! A follower remembers one identifier and reads the following events from a snapshot, one page after the client has
+//! taken the previous one. Identifiers rise in commit order, so no event is skipped or repeated. Nothing is queued per
+//! follower, so a follower costs the same whether it keeps up or is a month behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,32 +25,33 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Followers at once: a quarter of the connections that the listeners take.
+/// Maximum followers: a quarter of the connections that the listeners accept.
 pub const STREAMS_MAX: usize = 256;
-/// Followers of one account at once.
+/// Maximum followers of one account.
 pub const STREAMS_OF_ACCOUNT_MAX: usize = 20;
-/// Events that are read at once at most,
+/// Maximum events read at once.
 const PAGE_EVENTS: usize = 32;
-/// and the bytes of their records after which a page ends: what one follower holds, and the largest event beside.
+/// Size in bytes of an event page: a page ends with the event that reaches it. A follower therefore holds at most this
+/// and the largest event.
 const PAGE_BYTES: usize = 64 * 1024;
-/// The least time between two looks at a log that grows: of a busy account a follower gets a page, not single events.
+/// Minimum time between two reads of a growing log, so that a follower of a busy account gets pages, not single events.
 const PACE: Duration = Duration::from_millis(20);
-/// After so long without an event a follower is told that there is none, in the machine's time: that keeps the
-/// connection open through whatever stands in between.
+/// Time without an event after which a follower is notified of silence, in the machine's time. This keeps the
+/// connection open through proxies.
 pub const QUIET: Duration = Duration::from_secs(15);
 
-/// Why an event log is not followed.
+/// Reason why an event log can't be followed.
 #[derive(Debug)]
 pub enum FollowRefusal {
-    /// As many follow already as may.
+    /// The maximum number of followers is reached.
     Full,
-    /// The service is ending.
+    /// The service is shutting down.
     Ending,
     /// The store failed.
     Failed(StoreError),
 }
 
-/// Followers of the event logs: the seats in use, and the signal that ends them all.
+/// Followers of the event logs: the used slots, and the signal that ends all followers.
 pub struct Streams {
     quiet: Duration,
     seats: Seats,
@@ -64,12 +65,12 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// Nobody yet. Whoever follows is told after `quiet` that there is nothing to tell.
+    /// Creates an empty set of followers. Each one is notified after `quiet` without an event.
     pub fn new(quiet: Duration) -> Self {
         Self { quiet, seats: Seats::new(STREAMS_MAX, STREAMS_OF_ACCOUNT_MAX), ending: watch::channel(false).0 }
     }
 
-    /// Ends every follower, and takes no new one.
+    /// Ends all followers and accepts no new one.
     pub fn end(&self) {
         self.ending.send_replace(true);
     }
@@ -87,7 +88,7 @@ pub struct Followed {
     pub id: EventId,
     /// Its type.
     pub kind: EventType,
-    /// Its record, as it was written once.
+    /// Record, as stored.
     pub record: Vec<u8>,
 }
 
@@ -96,16 +97,16 @@ pub struct Followed {
 pub enum Told {
     /// The next events, oldest first.
     Events(Vec<Followed>),
-    /// That there is none.
+    /// No event for a while.
     Quiet,
-    /// That it is over: the key is no longer valid, or the service ends.
+    /// The end: the key is no longer valid, or the service is shutting down.
     End,
 }
 
 /// A page of events that is read at once.
 struct Page {
     events: Vec<Followed>,
-    /// Whether nothing lies behind it.
+    /// Whether no event follows.
     is_last: bool,
 }
 
@@ -120,10 +121,10 @@ enum Look {
 pub struct Follower {
     engine: Arc<Engine>,
     caller: Caller,
-    /// None where nothing can fit.
+    /// `None` matches no event.
     filter: Option<EventFilter>,
     after: Ulid,
-    /// Whether the last page was all that there was, so that the next look may wait a moment.
+    /// Whether the last page reached the log's end, so that the next read may wait a moment.
     is_paced: bool,
     news: watch::Receiver<()>,
     ending: watch::Receiver<bool>,
@@ -131,8 +132,8 @@ pub struct Follower {
 }
 
 impl Engine {
-    /// Follows the account's log: behind `after` where it is given, else from now on. A place that the log has not
-    /// come to yet stands for its end. No `filter` fits no event.
+    /// Follows the account's log: after `after` if it is given, else from now on. An `after` that the log has not
+    /// reached yet counts as its end. A `filter` of `None` matches no event.
     ///
     /// # Errors
     /// [`FollowRefusal`].
@@ -147,7 +148,7 @@ impl Engine {
             return Err(FollowRefusal::Ending);
         }
         let seat = self.streams.seats.take(caller.account).ok_or(FollowRefusal::Full)?;
-        // Listening comes before looking, so that nothing is committed in between unheard.
+        // Subscribe before reading, so that no commit in between is missed.
         let news = self.store.bells().listen(caller.account);
         let newest = self.newest_event(caller.account).map_err(FollowRefusal::Failed)?;
         let after = after.map_or(newest, |after| after.0.min(newest));
@@ -155,7 +156,7 @@ impl Engine {
         Ok(Follower { engine, caller, filter, after, is_paced: false, news, ending, _seat: seat })
     }
 
-    /// The last event of the account's log; the least identifier where the log is empty.
+    /// Returns the last event of the account's log; the least identifier if the log is empty.
     fn newest_event(&self, account: AccountId) -> Result<Ulid, StoreError> {
         let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
         let keys = self.store.snapshot()?.sound_keys(Table::EventLog, from, &to, Order::Descending, 1)?;
@@ -167,7 +168,7 @@ impl Engine {
     /// Returns whether the key of `caller` is still valid. The operator has none.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn is_key_live(&self, caller: &Caller) -> Result<bool, StoreError> {
         let Some(key) = &caller.key else { return Ok(true) };
         let row: Option<ApiKey> = self.store.snapshot()?.row(&schema::api_key(caller.account, key.id))?;
@@ -176,15 +177,15 @@ impl Engine {
 }
 
 impl Follower {
-    /// Where it stands: the event that it goes on behind; none before the log's first.
+    /// Returns the event that the follower continues after; `None` before the log's first event.
     pub fn place(&self) -> Option<EventId> {
         (self.after != Ulid::default()).then_some(EventId(self.after))
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next notification.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn next(&mut self) -> Result<Told, StoreError> {
         let quiet = sleep(self.engine.streams.quiet);
         tokio::pin!(quiet);
@@ -205,12 +206,12 @@ impl Follower {
                 () = passed(&*self.engine.clock, key_expires_at) => {}
                 () = &mut quiet => return Ok(Told::Quiet),
             }
-            // Most that rings may be of no concern to a filter: not every commit is worth a look of its own.
+            // Most notifications may not match the filter, so not every commit is worth a read.
             pace.await;
         }
     }
 
-    /// Looks once. What is committed from here on rings again.
+    /// Reads once. Later commits notify the follower again.
     fn look(&mut self) -> Result<Look, StoreError> {
         self.news.borrow_and_update();
         if *self.ending.borrow_and_update() {
@@ -234,7 +235,7 @@ impl Follower {
         Ok(Look::Events(events))
     }
 
-    /// The next page behind the follower's place: of what is kept, however far behind it is.
+    /// Reads the next page after the follower's position, of the events that are still kept.
     fn read(&self, snapshot: &Snapshot, expiry: Timestamp) -> Result<Page, StoreError> {
         let Some(filter) = self.filter else { return Ok(Page { events: Vec::new(), is_last: true }) };
         let log = Log {
@@ -262,7 +263,7 @@ impl Follower {
     }
 }
 
-/// Resolves when `at` has come, or somewhat earlier; never where there is none.
+/// Resolves at `at` or somewhat earlier; never if there is none.
 async fn passed(clock: &dyn Clock, at: Option<Timestamp>) {
     match at {
         Some(at) => clock.sleep_until(at).await,

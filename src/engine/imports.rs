@@ -186,7 +186,7 @@ impl Engine {
     /// suppressions count already.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub(super) async fn settle_import(&self, timer: Timer) -> Result<(), StoreError> {
         self.imports.ended(timer.account).await;
         let snapshot = self.store.snapshot()?;

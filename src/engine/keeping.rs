@@ -82,7 +82,7 @@ impl Engine {
     /// Has the queues of a restored store go on. May be repeated.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn release_queue(self: &Arc<Self>) -> Result<Released, StoreError> {
         let standing = self.standing().await?.map(|(_, standing)| standing).unwrap_or_default();
         let released = self.store.release_queue().await?;
@@ -97,7 +97,7 @@ impl Engine {
     /// When the backup was taken whose queues stand still, and how much does; nothing where nothing does.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn standing(self: &Arc<Self>) -> Result<Option<(Timestamp, Standing)>, StoreError> {
         let Some(restored) = self.store.standstill()? else { return Ok(None) };
         let store = Arc::clone(&self.store);

@@ -1,4 +1,4 @@
-//! Looking at messages: one with its timeline and content, and lists of them; and withdrawing one (contract 3).
+//! Reading messages, with their timelines and content, and lists of them; cancelling a message (contract 3).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::message_search::{metadata_indexed_since, search, search_from, search_
 
 pub use super::message_search::{MessageFilter, Via};
 
-/// A message as its record shows it, without its content.
+/// A message's record, without its content.
 #[derive(Clone, Debug)]
 pub struct MessageRecord {
     /// Its identifier.
@@ -30,10 +30,10 @@ pub struct MessageRecord {
     pub row: MessageRow,
     /// Progress of its transfer.
     pub transfer: TransferRow,
-    /// When it is tried next, as far as is known: when its timer is due, or where it waits behind a site or relay that
-    /// is held back, when that ends. None where no attempt comes any more.
+    /// Time of the next attempt, as far as it is known: when its timer is due, or when the throttling of its site or
+    /// relay ends. `None` if no attempt follows.
     pub next_attempt_at: Option<Timestamp>,
-    /// Why it waits. None where it has ended.
+    /// Reason why the message waits; `None` if it has ended.
     pub waiting: Option<Wait>,
 }
 
@@ -45,10 +45,10 @@ impl MessageRecord {
 }
 
 impl Engine {
-    /// A message of the account.
+    /// Returns a message of the account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn message(&self, account: AccountId, id: MessageId) -> Result<Option<MessageRecord>, StoreError> {
         let snapshot = self.store.snapshot()?;
         let key = schema::message(account, id);
@@ -57,11 +57,11 @@ impl Engine {
         Ok(Some(self.foreseen(record, &Holds::read(&snapshot, account)?)))
     }
 
-    /// The record with the reason why it waits, and with its next attempt as the dispatcher foresees it.
+    /// Returns the record with the reason why it waits, and with the next attempt that the dispatcher expects.
     fn foreseen(&self, record: MessageRecord, holds: &Holds) -> MessageRecord {
         let (due, waiting) = (record.transfer.due, self.wait_of(&record, holds));
         let delayed = waiting.as_ref().filter(|wait| matches!(wait.reason, WaitReason::Throttled | WaitReason::Relay));
-        // A timer due at the deadline is no attempt any more.
+        // A timer that is due at the deadline leads to no attempt.
         let next_attempt_at = due
             .max(delayed.and_then(|wait| wait.until))
             .filter(|next| *next < self.clock.time().deadline(record.row.give_up_at));
@@ -74,10 +74,10 @@ impl Engine {
         Ok(Page { rows, ..page })
     }
 
-    /// Whether a message of any account is past its content's deadline; what is no message never is.
+    /// Whether a message of any account is past its content's deadline. False for an unknown message.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn is_content_over(&self, id: MessageId) -> Result<bool, StoreError> {
         let all = PageRequest { before: None, limit: usize::MAX };
         for account in self.accounts(all)?.rows {
@@ -88,7 +88,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// Withdraws a message that still waits and is not on the wire.
+    /// Cancels a message that still waits and is not in flight.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -102,10 +102,10 @@ impl Engine {
         self.commit_leased_on(on, CancelMessage { account, message }, vec![lease]).await
     }
 
-    /// The events of a message as the bytes that were written once, oldest first.
+    /// Returns the events of a message with their stored bytes, oldest first.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn timeline(&self, account: AccountId, id: MessageId) -> Result<Vec<Vec<u8>>, StoreError> {
         let prefix = schema::message(account, id);
         let mut events = Vec::new();
@@ -118,11 +118,11 @@ impl Engine {
         Ok(events)
     }
 
-    /// Returns the SMTP transcripts of a message's failed attempts, by the event that reports each. Kept as long as
-    /// the event log keeps that event.
+    /// Returns the SMTP transcripts of a message's failed attempts, each with the event that reports it. They are kept
+    /// as long as the event log keeps that event.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn transcripts(&self, account: AccountId, id: MessageId) -> Result<HashMap<EventId, String>, StoreError> {
         let (prefix, mut said) = (schema::message(account, id), HashMap::new());
         let to = after_prefix(&prefix);
@@ -133,10 +133,10 @@ impl Engine {
         Ok(said)
     }
 
-    /// The signed message, read by `use_it` off the async threads; none from its content's deadline on.
+    /// Passes the signed message to `use_it`, off the async threads. `None` after its content's deadline.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn content<T: Send + 'static>(
         &self,
         account: AccountId,
@@ -156,10 +156,10 @@ impl Engine {
         self.blocking(account, read).await?
     }
 
-    /// A page of the account's messages. Where few match it may hold less than was asked for and still name a next one.
+    /// Returns a page of the account's messages. If few messages match, a page may be short and still have a next one.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn messages(
         &self,
         account: AccountId,
@@ -170,10 +170,10 @@ impl Engine {
         search.await.and_then(|page| self.all_foreseen(account, page))
     }
 
-    /// The page of messages that follow `after` in time, newest first; its `next` says whether still newer ones do.
+    /// Returns the page of messages after `after`, newest first; its `next` says whether newer ones follow.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn newer_messages(
         &self,
         account: AccountId,
@@ -185,11 +185,11 @@ impl Engine {
         search.await.and_then(|page| self.all_foreseen(account, page))
     }
 
-    /// The page of messages from `from` on, oldest first; its `next` names the newest message looked at where still
-    /// newer ones follow. Blocks.
+    /// Returns the page of messages from `from` on, oldest first; its `next` names the newest message read if newer
+    /// ones follow. Blocks.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn messages_from(
         &self,
         account: AccountId,
@@ -200,11 +200,11 @@ impl Engine {
         self.all_foreseen(account, search_from(&self.store, account, filter, from, limit)?)
     }
 
-    /// The time from which on all messages of an account are found by their metadata; none where that holds for all of
-    /// them.
+    /// Returns the time since which all messages of an account are indexed by their metadata; `None` if all messages
+    /// are.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn metadata_indexed_since(&self, account: AccountId) -> Result<Option<Timestamp>, StoreError> {
         self.off_thread(account, move |store| metadata_indexed_since(store, account)).await
     }

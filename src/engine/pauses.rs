@@ -77,7 +77,7 @@ impl Engine {
     /// Has what the account has waiting for a site tried at once, and the site probed where it is held back.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn try_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<Tried, StoreError> {
         let on = on.into();
         let account = on.account;
@@ -117,7 +117,7 @@ impl Engine {
     /// Returns the number of sites that the account has paused.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn paused_sites(&self, account: AccountId) -> Result<usize, StoreError> {
         Ok(pauses(&self.store.snapshot()?, account)?.len())
     }
@@ -125,7 +125,7 @@ impl Engine {
     /// The site of a message, where the account has paused its mail for it.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn pause_of(&self, account: AccountId, id: MessageId) -> Result<Option<String>, StoreError> {
         let Some(record) = self.message(account, id)?.filter(|record| record.transfer.due.is_some()) else {
             return Ok(None);

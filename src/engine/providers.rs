@@ -83,7 +83,7 @@ impl Engine {
     /// The answers of all providers in the last `days` UTC days, of which today is the last.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn providers(&self, account: AccountId, days: u32) -> Result<Providers, StoreError> {
         let time = self.clock.time();
         let today = hour_of(time.now) / DAY_HOURS;
@@ -110,7 +110,7 @@ impl Engine {
     /// The level of each provider over the last 24 hours.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn provider_levels(&self, account: AccountId) -> Result<Vec<(String, Level)>, StoreError> {
         let end = hour_of(self.clock.now()).saturating_add(1);
         let providers = counts(&self.store.snapshot()?, account, end.saturating_sub(DAY_HOURS), end)?;

@@ -1,5 +1,5 @@
-//! The queue: what waits, by site and relay. Its operator sees all of it (contract 8 `queue list`), an account its own
-//! part, in which nothing tells of another's mail.
+//! The queue: waiting mail by site and relay. The operator sees all of it (contract 8 `queue list`). An account sees
+//! its own part, which reveals nothing about other accounts' mail.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::store::error::StoreError;
 /// Queue of one relay for one site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteQueue {
-    /// The site: a provider's name, the names of its mail servers, or the domain where they are not known.
+    /// The site: a provider's name, the names of its mail servers, or the domain if they are unknown.
     pub site: String,
     /// The relay's name.
     pub relay: String,
-    /// Messages that wait, whether they are due or not.
+    /// Number of waiting messages, due or not.
     pub waiting: u64,
-    /// Messages that are on the wire.
+    /// Number of messages in flight.
     pub in_flight: u64,
-    /// When the next of those that wait is tried.
+    /// Time of the next attempt for a waiting message.
     pub next_at: Option<Timestamp>,
-    /// Until when the site is held back.
+    /// End of the site's throttling or backoff.
     pub held_until: Option<Timestamp>,
-    /// Last answer of the site as received, or the failure in place of an answer.
+    /// The site's last answer as received, or the failure if there was none.
     pub last_answer: Option<String>,
-    /// Why the message waits that is due next. None where none waits.
+    /// Reason why the message that is due next waits. `None` if no message waits.
     pub reason: Option<WaitReason>,
 }
 
@@ -41,17 +41,17 @@ pub struct AccountSite {
     pub site: String,
     /// The relay's name.
     pub relay: String,
-    /// Messages that wait, whether they are due or not.
+    /// Number of waiting messages, due or not.
     pub waiting: u64,
-    /// Messages that are on the wire.
+    /// Number of messages in flight.
     pub in_flight: u64,
-    /// When the next of those that wait is tried.
+    /// Time of the next attempt for a waiting message.
     pub next_at: Option<Timestamp>,
-    /// Until when the site is held back.
+    /// End of the site's throttling or backoff.
     pub held_until: Option<Timestamp>,
-    /// The message that was tried last; where none was, one that waits.
+    /// Message with the last attempt; a waiting one if there was no attempt.
     pub last_tried: MessageId,
-    /// Since when the account's mail for it is paused.
+    /// Start of the account's pause for this site.
     pub paused_since: Option<Timestamp>,
 }
 
@@ -60,38 +60,38 @@ pub struct AccountSite {
 pub struct AccountQueue {
     /// By site and relay.
     pub sites: Vec<AccountSite>,
-    /// Further pauses of the account: sites for which nothing waits, and domains.
+    /// Further pauses of the account: for sites without waiting mail, and for domains.
     pub pauses: Vec<(SiteName, Timestamp)>,
-    /// Whether more waits than was looked at.
+    /// Whether the account has more waiting messages than were read.
     pub is_cut: bool,
 }
 
 /// Source of the queue's contents.
 pub(super) trait QueueView: Send + Sync {
-    /// All of it, by site and relay.
+    /// Returns the whole queue, by site and relay.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     fn sites(&self) -> Result<Vec<SiteQueue>, StoreError>;
 
     /// Returns the queue of one account, from at most `most` of its messages.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     fn of_account(&self, account: AccountId, most: usize) -> Result<AccountQueue, StoreError>;
 
-    /// Why a message with the timer `due` waits, as far as its account's pauses and a restored store's hold are not the
-    /// reason. Costs a look into memory.
+    /// Returns the reason why a message with the timer `due` waits, except for its account's pauses and a restored
+    /// store's hold. Reads memory only.
     fn wait(&self, record: &MessageRecord, due: Timestamp) -> Wait;
 
-    /// The site of a message, as far as it is known; else its recipient's domain.
+    /// Returns the site of a message if it is known, else its recipient's domain.
     fn site_of(&self, record: &MessageRecord) -> String;
 
-    /// Messages of the account that wait for a later attempt at the site, or for recipients of that domain: `most` of
-    /// them at most, and whether there may be more.
+    /// Returns at most `most` messages of the account that wait for a later attempt at the site, or for recipients of
+    /// that domain, and whether there may be more.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     fn waiting_at(
         &self,
         account: AccountId,
@@ -99,24 +99,24 @@ pub(super) trait QueueView: Send + Sync {
         most: usize,
     ) -> Result<(Vec<MessageId>, bool), StoreError>;
 
-    /// Has a site that is held back probed now.
+    /// Probes a throttled site now.
     fn hurry(&self, site: &str);
 
-    /// Has what the account had paused look again whether it still is.
+    /// Checks the pauses of the account's waiting mail again.
     fn wake(&self, account: AccountId);
 }
 
 impl Engine {
-    /// The pump's knowledge of the queue, while there is a pump.
+    /// Returns the dispatcher's view of the queue, while a dispatcher runs.
     pub(super) fn queue_view(&self) -> Option<Arc<dyn QueueView>> {
         self.queue_view.get().and_then(std::sync::Weak::upgrade)
     }
 
-    /// Returns waiting and in-flight mail by site and relay. It reads every waiting message's row, on a thread of its
-    /// own: this is for an operator's eyes, not for a loop.
+    /// Returns waiting and in-flight mail by site and relay. It reads every waiting message's row on its own thread, so
+    /// it is meant for an operator, not for polling.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn queue(self: &Arc<Self>) -> Result<Vec<SiteQueue>, StoreError> {
         let Some(view) = self.queue_view() else { return Ok(Vec::new()) };
         self.blocking(OPERATOR, move || view.sites()).await?
@@ -126,7 +126,7 @@ impl Engine {
     /// more than a short one.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn queue_of(self: &Arc<Self>, account: AccountId, most: usize) -> Result<AccountQueue, StoreError> {
         let view = self.queue_view.get().and_then(std::sync::Weak::upgrade);
         let Some(view) = view else {

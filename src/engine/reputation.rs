@@ -116,7 +116,7 @@ impl Engine {
     /// Returns the current levels of the account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn reputation(&self, account: AccountId) -> Result<Reputation, StoreError> {
         let snapshot = self.store.snapshot()?;
         let seen = Seen::look(&snapshot, account, self.clock.now())?;
@@ -135,7 +135,7 @@ impl Engine {
     /// week.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn outcomes(&self, account: AccountId, question: &OutcomesQuestion) -> Result<Outcomes, StoreError> {
         let (from, to) = (hour_of(question.from), hour_of(question.to));
         let hours = match question.step {

@@ -54,7 +54,7 @@ impl Engine {
     /// made before stay good. The audit log has a line of it before it is given out.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn setup_link(&self, on: impl Into<Behalf>, user: UserId) -> Result<Option<SetupLink>, StoreError> {
         let on = on.into();
         let account = on.account;
@@ -71,7 +71,7 @@ impl Engine {
     /// Returns the user who may choose a password by this token.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn user_by_link(&self, token: &str) -> Result<Option<LinkedUser>, StoreError> {
         let Ok(token) = token.parse::<SetupToken>() else { return Ok(None) };
         let user = self.user(token.account, token.user)?.filter(|user| !user.disabled);

@@ -1,7 +1,7 @@
-//! Signing in to the panel: the password, the second factor, and the sessions that follow (contract 9).
+//! Signing in to the panel: the password, the second factor, and the session (contract 9).
 //!
-//! Whoever fails learns nothing but that they failed: an unknown address costs the same time and gets the same answer
-//! as a wrong password. Attempts are throttled ([`super::throttles`]).
+//! A failure reveals nothing else: an unknown address takes the same time and gets the same answer as a wrong password.
+//! Attempts are throttled ([`super::throttles`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,14 +26,14 @@ use crate::store::op::user::user_by_email;
 use crate::store::read::Read as _;
 use crate::store::schema;
 
-/// Why somebody is not signed in.
+/// Reason why a sign-in is refused.
 #[derive(Debug)]
 pub enum SignInRefusal {
     /// The credentials are wrong. The answer does not say which part.
     Wrong,
     /// Too many failures of this name or address.
     Throttled(Throttled),
-    /// Too many are signing in at once.
+    /// Too many sign-ins are being checked.
     Crowded,
 }
 
@@ -44,7 +44,7 @@ impl From<Throttled> for SignInRefusal {
 }
 
 impl SignInRefusal {
-    /// Whether whoever signs in has shown something wrong.
+    /// Whether the credentials were wrong.
     const fn is_failure(&self) -> bool {
         matches!(self, Self::Wrong)
     }
@@ -56,14 +56,14 @@ impl From<Crowded> for Stop<SignInRefusal> {
     }
 }
 
-/// A session that has begun: the token for the cookie, and how far it is.
+/// A session that has begun: the token for the cookie, and its stage.
 #[derive(Debug)]
 pub struct Begun {
     /// Token for the session cookie.
     pub token: SessionToken,
-    /// Whether the second factor is still awaited.
+    /// Whether the second factor is still missing.
     pub stage: Stage,
-    /// Token that makes the browser known from now on, once the session is complete.
+    /// Token that makes the browser known once the session is complete.
     pub browser: Option<DeviceToken>,
 }
 
@@ -72,11 +72,11 @@ pub struct Begun {
 pub struct Proof<'p> {
     /// Their password.
     pub password: &'p Secret,
-    /// The code of their second factor; of no meaning where they have none.
+    /// The code of their second factor; ignored if they have none.
     pub code: &'p str,
 }
 
-/// A session as a request finds it.
+/// The session, user and key that belong to a request.
 #[derive(Clone, Debug)]
 pub struct Visitor {
     /// Key of the session.
@@ -88,7 +88,7 @@ pub struct Visitor {
 }
 
 impl Engine {
-    /// Checks an address and a password, and begins a session: a whole one, or one that awaits the second factor.
+    /// Checks an address and a password, and begins a session: a complete one, or one that awaits the second factor.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -125,7 +125,7 @@ impl Engine {
         self.throttled(buckets, attempt, SignInRefusal::is_failure).await
     }
 
-    /// Checks the second factor of a session that awaits it, and begins a whole one in its place.
+    /// Checks the second factor of a session that awaits it, and replaces it with a complete session.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -151,7 +151,7 @@ impl Engine {
         self.throttled(buckets, attempt, SignInRefusal::is_failure).await
     }
 
-    /// Checks the password of somebody who is signed in.
+    /// Checks the password of a signed-in user.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -169,8 +169,8 @@ impl Engine {
         self.throttled(vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
     }
 
-    /// Checks the password, and the code where there is a second factor, of somebody who is signed in, so that they may
-    /// make and see secrets for a while. Which of the two was wrong is not told.
+    /// Checks the password, and the code if there is a second factor, of a signed-in user. They may then create and see
+    /// secrets for a while. The answer does not say which of the two was wrong.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -195,9 +195,9 @@ impl Engine {
         self.throttled(vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
     }
 
-    /// Runs an attempt, which counts as a failure unless it succeeds. One that the service could not judge counts for
-    /// nothing either. It runs to its end even if the client goes away: by hanging up nobody gets more attempts, and
-    /// nobody's attempt counts as a failure that was none.
+    /// Runs an attempt, and counts it as a failure unless it succeeds. An attempt that the service could not judge is
+    /// not counted. The attempt runs to its end even if the client disconnects: disconnecting earns no further
+    /// attempts, and no attempt is wrongly counted as a failure.
     pub(super) async fn throttled<T: Send + 'static, R: From<Throttled> + Send + 'static>(
         self: &Arc<Self>,
         buckets: Vec<Bucket>,
@@ -216,16 +216,16 @@ impl Engine {
         judged.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
     }
 
-    /// The token that the browser brings, where this user has signed in with it before.
+    /// Returns the browser's token, if this user has signed in with it before.
     fn known_browser(&self, user: &User, from: Client<'_>) -> Option<DeviceToken> {
         DeviceToken::parse(from.device).filter(|token| user.devices.know(&token.key(), self.clock.now()))
     }
 
-    /// Makes the browser of a session known under a new token, after the old ones were forgotten. Returns none where
+    /// Makes the browser of a session known under a new token, after the old tokens were forgotten. Returns `None` if
     /// the session is over.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn remember_browser(&self, session: SessionKey) -> Result<Option<DeviceToken>, StoreError> {
         let token = DeviceToken::generate(&*self.entropy);
         match self.store.commit(RememberDevice { session, device: token.key() }).await {
@@ -245,7 +245,7 @@ impl Engine {
     ) -> Result<Begun, Stop<SignInRefusal>> {
         let token = SessionToken::generate(&*self.entropy);
         let (key, stage, password_hash) = (token.key(), session.stage, user.password_hash.clone());
-        // A browser is known once all was shown, the second factor too.
+        // A browser becomes known only after all credentials were checked, including the second factor.
         let new = || self.known_browser(user, from).unwrap_or_else(|| DeviceToken::generate(&*self.entropy));
         let browser = (stage == Stage::SignedIn).then(new);
         let device = browser.as_ref().map(DeviceToken::key);
@@ -254,10 +254,10 @@ impl Engine {
         Ok(Begun { token, stage, browser })
     }
 
-    /// Returns the session of a token; `None` if it is unknown or over, or its user may not sign in any more.
+    /// Returns the session of a token; `None` if it is unknown or over, or its user may no longer sign in.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn visitor(&self, token: &SessionToken) -> Result<Option<Visitor>, StoreError> {
         let (snapshot, key, now) = (self.store.snapshot()?, token.key(), self.clock.now());
         let Some(session) = snapshot.row::<Session>(&key)?.filter(|session| session.is_live(now)) else {
@@ -266,17 +266,17 @@ impl Engine {
         let user = snapshot.row::<User>(&schema::user(session.account, session.user))?;
         let Some(user) = user.filter(|user| !user.disabled) else { return Ok(None) };
         if session.needs_seen_stamp(now) {
-            // Unwritten, the next request tries again.
+            // If the write fails, the next request tries again.
             self.store.post(TouchSession { key }, |_written| {});
         }
         Ok(Some(Visitor { key, session, user }))
     }
 
-    /// Whether a session still shows an account: its own, or the one of a view that lasts. Unlike a visit, asking keeps
-    /// no session alive.
+    /// Whether a session still shows an account: its own, or that of a view that has not ended. Unlike a visit, this
+    /// does not extend the session.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn still_sees(&self, key: SessionKey, account: AccountId) -> Result<bool, StoreError> {
         let (snapshot, now) = (self.store.snapshot()?, self.clock.now());
         let session = snapshot.row::<Session>(&key)?.filter(|session| session.is_live(now));
@@ -286,10 +286,10 @@ impl Engine {
         Ok(visitor.is_some_and(|visitor| visitor.sees(now) == account))
     }
 
-    /// The live sessions of a user, newest first, with what each is found by.
+    /// Returns the live sessions of a user with their keys, newest first.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn sessions(&self, account: AccountId, user: UserId) -> Result<Vec<(SessionKey, Session)>, StoreError> {
         let now = self.clock.now();
         let mut sessions = sessions_of(&self.store.snapshot()?, account, user)?;
@@ -298,11 +298,11 @@ impl Engine {
         Ok(sessions)
     }
 
-    /// Ends one session of a user, which they leave or which another takes the place of. This is no change of the
-    /// account, so the audit log has no line of it.
+    /// Ends one session of a user, because they sign out or another session replaces it. The account does not change,
+    /// so the audit log has no entry for it.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn leave_session(&self, account: AccountId, user: UserId, key: SessionKey) -> Result<(), StoreError> {
         let op = EndSessions { account, user, which: Which::One(key) };
         self.store.commit(op).await.map_err(|stop| match stop {
@@ -314,7 +314,7 @@ impl Engine {
     /// Ends sessions of a user.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn sign_out(&self, on: impl Into<Behalf>, user: UserId, which: Which) -> Result<(), StoreError> {
         let on = on.into();
         let op = EndSessions { account: on.account, user, which };
@@ -325,7 +325,7 @@ impl Engine {
     }
 }
 
-/// An attempt that is counted. When it is dropped it is taken back, unless it failed.
+/// An attempt that is counted. Dropping it cancels the count unless the attempt failed.
 struct Counted {
     engine: Arc<Engine>,
     buckets: Vec<Bucket>,
@@ -349,7 +349,7 @@ impl Drop for Counted {
 
 #[cfg(test)]
 impl Engine {
-    /// Strangers at every place of the login, until the answer is dropped.
+    /// Takes all sign-in permits until the result is dropped.
     pub(crate) fn crowd_at_the_login(&self) -> impl Drop + '_ {
         self.passwords.crowd()
     }

@@ -64,7 +64,7 @@ impl Engine {
     /// Suppresses an address because the account says so, and ends what waits for it.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn suppress(&self, on: impl Into<Behalf>, suppression: Suppression) -> Result<Added, StoreError> {
         self.check_room()?;
         let on = on.into();
@@ -89,7 +89,7 @@ impl Engine {
     /// A suppression of the account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn suppression(&self, account: AccountId, name: &Name) -> Result<Option<SuppressionRow>, StoreError> {
         let snapshot = self.store.snapshot()?;
         let Some(key) = name.row_key(&snapshot, account)? else { return Ok(None) };
@@ -100,7 +100,7 @@ impl Engine {
     /// one.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn suppressions(
         &self,
         account: AccountId,
@@ -155,7 +155,7 @@ impl Engine {
     /// call reads the list as it is then, so a suppression that changes between two calls may be in neither.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn suppressions_after(
         &self,
         account: AccountId,

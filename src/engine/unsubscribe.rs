@@ -39,7 +39,7 @@ impl Engine {
     /// Returns the subject of the link with this token; `None` if it is not one of ours.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn unsubscribe_link(&self, token: &str) -> Result<Option<Link>, StoreError> {
         let Ok(token) = return_path::decode_token(token) else { return Ok(None) };
         let snapshot = self.store.snapshot()?;

@@ -112,7 +112,7 @@ impl Engine {
     /// A user of the account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn user(&self, account: AccountId, id: UserId) -> Result<Option<User>, StoreError> {
         self.store.snapshot()?.row(&schema::user(account, id))
     }
@@ -120,7 +120,7 @@ impl Engine {
     /// The user who signs in with an address, and their account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn user_by_email(&self, email: &Address) -> Result<Option<(AccountId, User)>, StoreError> {
         user_by_email(&self.store.snapshot()?, &email.match_key())
     }
@@ -128,7 +128,7 @@ impl Engine {
     /// A page of the account's users.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn users(&self, account: AccountId, page: PageRequest) -> Result<Page<User>, StoreError> {
         let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
         Ok(Page { rows: rows.into_iter().map(|(_, user)| user).collect(), next })

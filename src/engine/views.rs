@@ -38,7 +38,7 @@ impl Engine {
     /// Ends the view of a session, if it has one.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn end_view(&self, session: SessionKey) -> Result<(), StoreError> {
         self.store.commit(EndView { session }).await.map_err(|stop| match stop {
             Stop::Failed(error) => error,

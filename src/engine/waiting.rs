@@ -28,7 +28,7 @@ impl Engine {
     /// Messages of the account that wait or are on the wire, `most` of them at most.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn waiting_count(&self, account: AccountId, most: usize) -> Result<usize, StoreError> {
         let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
         Ok(self.store.snapshot()?.keys(Table::Waiting, from, &to, Order::Ascending, most)?.len())
@@ -37,7 +37,7 @@ impl Engine {
     /// Bytes of the account's stored message content.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn stored_bytes(&self, account: AccountId) -> Result<u64, StoreError> {
         stored_content::used(&self.store.snapshot()?, account)
     }

@@ -56,7 +56,7 @@ impl Engine {
     /// Runs every check now, and records what they find.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn check_alerts(self: &std::sync::Arc<Self>) -> Result<Changed, StoreError> {
         let mut memory = self.alerts.memory.lock().await;
         let mut findings = self.look_around(&mut memory).await?;

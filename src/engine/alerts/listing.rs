@@ -85,7 +85,7 @@ impl Engine {
     /// A page of alerts, newest first. May look at many rows: it blocks.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn alerts_of(&self, of: AlertsOf, filter: AlertFilter, page: PageRequest) -> Result<Page<Alert>, StoreError> {
         let snapshot = self.store.snapshot()?;
         let mut found = match of {
@@ -105,7 +105,7 @@ impl Engine {
     /// One alert.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn alert(&self, of: AlertsOf, id: AlertId) -> Result<Option<Alert>, StoreError> {
         let snapshot = self.store.snapshot()?;
         let scopes = match of {
@@ -123,7 +123,7 @@ impl Engine {
     /// The open alerts that an account sees, for the strip of its pages.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn open_alerts(&self, account: AccountId) -> Result<OpenAlerts, StoreError> {
         let snapshot = self.store.snapshot()?;
         let mut open = OpenAlerts::default();

@@ -203,7 +203,7 @@ impl Engine {
     /// Whether mails of the service are signed.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn signs_alerts(&self) -> Result<bool, StoreError> {
         Ok(self.alert_domain()?.is_some())
     }

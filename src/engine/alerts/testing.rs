@@ -38,7 +38,7 @@ impl Engine {
     /// Sends the test. Nothing is written.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn test_alerts(self: &Arc<Self>) -> Result<Vec<TestResult>, StoreError> {
         let signs = self.signs_alerts()?;
         let mut running = JoinSet::new();

@@ -51,7 +51,7 @@ impl Engine {
     /// Raises the alert of a last run that did not end by itself.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn note_unclean_stop(&self, seen: &str) -> Result<(), StoreError> {
         let summary = "The service was not stopped cleanly";
         let sighting = Sighting::new(Condition::UncleanStop, Severity::Warning, summary, seen);

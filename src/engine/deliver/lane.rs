@@ -1,8 +1,8 @@
-//! A lane: the due deliveries of one endpoint that are in memory, and those on the wire.
+//! The queue of one endpoint: its due deliveries in memory, and its attempts in flight.
 //!
-//! A lane holds few. What comes due beyond that is parked in the store, by one timer for all of it; the lane keeps that
-//! timer until it has room again. A slow endpoint with a backlog of millions therefore costs the others nothing, and no
-//! memory.
+//! The queue is short. Further due deliveries are parked in the store, with one timer for all of them; the queue keeps
+//! that timer until it has room again. A slow endpoint with a backlog of millions therefore costs other endpoints
+//! nothing, and no memory.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use crate::machine::endpoint::IN_FLIGHT_MAX;
 use crate::store::op::settle_delivery::Unparking;
 use crate::store::timer::Timer;
 
-/// Attempts on the wire of an endpoint that is not known to answer fast.
+/// Maximum attempts in flight to an endpoint that is not known to answer fast.
 const START: usize = 2;
-/// Deliveries that wait in one lane at most.
+/// Maximum deliveries waiting in one queue.
 const ROOMY: usize = 512;
-/// The same, while all lanes together hold much.
+/// The same limit, while all queues together use much memory.
 const TIGHT: usize = 32;
 
 /// The due deliveries of one endpoint.
@@ -28,9 +28,8 @@ pub(super) struct Lane {
     parked: Parked,
 }
 
-/// Maximum number of attempts in flight. A new endpoint begins with few, until it is known to answer fast. One that has
-/// begun to fail gets one at a time, so that its failures cost the shared resources little; each success doubles the
-/// number.
+/// Maximum number of attempts in flight. A new endpoint begins with few, until it is known to answer fast. A failing
+/// one gets one at a time, so that its failures cost the shared resources little. Each success doubles the number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Window(usize);
 
@@ -47,21 +46,21 @@ pub(super) enum Ended {
     Acknowledged,
     /// With a 2xx that took long.
     Slowly,
-    /// With anything else.
+    /// With any other result.
     Failed,
-    /// Without a request.
+    /// No request was made.
     Unmade,
 }
 
 /// State of the deliveries that did not fit in memory.
 #[derive(Default)]
 enum Parked {
-    /// There are none.
+    /// No delivery is parked.
     #[default]
     None,
-    /// A timer is armed for them, and has not fired yet.
+    /// A timer is armed for them, and is not due yet.
     Armed,
-    /// Their timer has fired, and is served when there is room.
+    /// Their timer is due, and is served once there is room.
     Held(Timer),
 }
 
@@ -70,7 +69,7 @@ enum Parked {
 pub(super) enum Memory {
     /// Little.
     Roomy,
-    /// More than half of what they may.
+    /// More than half of the maximum.
     Tight,
 }
 
@@ -84,12 +83,12 @@ impl Memory {
 }
 
 impl Lane {
-    /// Whether another attempt fits beside those on the wire.
+    /// Whether another attempt may be in flight.
     pub(super) const fn has_window(&self) -> bool {
         self.in_flight < self.window.0
     }
 
-    /// An attempt has ended, and given back its place.
+    /// Records the end of an attempt in flight.
     pub(super) fn ended(&mut self, ended: Ended) {
         self.in_flight -= 1;
         match ended {
@@ -109,7 +108,7 @@ impl Lane {
         self.waiting.len() <= memory.lane_max() / 2
     }
 
-    /// A delivery is parked for lack of room: whether its operation must arm the timer.
+    /// Records that a delivery is parked. Returns whether its operation must arm the timer.
     pub(super) fn overflow(&mut self) -> Unparking {
         match self.parked {
             Parked::None => {
@@ -120,20 +119,20 @@ impl Lane {
         }
     }
 
-    /// The timer of parked deliveries has fired: it is given back to be served where there is room for them.
+    /// Takes the timer of parked deliveries that became due. Returns it if there is room to serve it.
     pub(super) fn unpark(&mut self, timer: Timer, memory: Memory) -> Option<Timer> {
         if !self.has_room(memory) && !matches!(self.parked, Parked::Held(_)) {
             self.parked = Parked::Held(timer);
             return None;
         }
-        // Deliveries that overflow from here on may miss this timer's slice, and arm their own.
+        // Deliveries that overflow from here on may miss this timer's page, so they arm their own.
         if let Parked::Armed = self.parked {
             self.parked = Parked::None;
         }
         Some(timer)
     }
 
-    /// The timer that was held back, once there is room.
+    /// Returns the kept timer, once there is room.
     pub(super) fn take_held(&mut self, memory: Memory) -> Option<Timer> {
         if self.is_closed || !self.has_room(memory) {
             return None;
@@ -147,7 +146,7 @@ impl Lane {
         }
     }
 
-    /// Whether nothing is known of the endpoint that is worth keeping.
+    /// Whether the queue has no state that is worth keeping.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.waiting.is_empty() && !matches!(self.parked, Parked::Held(_))
     }

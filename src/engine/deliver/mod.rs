@@ -1,8 +1,8 @@
-//! From an owed event to a settled webhook attempt (contract 5).
+//! From a due delivery to a settled webhook attempt (contract 5).
 //!
-//! Each endpoint has its own lane, so that none holds up another, and at most eight attempts at once. It begins
-//! with two, until it is known to answer fast; while it fails they are made singly, and a dead endpoint sees exactly
-//! ten requests. One attempt is one request.
+//! Each endpoint has its own queue, so that none blocks another, and at most eight attempts in flight. It begins with
+//! two, until it is known to answer fast. While it fails, it gets one attempt at a time, and a dead endpoint sees
+//! exactly ten requests. One attempt is one request.
 
 mod lane;
 mod permits;
@@ -35,22 +35,22 @@ use lane::{Ended, Lane, Memory};
 use permits::{Permits, Standing};
 use request::Attempting;
 
-/// Time for which stopping waits for attempts in flight: longer than any attempt.
+/// Time for which shutdown waits for attempts in flight: longer than any attempt.
 const GRACE: Duration = Duration::from_secs(15);
-/// An answer that takes longer is slow: its endpoint shares few places with others like it.
+/// Maximum duration of a fast answer. Endpoints with slower answers share a small number of permits.
 const PROMPT: Duration = Duration::from_secs(2);
-/// Slow endpoints remembered at most.
+/// Maximum number of slow endpoints remembered.
 const SLOW_ENDPOINTS_MAX: usize = 65_536;
 type Key = (AccountId, EndpointId);
 
-/// A delivery whose timer has fired.
+/// A delivery whose timer is due.
 struct Job {
     timer: Timer,
     row: DeliveryRow,
     _held: Held,
 }
 
-/// All endpoints' lanes.
+/// The queues of all endpoints.
 pub(super) struct Deliveries {
     shared: Arc<Shared>,
 }
@@ -75,7 +75,7 @@ impl Deliveries {
         Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, lanes, slow, permits, running }) }
     }
 
-    /// Puts the deliveries of `timers` into their endpoints' lanes, and starts what may start.
+    /// Adds the deliveries of `timers` to their endpoints' queues, and starts attempts.
     pub(super) fn take(&self, timers: Vec<Timer>, snapshot: &Snapshot) -> Result<(), StoreError> {
         let mut keys = BTreeSet::new();
         for timer in timers {
@@ -85,7 +85,7 @@ impl Deliveries {
                     self.shared.push(timer, row);
                 }
                 Ok(None) => self.shared.engine.store.near().forget(&timer),
-                // One damaged row must not stop everything else; its timer waits for a repaired store.
+                // One damaged row must not stop all others. Its timer waits until the store is repaired.
                 Err(error) if error.is_of_row() => {
                     tracing::error!(%error, "could not read a due webhook delivery");
                     self.shared.engine.store.near().forget(&timer);
@@ -96,7 +96,7 @@ impl Deliveries {
         keys.into_iter().try_for_each(|key| self.shared.start(key))
     }
 
-    /// Serves the timer of an endpoint's parked deliveries, now or when its lane has room.
+    /// Serves the timer of an endpoint's parked deliveries, now or when its queue has room.
     pub(super) fn unpark(&self, timer: Timer) {
         let memory = self.shared.memory();
         let mut lanes = self.shared.lanes();
@@ -106,7 +106,7 @@ impl Deliveries {
         }
     }
 
-    /// Lets nothing new begin; what waits stays in the store.
+    /// Starts no more attempts. Waiting deliveries stay in the store.
     pub(super) fn close(&self) {
         self.shared.permits.close();
         for lane in self.shared.lanes().values_mut() {
@@ -114,7 +114,7 @@ impl Deliveries {
         }
     }
 
-    /// Waits until what is on the wire has ended.
+    /// Waits until the attempts in flight have ended.
     pub(super) async fn finish(&self) {
         let mut running = std::mem::take(&mut *self.shared.running.lock().unwrap_or_else(PoisonError::into_inner));
         let all_done = async { while running.join_next().await.is_some() {} };
@@ -133,7 +133,7 @@ impl Shared {
         if self.backlog.is_half_full() { Memory::Tight } else { Memory::Roomy }
     }
 
-    /// Puts a delivery into its lane, or parks it where that is full.
+    /// Adds a delivery to its endpoint's queue, or parks it if the queue is full.
     fn push(self: &Arc<Self>, timer: Timer, row: DeliveryRow) {
         let memory = self.memory();
         let key = (timer.account, row.endpoint);
@@ -149,9 +149,9 @@ impl Shared {
         }
     }
 
-    /// Starts as many attempts as the endpoint's standing allows, or settles what can't be attempted.
+    /// Starts as many attempts as the endpoint's status allows, or settles deliveries that can't be attempted.
     fn start(self: &Arc<Self>, key: Key) -> Result<(), StoreError> {
-        // Read under the lanes' lock: a failure is committed before its place in flight is given back.
+        // Read under the queues' lock: a failure is committed before its attempt stops counting as in flight.
         let mut lanes = self.lanes();
         let Some(lane) = lanes.get_mut(&key) else { return Ok(()) };
         let snapshot = self.engine.store.snapshot()?;
@@ -189,7 +189,7 @@ impl Shared {
         if self.slow().contains(&key) { Standing::Slow } else { Standing::of(endpoint) }
     }
 
-    /// Remembers whether the endpoint's answer was slow.
+    /// Records whether the endpoint's answer was slow.
     fn note_pace(&self, key: Key, took: Duration) {
         let mut slow = self.slow();
         if took <= PROMPT {
@@ -206,7 +206,7 @@ impl Shared {
         running.spawn(async move {
             let end = match caught(shared.attempt(key, &job, standing)).await {
                 Ok(Ok(Some(end))) => end,
-                // Its timer fires again after the restart.
+                // The timer becomes due again after the restart.
                 Ok(Ok(None)) => return,
                 Ok(Err(error)) => shared.failed(&error.to_string()),
                 Err(crashed) => shared.failed(&crashed.to_string()),
@@ -215,7 +215,7 @@ impl Shared {
         });
     }
 
-    /// Returns the end for an internal error: an attempt that made no request.
+    /// Returns the result for an internal error: an attempt without a request.
     fn failed(&self, fault: &str) -> DeliveryEnd {
         tracing::error!(%fault, "could not make a webhook attempt");
         let now = self.engine.clock.now();
@@ -229,7 +229,7 @@ impl Shared {
         DeliveryEnd::Attempted(record(now, now, outcome))
     }
 
-    /// Makes one attempt. None where the service is stopping and no request is begun.
+    /// Makes one attempt. Returns `None` if the service is stopping and no request was started.
     async fn attempt(
         &self,
         (account, endpoint): Key,
@@ -240,7 +240,7 @@ impl Shared {
         let next = job.row.state.step(Input::CameDue, due_at);
         let number = match next.effects.first() {
             Some(Effect::StartAttempt(number)) => *number,
-            // Not due yet, because the clock stepped back: parking with an enabled endpoint arms its timer again.
+            // Not due yet, because the clock stepped back. Parking with an enabled endpoint arms the timer again.
             Some(Effect::Schedule(_)) => return Ok(Some(DeliveryEnd::Parked)),
             Some(Effect::Settle) | None => return Ok(Some(DeliveryEnd::Abandoned)),
         };
@@ -249,23 +249,24 @@ impl Shared {
             return Ok(None);
         }
         let delivery = DeliveryId(job.timer.id);
-        // An account that is erased owes nothing any more.
+        // Deliveries of an account that is being erased are dropped.
         let quiet = &self.engine.quiet;
         let _posting = quiet.post_when_spoken(account).await;
         let snapshot = self.engine.store.snapshot()?;
         if quiet.has_erased() && !snapshot.has(Table::Deliveries, &schema::delivery(account, delivery))? {
             return Ok(Some(DeliveryEnd::Abandoned));
         }
-        // It may have been suspended during the wait for a permit.
+        // The account may have been suspended during the wait for a permit.
         if suspension(&snapshot, account)?.is_some() {
             return Ok(Some(DeliveryEnd::Parked));
         }
         drop(snapshot);
-        // The signature's time is the attempt's own, so it is taken after the wait for a permit.
+        // The signature has the time of the attempt, so the time is read after the wait for a permit.
         let time = self.engine.clock.time();
         let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at: time.wall };
         let request = attempting.request(&self.engine.store)?;
-        // Last: once the store has failed, what is sent could not be recorded, and would be sent again.
+        // Checked last: after a failure of the store the outcome could not be recorded, and the request would be
+        // repeated.
         self.engine.store.health().check()?;
         let outcome = tokio::select! {
             biased;
@@ -277,9 +278,9 @@ impl Shared {
         Ok(Some(DeliveryEnd::Attempted(record(time.now, self.engine.clock.now(), outcome))))
     }
 
-    /// Commits how a timer was served; `lane` names the lane whose place in flight it gives back. What failed keeps its
-    /// place until that is recorded, or a dead endpoint would see more requests than ten. What was acknowledged gives
-    /// it back at once: how fast an endpoint is served must not hang on the disk.
+    /// Commits the result of a timer; `lane` names the queue whose attempt it ends. A failed attempt counts as in
+    /// flight until its result is recorded, or a dead endpoint would see more than ten requests. A successful one stops
+    /// counting at once, so that delivery speed does not depend on the disk.
     fn settle(self: &Arc<Self>, job: Job, end: DeliveryEnd, lane: Option<Key>) {
         let ended = match &end {
             DeliveryEnd::Attempted(Attempt { error: None, duration_ms, .. }) => {
@@ -297,7 +298,7 @@ impl Shared {
         self.engine.store.post(op, move |answer| {
             shared.settled(&job, answer);
             drop(job);
-            // The writer has more to do than to start requests.
+            // Requests are not started on the writer's thread, which has enough to do.
             if let Some(key) = after {
                 runtime.spawn(async move { shared.give_back(key, ended) });
             }
@@ -307,7 +308,7 @@ impl Shared {
         }
     }
 
-    /// Gives back a place in flight, and starts what may start in it.
+    /// Ends an attempt in flight, and starts the next ones.
     fn give_back(self: &Arc<Self>, key: Key, ended: Ended) {
         if let Some(lane) = self.lanes().get_mut(&key) {
             lane.ended(ended);

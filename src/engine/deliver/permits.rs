@@ -1,5 +1,5 @@
-//! Permits for requests in flight. They bound memory and sockets, and endpoints that do not answer, or answer slowly,
-//! can't take all of them. Accounts take turns.
+//! Permits for requests in flight. They bound memory and sockets. Endpoints that fail or answer slowly can't take all
+//! of them, and accounts take turns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,21 +11,21 @@ use crate::engine::room::{Room, Taken};
 use crate::machine::budget::Claim;
 use crate::store::row::endpoint::EndpointRow;
 
-/// Requests of all endpoints at once.
+/// Maximum requests in flight to all endpoints.
 const REQUESTS_MAX: u32 = 512;
-/// Those among them to endpoints whose last attempt failed or was slow. The rest is for the others alone.
+/// Maximum requests in flight to endpoints whose last attempt failed or was slow. The rest is reserved for the others.
 const FAILING_MAX: u32 = REQUESTS_MAX / 4 * 3;
-/// Those among them to endpoints whose last answer was slow.
+/// Maximum requests in flight to endpoints whose last answer was slow.
 const SLOW_MAX: u32 = REQUESTS_MAX / 4;
 
-/// Status of an endpoint by its last attempts.
+/// Status of an endpoint by its last attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// The last one that counted succeeded, or there was none yet.
+    /// The last attempt that counted succeeded, or there was none yet.
     Sound,
-    /// It failed.
+    /// The last attempt failed.
     Failing,
-    /// Its answer was slow.
+    /// The last answer was slow.
     Slow,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Permits {
     closed: Notify,
 }
 
-/// Leave to make one request, while it is held.
+/// Permission to make one request, until it is dropped.
 pub(super) struct Permit {
     _own: Taken,
     _class: [Option<Taken>; 2],
@@ -64,15 +64,15 @@ impl Permits {
         }
     }
 
-    /// Gives out no more permits, not even to those that wait for one.
+    /// Grants no more permits, not even to waiting requests.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.closed.notify_waiters();
     }
 
-    /// Waits for a permit; none once [`Permits::close`] was called.
+    /// Waits for a permit. Returns `None` after [`Permits::close`].
     pub(super) async fn take(&self, account: AccountId, standing: Standing) -> Option<Permit> {
-        // Listens before it looks, so that no close in between goes unheard.
+        // Subscribe before the check, so that no close in between is missed.
         let closed = self.closed.notified();
         if self.is_closed.load(Ordering::Acquire) {
             return None;
@@ -86,7 +86,7 @@ impl Permits {
 
     async fn turn(&self, account: AccountId, standing: Standing) -> Option<Permit> {
         let claim = Claim { stream: Stream::Transactional, account, site: None, network: None, units: 1 };
-        // The own class first: whoever waits for that must not stand in the others' way.
+        // The class's own permit comes first: a request that waits for it must not block other classes.
         let class = match standing {
             Standing::Sound => [None, None],
             Standing::Failing => [None, Some(self.failing.take(claim).await?)],
@@ -110,7 +110,7 @@ mod tests {
         AccountId(Ulid([number; 16]))
     }
 
-    /// A permit that is to be had at once, of an account of its own.
+    /// Takes a permit that is available at once, for a new account.
     fn now(permits: &Permits, standing: Standing) -> Option<Permit> {
         static LAST: AtomicU8 = AtomicU8::new(10);
         match pin!(permits.take(account(LAST.fetch_add(1, Ordering::Relaxed)), standing))
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// The number of `permits` that many accounts may have between them, each of them few.
+    /// Returns the number of `permits` that many accounts, each with few requests, may hold together.
     const fn of_many(permits: u32) -> usize {
         (permits + permits / 8) as usize
     }

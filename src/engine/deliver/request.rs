@@ -14,20 +14,20 @@ use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Facts of one attempt.
+/// Data of one attempt.
 pub(super) struct Attempting<'a> {
     pub(super) account: AccountId,
     pub(super) endpoint: EndpointId,
     pub(super) delivery: DeliveryId,
     pub(super) row: &'a DeliveryRow,
-    /// 1 to 7.
+    /// Attempt number, 1 to 7.
     pub(super) number: u8,
-    /// The wall clock at the attempt, which its signature bears.
+    /// Wall-clock time of the attempt, which the signature contains.
     pub(super) at: Timestamp,
 }
 
 impl Attempting<'_> {
-    /// The request, signed with the secret as it is now: it may have been rotated while the attempt waited.
+    /// Returns the request, signed with the current secret: it may have been rotated while the attempt waited.
     pub(super) fn request(&self, store: &Store) -> Result<WebhookRequest, StoreError> {
         let damaged = |fault: String| StoreError::Row { table: Table::Endpoints, fault };
         let snapshot = store.snapshot()?;
@@ -52,7 +52,7 @@ impl Attempting<'_> {
         Ok(WebhookRequest { url, headers, body: Bytes::from(body) })
     }
 
-    /// The event's bytes as they were committed.
+    /// Returns the event's bytes as they were committed.
     fn body(&self, snapshot: &Snapshot) -> Result<Vec<u8>, StoreError> {
         match &self.row.owed {
             Owed::Test { body } => Ok(body.clone()),

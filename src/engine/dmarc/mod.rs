@@ -105,7 +105,7 @@ impl Engine {
     /// Whether an address is one at which reports are received here.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn takes_reports(&self, read: &impl Read, address: &Address) -> Result<bool, StoreError> {
         if !self.settings.receives_mail || !address.local().eq_ignore_ascii_case(MAILBOX) {
             return Ok(false);
@@ -121,7 +121,7 @@ impl Engine {
     /// reports of so many UTC days, of which `last` is the last, by their results.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub async fn dmarc_counts_of_own(
         self: &Arc<Self>,
         account: AccountId,
@@ -194,7 +194,7 @@ impl Engine {
     /// A page of a domain's reports, the last received first.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn dmarc_reports(
         &self,
         account: AccountId,

@@ -75,7 +75,7 @@ impl Receiver {
     /// an empty domain.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Fails if the store fails.
     pub fn mailbox(&self, local: &str, domain: &str) -> Result<Result<Mailbox, NotOurs>, StoreError> {
         let found = self.look_up(local, domain)?;
         if let Err(why) = found {

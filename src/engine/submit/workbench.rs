@@ -1,5 +1,5 @@
-//! Composing, admitting, signing and sealing one message: the work between a submission and its operation. It burns the
-//! processor, and changes nothing.
+//! Composing, admitting, signing and sealing one message: the work between a submission and its operation. CPU-bound,
+//! without side effects.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Q
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 
-/// From how many bytes on waking a thread is worth it.
+/// Minimum size, in bytes, for which waking another thread is worth it.
 const MEANWHILE_BYTES_MIN: usize = 4096;
 
 /// A message ready to be committed, or the answer to a repeated request.
@@ -48,7 +48,7 @@ pub(in crate::engine) struct Workbench<'a> {
     pub(in crate::engine) store: &'a Store,
     pub(in crate::engine) settings: &'a Settings,
     pub(in crate::engine) keys: &'a KeyCache,
-    /// Threads that have nothing else to do, where the message is alone.
+    /// Idle signing threads, if the message is alone.
     pub(in crate::engine) helpers: Option<&'a SigningPool>,
 }
 
@@ -65,7 +65,8 @@ impl Workbench<'_> {
         let key_stream = caller.key.as_ref().and_then(|key| key.stream);
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
         let id = self.store.reserve_message_id(now);
-        // Faults of the message come before the account's (contract 1, order of checks), so it is composed first.
+        // Errors of the message come before those of the account (contract 1, order of checks), so it is composed
+        // first.
         let hosted = self.hosted_unsubscribe(&snapshot, account, id, submission)?;
         let facts = ComposeFacts { message_id: id, at: time.wall, hosted_unsubscribe: hosted.as_ref() };
         let composed = compose(submission, &facts).map_err(SubmitError::Invalid)?;
@@ -91,7 +92,7 @@ impl Workbench<'_> {
         drop(snapshot);
         let feedback = self.feedback(account, id, &admitted);
         let unsigned = Arc::new([feedback.as_slice(), &composed.bytes].concat());
-        // A signature takes long enough to compress what it is of.
+        // Signing takes long enough to compress the signed bytes meanwhile.
         let helpers = self.helpers.filter(|_| unsigned.len() >= MEANWHILE_BYTES_MIN);
         let end = helpers.map(|helpers| {
             let unsigned = Arc::clone(&unsigned);
@@ -100,7 +101,7 @@ impl Workbench<'_> {
         let signed = self.sign(&unsigned, &admitted, time.wall)?;
         let bucket = bucket(&admitted, &time);
         let message = MessageRow {
-            // Where exactly is known when the body is on disk.
+            // The exact place is known once the body is on disk.
             place: Place::unknown(bucket),
             ..self.row(caller, id, submission, &composed, &admitted, now, signed.len())
         };
@@ -115,8 +116,8 @@ impl Workbench<'_> {
         Ok(Prepared::Message(Box::new(Ready { body, accept })))
     }
 
-    /// Checks again once the size is known. A body that is refused only after it was appended would take room on the
-    /// disk that nobody's limit counts.
+    /// Checks the storage limit again once the size is known. A body refused only after it was appended would take disk
+    /// space that no account's limit counts.
     fn check_storage(&self, account: AccountId, body: &SealedBody) -> Result<(), SubmitError> {
         let max = self.settings.stored_bytes_per_account;
         if max == 0 {
@@ -126,7 +127,7 @@ impl Workbench<'_> {
         Ok(StorageRoom { max, wanted: body.stored_bytes() }.check(&snapshot, account)?)
     }
 
-    /// The link of ours for a message that offers one, where its account has us host them.
+    /// Returns our own unsubscribe link for a message that offers one, if the account uses hosted links.
     fn hosted_unsubscribe(
         &self,
         read: &impl Read,
@@ -142,14 +143,14 @@ impl Workbench<'_> {
         Ok(if is_hosted { self.settings.unsubscribe_link(account, message) } else { None })
     }
 
-    /// The message as it goes out: its signatures, and what they are of.
+    /// Returns the message's DKIM signatures and the data that they cover.
     fn sign(&self, message: &[u8], admitted: &Admitted, now: Timestamp) -> Result<Vec<u8>, SubmitError> {
         let mut signed = self.signatures(admitted, |keys| dkim::sign(keys, message, now))?;
         signed.extend_from_slice(message);
         Ok(signed)
     }
 
-    /// The result of `sign` with the domain's keys.
+    /// Returns the result of `sign` with the domain's keys.
     pub(in crate::engine) fn signatures(
         &self,
         admitted: &Admitted,
@@ -162,7 +163,7 @@ impl Workbench<'_> {
         sign(&keys).map_err(|error| failed(error.to_string()))
     }
 
-    /// The fields by which a complaint finds the message again.
+    /// Returns the header fields by which a complaint is matched to the message.
     pub(in crate::engine) fn feedback(&self, account: AccountId, id: MessageId, admitted: &Admitted) -> Vec<u8> {
         let token = return_path::token(account, id, &self.settings.feedback_keys);
         feedback::fields(&Feedback {
@@ -225,10 +226,10 @@ impl Workbench<'_> {
     }
 }
 
-/// The end of the bucket that the content of a message accepted at `time` belongs to.
+/// Returns the end of the bucket that holds the content of a message accepted at `time`.
 pub(in crate::engine) fn bucket(admitted: &Admitted, time: &ServiceTime) -> Timestamp {
     let bucket = retention::Bucket::of(time.now, admitted.account.content_retention_days);
-    // Content that is accepted in doubt is destroyed by another time than the rest of its hour.
+    // Content accepted while the clock is in doubt is destroyed at a different time than the rest of its hour.
     time.doubt.map_or(bucket, |number| bucket.in_doubt(number)).end
 }
 

@@ -1,5 +1,5 @@
-//! The ports: traits through which the engine reaches the outside world. Floor `net` implements them with real sockets,
-//! tests with scripts.
+//! The ports: traits through which the engine reaches the outside world. `net` implements them with sockets, tests
+//! with scripts.
 
 mod bucket;
 pub mod probe;
@@ -163,8 +163,8 @@ pub trait Resolve: Send + Sync {
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
     /// Returns the target of the CNAME at `name` without trailing dot. Bypasses the cache.
     fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>>;
-    /// Returns the names of the MX records at `name`, the best first, without trailing dot. A null MX has an empty
-    /// name. Bypasses the cache.
+    /// Returns the names of the MX records at `name`, best first, without trailing dot; that of a null MX is empty.
+    /// Bypasses the cache.
     fn mx_now<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Unasked) })
     }
@@ -234,8 +234,7 @@ impl Eq for Submission {}
 
 /// Opens SMTP sessions with mail servers.
 pub trait Transmit: Send + Sync {
-    /// Opens a session: connection, greeting, EHLO, and STARTTLS if it is offered or required. On failure, the outcome
-    /// has the phase and the reason.
+    /// Opens a session: connection, greeting, EHLO, STARTTLS if offered or required. An error has phase and reason.
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>>;
 }
 
@@ -265,8 +264,7 @@ impl Body for Bytes {
 
 /// An open session with a mail server, for one message after another.
 pub trait Session: Send {
-    /// Transfers one message. Its bytes are read when the server is ready for them. Every phase has a time limit, so
-    /// this always ends.
+    /// Transfers one message, whose bytes are read when the server is ready. Every phase has a time limit.
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome>;
     /// Returns the security of the connection, or the reason why it has none.
     fn tls(&self) -> Result<&TlsFacts, TlsFault>;

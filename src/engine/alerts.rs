@@ -1,8 +1,8 @@
-//! Alerts: who is told of them and how, and the checks that find their conditions.
+//! Alerts: their recipients, and the checks that find their conditions.
 //!
-//! What an operation of the store knows is raised inside it ([`crate::store::op::alert`]). Everything else is found by
-//! checks, every 5 minutes and, where they ask a network, every hour. A change arms a timer of its alert; served, it is
-//! fanned out to those who are told ([`announce`]), as notices that the [`notifier`] sends.
+//! Alerts for conditions that an operation knows are raised in that operation ([`crate::store::op::alert`]). All others
+//! are found by checks, every 5 minutes, or every hour if they use the network. A change of an alert arms its timer.
+//! When it is due, the alert is sent to its recipients ([`announce`]) as notices, by the [`notifier`].
 
 pub(super) mod announce;
 mod checks;
@@ -46,15 +46,15 @@ pub struct AlertSettings {
     pub from: Address,
     /// Whether alerts of an account go to its owners.
     pub tells_owners: bool,
-    /// The relay that is tried first.
+    /// The relay to try first.
     pub relay: Option<String>,
     /// The operator's webhook.
     pub webhook: Option<AlertWebhook>,
-    /// The block lists to look up source addresses in.
+    /// DNS block lists in which source addresses are looked up.
     pub block_lists: Vec<DomainName>,
-    /// The age at which the last backup is too old; none where nobody wants to know.
+    /// Age at which the last backup is too old; `None` disables the check.
     pub backup_age_max: Option<Duration>,
-    /// Whether checks run by timer. In `dev` they run by command alone.
+    /// Whether checks run by timer. In `dev` they run only on command.
     pub runs_checks: bool,
 }
 
@@ -63,12 +63,12 @@ pub struct AlertSettings {
 pub struct AlertWebhook {
     /// Its https URL.
     pub url: Url,
-    /// The secret that requests are signed with.
+    /// Secret for signing requests.
     pub secret: Secret,
 }
 
 impl AlertSettings {
-    /// The settings of a service that tells nobody and checks by command alone.
+    /// Settings without recipients, with checks only on command.
     pub const fn silent(from: Address) -> Self {
         Self {
             email: Vec::new(),
@@ -83,25 +83,25 @@ impl AlertSettings {
     }
 }
 
-/// The state of alerts that is in memory alone.
+/// In-memory state of alerts.
 #[derive(Default)]
 pub struct Alerts {
-    /// The sender of notices, once there is a dispatcher.
+    /// Sender of notices, once there is a dispatcher.
     pub(super) notifier: OnceLock<Weak<Notifier>>,
-    /// Facts that the engine does not know itself.
+    /// Facts that the engine can't find itself.
     pub sources: OnceLock<Sources>,
     /// The last attempts at mail servers.
     attempts: Mutex<Attempts>,
-    /// Relays that were seen to work since they last failed.
+    /// Relays that have worked since their last failure.
     working: Mutex<HashSet<Arc<str>>>,
-    /// When mail servers were last reached directly.
+    /// Time at which a mail server was last reached directly.
     reached_directly: Mutex<Option<Timestamp>>,
     /// Observations of earlier checks. The running check holds the lock.
     memory: tokio::sync::Mutex<Memory>,
 }
 
 impl Alerts {
-    /// Notes the end of an attempt at `now`.
+    /// Records the end of an attempt at `now`.
     pub(super) fn attempted(&self, end: &TransferEnd, now: Timestamp) {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner).note(end, now);
     }

@@ -1,5 +1,5 @@
-//! Author of a change: a user of the panel, a program with an API key, or the operator. Every change has its line
-//! in the audit log, in the transaction of the change.
+//! Author of a change: a user of the panel, a program with an API key, or the operator. Every change has a line in the
+//! audit log, written in the same transaction.
 
 use super::lease::Lease;
 use super::listing::{self, Page, PageRequest};
@@ -11,24 +11,24 @@ use crate::store::error::{Stop, StoreError};
 use crate::store::op::audit::{Audited, NoteChange, Told};
 use crate::store::row::audit::AuditRow;
 
-/// For whom something is done.
+/// Account and author of a change.
 #[derive(Clone, Debug)]
 pub struct Behalf {
     /// The account.
     pub account: AccountId,
     /// The author.
     pub actor: Actor,
-    /// The only stream whose domains may be changed; any where absent.
+    /// The only stream whose domains may be changed; `None` for any.
     pub stream: Option<Stream>,
 }
 
 impl Behalf {
-    /// `actor` asks, who is limited to no stream.
+    /// On behalf of `actor`, without a limit to one stream.
     pub const fn new(account: AccountId, actor: Actor) -> Self {
         Self { account, actor, stream: None }
     }
 
-    /// The operator asks.
+    /// On behalf of the operator.
     pub const fn operator(account: AccountId) -> Self {
         Self::new(account, Actor::Operator)
     }
@@ -43,7 +43,7 @@ impl From<&Caller> for Behalf {
     }
 }
 
-/// Tests change things as the operator. Elsewhere it has to be said who asks.
+/// Tests change things as the operator. Other code must name the author.
 #[cfg(test)]
 impl From<AccountId> for Behalf {
     fn from(account: AccountId) -> Self {
@@ -58,7 +58,7 @@ impl Engine {
         self.store.commit(Audited { account: on.account, actor: on.actor, op }).await
     }
 
-    /// The same while `leases` are held.
+    /// Commits `op` with its line in the audit log, while `leases` are held.
     pub(super) async fn commit_leased_on<O: Told>(
         &self,
         on: Behalf,
@@ -69,7 +69,7 @@ impl Engine {
         self.commit_leased(Audited { account: on.account, actor: on.actor, op }, leases).await
     }
 
-    /// Writes the line of a change that takes many operations, before the first of them, or of one that changes no row.
+    /// Writes the line of a change that takes several operations (before the first of them) or changes no row.
     pub(super) async fn note(&self, on: &Behalf, change: Change) -> Result<ChangeId, StoreError> {
         self.check_room_for(on, true)?;
         let op = NoteChange { account: on.account, actor: on.actor.clone(), change };
@@ -79,7 +79,7 @@ impl Engine {
         })
     }
 
-    /// Refuses what fills the disk while it has less free space than the operator wants kept. The operator and the
+    /// Refuses a change that fills the disk while less space is free than the operator reserves. The operator and the
     /// service itself are not refused.
     fn check_room_for(&self, on: &Behalf, takes_room: bool) -> Result<(), StoreError> {
         match on.actor {
@@ -89,12 +89,12 @@ impl Engine {
         }
     }
 
-    /// [`StoreError::Full`] while the disk has less free space than the operator wants kept.
+    /// Returns [`StoreError::Full`] while less disk space is free than the operator reserves.
     pub(super) fn check_room(&self) -> Result<(), StoreError> {
         if self.store.free_bytes()? < self.settings.min_free_bytes { Err(StoreError::Full) } else { Ok(()) }
     }
 
-    /// A page of the account's audit log.
+    /// Returns a page of the account's audit log.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Transfers on the wire until their outcomes are committed, at most. Likewise deliveries, waiting or on the wire.
+/// Maximum number of transfers in flight whose outcomes are not committed. The same limit applies to deliveries,
+/// waiting or in flight.
 const MAX: usize = 16_384;
 
-/// A count of work in memory.
+/// Counter of work in memory.
 #[derive(Clone, Default)]
 pub(super) struct Backlog(Arc<Shared>);
 
@@ -19,30 +20,30 @@ struct Shared {
     freed: Notify,
 }
 
-/// One piece of work in memory; dropped when it is settled.
+/// One unit of work in memory; dropped when it is settled.
 pub(super) struct Held(Arc<Shared>);
 
 impl Backlog {
-    /// Returns how many more pieces of work may be taken.
+    /// Returns the number of further units that may be taken.
     pub(super) fn room(&self) -> usize {
         MAX.saturating_sub(self.0.held.load(Ordering::Acquire))
     }
 
-    /// Whether half of the room is taken.
+    /// Whether half of the limit is reached.
     pub(super) fn is_half_full(&self) -> bool {
         self.room() < MAX / 2
     }
 
-    /// Counts one piece of work.
+    /// Counts one unit of work.
     pub(super) fn hold(&self) -> Held {
         self.0.held.fetch_add(1, Ordering::AcqRel);
         Held(Arc::clone(&self.0))
     }
 
-    /// Counts one piece of work once there is room for it.
+    /// Counts one unit of work once the limit allows it.
     pub(super) async fn take(&self) -> Held {
         loop {
-            // Asked for before the look, so that room that is freed in between is not missed.
+            // Subscribe before the check, so that a release in between is not missed.
             let freed = self.freed();
             if self.room() > 0 {
                 return self.hold();
@@ -51,7 +52,7 @@ impl Backlog {
         }
     }
 
-    /// Resolves when there is room again after there was none.
+    /// Resolves when the count falls below the limit again.
     pub(super) fn freed(&self) -> Notified<'_> {
         self.0.freed.notified()
     }

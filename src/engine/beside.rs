@@ -1,5 +1,5 @@
-//! Work that runs beside sending: one thread of low priority with a bounded queue, for work that keeps a processor busy
-//! and that nobody's mail waits for. Accounts take turns, so that one account's jobs hold up another's by one of them.
+//! A low-priority thread with a bounded queue, for CPU-bound work that no mail waits for. Accounts take turns, so one
+//! account delays another by one job at most.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,9 +11,9 @@ use super::executor::{Executor, HasThread};
 use crate::base::id::AccountId;
 use crate::machine::fair_queue::FairQueue;
 
-/// Jobs that are queued at most.
+/// Maximum number of queued jobs.
 const QUEUE: usize = 512;
-/// Jobs that one account has queued or running at most, so that it leaves room for others.
+/// Maximum number of jobs of one account, queued or running.
 const OF_ACCOUNT_MAX: usize = 8;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -26,25 +26,25 @@ pub(super) struct Beside {
     has_thread: HasThread,
 }
 
-/// The jobs that are queued.
+/// The queued jobs.
 #[derive(Default)]
 struct Inbox {
     state: Mutex<InboxState>,
-    /// Notified when a job comes, and at the end.
+    /// Notified when a job is queued, and at the end.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct InboxState {
     jobs: FairQueue<Work>,
-    /// Whether no job comes any more, or nobody does them.
+    /// Whether no more jobs are accepted, or the thread has ended.
     is_closed: bool,
 }
 
-/// Why a job has no result.
+/// Reason why a job has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotDone {
-    /// The queue is full, or the account's share of it.
+    /// The queue or the account's share of it is full.
     Crowded,
     /// The job panicked, or the thread could not be started.
     Failed,
@@ -67,8 +67,8 @@ impl Beside {
         Self { inbox, counts: Counts::default(), has_thread }
     }
 
-    /// Does `work` for an account on the thread and returns its result. A job whose caller went away before it began
-    /// is left out.
+    /// Runs `work` for an account on the thread and returns its result. Skips the job if its caller is gone before it
+    /// starts.
     ///
     /// # Errors
     /// [`NotDone`].
@@ -112,7 +112,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// The next job; none once no job comes any more.
+    /// Returns the next job; `None` once no more jobs are accepted.
     fn next(&self) -> Option<Work> {
         let waits = |state: &mut InboxState| state.jobs.is_empty() && !state.is_closed;
         let mut state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +134,7 @@ fn serve(inbox: &Inbox) {
 }
 
 fn do_work(work: impl FnOnce()) {
-    // A panic is that job's alone: its caller is told by what is dropped.
+    // A panic ends only its job. The job's dropped sender notifies its caller.
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         tracing::error!("low-priority job panicked");
     }
@@ -206,7 +206,7 @@ mod tests {
             assert_eq!(done.unwrap(), Ok(std::sync::mpsc::RecvError));
         }
         assert_eq!(beside.run(account(1), || 8).await, Ok(8));
-        // The thread gives a job's place back after its answer.
+        // The thread releases a job's slot after its answer.
         while !beside.counts.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }

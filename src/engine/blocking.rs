@@ -1,5 +1,5 @@
-//! Blocking work that accounts start: searches, exports, reading stored messages. A few threads at once do it, and
-//! accounts take turns, so that no account fills the runtime's pool of threads or keeps another waiting.
+//! Blocking work started by accounts: searches, exports, reading stored messages. It runs on a few threads, and
+//! accounts take turns. No account can fill the runtime's thread pool or block another account.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,12 +10,12 @@ use crate::base::id::AccountId;
 use crate::machine::fair_permits::FairPermits;
 use crate::store::error::StoreError;
 
-/// Threads that do blocking work for accounts at once.
+/// Maximum threads for blocking work of accounts.
 pub(super) const WORK_AT_ONCE: usize = 8;
-/// Threads that read the bodies of messages that are being sent. Reading one takes about a millisecond.
+/// Maximum threads that read the bodies of messages in flight. Reading one takes about a millisecond.
 pub(super) const BODIES_AT_ONCE: usize = 16;
 
-/// The account that stands for the operator and for the service itself.
+/// Account identifier for the operator and the service itself.
 pub const OPERATOR: AccountId = AccountId(crate::base::id::Ulid([0; 16]));
 
 type Permits = Mutex<FairPermits<oneshot::Sender<Permit>>>;
@@ -33,12 +33,12 @@ struct Permit {
 }
 
 impl Blocking {
-    /// Work in so many places at once.
+    /// Allows `at_once` jobs at a time.
     pub(super) fn new(executor: Executor, at_once: usize) -> Self {
         Self { executor, permits: Arc::new(Mutex::new(FairPermits::new(at_once))) }
     }
 
-    /// Does `work` for an account on a thread that may block, once it is the account's turn.
+    /// Runs `work` for an account on a thread that may block, once it is the account's turn.
     ///
     /// # Errors
     /// The work panicked.
@@ -51,7 +51,7 @@ impl Blocking {
         self.permits.lock().unwrap_or_else(PoisonError::into_inner).request(account, sender);
         grant(&self.permits);
         let permit = granted.await.map_err(|_| StoreError::Panicked)?;
-        // The work goes on to its end even if the caller goes away, so the permit belongs to the work.
+        // The work continues even if the caller goes away, so the work owns the permit.
         let work = move || {
             let _permit = permit;
             work()
@@ -60,7 +60,7 @@ impl Blocking {
     }
 }
 
-/// Hands out the permits that are free.
+/// Grants the free permits.
 fn grant(permits: &Arc<Permits>) {
     loop {
         let mut locked = permits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ fn grant(permits: &Arc<Permits>) {
             continue;
         }
         drop(locked);
-        // Where the caller has just gone away, the permit comes back by being dropped.
+        // If the caller is gone, dropping the permit returns it.
         drop(waiter.send(Permit { permits: Arc::clone(permits), account }));
     }
 }
@@ -93,7 +93,7 @@ mod tests {
         AccountId(Ulid([byte; 16]))
     }
 
-    /// Work that says when it has begun, and ends when the returned sender is dropped.
+    /// Returns work that reports its start, and ends when the returned sender is dropped.
     fn held(began: &Sender<u8>, number: u8) -> (impl FnOnce() + Send + 'static, Sender<()>) {
         let ((release, held), began) = (channel(), began.clone());
         let work = move || {

@@ -1,5 +1,5 @@
-//! The checklist of a domain (contract 14.2): gathers the facts of the last check and of the last days, and has
-//! [`checklist`](crate::machine::checklist) judge them.
+//! The checklist of a domain (contract 14.2): collects facts from the last check and the last days, and passes them to
+//! [`checklist`](crate::machine::checklist).
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::store::row::outcomes::OutcomeCounts;
 const WEEK_HOURS: u32 = 7 * 24;
 
 impl Engine {
-    /// Judges every item of the domain's checklist, in the order of the list.
+    /// Evaluates every item of the domain's checklist, in order.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -74,7 +74,8 @@ impl Engine {
         Ok(ItemId::ALL.map(|item| (item, judge(item))).into())
     }
 
-    /// The domain's own mail in the DMARC reports of 30 days. None where no mail is received, so that none arrive.
+    /// Returns the domain's own mail in the DMARC reports of 30 days. `None` if incoming mail is off, because no
+    /// reports arrive then.
     async fn observed(self: &Arc<Self>, account: AccountId, id: DomainId) -> Result<Option<Observed>, StoreError> {
         if !self.settings.receives_mail {
             return Ok(None);
@@ -84,7 +85,7 @@ impl Engine {
         Ok(Some(Observed { messages: counts.messages(), passed: counts.passed() }))
     }
 
-    /// The outcomes of the domain's messages of the last seven days.
+    /// Returns the outcomes of the domain's messages of the last seven days.
     async fn week_of(&self, account: AccountId, id: DomainId) -> Result<OutcomeCounts, StoreError> {
         let end = hour_of(self.clock.now()).saturating_add(1);
         self.off_thread(account, move |store| {
@@ -109,7 +110,7 @@ const fn replies(of: &Receiving) -> Replies<'_> {
     }
 }
 
-/// The records of a domain as the last check found them.
+/// A domain's DNS records, as the last check found them.
 struct Records<'r> {
     row: &'r DomainRow,
     host: &'r str,
@@ -123,7 +124,7 @@ struct Records<'r> {
     /// The DMARC records at the domain itself.
     own_dmarc: usize,
     wanted_dmarc: String,
-    /// Whether the record that applies sends reports here.
+    /// Whether the record that applies sends reports to this service.
     reports_to_us: bool,
 }
 
@@ -182,7 +183,7 @@ impl<'r> Records<'r> {
         dns::spf(facts.as_ref())
     }
 
-    /// The record that applies, with an address of ours.
+    /// Returns the record that applies, with our report address added.
     fn record_with_reports(&self) -> String {
         match &self.dmarc {
             Discovery::Published(published) => {
@@ -195,7 +196,7 @@ impl<'r> Records<'r> {
     }
 }
 
-/// The name of the RSA record that signs, or that is to sign first.
+/// Returns the name of the RSA key's record that signs, or that will sign first.
 fn signing_name(row: &DomainRow) -> String {
     let rsa = |state| row.dkim.iter().find(|key| key.algorithm == DkimAlgorithm::RsaSha256 && key.state == state);
     let key = rsa(DkimState::Active).or_else(|| rsa(DkimState::Pending));

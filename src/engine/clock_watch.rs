@@ -1,5 +1,5 @@
-//! Watches the service's clock: logs and records each doubt about the wall clock, and settles its end, so that
-//! deadlines move on.
+//! Watches the service's clock: logs and records each doubt about the wall clock, and settles its end so that deadlines
+//! continue.
 
 use super::Engine;
 use crate::machine::service_clock::Effect;
@@ -28,7 +28,7 @@ impl Engine {
         self.settle_clock().await
     }
 
-    /// Handles what has changed since the last call.
+    /// Handles the changes since the last call.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -1,4 +1,4 @@
-//! A panic inside one piece of work becomes a value, so that its owner can settle it.
+//! Conversion of a panic in one piece of work to an error, so that its owner can settle the work.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,10 +10,10 @@ use std::task::Poll;
 #[error("the work panicked")]
 pub struct Crashed;
 
-/// Runs `work` to its end. What it left half done is only its own: shared state is behind the store.
+/// Runs `work` to its end. A panic leaves no shared state inconsistent, because that is in the store.
 ///
 /// # Errors
-/// [`Crashed`] where it panicked.
+/// [`Crashed`] if it panicked.
 pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Crashed> {
     let mut work = pin!(work);
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {

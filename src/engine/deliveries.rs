@@ -1,5 +1,4 @@
-//! Looking at what is owed to webhook endpoints: deliveries, their attempts, and the failures that count against an
-//! endpoint (contract 5).
+//! Reading webhook deliveries, their attempts, and the failures that count against an endpoint (contract 5).
 
 use super::Engine;
 use super::listing::{self, Page, PageRequest, until};
@@ -15,10 +14,10 @@ use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
 use crate::store::schema::{self, Table};
 
-/// Deliveries that one page looks at; then it ends, full or not, with a place to go on from.
+/// Maximum number of deliveries that one page reads. Then it ends, full or not, with a position to continue.
 const LOOKED_AT_MAX: usize = 4_000;
 
-/// A delivery with what its record shows beside its row.
+/// A delivery's row with the data that its API record needs.
 #[derive(Clone, Debug)]
 pub struct DeliveryRecord {
     /// Its identifier.
@@ -34,9 +33,9 @@ pub struct DeliveryRecord {
 pub enum EndpointStanding {
     /// It may.
     Enabled,
-    /// Not now, or its account is suspended: its deliveries are held.
+    /// Disabled, or its account is suspended: its deliveries are held.
     Disabled,
-    /// It was deleted: what waited for it is over.
+    /// Deleted: its waiting deliveries are over.
     Gone,
 }
 
@@ -50,12 +49,12 @@ impl EndpointStanding {
 pub type NumberedAttempts = Vec<(u8, AttemptRow)>;
 
 impl DeliveryRecord {
-    /// The status as every interface shows it.
+    /// Returns the status as shown on every interface.
     pub const fn status(&self) -> Status {
         match self.endpoint {
             EndpointStanding::Enabled => self.row.state.status(true),
             EndpointStanding::Disabled => self.row.state.status(false),
-            // Outstanding deliveries end by their timers.
+            // Outstanding deliveries end when their timers are due.
             EndpointStanding::Gone => match self.row.state.stage {
                 Stage::Delivered => Status::Delivered,
                 Stage::Pending { .. } | Stage::Failed => Status::Failed,
@@ -63,7 +62,7 @@ impl DeliveryRecord {
         }
     }
 
-    /// When the next attempt is due. What is held waits for its endpoint, not for a time.
+    /// Returns the time of the next attempt. A held delivery waits for its endpoint and has no such time.
     pub const fn next_attempt_at(&self) -> Option<Timestamp> {
         match (self.status(), self.row.state.stage) {
             (Status::Pending, Stage::Pending { due }) => Some(due),
@@ -73,7 +72,7 @@ impl DeliveryRecord {
 }
 
 impl Engine {
-    /// A delivery of the account, with its attempts by number.
+    /// Returns a delivery of the account, with its attempts by number.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -94,8 +93,8 @@ impl Engine {
         Ok(Some((DeliveryRecord { id, row, endpoint }, attempts)))
     }
 
-    /// The deliveries of an event, with their last attempts: each endpoint's first one, or the latest where it was sent
-    /// again.
+    /// Returns the deliveries of an event with their last attempts: the first of each endpoint, or the latest
+    /// redelivery.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -105,7 +104,7 @@ impl Engine {
         event: EventId,
     ) -> Result<Vec<(DeliveryRecord, Option<AttemptRow>)>, StoreError> {
         let snapshot = self.store.snapshot()?;
-        // An event's deliveries are written right after it, so their identifiers follow its own.
+        // An event's deliveries are written right after it, so their identifiers follow the event's.
         let (from, to) = (schema::owned(account, &event.0.next().0), after_prefix(account.as_bytes()));
         let keys = snapshot.sound_keys(Table::Deliveries, &from, &to, Order::Ascending, ENDPOINTS_MAX)?;
         let mut found = Vec::new();
@@ -123,8 +122,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// A page of the deliveries of an endpoint, those of one status where that is asked for; none where there is no
-    /// such endpoint. Where few have the status it may hold less than was asked for and still name a next one.
+    /// Returns a page of an endpoint's deliveries, optionally of one status; `None` if there is no such endpoint. If
+    /// few have the status, a page may be short and still have a next one.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -158,8 +157,8 @@ impl Engine {
         Ok(Some(Page { rows, next }))
     }
 
-    /// The failures that count against an endpoint, newest first, each with its delivery; those whose delivery is past
-    /// its time are left out.
+    /// Returns the failures that count against an endpoint, newest first, each with its delivery. Expired deliveries
+    /// are skipped.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -1,5 +1,5 @@
-//! Additions for `dev`: chosen keys and webhook secrets, domains that need no DNS, and accounts that
-//! begin again (contract 12.2).
+//! Additions for `dev`: chosen keys and webhook secrets, domains without DNS, and accounts that can be reset (contract
+//! 12.2).
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
@@ -31,8 +31,8 @@ use crate::store::row::identity::IdentityRow;
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 
-/// Maximum time for a running attempt to end before its account is erased: longer than the simulator's
-/// silence. What ends later finds nothing to write to.
+/// Maximum time to wait for running attempts before their account is erased: longer than the simulator's silence. An
+/// attempt that ends later finds no row to write to.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Every row of a kind.
 const ALL: PageRequest = PageRequest { before: None, limit: usize::MAX };
@@ -45,18 +45,18 @@ pub struct Development {
 }
 
 impl Development {
-    /// Lets a key of this text in, where the store has it.
+    /// Accepts a key with this text, if the store has it.
     pub fn let_in(&self, key: KeySecret) {
         self.chosen_keys.write().unwrap_or_else(PoisonError::into_inner).push(key);
     }
 
-    /// The chosen key of this text.
+    /// Returns the chosen key with this text.
     pub(super) fn chosen_key(&self, text: &str) -> Option<KeySecret> {
         let keys = self.chosen_keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.iter().find(|key| key.expose() == text).cloned()
     }
 
-    /// Has any domain of a sender count as verified.
+    /// Makes every sender domain count as verified.
     pub fn take_any_domain(&self) {
         self.takes_any_domain.store(true, Relaxed);
     }
@@ -76,7 +76,7 @@ pub struct GivenIds {
 }
 
 impl Engine {
-    /// Makes a key with a secret that was chosen, and lets it in.
+    /// Creates a key with a chosen secret, and accepts it.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -91,7 +91,7 @@ impl Engine {
         Ok(key)
     }
 
-    /// Makes an endpoint for all events with this secret.
+    /// Creates an endpoint for all events with this secret.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -105,7 +105,7 @@ impl Engine {
         self.create_endpoint_with(Behalf::operator(account), new, secret).await.map(|(id, _)| id)
     }
 
-    /// Gives an endpoint this secret.
+    /// Sets an endpoint's secret.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -119,7 +119,7 @@ impl Engine {
         self.commit_on(Behalf::operator(account), op).await.map(drop)
     }
 
-    /// Whether a domain that the account may not send from was made one that it may, since any domain counts.
+    /// Registers a sender's domain as verified, if all domains count as verified. Returns whether it did.
     pub async fn adopt_domain(&self, account: AccountId, name: &DomainName) -> bool {
         if !self.development.takes_any_domain.load(Relaxed) {
             return false;
@@ -141,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// The account that a message belongs to.
+    /// Returns the account that a message belongs to.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -155,7 +155,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// The rows of an account, and of what it was given, as they are now.
+    /// Returns the current rows of an account, including the given identifiers.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -197,8 +197,7 @@ impl Engine {
         Ok(rows)
     }
 
-    /// Erases what an account has, down to `rows`, with which it begins again; without any it is gone. Attempts that
-    /// are under way end first.
+    /// Resets an account to `rows`; without rows the account is removed. Waits for running attempts first.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -224,7 +223,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The leases of the account's messages that are on the wire, once their attempts have ended.
+    /// Returns the leases of the account's messages in flight, once their attempts have ended.
     async fn leases_of(&self, account: AccountId) -> Result<Vec<Lease>, StoreError> {
         let mut leases = Vec::new();
         for message in self.leases.taken() {

@@ -1,4 +1,4 @@
-//! A sending domain's DKIM keys: making them, and putting new ones in the place of the old (contract 2).
+//! A sending domain's DKIM keys: generating and rotating them (contract 2).
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::store::op::domain_change::{AddStandby, RotateDkim, RotateStandby, che
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
 impl Engine {
-    /// Rotates a domain's keys. Without a schedule it gets new keys, which sign once their records are seen. With one,
-    /// the standby signs from now on, where a look sees its record; a pair that is not seen yet goes on waiting.
+    /// Rotates a domain's keys. Without a schedule, it gets new keys, which sign once their records are found. With a
+    /// schedule, the standby keys sign from now on if a check finds their records; otherwise they remain on standby.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -42,8 +42,8 @@ impl Engine {
         }
     }
 
-    /// The domain with a pair of keys for its next rotation. Where none can be made now, the next look at the domain or
-    /// the timer of the rotation does.
+    /// Returns the domain with a pair of keys for its next rotation. If keys can't be generated now, the next check of
+    /// the domain or the rotation's timer tries again.
     pub(super) async fn with_standby(&self, account: AccountId, id: DomainId, row: DomainRow) -> DomainRow {
         if !dkim::lacks_further(&row) {
             return row;
@@ -62,8 +62,8 @@ impl Engine {
         }
     }
 
-    /// A key of each algorithm, with selectors of this number. An RSA key takes some 100 ms, so keys are generated on a
-    /// thread of low priority: neither an async worker nor a signature waits for them.
+    /// Generates a key of each algorithm, with selectors of this number. An RSA key takes some 100 ms, so keys are
+    /// generated on a low-priority thread and block neither async workers nor signatures.
     pub(super) async fn new_keys(
         &self,
         account: AccountId,
@@ -96,7 +96,8 @@ impl Engine {
     }
 }
 
-/// A selector that is the domain's own: two accounts that register the same name publish side by side.
+/// Returns a selector that contains the domain's identifier, so that two accounts that register the same name can
+/// publish side by side.
 fn selector(domain: DomainId, algorithm: DkimAlgorithm, number: u32) -> String {
     let text = domain.to_string().to_ascii_lowercase();
     let tail = &text[text.len() - 6..];
@@ -107,7 +108,7 @@ fn selector(domain: DomainId, algorithm: DkimAlgorithm, number: u32) -> String {
     format!("pr-{tail}-{kind}{number}")
 }
 
-/// Whether a selector is the domain's own, of one of its keys at any time.
+/// Whether a selector belongs to a key of this domain, past or present.
 pub(super) fn is_selector_of(domain: DomainId, text: &str) -> bool {
     let own = selector(domain, DkimAlgorithm::RsaSha256, 1);
     let tail = own.strip_suffix("r1").and_then(|start| text.strip_prefix(start));

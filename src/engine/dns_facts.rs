@@ -1,15 +1,15 @@
-//! Facts of a domain's DNS for its checklist: the look-ups of its SPF record, the servers that receive its mail, and
-//! BIMI. All of them are asked past the cache.
+//! DNS facts for a domain's checklist: the look-ups of its SPF record, its mail servers, and BIMI. All queries bypass
+//! the cache.
 
 use super::domain_records::begins_with_word;
 use super::ports::{LookupFailure, Resolve};
 use crate::domain::hostname::DomainName;
 use crate::store::row::domain::{DnsFacts, Receiving};
 
-/// Queries of one count of SPF look-ups. A record that needs more is far over the limit of 10 (RFC 7208 4.6.4).
+/// Maximum queries for counting SPF look-ups. A record that needs more is far over the limit of 10 (RFC 7208 4.6.4).
 const SPF_QUERIES_MAX: u32 = 20;
 
-/// Looks for everything but the SPF look-ups, which need the record first.
+/// Looks up everything except the SPF look-ups, which need the record first.
 pub(super) async fn look(resolver: &dyn Resolve, domain: &DomainName) -> DnsFacts {
     let (receiving, bimi) = tokio::join!(receiving(resolver, domain), bimi(resolver, domain));
     DnsFacts { spf_lookups: None, receiving, bimi }
@@ -39,12 +39,12 @@ async fn bimi(resolver: &dyn Resolve, domain: &DomainName) -> Option<Vec<String>
     }
 }
 
-/// A term of an SPF record that takes a look-up (RFC 7208 4.6.4).
+/// A term of an SPF record that causes a look-up (RFC 7208 4.6.4).
 #[derive(Debug, PartialEq, Eq)]
 enum LookupTerm<'a> {
-    /// One whose look-up leads to addresses.
+    /// A term whose look-up returns addresses.
     Addresses,
-    /// One that leads to another record, at this name.
+    /// A term that includes another record, at this name.
     Record(&'a str),
 }
 
@@ -60,8 +60,8 @@ fn lookup_term(term: &str) -> Option<LookupTerm<'_>> {
     }
 }
 
-/// Counts the look-ups that an SPF record takes, through its includes. A record that is included twice counts twice.
-/// None where a look-up failed.
+/// Counts the look-ups of an SPF record, through its includes. A record that is included twice counts twice. `None` if
+/// a look-up failed.
 pub(super) async fn spf_lookups(resolver: &dyn Resolve, record: &str) -> Option<u32> {
     let (mut lookups, mut queries) = (0, 0);
     let mut open = vec![record.to_owned()];
@@ -93,7 +93,7 @@ mod tests {
     use crate::engine::ports::{BoxFuture, MailHost, RouteFailure};
     use crate::smtp::tlsa::TlsaRecord;
 
-    /// Names with their texts and mail servers. A text of `!` is a look-up that fails.
+    /// Names with their texts and mail servers. The text `!` is a failing look-up.
     #[derive(Default)]
     struct Names(HashMap<&'static str, Vec<&'static str>>);
 

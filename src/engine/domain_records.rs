@@ -1,4 +1,4 @@
-//! The judgement of the DNS records of a sending domain: what was found at a name against what should be there.
+//! Evaluation of a sending domain's DNS records: expected against found values.
 
 use super::domains::{ExpectedRecord, RecordType};
 use super::ports::{LookupFailure, Resolve};
@@ -6,7 +6,7 @@ use crate::domain::dmarc_record::DmarcRecord;
 use crate::domain::sending_domain::{RecordPurpose, RecordStatus};
 use crate::store::row::domain::Finding;
 
-/// Looks for a record past the cache, and judges what is there. `host` is this server's name.
+/// Looks up a record past the cache, and evaluates the result. `host` is this server's name.
 pub(super) async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &str) -> Finding {
     let answer = match record.kind {
         RecordType::Txt => resolver.txt_now(&record.name).await,
@@ -20,8 +20,8 @@ pub(super) async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &
     Finding { purpose: record.purpose, name: record.name, status, found }
 }
 
-/// Judges the values found at a record's name, and selects those that concern it: a name may carry TXT records of
-/// others.
+/// Evaluates the values at a record's name. Selects those that concern the record, because a name may have unrelated
+/// TXT records.
 fn judge(record: &ExpectedRecord, mut found: Vec<String>, host: &str) -> (RecordStatus, Vec<String>) {
     let is_ok: Box<dyn Fn(&String) -> bool> = match record.purpose {
         RecordPurpose::Dkim => {
@@ -47,12 +47,12 @@ fn judge(record: &ExpectedRecord, mut found: Vec<String>, host: &str) -> (Record
     (status, found)
 }
 
-/// The `p=` of a key record (RFC 6376 3.6.1), without the white space that may stand in it.
+/// Returns the `p=` of a key record (RFC 6376 3.6.1), without white space.
 fn public_key(record: &str) -> Option<String> {
     let tags = record.split(';').filter_map(|tag| tag.split_once('='));
     let key = tags.into_iter().find(|(name, _)| name.trim() == "p").map(|(_, value)| value)?;
     let key: String = key.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    // An empty one is a key that was revoked.
+    // An empty value means that the key was revoked.
     (!key.is_empty()).then_some(key)
 }
 

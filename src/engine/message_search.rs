@@ -1,9 +1,9 @@
-//! Finding messages by their recipient, sender, subject, status and stream: the index says which blocks of messages
-//! may hold one, and those alone are looked at. What else is asked for narrows what is looked at. Called for the API's
-//! list and for the panel's search.
+//! Finding messages by recipient, sender, subject, status and stream. An index lists the blocks of messages that may
+//! match, and only those are read. Other conditions filter the messages that were read. Used by the API's list and the
+//! panel's search.
 //!
-//! Whatever is asked for, a page looks at so many messages and blocks at most; then it ends, full or not, with a place
-//! to go on from. What was accepted a moment ago is in no block yet, and is looked at one by one.
+//! Every page reads a bounded number of messages and blocks. Then it ends, full or not, with a position to continue
+//! from. The newest messages are in no block yet, and are read one by one.
 
 use super::listing::{Page, PageRequest, last_id, range, until};
 use super::messages::{MessageRecord, transfer};
@@ -24,9 +24,9 @@ use crate::store::row::message_index::{IndexedBlock, Term};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Messages that one page looks at.
+/// Maximum number of messages that one page reads.
 const MESSAGES_MAX: usize = 10_000;
-/// Blocks of the index that one page looks at: some four million messages.
+/// Maximum number of index blocks that one page reads: some four million messages.
 const BLOCKS_MAX: usize = 16_384;
 
 mod originals;
@@ -34,7 +34,7 @@ mod via;
 
 pub use via::Via;
 
-/// Which messages are asked for. Absent members ask for nothing; the others hold together.
+/// Conditions on messages. All given conditions must hold; `None` matches everything.
 #[derive(Clone, Debug, Default)]
 pub struct MessageFilter {
     /// The recipient.
@@ -43,11 +43,11 @@ pub struct MessageFilter {
     pub from: Option<Address>,
     /// Words of the subject, as [`subject_words::wanted`] makes them: each must begin one of its words.
     pub subject_words: Vec<String>,
-    /// The identifier that a Message-ID names.
+    /// The message's identifier, taken from a Message-ID.
     pub id: Option<MessageId>,
-    /// The Message-ID that a client gave by SMTP.
+    /// The Message-ID that a client set by SMTP.
     pub original_message_id: Option<String>,
-    /// The way it was submitted.
+    /// Submission interface.
     pub via: Option<Via>,
     /// The status.
     pub status: Option<Status>,
@@ -59,7 +59,7 @@ pub struct MessageFilter {
     pub before: Option<Timestamp>,
     /// The domain of the sender or of the recipient.
     pub domain: Option<DomainName>,
-    /// The key that it was sent with.
+    /// The API key that it was sent with.
     pub key: Option<KeyId>,
     /// Metadata pairs, names and values.
     pub metadata: Vec<(String, String)>,
@@ -67,12 +67,12 @@ pub struct MessageFilter {
     pub code: Option<u16>,
     /// Text that the last answer contains, in lower case.
     pub answer: Option<String>,
-    /// None of what one of these asks for. Their times mean nothing.
+    /// Excludes messages that match one of these filters. Their times are ignored.
     pub without: Vec<Self>,
 }
 
 impl MessageFilter {
-    /// Whether it asks for anything of a message itself.
+    /// Whether it has a condition on the message itself.
     pub fn narrows(&self) -> bool {
         let Self { to, from, subject_words, id, status, stream, domain, key, code, answer, .. } = self;
         let ways = self.original_message_id.is_some() || self.via.is_some() || !self.metadata.is_empty();
@@ -81,7 +81,7 @@ impl MessageFilter {
         addresses || answers || ways || !subject_words.is_empty() || id.is_some() || stream.is_some() || key.is_some()
     }
 
-    /// Whether what was accepted is asked for; what became of it is looked at elsewhere.
+    /// Whether the conditions on the accepted message hold. Those on its outcome are checked elsewhere.
     fn takes(&self, row: &MessageRow) -> bool {
         let same = |wanted: &Option<Address>, address: &Address| {
             wanted.as_ref().is_none_or(|wanted| wanted.match_key() == address.match_key())
@@ -97,7 +97,7 @@ impl MessageFilter {
             && subject_words::has_all(row.subject.as_deref().unwrap_or_default(), &self.subject_words)
     }
 
-    /// Whether what became of it is asked for.
+    /// Whether the conditions on the outcome hold.
     fn takes_end(&self, transfer: &TransferRow) -> bool {
         let said = |wanted: &String| {
             transfer.last.smtp_response.as_ref().is_some_and(|answer| answer.to_lowercase().contains(wanted))
@@ -107,7 +107,7 @@ impl MessageFilter {
             && self.answer.as_ref().is_none_or(said)
     }
 
-    /// Whether a message is asked for by what is not wanted.
+    /// Whether a message is excluded.
     fn excludes(&self, record: &MessageRecord) -> bool {
         let MessageRecord { id, row, transfer, .. } = record;
         let matches =
@@ -115,7 +115,7 @@ impl MessageFilter {
         self.without.iter().any(matches)
     }
 
-    /// Returns the terms that a block must contain before its messages are read.
+    /// Returns the terms that a block must contain for its messages to be read.
     fn terms(&self) -> Vec<Term> {
         let of_words = self.subject_words.iter().map(|word| Term::word(word));
         let others = [
@@ -130,7 +130,7 @@ impl MessageFilter {
     }
 }
 
-/// The page of messages before `page.before`, newest first.
+/// Returns the page of messages before `page.before`, newest first.
 pub(super) fn search(
     store: &Store,
     account: AccountId,
@@ -144,8 +144,8 @@ pub(super) fn search(
     run(&store.snapshot()?, account, filter, page.limit, bounds, Order::Descending)
 }
 
-/// The page right after `after`, in the order of all pages; its `next` names the newest message looked at where still
-/// newer ones follow.
+/// Returns the page right after `after`, in the order of all pages; its `next` names the newest message read if newer
+/// ones follow.
 pub(super) fn search_newer(
     store: &Store,
     account: AccountId,
@@ -160,8 +160,8 @@ pub(super) fn search_newer(
     Ok(page)
 }
 
-/// The page of messages from `from` on, oldest first; its `next` names the newest message looked at where still newer
-/// ones follow.
+/// Returns the page of messages from `from` on, oldest first; its `next` names the newest message read if newer ones
+/// follow.
 pub(super) fn search_from(
     store: &Store,
     account: AccountId,
@@ -174,19 +174,19 @@ pub(super) fn search_from(
     run(&store.snapshot()?, account, filter, limit, (from, to), Order::Ascending)
 }
 
-/// The key of the first message that is found by its metadata.
+/// Returns the key of the first message that is indexed by its metadata.
 fn first_with_metadata(snapshot: &Snapshot, account: AccountId) -> Result<Vec<u8>, StoreError> {
     let last = last_without_metadata(snapshot, account)?;
     Ok(last.map_or_else(|| account.as_bytes().to_vec(), |last| after(&schema::message(account, last))))
 }
 
-/// The time from which on all messages of an account are found by their metadata; none where that holds for all.
+/// Returns the time since which all messages of an account are indexed by their metadata; `None` if all messages are.
 pub(super) fn metadata_indexed_since(store: &Store, account: AccountId) -> Result<Option<Timestamp>, StoreError> {
     let last = last_without_metadata(&store.snapshot()?, account)?;
     Ok(last.map(|last| last.0.timestamp().moved_by(1)))
 }
 
-/// The keys to go through. Times are asked of the identifiers, by which the list is ordered.
+/// Returns the range of keys to search. Identifiers order the list, so times become bounds on identifiers.
 fn bounds(account: AccountId, filter: &MessageFilter, before: Option<Ulid>) -> (Vec<u8>, Vec<u8>) {
     let prefix = account.as_bytes();
     let upper = filter.before.map(|at| Ulid::new(at, [0; 10]));
@@ -198,20 +198,20 @@ fn bounds(account: AccountId, filter: &MessageFilter, before: Option<Ulid>) -> (
     (from, to)
 }
 
-/// A search that is under way.
+/// A running search.
 struct Search<'a> {
     snapshot: &'a Snapshot,
     filter: &'a MessageFilter,
     limit: usize,
     rows: Vec<MessageRecord>,
-    /// Where the next page begins, once this one has ended before its bounds.
+    /// Start of the next page, once this one has ended before its bounds.
     next: Option<Ulid>,
-    /// The message that was looked at last.
+    /// The message that was read last.
     reached: Option<Ulid>,
     looked_at: usize,
 }
 
-/// The messages from key `from` to before key `to` that `filter` takes, in `order`.
+/// Returns the messages from key `from` to before key `to` that `filter` matches, in `order`.
 fn run(
     snapshot: &Snapshot,
     account: AccountId,
@@ -241,7 +241,7 @@ fn run(
 }
 
 impl Search<'_> {
-    /// Looks at the messages of those blocks that may have all of `terms`.
+    /// Reads the messages of those blocks that may contain all of `terms`.
     fn look_at_blocks(
         &mut self,
         account: AccountId,
@@ -252,7 +252,7 @@ impl Search<'_> {
         if from >= to || self.next.is_some() {
             return Ok(());
         }
-        // A block's key is that of its last message, so the block that `to` divides comes behind it.
+        // A block's key is that of its last message, so the block that `to` divides comes after it.
         let behind = after_prefix(account.as_bytes());
         let divided = self.snapshot.sound_keys(Table::MessageIndex, to, &behind, Order::Ascending, 1)?.pop();
         let end = divided.map_or_else(|| to.clone(), |key| after(&key));
@@ -278,13 +278,13 @@ impl Search<'_> {
         })
     }
 
-    /// Looks at the messages of a range of keys, one by one.
+    /// Reads the messages of a range of keys, one by one.
     fn look(&mut self, from: &[u8], to: &[u8], order: Order) -> Result<(), StoreError> {
         if self.next.is_some() {
             return Ok(());
         }
         self.snapshot.scan_sound(Table::Messages, from, to, order, &mut |key, bytes| {
-            // There is a message beyond what this page may hold or look at, so another page follows.
+            // One more message than this page may hold or read, so another page follows.
             if self.rows.len() == self.limit || self.looked_at == MESSAGES_MAX {
                 self.next = self.reached;
                 return Ok(until(true));
@@ -299,7 +299,7 @@ impl Search<'_> {
         })
     }
 
-    /// Takes the message at `key`, where it is asked for.
+    /// Adds the message at `key`, if it matches.
     fn examine(&mut self, id: MessageId, key: &[u8], row: MessageRow) -> Result<(), StoreError> {
         if self.filter.takes(&row)
             && let Some(transfer) = sound(transfer(self.snapshot, key))?
@@ -313,7 +313,7 @@ impl Search<'_> {
     }
 }
 
-/// The first key behind `key`.
+/// Returns the first key after `key`.
 fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }

@@ -1,4 +1,4 @@
-//! The account's suppressions: adding, lifting, looking, and whole lists in and out (contract 6).
+//! The account's suppressions: adding, removing, finding, importing and exporting them (contract 6).
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::store::row::Row as _;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 use crate::store::schema::{self, Table};
 
-/// Rows that one page of a filtered list looks at; then it ends, full or not, with a cursor to go on from.
+/// Maximum number of rows that one page of a filtered list reads. Then it ends, full or not, with a cursor to continue.
 const SCAN_MAX: usize = 20_000;
 
-/// Which suppressions are asked for. Absent members ask for nothing; the others hold together.
+/// Conditions on suppressions. All given conditions must hold; `None` matches everything.
 #[derive(Clone, Debug, Default)]
 pub struct SuppressionFilter {
     /// The address.
     pub address: Option<Address>,
-    /// Why.
+    /// Reason.
     pub reason: Option<SuppressionReason>,
 }
 
@@ -37,7 +37,7 @@ impl SuppressionFilter {
     }
 }
 
-/// A place in the account's list of suppressions: after the row with this key, or at its beginning.
+/// A position in the account's list of suppressions: after the row with this key, or at the beginning.
 #[derive(Clone, Debug, Default)]
 pub struct SuppressionsAfter(Option<Vec<u8>>);
 
@@ -46,22 +46,23 @@ pub struct SuppressionsAfter(Option<Vec<u8>>);
 pub struct Imported {
     /// Addresses that were not suppressed before.
     pub imported: usize,
-    /// Addresses that were, or that the list names again.
+    /// Addresses that were suppressed before, or that the list repeats.
     pub skipped: usize,
 }
 
-/// A list to import that has no faults, read batch by batch.
+/// A valid list to import, read batch by batch.
 pub trait SuppressionBatches: Send + Sync + 'static {
-    /// Suppressions in the list.
+    /// Returns the number of suppressions in the list.
     fn count(&self) -> usize;
-    /// Batches of [`crate::store::op::suppression::IMPORTED_MAX`] suppressions, the last one of fewer.
+    /// Returns the number of batches. Each has [`crate::store::op::suppression::IMPORTED_MAX`] suppressions, the last
+    /// one may have fewer.
     fn batches(&self) -> usize;
     /// Reads a batch.
     fn batch(&self, number: usize) -> Vec<Suppression>;
 }
 
 impl Engine {
-    /// Suppresses an address because the account says so, and ends what waits for it.
+    /// Suppresses an address on the account's request, and ends mail that waits for it.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -76,7 +77,7 @@ impl Engine {
         Ok(added)
     }
 
-    /// Lifts a suppression.
+    /// Removes a suppression.
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
@@ -86,7 +87,7 @@ impl Engine {
         self.commit_on(on, op).await.map(drop)
     }
 
-    /// A suppression of the account.
+    /// Returns a suppression of the account.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -96,8 +97,7 @@ impl Engine {
         suppression::find(&snapshot, account, &key)
     }
 
-    /// A page of the account's suppressions. Where few match it may hold less than was asked for and still name a next
-    /// one.
+    /// Returns a page of the account's suppressions. If few match, a page may be short and still have a next one.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -110,10 +110,10 @@ impl Engine {
         self.off_thread(account, move |store| search(&store.snapshot()?, account, &filter, page)).await
     }
 
-    /// Returns what importing the list would do now.
+    /// Returns the result that importing the list would have now.
     ///
     /// # Errors
-    /// [`NotDone`] where the thread for lists has too much to do; those of the store.
+    /// [`NotDone`] if the thread for lists is overloaded, or the store's failure.
     pub async fn preview_import(
         &self,
         account: AccountId,
@@ -121,7 +121,7 @@ impl Engine {
     ) -> Result<Result<Imported, StoreError>, NotDone> {
         let store = Arc::clone(&self.store);
         let preview = move || {
-            // Hashes take less memory than addresses. Two different addresses share one in 10 million million lists.
+            // Hashes take less memory than addresses. A collision occurs in one of 10 million million lists.
             let (random, mut new) = (RandomState::new(), Vec::<u64>::with_capacity(list.count()));
             for number in 0..list.batches() {
                 let snapshot = store.snapshot()?;
@@ -139,10 +139,10 @@ impl Engine {
         self.beside(account, preview).await
     }
 
-    /// Does work on the low-priority thread for lists.
+    /// Runs work on the low-priority thread for lists.
     ///
     /// # Errors
-    /// [`NotDone`] where the thread has too much to do, or the work panicked.
+    /// [`NotDone`] if the thread is overloaded or the work panicked.
     pub async fn beside<T: Send + 'static>(
         &self,
         account: AccountId,
@@ -151,8 +151,8 @@ impl Engine {
         self.list_work.run(account, work).await
     }
 
-    /// Reads the account's next `limit` suppressions in the order of their addresses, and where the list goes on. Each
-    /// call reads the list as it is then, so a suppression that changes between two calls may be in neither.
+    /// Reads the account's next `limit` suppressions in the order of their addresses, and the position to continue
+    /// from. Each call reads the current list, so a suppression that changes between two calls may be in neither.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -163,7 +163,7 @@ impl Engine {
         limit: usize,
     ) -> Result<(Vec<SuppressionRow>, Option<SuppressionsAfter>), StoreError> {
         self.off_thread(account, move |store| {
-            // The least key that is greater than the last one; at first, than the prefix of all.
+            // The least key greater than the last one, or than the prefix of all at first.
             let from = after.map_or_else(|| account.as_bytes().to_vec(), |key| [&key[..], &[0]].concat());
             let (mut rows, mut last, mut looked) = (Vec::new(), Vec::new(), 0);
             let to = after_prefix(account.as_bytes());
@@ -180,7 +180,7 @@ impl Engine {
         .await
     }
 
-    /// Reads the store for an account where no other request waits for it.
+    /// Reads the store for an account on a thread where no other request waits for it.
     pub(super) async fn off_thread<T: Send + 'static>(
         &self,
         account: AccountId,
@@ -205,7 +205,7 @@ fn search(
     page: PageRequest,
 ) -> Result<Page<SuppressionRow>, StoreError> {
     if let Some(address) = &filter.address {
-        // An address has one suppression at most, so there is nothing to go through.
+        // An address has one suppression at most, so no scan is needed.
         let row = suppression::find(read, account, &schema::named(account, address.match_key().as_bytes()))?;
         let is_asked_for = |row: &SuppressionRow| filter.takes(row) && page.before.is_none_or(|id| row.id.0 < id);
         return Ok(Page { rows: row.into_iter().filter(is_asked_for).collect(), next: None });
@@ -214,7 +214,7 @@ fn search(
     let (from, to) = range(account.as_bytes(), page.before);
     let (mut rows, mut next, mut last, mut scanned) = (Vec::new(), None, None::<Ulid>, 0);
     read.scan_sound(Table::SuppressionsById, &from, &to, Order::Descending, &mut |key, match_key| {
-        // There is a row beyond what this page may hold or look at, so another page follows.
+        // One more row than this page may hold or read, so another page follows.
         if rows.len() == page.limit || scanned == SCAN_MAX {
             next = last;
             return Ok(until(true));

@@ -1,4 +1,4 @@
-//! People who sign in to the panel: making, listing, changing and removing them.
+//! Panel users: creating, listing, changing and removing them.
 
 use super::Engine;
 use super::audit::Behalf;
@@ -19,37 +19,37 @@ use crate::store::op::user::{CreateUser, CreateUserRefusal, DeleteUser, UpdateUs
 use crate::store::read::Read as _;
 use crate::store::schema;
 
-/// Changes of a user; absent members stay as they are.
+/// Changes of a user; `None` leaves a member unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct UserChange {
     /// Role of the user.
     pub role: Option<Role>,
-    /// Whether they are kept from signing in.
+    /// Whether the user is kept from signing in.
     pub disabled: Option<bool>,
-    /// Whether they run the service.
+    /// Whether the user is an operator.
     pub operator: Option<bool>,
     /// A new password.
     pub password: Option<NewPassword>,
-    /// The hash of the password that it may replace; none where any may be replaced.
+    /// Hash of the password that may be replaced; `None` if any may be.
     pub instead_of: Option<String>,
-    /// A new second factor (its secret and the step of the code that proved it), or none from now on.
+    /// A new second factor (its secret and the step of the code that confirmed it); `Some(None)` removes it.
     pub totp: Option<Option<(Secret, u64)>>,
-    /// The only session that outlives a new password.
+    /// The only session that continues after a password change.
     pub keep: Option<SessionKey>,
-    /// Whether it shows that the user reads mail at their address.
+    /// Whether the change proves that the user reads mail at their address.
     pub proves_address: bool,
 }
 
-/// Why a user is not made or changed.
+/// Reason why a user is not created or changed.
 #[derive(Debug)]
 pub enum UserRefusal {
     /// There is no such account or user.
     NotFound,
-    /// Somebody signs in with this address already.
+    /// Another user signs in with this address.
     EmailTaken,
-    /// The account has as many users as it may have.
+    /// The account has the maximum number of users.
     TooMany,
-    /// They are the account's last owner who can sign in.
+    /// The user is the account's last owner who can sign in.
     LastOwner,
     /// Too many passwords are being hashed.
     Crowded,
@@ -62,7 +62,7 @@ impl From<Crowded> for Stop<UserRefusal> {
 }
 
 impl Engine {
-    /// Makes a user with a generated password, which is given out this once.
+    /// Creates a user with a generated password, which is returned only once.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -75,7 +75,7 @@ impl Engine {
         let on = on.into();
         let (user, password) = self.new_user(email, role).await?;
         let op = CreateUser { account: on.account, user };
-        // The operator vouches for the addresses of the command line.
+        // Addresses given on the command line count as proven by the operator.
         let created = match on.actor {
             Actor::Operator => self.commit_on(on, Vouched(op)).await,
             Actor::Person(_) | Actor::Key(_) | Actor::Service | Actor::SetupLink { .. } => self.commit_on(on, op).await,
@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// A user with a generated password, who is not in the store yet.
+    /// Returns a user with a generated password, who is not in the store yet.
     pub(super) async fn new_user(&self, email: Address, role: Role) -> Result<(User, NewPassword), Crowded> {
         let password = NewPassword::generate(&*self.entropy);
         let password_hash = self.passwords.hash(&password, &*self.entropy).await?;
@@ -109,7 +109,7 @@ impl Engine {
         Ok((user, password))
     }
 
-    /// A user of the account.
+    /// Returns a user of the account.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -117,7 +117,7 @@ impl Engine {
         self.store.snapshot()?.row(&schema::user(account, id))
     }
 
-    /// The user who signs in with an address, and their account.
+    /// Returns the user who signs in with an address, and their account.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -125,7 +125,7 @@ impl Engine {
         user_by_email(&self.store.snapshot()?, &email.match_key())
     }
 
-    /// A page of the account's users.
+    /// Returns a page of the account's users.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -134,7 +134,7 @@ impl Engine {
         Ok(Page { rows: rows.into_iter().map(|(_, user)| user).collect(), next })
     }
 
-    /// Changes a user. A new password, or being disabled, signs them out everywhere else.
+    /// Changes a user. A new password, or disabling the user, ends all other sessions.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -165,7 +165,7 @@ impl Engine {
         changed.map_err(refused)
     }
 
-    /// Removes a user, and signs them out everywhere.
+    /// Removes a user, and ends all their sessions.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -175,8 +175,8 @@ impl Engine {
         self.commit_on(on, op).await.map(drop).map_err(refused)
     }
 
-    /// The step of a code that the user's second factor gives at `real_now`; none where it is no such code. Codes
-    /// follow the real time, whatever the program's clock shows: so does the telephone that makes them.
+    /// Returns the step of a code of the user's second factor at `real_now`; `None` if the code is wrong. Codes use the
+    /// real time even under a virtual clock, because the authenticator app does.
     pub(super) fn code_step(&self, user: &User, code: &str, real_now: Timestamp) -> Option<u64> {
         let factor = user.totp.as_ref()?;
         let opened = self.store.master_key().open(&SecondFactor::context(user.id), &factor.secret.0);
@@ -190,7 +190,7 @@ impl Engine {
     }
 }
 
-/// Whether the account must keep an owner. Only the operator may take the last one.
+/// Whether the account must keep an owner. Only the operator may remove the last one.
 fn keeps_owner(on: &Behalf) -> bool {
     !matches!(on.actor, Actor::Operator)
 }

@@ -24,13 +24,13 @@ use crate::store::timer::{Timer, TimerKind};
 pub enum WaitReason {
     /// The last attempt failed; the next one is due later.
     Backoff,
-    /// The site has asked for patience or can't be reached, or takes no more messages a minute.
+    /// The site is throttled, can't be reached, or accepts no more messages this minute.
     Throttled,
     /// The account has paused mail for the site.
     Paused,
     /// The mail servers of the domain are being looked up, or could not be.
     Dns,
-    /// The relay can't be used, or has handed over its day's share.
+    /// The relay can't be used, or its daily limit is reached.
     Relay,
     /// All connections are in use, or the message is being sent.
     Busy,
@@ -41,7 +41,7 @@ pub enum WaitReason {
 }
 
 impl WaitReason {
-    /// The name on every interface.
+    /// Returns the name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Backoff => "backoff",
@@ -56,20 +56,20 @@ impl WaitReason {
     }
 }
 
-/// Why a message waits.
+/// Reason why a message waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {
     /// The kind of obstacle.
     pub reason: WaitReason,
-    /// The start of the obstacle, as far as it is known: never before the message was accepted.
+    /// Start of the obstacle, as far as it is known; never before the message was accepted.
     pub since: Timestamp,
-    /// The end of the obstacle. None where it is unknown.
+    /// End of the obstacle; `None` if it is unknown.
     pub until: Option<Timestamp>,
     /// The obstacle in one sentence.
     pub detail: String,
 }
 
-/// The rows that keep an account's mail waiting, whatever the dispatcher knows.
+/// Rows that keep an account's mail waiting, independent of the dispatcher.
 pub(super) struct Holds {
     account: AccountId,
     restored: Option<Restored>,
@@ -83,7 +83,8 @@ impl Holds {
         Ok(Self { account, restored, suspension: suspension(snapshot, account)?, pauses: pauses(snapshot, account)? })
     }
 
-    /// The hold of a suspended account, of a restored store, or of one that was started on a damaged journal.
+    /// Returns the hold of a suspended account, of a restored store, or of a store that was started with a damaged
+    /// journal.
     fn hold(&self, record: &MessageRecord, due: Timestamp) -> Option<Wait> {
         if let Some(SuspensionRow { since, reason }) = &self.suspension {
             let detail = format!("The account is suspended: {}", reason.as_str());
@@ -95,7 +96,7 @@ impl Holds {
         Some(Wait { reason: WaitReason::Held, since: restored.backup_at, until: None, detail })
     }
 
-    /// The pause of one of these sites.
+    /// Returns the pause of one of these sites.
     fn pause(&self, sites: &[String]) -> Option<Wait> {
         let (site, since) = self.pauses.iter().find(|(site, _)| sites.iter().any(|name| name == site.as_str()))?;
         let detail = format!("Mail for {site} is paused.");
@@ -104,7 +105,7 @@ impl Holds {
 }
 
 impl Engine {
-    /// Why a message waits; none where it has ended.
+    /// Returns the reason why a message waits; `None` if it has ended.
     pub(super) fn wait_of(&self, record: &MessageRecord, holds: &Holds) -> Option<Wait> {
         let due = record.transfer.due.filter(|_| record.transfer.state.status().is_waiting())?;
         let view = self.queue_view();

@@ -1,4 +1,4 @@
-//! The figures of a range of days, added up out of the counts of a domain.
+//! The sums of a range of days, computed from a domain's counts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::store::read::Read;
 use crate::store::row::dmarc::DmarcSourceRow;
 use crate::store::schema::dmarc::{ReporterKey, dmarc_source};
 
-/// Networks of one range that are told apart, so that a year of attacks takes no more memory than this.
+/// Maximum number of networks counted separately in one range, so that a year of attacks uses bounded memory.
 const NETWORKS_MAX: usize = 20_000;
 
 /// Days, counted from the epoch.
@@ -28,12 +28,12 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// So many days that end with `today`.
+    /// Returns the `days` days that end with `today`.
     pub(super) const fn of_last(today: u32, days: u32) -> Self {
         Self { from: today.saturating_sub(days.saturating_sub(1)), to: today }
     }
 
-    /// As a half-open range.
+    /// Returns the same days as a half-open range.
     const fn half_open(self) -> (u32, u32) {
         (self.from, self.to.saturating_add(1))
     }
@@ -50,15 +50,15 @@ pub struct Overview {
     pub to: u32,
     /// The record that applied at the last check.
     pub published: Discovery,
-    /// Reports that count.
+    /// Number of reports that count.
     pub reports: u64,
     /// Reporters, most messages first. Ignored reporters come last.
     pub reporters: Vec<Reporter>,
-    /// All messages.
+    /// Sums of all messages.
     pub counts: DmarcCounts,
     /// The days with reports, in their order.
     pub days: Vec<(u32, DmarcCounts)>,
-    /// The sources, those with the most messages first.
+    /// The sources, most messages first.
     pub sources: Vec<Source>,
     /// The next step.
     pub advice: Advice,
@@ -67,13 +67,13 @@ pub struct Overview {
 /// A reporter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reporter {
-    /// Its name, in its own words.
+    /// Name, as it calls itself.
     pub name: String,
     /// Its reports.
     pub reports: u64,
     /// The messages in them.
     pub messages: u64,
-    /// Whether it is taken out of the counts.
+    /// Whether it is excluded from the counts.
     pub is_ignored: bool,
 }
 
@@ -84,22 +84,22 @@ pub struct Source {
     pub network: SourceNetwork,
     /// Classification of the source.
     pub kind: SourceKind,
-    /// Whether the account says that it is its own.
+    /// Whether the account marked it as its own or as another's.
     pub is_mine: Option<bool>,
-    /// The first day of which a report names it.
+    /// First day of a report that names it.
     pub first_day: u32,
     /// The last one.
     pub last_day: u32,
     /// Its messages.
     pub counts: DmarcCounts,
-    /// The domains that signed, the most frequent ones first.
+    /// Domains that signed, most frequent first.
     pub dkim_domains: Vec<DomainName>,
-    /// The domains that SPF was checked for, the most frequent ones first.
+    /// Domains that SPF was checked for, most frequent first.
     pub spf_domains: Vec<DomainName>,
 }
 
 impl Source {
-    /// The figures that the advice looks at.
+    /// Returns the figures that the advice needs.
     pub(super) fn figures(&self) -> SourceFigures {
         let (messages, failed) = (self.counts.messages(), self.counts.failed());
         SourceFigures { network: self.network, kind: self.kind, is_mine: self.is_mine, messages, failed }
@@ -134,7 +134,7 @@ struct SourceSums {
 pub(super) struct Figures {
     counts: DmarcCounts,
     days: BTreeMap<u32, DmarcCounts>,
-    /// Whether reports of these days count, and whether one saw `p=quarantine`.
+    /// Days with a report that counts, and whether one saw `p=quarantine`.
     reported: BTreeMap<u32, bool>,
     reports: u64,
     reporters: Vec<Reporter>,
@@ -181,7 +181,7 @@ impl Figures {
                 }
             }
         }
-        // A day may be reported with no message at all.
+        // A day's reports may contain no message.
         for day in reported.keys() {
             days.entry(*day).or_default();
         }
@@ -201,22 +201,22 @@ impl Figures {
         Ok(Self { counts, days, reported, reports, reporters, sources, own: own.clone() })
     }
 
-    /// Days of which a report counts.
+    /// Returns the number of days with a report that counts.
     pub(super) fn days_with_reports(&self) -> u32 {
         u32::try_from(self.reported.len()).unwrap_or(u32::MAX)
     }
 
-    /// Days of which a report saw `p=quarantine`.
+    /// Returns the number of days with a report that saw `p=quarantine`.
     pub(super) fn quarantine_days(&self) -> u32 {
         u32::try_from(self.reported.values().filter(|seen| **seen).count()).unwrap_or(u32::MAX)
     }
 
-    /// The sources, those with the most messages first.
+    /// Returns the sources, most messages first.
     pub(super) fn sources(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter()
     }
 
-    /// One source; without messages where the range has none of it.
+    /// Returns one source, without messages if the range has none.
     pub(super) fn source(
         self,
         read: &impl Read,
@@ -233,7 +233,7 @@ impl Figures {
         }))
     }
 
-    /// All of it, with what is known of the domain besides.
+    /// Returns the overview, completed with other facts about the domain.
     pub(super) fn into_overview(
         self,
         domain: DomainName,
@@ -268,7 +268,7 @@ fn add(sums: &mut HashMap<SourceNetwork, SourceSums>, counted: CountedSource) {
     add_signers(&mut source.spf_domains, counted.row.spf_domains);
 }
 
-/// Candidates for the most frequent signing domains of a source.
+/// Maximum candidates for the most frequent signing domains of a source.
 const SIGNERS_MAX: usize = 16;
 
 fn add_signers(known: &mut Vec<(DomainName, u64)>, more: Vec<(DomainName, u64)>) {

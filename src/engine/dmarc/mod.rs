@@ -1,6 +1,7 @@
-//! DMARC aggregate reports: what those of a domain say, who sends in its name, and the next step towards a policy.
+//! DMARC aggregate reports: their summary for a domain, the sources that send in its name, and the next step towards a
+//! policy.
 //!
-//! Receiving a report is [`super::receive`]'s; here they are read.
+//! [`super::receive`] receives the reports; this module reads them.
 
 mod figures;
 mod own;
@@ -29,19 +30,19 @@ use crate::store::row::domain::DomainRow;
 use crate::store::schema::{self, Table};
 use figures::{Figures, Range};
 
-/// The local part of the mailboxes that reports are sent to.
+/// Local part of the mailboxes that reports are sent to.
 pub const MAILBOX: &str = "dmarc";
 
-/// The address that reports of a domain should go to.
+/// Returns the address for reports of a domain.
 pub fn report_address(domain: &DomainName) -> String {
     format!("{MAILBOX}@rp.{domain}")
 }
 
 impl Engine {
-    /// Summarises the reports of the last `days` days about a domain. Returns none if the account has no such domain.
+    /// Summarises the reports of the last `days` days about a domain. `None` if the account has no such domain.
     ///
     /// # Errors
-    /// The store's errors.
+    /// Fails if the store fails.
     pub async fn dmarc_overview(
         self: &Arc<Self>,
         account: AccountId,
@@ -102,7 +103,7 @@ impl Engine {
         }))
     }
 
-    /// Whether an address is one at which reports are received here.
+    /// Whether reports to an address are received here.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -117,8 +118,8 @@ impl Engine {
         host.strip_prefix("rp.").map_or(Ok(false), |name| read.has(Table::DomainOwners, name.as_bytes()))
     }
 
-    /// Messages of a domain's own sources (those of this service, and those that the account calls its own) in the
-    /// reports of so many UTC days, of which `last` is the last, by their results.
+    /// Counts messages by result in the reports of the `days` UTC days that end with `last`, from the domain's own
+    /// sources: those of this service, and those that the account marked as its own.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -143,8 +144,8 @@ impl Engine {
         self.blocking.run(account, count).await?
     }
 
-    /// Marks a source of a domain as the account's own or as another's, or takes the mark away. Returns the source as
-    /// the last 30 days show it.
+    /// Marks a source of a domain as the account's own or as another's, or removes the mark. Returns the source with
+    /// its figures of the last 30 days.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -170,7 +171,8 @@ impl Engine {
         source.ok_or(Stop::Refused(DmarcRefusal::NotFound))
     }
 
-    /// Takes a reporter out of a domain's counts, or back into them. Returns it as the last 30 days show it.
+    /// Excludes a reporter from a domain's counts, or includes it again. Returns it with its figures of the last 30
+    /// days.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -191,7 +193,7 @@ impl Engine {
         Ok(found.unwrap_or(Reporter { name, reports: 0, messages: 0, is_ignored }))
     }
 
-    /// A page of a domain's reports, the last received first.
+    /// Returns a page of a domain's reports, last received first.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -210,7 +212,7 @@ impl Engine {
 
 /// Classifies a source.
 fn kind_of(network: SourceNetwork, own: &HashSet<SourceNetwork>, has_own_signature: bool, passed: u64) -> SourceKind {
-    // Networks that are counted together say nothing about any of them but that some mail passed.
+    // Networks that are counted together can't be classified one by one.
     let is_one = network != SourceNetwork::Other;
     if is_one && own.contains(&network) {
         SourceKind::Own

@@ -1,4 +1,4 @@
-//! The networks that this service sends from: those of the relays' addresses, and of the names that they greet with.
+//! The networks that this service sends from: those of the relays' addresses and of their EHLO names.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -10,12 +10,12 @@ use crate::engine::Engine;
 /// Time limit for all look-ups of names together.
 const LOOKUPS: Duration = Duration::from_secs(5);
 
-/// Where each name led when it was last looked up with success: while the DNS fails, a source stays what it is.
+/// Addresses of each name at its last successful look-up. While DNS fails, a source keeps its classification.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct OwnNetworks(Mutex<BTreeMap<String, HashSet<SourceNetwork>>>);
 
 impl Engine {
-    /// The networks that this service sends from.
+    /// Returns the networks that this service sends from.
     pub(super) async fn own_networks(&self) -> HashSet<SourceNetwork> {
         let lookups = async {
             for name in &self.settings.egress.names {
@@ -25,7 +25,7 @@ impl Engine {
                 }
             }
         };
-        // Without an answer in time, the earlier result stays.
+        // Without an answer in time, the earlier result is kept.
         let _ = tokio::time::timeout(LOOKUPS, lookups).await;
         let known = self.own_networks.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_names = known.values().flatten().copied();

@@ -1,4 +1,4 @@
-//! The way a message was submitted: by HTTP or by SMTP.
+//! The submission interface of a message: HTTP or SMTP.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::store::row::message::MessageRow;
 use crate::store::row::message_index::Term;
 
-/// The way a message was submitted.
+/// Submission interface of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Via {
@@ -17,7 +17,7 @@ pub enum Via {
     Smtp,
 }
 
-/// The text names neither.
+/// The text is neither `api` nor `smtp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be api or smtp")]
 pub struct InvalidVia;
@@ -27,8 +27,8 @@ impl Via {
         if row.submission.is_some() { Self::Smtp } else { Self::Api }
     }
 
-    /// The term of the index. Blocks that were written before there was SMTP have no such term, and no such message;
-    /// messages that came by HTTP are looked for in every block.
+    /// Returns the index term. Blocks from before SMTP existed have no such term and no such message. Messages
+    /// submitted by HTTP have no term, so every block is searched.
     pub(super) fn term(self) -> Option<Term> {
         match self {
             Self::Api => None,

@@ -1,4 +1,4 @@
-//! Webhook endpoints: registering, changing, deleting and looking (contract 5).
+//! Webhook endpoints: creating, changing, deleting and reading them (contract 5).
 
 use super::Engine;
 use super::audit::Behalf;
@@ -20,29 +20,29 @@ use crate::store::schema;
 /// Properties of a new endpoint.
 #[derive(Clone, Debug)]
 pub struct NewEndpoint {
-    /// Where events are posted.
+    /// URL that events are posted to.
     pub url: WebhookUrl,
-    /// Which events; all where absent.
+    /// Event types to send; all if `None`.
     pub events: Option<Vec<EventType>>,
-    /// The account's own words.
+    /// Description, chosen by the account.
     pub description: Option<String>,
 }
 
-/// Changes of an endpoint; absent members stay as they are.
+/// Changes of an endpoint; `None` leaves a member unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointChange {
-    /// Where events are posted.
+    /// URL that events are posted to.
     pub url: Option<WebhookUrl>,
-    /// Which events; all where it is set to none.
+    /// Event types to send; all if `Some(None)`.
     pub events: Option<Option<Vec<EventType>>>,
-    /// The account's own words.
+    /// Description, chosen by the account.
     pub description: Option<Option<String>>,
-    /// Whether it may be attempted.
+    /// Whether it is enabled.
     pub enabled: Option<bool>,
 }
 
 impl Engine {
-    /// Registers an endpoint with a new secret, which is given out this once.
+    /// Creates an endpoint with a new secret, which is returned only once.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -56,7 +56,7 @@ impl Engine {
         Ok((id, row, secret))
     }
 
-    /// Registers an endpoint with this secret.
+    /// Creates an endpoint with this secret.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -102,7 +102,7 @@ impl Engine {
         self.commit_on(on, op).await
     }
 
-    /// Deletes an endpoint. What it was still owed ends as failed.
+    /// Deletes an endpoint. Its outstanding deliveries end as failed.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -116,7 +116,7 @@ impl Engine {
         self.commit_on(on, op).await.map(drop)
     }
 
-    /// Gives an endpoint a new secret, which is given out this once.
+    /// Replaces an endpoint's secret. The new one is returned only once.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -132,19 +132,19 @@ impl Engine {
         Ok((row, secret))
     }
 
-    /// A new secret, and the same sealed for the endpoint.
+    /// Returns a new secret, in the clear and sealed for the endpoint.
     fn new_secret(&self, id: EndpointId) -> (Secret, Sealed) {
         let secret = webhook_secret(&entropy::bytes(&*self.entropy));
         let sealed = self.sealed(id, &secret);
         (secret, sealed)
     }
 
-    /// A secret, sealed for the endpoint.
+    /// Seals a secret for the endpoint.
     pub(super) fn sealed(&self, id: EndpointId, secret: &Secret) -> Sealed {
         self.store.master_key().seal(&EndpointRow::secret_context(id), secret.expose(), &*self.entropy)
     }
 
-    /// An endpoint of the account.
+    /// Returns an endpoint of the account.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -152,7 +152,7 @@ impl Engine {
         self.store.snapshot()?.row(&schema::endpoint(account, id))
     }
 
-    /// A page of the account's endpoints.
+    /// Returns a page of the account's endpoints.
     ///
     /// # Errors
     /// Fails if the store fails.

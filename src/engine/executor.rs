@@ -1,19 +1,19 @@
-//! Where blocking and processor-bound work runs: on threads in the service, on the caller's own thread in a simulation.
+//! Execution of blocking and CPU-bound work: on threads in the service, on the caller's own thread in a simulation.
 //!
-//! This is the only file of the engine that starts threads for work. A simulation runs the whole service on one thread,
-//! so the order of all work follows from its seed.
+//! Only this file of the engine starts threads for work. A simulation runs the whole service on one thread, so its seed
+//! determines the order of all work.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// A way to run work that may block.
+/// Way to run work that may block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Executor {
-    /// On threads beside those of the async runtime.
+    /// On threads outside the async runtime.
     #[default]
     Threads,
-    /// On the caller's thread, before the caller goes on.
+    /// On the caller's thread, before the caller continues.
     Inline,
 }
 
@@ -31,15 +31,15 @@ impl Executor {
         match self {
             Self::Threads => tokio::task::spawn_blocking(work).await.map_err(|_| WorkPanicked),
             Self::Inline => {
-                // Other tasks get their turn first, as they do while a thread starts to work.
+                // Other tasks run first, as they do while a thread starts.
                 tokio::task::yield_now().await;
                 catch_unwind(AssertUnwindSafe(work)).map_err(|_| WorkPanicked)
             }
         }
     }
 
-    /// Starts a thread that serves a queue of work until the queue is closed. Returns whether there is such a thread:
-    /// inline, whoever queues work does it at once.
+    /// Starts a thread that serves a queue of work until the queue is closed. Returns whether the thread exists. In the
+    /// inline mode there is none, and the caller runs the work itself.
     ///
     /// # Errors
     /// The thread could not be started.
@@ -56,7 +56,7 @@ impl Executor {
 pub(super) enum HasThread {
     /// A thread serves it.
     Yes,
-    /// Work is done by whoever queues it.
+    /// The caller runs the work itself.
     No,
 }
 

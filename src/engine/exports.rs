@@ -1,9 +1,9 @@
-//! Exports of an account's messages and events, oldest first. The next part is read when the client has taken the one
-//! before, each from a snapshot of its own, so that an export costs the memory of one part and keeps no old pages of
-//! the database from reuse.
+//! Exports of an account's messages and events, oldest first. The next part is read after the client has taken the
+//! previous one, each from a new snapshot. An export therefore needs memory for one part only, and never keeps old
+//! database pages from reuse.
 //!
-//! Parts are read and written on one thread of low priority, which accounts take in turns. An export has one part in
-//! work at most, so one account's exports hold up another's by a part.
+//! Parts are read and written on one low-priority thread, and accounts take turns. An export has one part at a time on
+//! it, so one account delays another by at most one part.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use super::seats::{Seat, Seats};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::store::error::StoreError;
 
-/// Rows of an export at most.
+/// Maximum rows of an export.
 pub const ROWS_MAX: usize = 1_000_000;
-/// Exports at once.
+/// Maximum running exports.
 const AT_ONCE: usize = 64;
-/// Exports of one account at once. Fewer than the jobs that it may have on the thread.
+/// Maximum running exports of one account: fewer than its maximum of jobs on the thread.
 pub const OF_ACCOUNT_AT_ONCE: usize = 4;
-/// Rows of a part at most.
+/// Maximum rows of a part.
 const PART_ROWS: usize = 250;
-/// Bytes of records after which a part ends.
+/// Size in bytes of records after which a part ends.
 const PART_BYTES: usize = 128 * 1024;
-/// Bytes of a message's record beside its longer texts.
+/// Size in bytes of a message's record, without its longer texts.
 const RECORD_BYTES: usize = 1024;
 
-/// The seats of exports, and the thread that reads them.
+/// Slots for exports, and the thread that reads them.
 pub(super) struct Exports {
     seats: Seats,
     thread: Beside,
@@ -58,26 +58,26 @@ pub enum ExportFilter {
 pub enum ExportPart {
     /// Messages.
     Messages(Vec<MessageRecord>),
-    /// Events, as the bytes that were written once.
+    /// Events, as stored bytes.
     Events(Vec<Vec<u8>>),
 }
 
-/// An export under way.
+/// A running export.
 pub struct Export {
     engine: Arc<Engine>,
     account: AccountId,
     filter: ExportFilter,
-    /// Where the next part begins; none after the last one.
+    /// Start of the next part; `None` after the last one.
     from: Option<Ulid>,
-    /// Rows that it may still have.
+    /// Number of rows that may still follow.
     left: usize,
     _seat: Seat,
 }
 
-/// Why a part could not be read.
+/// Reason why a part was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The thread has too much to do, or the work panicked.
+    /// The thread is overloaded, or the work panicked.
     #[error("the thread for exports did not read a part")]
     NotDone(NotDone),
     /// The store failed.
@@ -86,14 +86,14 @@ pub enum ExportError {
 }
 
 impl Engine {
-    /// Begins an export; none where as many are under way already as may be.
+    /// Begins an export; `None` if too many are running.
     pub fn export(self: &Arc<Self>, account: AccountId, filter: ExportFilter) -> Option<Export> {
         let seat = self.exports.seats.take(account)?;
         let (engine, from) = (Arc::clone(self), Some(Ulid::default()));
         Some(Export { engine, account, filter, from, left: ROWS_MAX, _seat: seat })
     }
 
-    /// The part of an export from `from` on, and where the export goes on.
+    /// Returns the part of an export from `from` on, and the start of the next part.
     fn export_part(
         &self,
         account: AccountId,
@@ -120,7 +120,8 @@ impl Engine {
     }
 }
 
-/// The number of records up to the one that reaches `bytes`, by the members whose length the caller chooses.
+/// Returns the number of records up to the one that reaches `bytes`. Counts the members whose length the caller
+/// chooses.
 fn count_within(records: &[MessageRecord], bytes: usize) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let mut left = bytes;
@@ -140,7 +141,7 @@ impl Export {
         self.from.is_none()
     }
 
-    /// Reads the next part, and has `write` make the bytes of it, on the thread for exports. Parts may be empty.
+    /// Reads the next part and passes it to `write`, on the thread for exports. Parts may be empty.
     ///
     /// # Errors
     /// [`ExportError`].

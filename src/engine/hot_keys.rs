@@ -1,8 +1,8 @@
-//! The keys in use, in memory, so that a request need not ask the store who calls.
+//! In-memory cache of API keys in use, so that a request needs no read of the store to authenticate.
 //!
-//! An entry is the key's row as it stands in the store: it counts only while the key has not changed since it was read
-//! ([`KeyChanges`]), so none outlives a revocation. Expiry is judged at each use, by whoever asks. Only keys that exist
-//! are remembered, so guessing takes no memory.
+//! An entry is a key's row in the store. It is valid only while the key has not changed since it was read
+//! ([`KeyChanges`]), so no entry survives a revocation. The caller checks the expiry at each use. Only existing keys
+//! are cached, so guessed keys take no memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,16 +12,16 @@ use crate::domain::api_key::ApiKey;
 use crate::store::key_changes::{KeyChanges, KeyStamp};
 use crate::store::row::suspension::SuspensionRow;
 
-/// Keys remembered at most; some hundred bytes each.
+/// Maximum cached keys; some hundred bytes each.
 const KEYS_MAX: usize = 8192;
 
-/// The memory.
+/// The cache.
 pub(super) struct HotKeys {
     by_hash: RwLock<HashMap<[u8; 32], HotKey>>,
     most: usize,
 }
 
-/// A key's row and when it was read.
+/// A key's row and the stamp of its read.
 #[derive(Clone)]
 pub(super) struct HotKey {
     pub(super) account: AccountId,
@@ -39,14 +39,14 @@ impl Default for HotKeys {
 }
 
 impl HotKeys {
-    /// The key with this hash, where it is remembered and has not changed since.
+    /// Returns the key with this hash, if it is cached and has not changed since.
     pub(super) fn get(&self, hash: &[u8; 32], changes: &KeyChanges) -> Option<HotKey> {
         let by_hash = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
         let found = by_hash.get(hash)?;
         (changes.stamp(found.account, found.key.id) == found.stamp).then(|| found.clone())
     }
 
-    /// Remembers a key. Where there is no room all are forgotten: those in use come back at once.
+    /// Caches a key. If the cache is full, it is cleared: keys in use return at once.
     pub(super) fn put(&self, hot: HotKey) {
         let mut by_hash = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
         if by_hash.len() >= self.most && !by_hash.contains_key(&hot.key.hash) {

@@ -1,6 +1,5 @@
-//! Imports of lists of suppressions, all or nothing (contract 6). A short list is one operation. A long one is written
-//! in batches whose suppressions count for nobody until the last operation, see
-//! [`crate::store::op::suppression_import`].
+//! Imports of suppression lists, all or nothing (contract 6). A short list is one operation. A long one is written in
+//! batches, whose suppressions take effect only with the last operation, see [`crate::store::op::suppression_import`].
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -24,21 +23,21 @@ use crate::store::row::suppression::{ImportStage, SuppressionImportRow};
 use crate::store::schema::Table;
 use crate::store::timer::Timer;
 
-/// Imports of long lists at once.
+/// Maximum concurrent imports of long lists.
 const AT_ONCE: usize = 2;
-/// The longest pause between two batches.
+/// Maximum pause between two batches.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// Why an import does not begin.
+/// Reason why an import does not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportRefusal {
-    /// An import of the account is running, or is being taken back.
+    /// An import of the account is running, or is being rolled back.
     Running,
-    /// Other accounts import as many long lists as may be imported at once.
+    /// Other accounts run the maximum number of long imports.
     Crowded,
 }
 
-/// The accounts that import a list. An import does not outlive its process, so this is kept in memory.
+/// Accounts with a running import. An import ends with its process, so this is kept in memory.
 pub(super) struct Imports {
     running: Arc<Running>,
     permits: Arc<Semaphore>,
@@ -64,7 +63,7 @@ impl Default for Imports {
 }
 
 impl Imports {
-    /// Begins an import of so many batches. One batch is little work and takes no permit.
+    /// Begins an import of `batches` batches. A single batch is little work and takes no permit.
     fn begin(&self, account: AccountId, batches: usize) -> Result<Turn, ImportRefusal> {
         if !self.running.accounts().insert(account) {
             return Err(ImportRefusal::Running);
@@ -105,7 +104,7 @@ impl Drop for Turn {
 }
 
 impl Engine {
-    /// Suppresses a whole list, or nothing of it. It runs to its end even if the caller goes away.
+    /// Suppresses a whole list, or nothing of it. Continues if the caller goes away.
     ///
     /// # Errors
     /// The refusal; the store's failure.
@@ -124,7 +123,7 @@ impl Engine {
         imported.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
     }
 
-    /// One operation: the messages that wait end in it too.
+    /// Imports a list in one operation, which also ends the waiting messages.
     async fn import_short(
         &self,
         on: Behalf,
@@ -141,7 +140,8 @@ impl Engine {
         Ok(Imported { imported, skipped: count - imported })
     }
 
-    /// Batches, and one operation that has all of them count. Where it ends before, its timer has it taken back.
+    /// Imports a list in batches, and one final operation that makes all of them effective. If it ends before, its
+    /// timer rolls it back.
     async fn import_long(
         self: &Arc<Self>,
         on: Behalf,
@@ -182,8 +182,8 @@ impl Engine {
         self.store.commit(EndImport { timer }).await.map_err(failure)
     }
 
-    /// Serves the timer of an import: where the import does not run any more, it is taken back, or ended if its
-    /// suppressions count already.
+    /// Serves the timer of an import. If the import is no longer running, it is rolled back, or finished if its
+    /// suppressions are effective already.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -207,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// Ends the account's messages that wait for suppressed addresses. One that is on the wire ends by its outcome.
+    /// Ends the account's messages that wait for suppressed addresses. A message in flight ends by its outcome.
     async fn end_suppressed(&self, account: AccountId) -> Result<(), StoreError> {
         let mut next = Some(account.as_bytes().to_vec());
         while let Some(from) = next {

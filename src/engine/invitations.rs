@@ -1,5 +1,5 @@
-//! Inviting people to the panel. The link goes by mail, as an alert does, and proves their address; where no mail is
-//! sent it is shown to who invites, and proves nothing.
+//! Invitations to the panel. The link is sent by email, like an alert, and proves the user's address. If no mail is
+//! sent, the inviting user sees the link, and it proves nothing.
 
 use super::Engine;
 use super::audit::Behalf;
@@ -17,26 +17,26 @@ use crate::store::row::notice::InvitationRow;
 /// An invited user.
 #[derive(Debug)]
 pub enum Invited {
-    /// The link goes to them by mail.
+    /// The link is sent to the user by email.
     ByMail(User),
-    /// The link is for who invites to hand over.
+    /// The inviting user passes on the link.
     ByLink(User, SetupLink),
 }
 
-/// Why nobody is invited.
+/// Reason why a user is not invited.
 #[derive(Debug)]
 pub enum InvitationRefusal {
-    /// The user can't be made.
+    /// The user can't be created.
     User(UserRefusal),
-    /// The account has made as many invitations as it may in a day.
+    /// The account has reached its invitations for the day.
     TooMany {
-        /// When the next one may be made.
+        /// Time from which the next one is possible.
         until: Timestamp,
     },
 }
 
 impl Engine {
-    /// Makes a user with a password that nobody knows, and invites them to choose one.
+    /// Creates a user with an unknown password, and invites them to choose one.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -70,8 +70,8 @@ impl Engine {
         })
     }
 
-    /// The address and the link of an invitation that is to be sent now; none where it is over, its user is gone, or
-    /// they have signed in already.
+    /// Returns the address and the link of an invitation that is due; `None` if it is over, its user is gone, or they
+    /// have signed in already.
     pub(super) fn invitation_link(&self, invitation: &InvitationRow) -> Result<Option<(Address, String)>, StoreError> {
         let InvitationRow { account, user, line, expires_at } = *invitation;
         if self.clock.now() >= expires_at {

@@ -1,5 +1,4 @@
-//! Keeping the store: a backup of it while it runs, and letting go what stands still in one that was restored
-//! (contract 8). For the operator alone.
+//! Backing up the running store, and releasing the hold of a restored one (contract 8). Only for the operator.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -14,31 +13,31 @@ use crate::store::Standing;
 use crate::store::backup::Extent;
 use crate::store::error::StoreError;
 
-/// The files beside the store that belong with it, by their names in the data directory.
+/// Further files of the data directory that a backup includes, by their names.
 pub const BESIDE: &[&str] = &[virtual_clock::FILE];
-/// The file that holds the time of the last backup.
+/// File with the time of the last backup.
 const LAST_BACKUP: &str = "last-backup";
-/// Bytes that are handed over at once.
+/// Size in bytes of a chunk of the stream.
 const CHUNK: usize = 256 * 1024;
-/// Chunks that wait to be taken, at most.
+/// Maximum number of chunks in the channel.
 const CHUNKS: usize = 4;
 
-/// A backup is being taken already.
+/// Another backup is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupUnderWay;
 
 /// Result of `queue release`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Released {
-    /// When the backup was taken whose queues stood still until now; none where nothing did.
+    /// Time of the backup whose queues were on hold until now; `None` if none was.
     pub backup_at: Option<Timestamp>,
     /// The hold that was released.
     pub standing: Standing,
 }
 
 impl Engine {
-    /// Begins a backup, whose bytes come as they are taken; who stops taking them ends it. One at a time: each pins a
-    /// snapshot while it reads the rows.
+    /// Begins a backup, whose bytes are produced as they are taken. Dropping the receiver ends it. Only one may run,
+    /// because each pins a snapshot while it reads the rows.
     ///
     /// # Errors
     /// One is under way.
@@ -59,7 +58,7 @@ impl Engine {
                 }
                 Err(error) => {
                     tracing::error!(%error, "backup failed");
-                    // Where nobody takes it, nobody has to be told.
+                    // The receiver may be gone, and then nobody needs the error.
                     drop(sender.blocking_send(Err(io::Error::other("the backup failed"))));
                 }
             }
@@ -67,19 +66,19 @@ impl Engine {
         Ok(receiver)
     }
 
-    /// Notes in the data directory that backup finished at `now`.
+    /// Records in the data directory that a backup finished at `now`.
     fn note_backup(&self, now: Timestamp) {
         if let Err(error) = std::fs::write(self.store.directory().join(LAST_BACKUP), now.to_string()) {
             tracing::warn!(%error, "could not record the time of the backup; the status shows an earlier one");
         }
     }
 
-    /// When the last backup was taken, as it was noted. Blocks on the file system.
+    /// Returns the recorded time of the last backup. Blocks on the file system.
     pub fn last_backup(&self) -> Option<String> {
         std::fs::read_to_string(self.store.directory().join(LAST_BACKUP)).ok()
     }
 
-    /// Has the queues of a restored store go on. May be repeated.
+    /// Releases the queues of a restored store. Idempotent.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -94,7 +93,7 @@ impl Engine {
         Ok(Released { backup_at, standing })
     }
 
-    /// When the backup was taken whose queues stand still, and how much does; nothing where nothing does.
+    /// Returns the time of the backup whose queues are on hold, and their sizes; `None` if no queue is.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -106,7 +105,7 @@ impl Engine {
     }
 }
 
-/// Writes to whoever takes the chunks, and waits for them.
+/// Writer that sends chunks to the receiver, and waits while the channel is full.
 struct Chunks(mpsc::Sender<io::Result<Bytes>>);
 
 impl Write for Chunks {

@@ -1,5 +1,5 @@
-//! Pages of a list, newest first. A page ends at an identifier, and the next begins strictly before it, so rows that
-//! come or go between two pages are neither repeated nor make others skipped (contract 4).
+//! Pages of a list, newest first. A page ends at an identifier, and the next begins strictly before it. Rows added or
+//! removed between two pages are not repeated, and cause no other row to be skipped (contract 4).
 
 use std::ops::ControlFlow;
 
@@ -8,12 +8,12 @@ use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row;
 
-/// Which part of a list is asked for.
+/// Position and size of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRequest {
-    /// Rows strictly before this identifier; from the newest on where absent.
+    /// Only rows strictly before this identifier; from the newest on if `None`.
     pub before: Option<Ulid>,
-    /// Rows at most.
+    /// Maximum number of rows.
     pub limit: usize,
 }
 
@@ -22,13 +22,12 @@ pub struct PageRequest {
 pub struct Page<T> {
     /// The rows, newest first.
     pub rows: Vec<T>,
-    /// Where the next page begins; none at the end.
+    /// Start of the next page; `None` at the end.
     pub next: Option<Ulid>,
 }
 
 impl<T> Page<T> {
-    /// A page of `rows`, each with its identifier, of which there is one more than asked for where another page
-    /// follows.
+    /// Builds a page from `rows` with their identifiers. One row more than `limit` means that another page follows.
     pub(super) fn cut(mut rows: Vec<(Ulid, T)>, limit: usize) -> Self {
         let more = rows.len() > limit;
         rows.truncate(limit);
@@ -37,13 +36,13 @@ impl<T> Page<T> {
     }
 }
 
-/// The keys that begin with `prefix` and go on with an identifier before `before`.
+/// Returns the range of keys that consist of `prefix` and an identifier before `before`.
 pub(super) fn range(prefix: &[u8], before: Option<Ulid>) -> (Vec<u8>, Vec<u8>) {
     let to = before.map_or_else(|| after_prefix(prefix), |before| [prefix, &before.0].concat());
     (prefix.to_vec(), to)
 }
 
-/// A page of the rows whose keys are `prefix` and an identifier.
+/// Returns a page of the rows whose keys consist of `prefix` and an identifier.
 pub(super) fn rows<R: Row>(
     read: &impl Read,
     prefix: &[u8],
@@ -60,12 +59,12 @@ pub(super) fn rows<R: Row>(
     Ok(Page::cut(found, request.limit))
 }
 
-/// The identifier at a key's end.
+/// Returns the identifier at the end of a key.
 pub(super) fn last_id(key: &[u8]) -> Option<Ulid> {
     key.last_chunk().copied().map(Ulid)
 }
 
-/// Goes on until `done`.
+/// Continues until `done`.
 pub(super) const fn until(done: bool) -> ControlFlow<()> {
     if done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }

@@ -1,7 +1,7 @@
-//! A bucket in memory, for tests and simulated processes. Several processes share one [`MemoryStore`], each by a
-//! [`MemoryBucket`] of its own. Calls answer at once, so no runtime is needed, and each may be given a fault.
+//! A bucket in memory, for tests and simulated processes. Several processes share one [`MemoryStore`], each through its
+//! own [`MemoryBucket`]. Calls complete at once, so no runtime is needed, and a fault can be injected into each.
 //!
-//! Reads are linearizable and conditions are honoured, except where a fault asks for the opposite.
+//! Reads are linearizable and conditions are honoured, unless a fault says otherwise.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future;
@@ -15,17 +15,17 @@ use super::ports::{
 };
 use crate::base::time::Timestamp;
 
-/// Names in a page of a list.
+/// Maximum number of names in a page of a list.
 const PAGE: usize = 1000;
 
-/// Failure of one call.
+/// Injected fault of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BucketFault {
     /// Done, but the answer is lost.
     AnswerLost,
     /// Not done, and no answer.
     NotDone,
-    /// No answer; a change is done when [`MemoryStore::land`] is called, under its own condition.
+    /// No answer. A change is done when [`MemoryStore::land`] is called, under its own condition.
     DoneLater,
     /// 409 without an effect.
     Conflict,
@@ -33,15 +33,15 @@ pub(crate) enum BucketFault {
     Throttled,
     /// 403 without an effect.
     Forbidden,
-    /// No connection for this call.
+    /// The connection fails.
     Unreachable,
-    /// A read or list that shows the state at the last [`MemoryStore::remember`], not the current one.
+    /// A read or list that returns the state at the last [`MemoryStore::remember`], not the current one.
     Stale,
     /// A create whose condition is ignored.
     IgnoredCondition,
 }
 
-/// One call, as a source of faults sees it.
+/// One call, as passed to a source of faults.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BucketCall<'a> {
     pub(crate) operation: BucketOperation,
@@ -61,9 +61,9 @@ enum Change {
 #[derive(Default)]
 struct Shared {
     objects: BTreeMap<String, Bytes>,
-    /// The objects that stale reads see.
+    /// The objects that stale reads return.
     remembered: BTreeMap<String, Bytes>,
-    /// Changes whose callers gave up, in the order of the calls.
+    /// Delayed changes whose callers gave up, in call order.
     late: VecDeque<Change>,
     date: Timestamp,
     versioning: Option<Versioning>,
@@ -84,17 +84,17 @@ impl Shared {
     }
 }
 
-/// The objects of a bucket, which its processes share. Clones are the same bucket.
+/// The objects of a bucket, shared by its processes. Clones are the same bucket.
 #[derive(Clone, Default)]
 pub(crate) struct MemoryStore(Arc<Mutex<Shared>>);
 
 impl MemoryStore {
-    /// A process's way to the bucket.
+    /// Returns a bucket client for one process.
     pub(crate) fn bucket(&self) -> MemoryBucket {
         MemoryBucket { store: self.clone(), plan: Arc::default() }
     }
 
-    /// Does the changes that were to be done later, in the order of their calls. Returns how many there were.
+    /// Applies the delayed changes in call order. Returns their number.
     pub(crate) fn land(&self) -> usize {
         let mut shared = self.shared();
         let late = std::mem::take(&mut shared.late);
@@ -105,7 +105,7 @@ impl MemoryStore {
         count
     }
 
-    /// Has stale reads show the objects of this moment.
+    /// Makes stale reads return the current objects from now on.
     pub(crate) fn remember(&self) {
         let mut shared = self.shared();
         shared.remembered = shared.objects.clone();
@@ -116,23 +116,23 @@ impl MemoryStore {
         self.shared().date = date;
     }
 
-    /// Sets what the bucket says of itself.
+    /// Sets the bucket's settings.
     pub(crate) fn set_settings(&self, versioning: Option<Versioning>, has_object_lock: bool, expiries: Vec<Expiry>) {
         let mut shared = self.shared();
         (shared.versioning, shared.has_object_lock, shared.expiries) = (versioning, has_object_lock, expiries);
     }
 
-    /// All names, ascending.
+    /// Returns all names, ascending.
     pub(crate) fn names(&self) -> Vec<String> {
         self.shared().objects.keys().cloned().collect()
     }
 
-    /// An object's bytes.
+    /// Returns an object's bytes.
     pub(crate) fn object(&self, name: &str) -> Option<Bytes> {
         self.shared().objects.get(name).cloned()
     }
 
-    /// Has the bucket hold an object, or not, though no process asked for it.
+    /// Sets or removes an object directly, without a call of a process.
     pub(crate) fn set_object(&self, name: &str, bytes: Option<Bytes>) {
         let change = match bytes {
             Some(bytes) => Change::Overwrite(name.to_owned(), bytes),
@@ -146,7 +146,7 @@ impl MemoryStore {
     }
 }
 
-/// Planned failures of one process.
+/// Planned faults of one process.
 #[derive(Default)]
 struct Plan {
     is_cut_off: bool,
@@ -155,7 +155,7 @@ struct Plan {
     calls: BTreeMap<BucketOperation, u64>,
 }
 
-/// One process's way to a [`MemoryStore`]. Clones share their faults.
+/// One process's client of a [`MemoryStore`]. Clones share their faults.
 #[derive(Clone)]
 pub(crate) struct MemoryBucket {
     store: MemoryStore,
@@ -163,22 +163,22 @@ pub(crate) struct MemoryBucket {
 }
 
 impl MemoryBucket {
-    /// Has the next call of this operation meet a fault; several are met in the order of these calls.
+    /// Injects a fault into the next call of this operation. Several faults apply in injection order.
     pub(crate) fn inject(&self, operation: BucketOperation, fault: BucketFault) {
         self.plan().next.entry(operation).or_default().push_back(fault);
     }
 
-    /// Draws the fault of each call that nothing is injected for.
+    /// Sets a source of faults for calls without an injected fault.
     pub(crate) fn draw(&self, source: impl FnMut(&BucketCall<'_>) -> Option<BucketFault> + Send + 'static) {
         self.plan().source = Some(Box::new(source));
     }
 
-    /// Cuts this process off from the bucket, or connects it again.
+    /// Disconnects this process from the bucket, or connects it again.
     pub(crate) fn set_cut_off(&self, is_cut_off: bool) {
         self.plan().is_cut_off = is_cut_off;
     }
 
-    /// Number of calls of an operation by this process.
+    /// Returns the number of calls of an operation by this process.
     pub(crate) fn calls(&self, operation: BucketOperation) -> u64 {
         self.plan().calls.get(&operation).copied().unwrap_or_default()
     }

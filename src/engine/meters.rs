@@ -1,4 +1,4 @@
-//! Meters of the engine: attempts at mail servers and webhook receivers, returned mail, and signatures.
+//! Metrics of the engine: attempts at mail servers and webhook endpoints, returned mail, and signatures.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::smtp_submission::SubmissionMeters;
 use crate::base::meter::{Counter, Distribution, Histogram};
 use crate::store::op::settle_transfer::TransferEnd;
 
-/// Outcomes of attempts at mail servers, by their names in metrics.
+/// Names of attempt outcomes in metrics.
 const ATTEMPTS: [&str; 4] = ["delivered", "deferred", "bounced", "failed"];
 
-/// The engine's meters. Durations are in microseconds.
+/// The engine's metrics. Durations are in microseconds.
 #[derive(Debug)]
 pub struct EngineMeters {
     attempts: [Histogram; ATTEMPTS.len()],
@@ -43,14 +43,14 @@ impl Default for EngineMeters {
 }
 
 impl EngineMeters {
-    /// Counts an attempt that took so many milliseconds and ended so.
+    /// Counts an attempt with this result and duration.
     pub(super) fn attempted(&self, end: &TransferEnd, duration_ms: u64) {
         let place = match end {
             TransferEnd::Delivered => 0,
             TransferEnd::Deferred { .. } => 1,
             TransferEnd::Bounced(_) => 2,
             TransferEnd::GaveUp(_) | TransferEnd::Crashed => 3,
-            // Nothing was attempted.
+            // No attempt was made.
             TransferEnd::Over | TransferEnd::Suppressed | TransferEnd::Postponed { .. } | TransferEnd::Unreadable => {
                 return;
             }
@@ -58,18 +58,19 @@ impl EngineMeters {
         self.attempts[place].observe_duration(Duration::from_millis(duration_ms));
     }
 
-    /// Counts a request to a webhook receiver.
+    /// Counts a request to a webhook endpoint.
     pub(super) fn posted(&self, outcome: &PostOutcome) {
         let place = outcome.error.map_or(0, |error| 1 + error as usize);
         self.posts[place].observe_duration(outcome.duration);
     }
 
-    /// Attempts at mail servers, by outcome.
+    /// Returns the durations of attempts at mail servers, by outcome.
     pub fn attempts(&self) -> impl Iterator<Item = (&'static str, Distribution)> {
         ATTEMPTS.into_iter().zip(self.attempts.iter().map(Histogram::read))
     }
 
-    /// Attempts at webhook receivers, by outcome: `ok`, or the failure's name in the attempt log.
+    /// Returns the durations of attempts at webhook endpoints, by outcome: `ok`, or the failure's name in the attempt
+    /// log.
     pub fn posts(&self) -> impl Iterator<Item = (&'static str, Distribution)> {
         let outcomes = std::iter::once("ok").chain(PostError::ALL.iter().map(|error| error.as_str()));
         outcomes.zip(self.posts.iter().map(Histogram::read))

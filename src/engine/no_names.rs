@@ -1,4 +1,4 @@
-//! For tests that look no name up: nothing is known under any.
+//! A resolver that knows no names, for tests without DNS.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use super::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
 use crate::domain::hostname::DomainName;
 use crate::smtp::tlsa::TlsaRecord;
 
-/// Nothing is known under any name.
+/// Resolver whose look-ups all fail.
 pub(crate) struct NoNames;
 
 impl Resolve for NoNames {

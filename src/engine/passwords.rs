@@ -1,5 +1,5 @@
-//! Hashing passwords with argon2id, off the async threads and few at a time: each costs 19 MiB and a good part of a
-//! processor, so a crowd at the login must neither fill the memory nor starve the sending.
+//! Hashing passwords with argon2id, off the async threads and few at a time. Each hash costs 19 MiB and much CPU time,
+//! so a flood of sign-ins must neither exhaust memory nor starve mail delivery.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,41 +11,41 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::secret::Secret;
 use crate::domain::user::NewPassword;
 
-/// Hashes computed at once.
+/// Maximum concurrent hashes.
 const AT_ONCE: usize = 2;
-/// Strangers who may wait for one; beyond, the login is overloaded for them.
+/// Maximum strangers in the queue for a hash; beyond that, sign-in is overloaded for them.
 const STRANGERS_MAX: usize = 64;
-/// Those who may wait beside them, because their browser or their session is known.
+/// Maximum users in the queue for a hash whose browser or session is known.
 const KNOWN_MAX: usize = 16;
-/// Bytes of a salt.
+/// Size of a salt, in bytes.
 const SALT_BYTES: usize = 16;
 
-/// The hasher, with the parameters that OWASP recommends: argon2id, 19 MiB, two passes, one lane.
+/// Password hasher with the parameters that OWASP recommends: argon2id, 19 MiB, two passes, parallelism 1.
 pub(super) struct Passwords {
     executor: Executor,
     places: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     known: Arc<Semaphore>,
-    /// A hash that nobody has the password of, so that an unknown user costs what a known one costs.
+    /// Hash of no known password, so that an unknown user takes as long as a known one.
     nobody: OnceLock<String>,
 }
 
-/// Where somebody waits for a hash: a crowd of strangers keeps out nobody who is known.
+/// Queue for a hash. Strangers can't block known users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Anybody.
+    /// Everybody else.
     Strangers,
-    /// People who are signed in, or whose browser is known.
+    /// Users who are signed in, or whose browser is known.
     Known,
 }
 
-/// So many wait already that one more would wait too long.
+/// The queue for a hash is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords wait to be checked")]
 pub struct Crowded;
 
 impl Passwords {
-    /// A hasher whose hashes are computed by `executor`.
+    /// Creates a hasher that runs on `executor`.
     pub(super) fn new(executor: Executor) -> Self {
         Self {
             executor,
@@ -56,13 +56,13 @@ impl Passwords {
         }
     }
 
-    /// Strangers in every place of their line, until the answer is dropped.
+    /// Takes all strangers' slots in the queue until the result is dropped.
     #[cfg(test)]
     pub(super) fn crowd(&self) -> tokio::sync::SemaphorePermit<'_> {
         self.strangers.try_acquire_many(64).unwrap()
     }
 
-    /// The hash of a new password, with a salt of its own.
+    /// Returns the hash of a new password, with a random salt.
     ///
     /// # Errors
     /// [`Crowded`].
@@ -71,7 +71,7 @@ impl Passwords {
         self.run(Line::Known, move || hashed(password.expose().as_bytes(), &salt)).await
     }
 
-    /// Whether `given` is the password of this hash. Without a hash the answer is no, after as long a time.
+    /// Whether `given` is the password of this hash. Without a hash the answer is no, and takes as long.
     ///
     /// # Errors
     /// [`Crowded`].
@@ -106,7 +106,7 @@ impl Passwords {
         };
         let in_line = Arc::clone(line).try_acquire_owned().map_err(|_| Crowded)?;
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| Crowded)?;
-        // The hash runs to its end even when the request is cancelled, so the permits belong to the hash.
+        // The hash is completed even if the request is cancelled, so it owns the permits.
         let work = move || {
             let _permits = (in_line, place);
             work()

@@ -17,28 +17,28 @@ use crate::store::read::Read;
 use crate::store::row::pause::PauseRow;
 use crate::store::snapshot::Snapshot;
 
-/// Messages of a site that are tried at once when somebody asks; the others when it is asked again.
+/// Maximum messages of a site that one request retries; further requests retry the rest.
 const TRIED_AT_ONCE: usize = 10_000;
 
 /// Result of retrying now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tried {
-    /// Messages that are tried earlier than they would have been.
+    /// Number of messages that are tried earlier than planned.
     pub messages: u64,
     /// Whether there may be more.
     pub is_cut: bool,
 }
 
-/// Why a message can't be tried at once.
+/// Reason why a message can't be retried now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryRefusal {
     /// There is no such message.
     NotFound,
-    /// It has ended, or is on the wire at this moment.
+    /// It has ended, or is in flight.
     TooLate,
 }
 
-/// Returns the pauses of an account, with the moment at which each began.
+/// Returns the pauses of an account, with their start times.
 pub(super) fn pauses(snapshot: &Snapshot, account: AccountId) -> Result<Vec<(SiteName, Timestamp)>, StoreError> {
     let rows = snapshot.sound_rows::<PauseRow>(account.as_bytes(), PAUSES_MAX)?;
     let read = |(key, row): (Vec<u8>, PauseRow)| {
@@ -49,18 +49,18 @@ pub(super) fn pauses(snapshot: &Snapshot, account: AccountId) -> Result<Vec<(Sit
 }
 
 impl Engine {
-    /// Has the account's mail for a site, or for recipients of a domain, wait from now on. What is on the wire ends as
-    /// it ends; what waits ends `failed` when its time is over, as ever. May be repeated.
+    /// Pauses the account's mail for a site, or for recipients of a domain. An attempt in flight ends by its outcome.
+    /// Paused messages still end `failed` when their time is over. Idempotent.
     ///
     /// # Errors
-    /// So many are paused already, or the store's failure.
+    /// The account has the maximum number of pauses, or the store's failure.
     pub async fn pause_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<(), Stop<TooManyPauses>> {
         let on = on.into();
         let account = on.account;
         self.commit_on(on, PauseSite { account, site }).await
     }
 
-    /// Has it go on.
+    /// Resumes the account's mail for a site or domain.
     ///
     /// # Errors
     /// It is not paused, or the store's failure.
@@ -74,7 +74,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has what the account has waiting for a site tried at once, and the site probed where it is held back.
+    /// Retries the account's waiting mail for a site now, and probes the site if it is throttled.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -94,7 +94,7 @@ impl Engine {
         Ok(Tried { messages, is_cut })
     }
 
-    /// Has one message tried at once, and its site probed where it is held back.
+    /// Retries one message now, and probes its site if it is throttled.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -122,7 +122,7 @@ impl Engine {
         Ok(pauses(&self.store.snapshot()?, account)?.len())
     }
 
-    /// The site of a message, where the account has paused its mail for it.
+    /// Returns the site of a message, if the account has paused its mail for it.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -140,7 +140,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// Those that are on the wire are passed by: their attempt is now.
+    /// Skips messages in flight: they are being tried already.
     async fn try_leased(&self, account: AccountId, messages: &[MessageId]) -> Result<u64, StoreError> {
         let leased = messages.iter().filter_map(|id| Some((*id, self.leases.take(*id)?)));
         let (messages, leases): (Vec<MessageId>, Vec<Lease>) = leased.unzip();

@@ -1,8 +1,9 @@
-//! Limit on concurrent queries to strangers, such as name servers or policy hosts. Slow ones never hold up the others.
+//! Limit on concurrent queries to external servers, such as name servers or policy hosts. Slow ones never block the
+//! others.
 //!
-//! A query begins in a prompt place. A slow query moves to a slow place; if there is none, it is given up. So prompt
-//! places become free at a steady pace, however many name servers are dead. A query without a place says nothing about
-//! its name.
+//! A query begins in a fast slot. A slow query moves to a slow slot, or is aborted if there is none. Fast slots
+//! therefore become free at a steady pace, however many name servers are dead. A query without a slot says nothing
+//! about its name.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,28 +11,28 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The places of one asker.
+/// Query slots of one client.
 pub(crate) struct Places {
     prompt: Semaphore,
     slow: Semaphore,
-    /// Maximum time of a query in a prompt place.
+    /// Maximum time of a query in a fast slot.
     promptness: Duration,
 }
 
-/// There was no place: nothing was asked, or not to the end.
+/// No slot was available: the query was not sent, or was aborted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoPlace;
 
 impl Places {
-    /// Places for `prompt` questions, each for `promptness`, and for `slow` ones that take longer.
+    /// Creates `prompt` fast slots, each for `promptness`, and `slow` slots for queries that take longer.
     pub(crate) const fn new(prompt: usize, slow: usize, promptness: Duration) -> Self {
         Self { prompt: Semaphore::const_new(prompt), slow: Semaphore::const_new(slow), promptness }
     }
 
-    /// Awaits `asking` once it has a place; waiting for a place ends after `patience`.
+    /// Awaits `asking` once it has a slot. Waits for a slot for at most `patience`.
     ///
     /// # Errors
-    /// Where there was no place in time, or none to go on in.
+    /// No slot in time, or no slow slot to continue in.
     pub(crate) async fn ask<T>(&self, patience: Duration, asking: impl Future<Output = T>) -> Result<T, NoPlace> {
         let Ok(Ok(prompt)) = timeout(patience, self.prompt.acquire()).await else { return Err(NoPlace) };
         let mut asking = pin!(asking);

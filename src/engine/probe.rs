@@ -1,5 +1,5 @@
-//! Checks of this machine's place in the world, over [`Probe`]: whether mail gets out, whether addresses lead back to
-//! names, and whether block lists name them. Alerts and `postrider doctor` share them.
+//! Checks of this machine's network and DNS, over [`Probe`]: whether outgoing mail works, whether addresses have
+//! reverse names, and whether block lists contain them. Alerts and `postrider doctor` share them.
 
 pub mod block_list;
 pub mod port25;
@@ -9,7 +9,8 @@ use std::net::IpAddr;
 
 use super::ports::probe::{Probe, ProbeFailure, RecordType};
 
-/// The addresses of a name, IPv4 first. A family that is unknown is an error only where the other has none.
+/// Returns the addresses of a name, IPv4 first. A family that can't be looked up is an error only if the other has
+/// none.
 ///
 /// # Errors
 /// [`ProbeFailure`].
@@ -28,8 +29,8 @@ pub async fn addresses(probe: &dyn Probe, name: &str) -> Result<Vec<IpAddr>, Pro
     }
 }
 
-/// The name under which `address` is looked up in `zone`: its parts in reverse (RFC 1035 3.5, RFC 3596 2.5, RFC 5782
-/// 2.1 and 2.4).
+/// Returns the name under which `address` is looked up in `zone`: its parts in reverse (RFC 1035 3.5, RFC 3596 2.5, RFC
+/// 5782 2.1 and 2.4).
 pub fn reversed_in(address: IpAddr, zone: &str) -> String {
     let mut name = String::new();
     match address {
@@ -50,7 +51,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::engine::ports::BoxFuture;
 
-    /// A world of names and mail servers.
+    /// Scripted DNS names and mail servers.
     #[derive(Default)]
     pub(crate) struct World {
         pub(crate) records: HashMap<(String, &'static str), Vec<String>>,

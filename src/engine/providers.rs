@@ -21,36 +21,36 @@ use crate::store::row::outcomes::OutcomeCounts;
 use crate::store::schema;
 
 const DAY_HOURS: u32 = 24;
-/// Newest bounces, and as many deferrals, that are grouped for one provider.
+/// Maximum newest bounces, and as many deferrals, that are grouped for one provider.
 const EVENTS_OF_PROVIDER: usize = 200;
-/// Newest bounces, and as many deferrals, that are read for all providers together: about 10 ms.
+/// Maximum newest bounces, and as many deferrals, that are read for all providers together: about 10 ms.
 const EVENTS_READ: usize = 1_000;
-/// Answers of a provider at most.
+/// Maximum number of answers shown for a provider.
 const ANSWERS_MAX: usize = 5;
 
-/// The answers of all providers in some UTC days.
+/// Answers of all providers in a range of UTC days.
 #[derive(Clone, Debug)]
 pub struct Providers {
-    /// The first day, at its begin.
+    /// Start of the first day.
     pub from: Timestamp,
-    /// The last day, at its begin.
+    /// Start of the last day.
     pub to: Timestamp,
-    /// One entry for each provider that was asked, the one with most answers first.
+    /// One entry for each provider that answered, most answers first.
     pub providers: Vec<Provider>,
 }
 
 /// The answers of one provider.
 #[derive(Clone, Debug, Default)]
 pub struct Provider {
-    /// The name in the shaping, or [`OTHER`].
+    /// Name in the provider rules, or [`OTHER`].
     pub name: String,
     /// The outcomes.
     pub counts: OutcomeCounts,
-    /// The most frequent answers first.
+    /// Answers, most frequent first.
     pub answers: Vec<FrequentAnswer>,
 }
 
-/// An answer that a provider gave again and again.
+/// An answer that a provider gave repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrequentAnswer {
     /// The code.
@@ -68,19 +68,19 @@ pub struct FrequentAnswer {
 }
 
 impl Provider {
-    /// The messages that the provider took or refused for good.
+    /// Returns the number of messages that the provider accepted or permanently refused.
     pub const fn answered(&self) -> u64 {
         self.counts.delivered + self.counts.bounced()
     }
 
-    /// The level.
+    /// Returns the level.
     pub fn level(&self) -> Level {
         provider::level(self.counts.bounced_block, self.answered())
     }
 }
 
 impl Engine {
-    /// The answers of all providers in the last `days` UTC days, of which today is the last.
+    /// Returns the answers of all providers in the `days` UTC days that end today.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -107,7 +107,7 @@ impl Engine {
         .await
     }
 
-    /// The level of each provider over the last 24 hours.
+    /// Returns the level of each provider over the last 24 hours.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -118,8 +118,8 @@ impl Engine {
     }
 }
 
-/// The outcomes of the hours `from..to` by provider. Messages for which no server was asked, such as those whose domain
-/// does not exist, count for [`OTHER`].
+/// Returns the outcomes of the hours `from..to` by provider. Messages without a server, such as those to nonexistent
+/// domains, count for [`OTHER`].
 fn counts(read: &impl Read, account: AccountId, from: u32, to: u32) -> Result<BTreeMap<String, Provider>, StoreError> {
     let mut providers: BTreeMap<String, Provider> = BTreeMap::new();
     scan(read, account, from, to, &mut |row| {
@@ -159,7 +159,7 @@ struct Answers {
     /// Events that were read, by provider.
     read: HashMap<String, usize>,
     groups: HashMap<(String, AnswerKey), FrequentAnswer>,
-    /// The providers of the messages seen so far: a message is often deferred many times.
+    /// Providers of the messages read so far, because a message is often deferred many times.
     providers: HashMap<MessageId, String>,
 }
 
@@ -219,7 +219,7 @@ impl Answers {
     }
 }
 
-/// The words of an answer without those that differ from message to message: identifiers, addresses and times.
+/// Returns an answer without the parts that differ between messages: identifiers, addresses and times.
 fn common_words(response: &str) -> String {
     let is_common = |word: &&str| !word.contains(|c: char| c.is_ascii_digit() || c == '@');
     response.split_whitespace().filter(is_common).collect::<Vec<_>>().join(" ").to_lowercase()

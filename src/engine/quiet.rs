@@ -1,5 +1,5 @@
-//! Accounts that are kept quiet while `dev` erases their rows (contract 12.2). No attempt of theirs begins, and
-//! attempts under way end first, so nothing from before the reset appears later.
+//! Accounts whose attempts are blocked while `dev` erases their rows (contract 12.2). No attempt of theirs begins, and
+//! running attempts end first, so nothing from before the reset appears later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::base::id::AccountId;
 
-/// The accounts that are quiet, and the webhook requests that are under way.
+/// Blocked accounts, and running webhook requests.
 #[derive(Clone, Default)]
 pub struct QuietAccounts(Arc<Shared>);
 
@@ -26,13 +26,13 @@ struct State {
     posting: HashMap<AccountId, usize>,
 }
 
-/// An account is quiet until this is dropped.
+/// Blocks an account until it is dropped.
 pub struct Quiet {
     accounts: QuietAccounts,
     account: AccountId,
 }
 
-/// A webhook request of an account that is under way, until this is dropped.
+/// A running webhook request of an account, until it is dropped.
 pub struct Posting {
     accounts: QuietAccounts,
     account: AccountId,
@@ -43,7 +43,7 @@ impl QuietAccounts {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps `account` quiet from now on.
+    /// Blocks `account` from now on.
     pub fn hush(&self, account: AccountId) -> Quiet {
         self.0.has_erased.store(true, Relaxed);
         self.state().quiet.insert(account);
@@ -51,15 +51,15 @@ impl QuietAccounts {
         Quiet { accounts: self.clone(), account }
     }
 
-    /// Whether an account was ever quiet: what waits in memory may have been erased since.
+    /// Whether any account was ever blocked: rows of work in memory may have been erased since.
     pub fn has_erased(&self) -> bool {
         self.0.has_erased.load(Relaxed)
     }
 
-    /// Waits until `is_so` says that the state is as wanted.
+    /// Waits until `is_so` holds.
     async fn until(&self, is_so: impl Fn(&State) -> bool) {
         loop {
-            // Asked for before the look, so that no change in between is missed.
+            // Subscribe before the check, so that no change in between is missed.
             let changed = self.0.changed.notified();
             if is_so(&self.state()) {
                 return;
@@ -68,22 +68,22 @@ impl QuietAccounts {
         }
     }
 
-    /// Waits while `account` is quiet.
+    /// Waits while `account` is blocked.
     pub async fn spoken(&self, account: AccountId) {
         self.until(|state| !state.quiet.contains(&account)).await;
     }
 
-    /// Waits until `account` is to be quiet.
+    /// Waits until `account` is blocked.
     pub async fn hushed(&self, account: AccountId) {
         self.until(|state| state.quiet.contains(&account)).await;
     }
 
-    /// Waits until no webhook request of `account` is under way.
+    /// Waits until `account` has no running webhook request.
     pub async fn ended(&self, account: AccountId) {
         self.until(|state| !state.posting.contains_key(&account)).await;
     }
 
-    /// Notes a webhook request of `account`, once the account is not quiet.
+    /// Registers a webhook request of `account`, once the account is not blocked.
     pub async fn post_when_spoken(&self, account: AccountId) -> Posting {
         loop {
             if let Some(posting) = self.post(account) {
@@ -93,7 +93,7 @@ impl QuietAccounts {
         }
     }
 
-    /// Notes a webhook request of `account`; none where the account is quiet.
+    /// Registers a webhook request of `account`; `None` if the account is blocked.
     fn post(&self, account: AccountId) -> Option<Posting> {
         let mut state = self.state();
         if state.quiet.contains(&account) {

@@ -1,5 +1,4 @@
-//! The request rates of all keys, accounts and panel users, in memory: a restart starts empty (contract 3 "Request
-//! rate").
+//! Request rates of all keys, accounts and panel users, in memory: a restart starts empty (contract 3 "Request rate").
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +9,10 @@ use super::{Caller, Engine};
 use crate::base::id::{AccountId, KeyId, UserId};
 use crate::machine::rate::{Rate, RateLimited, RateView};
 
-/// When to look for idle keys: every so many requests.
+/// Number of requests between two sweeps of idle keys.
 const SWEEP_EVERY: u32 = 4096;
-/// Requests of one panel user in any 60 seconds: more than a person makes, and few enough that a stolen session neither
-/// takes the processor with searches nor pushes its traces out of the audit log within minutes.
+/// Maximum requests of one panel user in any 60 seconds. A person never reaches it, and it stops a stolen session from
+/// using all CPU time with searches, or flushing its traces out of the audit log within minutes.
 pub const PANEL_REQUESTS_PER_MINUTE: u32 = 3000;
 
 /// One sliding window for each key in use, for each account, and for each panel user.
@@ -29,12 +28,11 @@ struct Windows {
 }
 
 impl Rates {
-    /// Counts one request of a key of `account` at monotonic time `now`. A refused request counts for neither. The view
-    /// is the key's own.
+    /// Counts one request of a key of `account` at monotonic time `now`. A refused request does not count. Returns the
+    /// key's own window.
     ///
     /// # Errors
-    /// [`RateLimited`] where the key or all keys of the account had as many requests as `limits` in the last 60
-    /// seconds.
+    /// [`RateLimited`] if the key, or all keys of the account together, reached `limits` in the last 60 seconds.
     pub fn admit(
         &self,
         account: AccountId,
@@ -67,8 +65,8 @@ impl Rates {
         windows.by_user.entry(user).or_default().admit(PANEL_REQUESTS_PER_MINUTE, now).map(drop)
     }
 
-    /// Counts `more` requests beside one that was admitted just now, as a list of messages is so many requests. Where
-    /// they do not fit, that one does not count either.
+    /// Counts `more` requests in addition to the one just admitted, for a list of messages. If they exceed the limit,
+    /// that one does not count either.
     ///
     /// # Errors
     /// As [`Self::admit`].
@@ -99,14 +97,14 @@ impl Rates {
         keys.iter().for_each(|key| drop(windows.by_key.remove(key)));
     }
 
-    /// The window of `key` as it stands.
+    /// Returns the current window of `key`.
     pub fn view(&self, key: KeyId, limit: u32, now: Duration) -> RateView {
         let windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.by_key.get(&key).map_or_else(|| Rate::default().view(limit, now), |rate| rate.view(limit, now))
     }
 }
 
-/// Requests that any 60 seconds admit.
+/// Maximum requests in any 60 seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
     /// Of one key.
@@ -119,7 +117,7 @@ impl Engine {
     /// Counts one request of a caller's key, as the API does. The operator has no limit.
     ///
     /// # Errors
-    /// Seconds to wait, where this request is one too many; it is not counted.
+    /// Seconds to wait, if the limit is reached; the request does not count.
     pub(super) fn admit_request(&self, caller: &Caller) -> Result<(), u64> {
         let Some(key) = &caller.key else { return Ok(()) };
         let limits = RequestLimits::of(&self.settings);
@@ -129,7 +127,7 @@ impl Engine {
 }
 
 impl RequestLimits {
-    /// The limits of the configuration.
+    /// Returns the configured limits.
     pub const fn of(settings: &Settings) -> Self {
         Self { key: settings.requests_per_minute, account: settings.account_requests_per_minute }
     }

@@ -1,4 +1,4 @@
-//! Deliveries that the account asks for: a test, an event once more, or a replay of many (contract 5).
+//! Deliveries on request: a test, one event again, or a replay of many events (contract 5).
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::store::read::Read as _;
 use crate::store::schema::{Table, meta};
 
 impl Engine {
-    /// Owes an endpoint an event of type `test`.
+    /// Adds a delivery of a new event of type `test`.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -30,7 +30,7 @@ impl Engine {
         self.made(account, id)
     }
 
-    /// Owes an endpoint once more what it was owed by a delivery.
+    /// Adds a delivery of the same event as an existing delivery.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -50,8 +50,8 @@ impl Engine {
         found.map(|(record, _)| record).ok_or(Stop::Refused(RedeliverRefusal::NotFound))
     }
 
-    /// Owes an endpoint its events since a moment again and returns their number. Events that the endpoint has an
-    /// outstanding delivery of are skipped. The replay runs to its end even if the caller goes away.
+    /// Adds deliveries of an endpoint's events since a moment, and returns their number. Events with an outstanding
+    /// delivery to the endpoint are skipped. The replay continues if the caller goes away.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -75,7 +75,7 @@ impl Engine {
         replayed.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
     }
 
-    /// An identifier above all that the writer has given out.
+    /// Returns an identifier greater than all assigned ones.
     fn next_id(&self) -> Result<Ulid, StoreError> {
         let last = self.store.snapshot()?.get(Table::Meta, meta::LAST_ID)?;
         let last: Option<[u8; 16]> = last.and_then(|last| last.try_into().ok());
@@ -83,7 +83,7 @@ impl Engine {
     }
 }
 
-/// The endpoints that have a replay running. A replay ends with its process, so this is kept in memory.
+/// Endpoints with a running replay. A replay ends with its process, so this is kept in memory.
 #[derive(Default)]
 pub(super) struct Replays(Arc<Mutex<HashSet<Running>>>);
 
@@ -96,7 +96,7 @@ struct Turn {
 }
 
 impl Replays {
-    /// Begins a replay for an endpoint; none where one is running.
+    /// Begins a replay for an endpoint; `None` if one is running.
     fn begin(&self, account: AccountId, endpoint: EndpointId) -> Option<Turn> {
         let own = (account, endpoint);
         let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(own);
@@ -110,7 +110,7 @@ impl Drop for Turn {
     }
 }
 
-/// Searches and writes in turns. Each slice is an operation of its own, so that a long replay holds up nobody.
+/// Alternates between searching and writing. Each part is its own operation, so a long replay blocks nobody.
 async fn run(engine: &Engine, replay: Replay) -> Result<u64, Stop<RedeliverRefusal>> {
     let (mut created, mut from) = (0, replay.since);
     loop {

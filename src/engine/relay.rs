@@ -1,5 +1,5 @@
-//! A relay: a named way out (contract 6), as the configuration describes it. What became of it meanwhile, held back or
-//! used up, is the transfer workers' to know.
+//! A relay: a named egress route (contract 6), as configured. The transfer workers keep its state, such as throttling
+//! and the used daily cap.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ const DAY_SECS: u64 = 24 * 3600;
 /// Upper bound of a growing cap: practically no limit.
 const CAP_MAX: f64 = 4e9;
 
-/// One way out.
+/// One egress route.
 #[derive(Debug, Clone)]
 pub struct Relay {
     /// Its name, in every attempt and event.
     pub name: Arc<str>,
-    /// The name to greet with.
+    /// EHLO name.
     pub ehlo: Arc<str>,
-    /// Where it hands mail to.
+    /// Next hop.
     pub way: RelayWay,
-    /// The addresses to send from; the system chooses where there are none.
+    /// Source addresses; the system chooses if there are none.
     pub sources: Vec<IpAddr>,
     /// The streams that it carries.
     pub streams: Vec<Stream>,
@@ -29,16 +29,16 @@ pub struct Relay {
     pub warm_up: Option<WarmUp>,
 }
 
-/// Where a relay hands mail to.
+/// Next hop of a relay.
 #[derive(Debug, Clone)]
 pub enum RelayWay {
-    /// To the receivers' own servers.
+    /// The recipients' own mail servers.
     Mx,
-    /// To one server that takes everything.
+    /// One server that accepts all mail.
     Smarthost(Smarthost),
 }
 
-/// A server that takes everything.
+/// A server that accepts all mail.
 #[derive(Debug, Clone)]
 pub struct Smarthost {
     /// Its name, or its address as text.
@@ -49,43 +49,43 @@ pub struct Smarthost {
     pub submission: Arc<Submission>,
 }
 
-/// The daily cap of a relay for each site, which may grow from a day on.
+/// Daily cap of a relay for each site, which may grow from a given day on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmUp {
-    /// Messages of the first day.
+    /// Messages on the first day.
     pub per_day: u32,
-    /// By how much each further day has more than the one before.
+    /// Growth of each further day over the previous one, in percent.
     pub growth_percent: u32,
     /// The first day, in days since 1970-01-01 UTC.
     pub since: u32,
 }
 
 impl Relay {
-    /// Whether it carries this stream and no other.
+    /// Whether it carries only this stream.
     pub(super) fn is_own_of(&self, stream: Stream) -> bool {
         self.streams.iter().all(|carried| *carried == stream)
     }
 }
 
 impl WarmUp {
-    /// The messages that a site may get on `day`.
+    /// Returns the maximum number of messages for a site on `day`.
     pub fn cap(&self, day: u32) -> u32 {
         let days = i32::try_from(day.saturating_sub(self.since)).unwrap_or(i32::MAX);
         let growth = 1.0 + f64::from(self.growth_percent) / 100.0;
         let cap = f64::from(self.per_day) * growth.powi(days);
-        // Within u32 by the cap, and never below one message.
+        // At most CAP_MAX, so within u32, and at least one message.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "held between 1 and CAP_MAX")]
         let cap = cap.clamp(1.0, CAP_MAX) as u32;
         cap
     }
 }
 
-/// The UTC day of a moment, in days since 1970-01-01.
+/// Returns the UTC day of a moment, in days since 1970-01-01.
 pub(super) fn day_of(now: Timestamp) -> u32 {
     u32::try_from(now.as_secs() / DAY_SECS).unwrap_or(u32::MAX)
 }
 
-/// When the next UTC day begins.
+/// Returns the start of the next UTC day.
 pub(super) fn next_day(now: Timestamp) -> Timestamp {
     Timestamp::from_millis((u64::from(day_of(now)) + 1) * DAY_SECS * 1000)
 }

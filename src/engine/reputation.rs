@@ -1,6 +1,5 @@
-//! An account's bounce and complaint rates: as `GET /v1/me` tells them, as the log warns of them, and as the panel
-//! draws them. All of it comes from hourly counts ([`store::op::outcomes`](crate::store::op::outcomes)), never from
-//! messages.
+//! An account's bounce and complaint rates, for `GET /v1/me`, log warnings and the panel's charts. All of them come
+//! from hourly counts ([`store::op::outcomes`](crate::store::op::outcomes)), never from messages.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +29,7 @@ pub struct Reputation {
 /// Current levels of one stream.
 #[derive(Clone, Debug)]
 pub struct StreamReputation {
-    /// Its levels, by all that is known now.
+    /// Its levels, by the current counts.
     pub levels: State,
     /// Hours and counts of its windows: the day, then the week.
     pub windows: [(u32, OutcomeCounts); 2],
@@ -75,18 +74,18 @@ fn windows([day, week]: &[OutcomeCounts; 2]) -> Windows {
     Windows { day: day.figures(), week: week.figures() }
 }
 
-/// Which counts a chart asks for.
+/// Parameters of a chart.
 #[derive(Clone, Copy, Debug)]
 pub struct OutcomesQuestion {
-    /// From the hour of this moment on.
+    /// Start: the hour of this moment.
     pub from: Timestamp,
-    /// To the hour of this moment, which is not part of it.
+    /// End: the hour of this moment, exclusive.
     pub to: Timestamp,
-    /// Length of the series' steps.
+    /// Step of the series.
     pub step: Step,
-    /// Of this stream alone.
+    /// Only this stream.
     pub stream: Option<Stream>,
-    /// Of this sending domain alone.
+    /// Only this sending domain.
     pub domain: Option<DomainId>,
 }
 
@@ -95,20 +94,21 @@ pub struct OutcomesQuestion {
 pub enum Step {
     /// A UTC hour.
     Hour,
-    /// 24 hours from the question's beginning on: a day of the account's zone, where that begins one.
+    /// 24 hours from the start on. A day of the account's time zone if the start begins one.
     Day,
 }
 
-/// Outcomes of the messages that were accepted in a span of time.
+/// Outcomes of the messages that were accepted in a period.
 #[derive(Clone, Debug, Default)]
 pub struct Outcomes {
-    /// Step by step, the first first; steps without a message are there too.
+    /// Counts of each step in order, including steps without a message.
     pub series: Vec<(Timestamp, OutcomeCounts)>,
-    /// All together.
+    /// Sum of all steps.
     pub total: OutcomeCounts,
-    /// By sending domain, which may be deleted since. The zero identifier has what its hour had no further row for.
+    /// Counts by sending domain, which may be deleted since. The zero identifier has the rest of hours whose rows are
+    /// full.
     pub by_domain: BTreeMap<DomainId, OutcomeCounts>,
-    /// By receiving provider; empty is what no server was asked for, such as whatever is merely accepted.
+    /// Counts by receiving provider. The empty name has messages that needed no server, such as those merely accepted.
     pub by_provider: BTreeMap<String, OutcomeCounts>,
 }
 
@@ -131,7 +131,7 @@ impl Engine {
         })
     }
 
-    /// Returns the series of a chart. Its cost grows with the span: some hundred rows for a day, a few thousand for a
+    /// Returns the series of a chart. The cost grows with the period: some hundred rows for a day, a few thousand for a
     /// week.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Engine {
         Ok(told)
     }
 
-    /// Serves the timer of an account's reputation: what crossed a threshold goes to the log.
+    /// Serves the timer of an account's reputation: logs each crossed threshold.
     pub(super) async fn judge_reputation(&self, timer: Timer) -> Result<(), Stop<Never>> {
         let account = timer.account;
         let seen = Seen::look(&self.store.snapshot()?, account, self.clock.now())?;
@@ -208,7 +208,7 @@ fn tell(account: AccountId, stream: Stream, Crossing { measure, from, to }: Cros
     }
 }
 
-/// A rate as the log shows it.
+/// Formats a rate for the log.
 fn percent(rate: machine::Rate) -> String {
     match rate.millionths() {
         Some(share) => format!("{}.{:02} % ({} of {})", share / 10_000, share % 10_000 / 100, rate.count, rate.of),

@@ -1,4 +1,4 @@
-//! The reverse names of the addresses that mail leaves from: looked up once an hour, for the checklists of all domains.
+//! Reverse DNS names of the source addresses: looked up once an hour, for the checklists of all domains.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ const FAILURE_AGE_MAX: Duration = Duration::from_secs(300);
 /// Time limit for all look-ups together.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A relay that goes straight to receivers' servers.
+/// A relay that delivers directly to the recipients' servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectRelay {
-    /// The name that it says in EHLO.
+    /// EHLO name.
     pub ehlo: String,
-    /// The addresses that it sends from, as far as receivers see them. Empty behind NAT: the name's addresses count.
+    /// Source addresses as receivers see them. Empty behind NAT: the name's addresses count.
     pub sources: Vec<IpAddr>,
 }
 
-/// The names that were found last.
+/// Names from the last look-up.
 #[derive(Default)]
 pub(super) struct ReverseDns(Mutex<Option<Looked>>);
 
@@ -35,7 +35,7 @@ struct Looked {
 }
 
 impl ReverseDns {
-    /// The names of all sources, at `now` of the monotonic clock.
+    /// Returns the names of all source addresses, at `now` of the monotonic clock.
     pub(super) async fn names(
         &self,
         resolver: &Arc<dyn Resolve>,
@@ -75,7 +75,7 @@ async fn look(resolver: &Arc<dyn Resolve>, relays: &[DirectRelay]) -> Vec<Source
     found
 }
 
-/// The names of an address that lead back to it. None where a look-up failed.
+/// Returns the names of an address that resolve to it. `None` if a look-up failed.
 async fn confirmed(resolver: &dyn Resolve, address: IpAddr) -> Option<Vec<String>> {
     let names = match resolver.ptr_now(address).await {
         Ok(names) => names,

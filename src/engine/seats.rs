@@ -1,12 +1,12 @@
-//! Seats for work that many do at once and that takes each of them long, such as following the log: a bounded number in
-//! all, of which one account has a few.
+//! Slots for long-running work, such as following the event log: a limited number in total, and a smaller number per
+//! account.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::id::AccountId;
 
-/// The seats.
+/// The slots.
 pub(super) struct Seats {
     most: usize,
     of_account: usize,
@@ -19,24 +19,24 @@ struct Taken {
     by_account: HashMap<AccountId, usize>,
 }
 
-/// A seat that is taken, free again when it is dropped.
+/// A used slot, released when dropped.
 pub(super) struct Seat {
     taken: Arc<Mutex<Taken>>,
     account: AccountId,
 }
 
 impl Seats {
-    /// `most` seats in all, and `of_account` for one account.
+    /// Creates `most` slots in total, and `of_account` per account.
     pub(super) fn new(most: usize, of_account: usize) -> Self {
         Self { most, of_account, taken: Arc::default() }
     }
 
-    /// The number of seats that are taken.
+    /// Returns the number of used slots.
     pub(super) fn taken(&self) -> usize {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).all
     }
 
-    /// Takes a seat for an account; none where all of its seats, or all seats, are taken.
+    /// Takes a slot for an account; `None` if all slots, or all of the account's, are used.
     pub(super) fn take(&self, account: AccountId) -> Option<Seat> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let of_account = taken.by_account.get(&account).copied().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! The clock of a running service: [`machine::service_clock`](crate::machine::service_clock) over readings of the
 //! machine's clocks, which floor `net` supplies and tests script.
 //!
-//! Every look at the time reads the clocks first, so no caller ever sees a jump that makes the wall clock doubtful.
+//! Every call reads the clocks first, so no caller ever sees a jump that makes the wall clock doubtful.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,13 +21,13 @@ pub struct ServiceClock {
 }
 
 struct Inner {
-    /// None until [`Clock::start`]: the wall clock is believed while the store opens.
+    /// `None` until [`Clock::start`]: the wall clock is trusted while the store opens.
     state: Option<State>,
     changes: Vec<Effect>,
 }
 
 impl ServiceClock {
-    /// The clock over these readings.
+    /// Creates the clock over these readings.
     pub fn new(read: ReadClocks) -> Self {
         let first = read().elapsed;
         Self { read, first, inner: Mutex::new(Inner { state: None, changes: Vec::new() }) }
@@ -37,7 +37,7 @@ impl ServiceClock {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the state step, by what was read under its lock: readings must be taken in order.
+    /// Advances the state with a reading taken under its lock, because readings must be processed in order.
     fn step(&self, input: impl FnOnce(Sample) -> Input) -> ServiceTime {
         let mut inner = self.inner();
         let sample = (self.read)();
@@ -92,7 +92,7 @@ impl Clock for ServiceClock {
 
     fn settle(&self) {
         let mut inner = self.inner();
-        // Changes since then are settled first.
+        // Earlier changes are settled first.
         if inner.changes.is_empty() {
             inner.state = inner.state.map(State::settled);
         }

@@ -16,46 +16,46 @@ use crate::domain::sending_domain::DkimAlgorithm;
 use crate::domain::token_key::TokenKeys;
 use crate::mail::dkim_key::{GeneratedKey, GenerationFailed};
 
-/// Memory for the bodies of the messages that are being sent, in KiB: 256 MiB, however slow the servers are. Accounts
-/// that hold little may have an eighth more.
+/// Memory for the bodies of messages in flight, in KiB: 256 MiB, however slow the servers are. Accounts that hold
+/// little may use an eighth more.
 pub const BODY_KIB: u32 = 256 * 1024;
 
-/// The user name of SMTP submission that the documentation names. Any other one does as well.
+/// User name of SMTP submission in the documentation. Any other name works too.
 pub const SMTP_USERNAME: &str = "postrider";
 
-/// Where programs find SMTP submission.
+/// Address of SMTP submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmtpAddress {
     /// The host.
     pub host: String,
-    /// The port that begins in the clear; none where nothing listens.
+    /// Port that begins without TLS; `None` if there is none.
     pub port: Option<u16>,
-    /// The port that speaks TLS from the first byte; none where nothing listens.
+    /// Port with TLS from the first byte; `None` if there is none.
     pub tls_port: Option<u16>,
 }
 
-/// Where this service sends from.
+/// Addresses and names that this service sends from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
-    /// The addresses that the relays name.
+    /// Source addresses of the relays.
     pub addresses: Vec<IpAddr>,
-    /// The names that the relays greet with, which lead to the addresses that the system chooses.
+    /// EHLO names of the relays, which resolve to the addresses that the system chooses.
     pub names: Vec<String>,
 }
 
-/// Makes a DKIM key pair.
+/// Function that generates a DKIM key pair.
 pub type GenerateDkimKey = fn(DkimAlgorithm, &dyn Entropy) -> Result<GeneratedKey, GenerationFailed>;
 
 /// The engine's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The name we greet with, and the host of links.
+    /// Our host name, for EHLO and links.
     pub hostname: String,
-    /// Where return paths stand: the bounce host, or the hostname where there is none.
+    /// Domain of return paths: the bounce host, or the hostname without one.
     pub bounce_host: String,
-    /// Whether mail for that host is received here.
+    /// Whether this service receives mail for that host.
     pub receives_mail: bool,
-    /// Where this service sends from, as receivers see it.
+    /// Addresses and names that this service sends from, as receivers see them.
     pub egress: Egress,
     /// The keys that authenticate return paths.
     pub return_path_keys: TokenKeys,
@@ -63,46 +63,47 @@ pub struct Settings {
     pub feedback_keys: TokenKeys,
     /// The keys that authenticate hosted unsubscribe links.
     pub unsubscribe_keys: TokenKeys,
-    /// The public address of the API, known once it is served.
+    /// Public URL of the API, known once it is served.
     pub public_url: Arc<OnceLock<String>>,
-    /// The relays that go straight to receivers' servers, for the reverse names of their addresses.
+    /// Relays that deliver directly to the recipients' servers, for their reverse DNS names.
     pub direct_relays: Vec<DirectRelay>,
-    /// Where SMTP submission listens, once it does.
+    /// Address of SMTP submission, once it listens.
     pub smtp: Arc<OnceLock<SmtpAddress>>,
     /// Time for which a message is retried (contract 6).
     pub queue_lifetime: Duration,
-    /// Sender of TLS reports; without it none are sent.
+    /// Sender of TLS reports; `None` sends none.
     pub tls_reports_from: Option<Address>,
-    /// Requests a minute and key.
+    /// Requests per minute and key.
     pub requests_per_minute: u32,
-    /// Requests a minute of all keys of an account.
+    /// Requests per minute of all keys of an account.
     pub account_requests_per_minute: u32,
-    /// Bytes of stored message content of an account; 0 for no limit.
+    /// Maximum stored message content of an account, in bytes; 0 for no limit.
     pub stored_bytes_per_account: u64,
     /// Alerts.
     pub alerts: AlertSettings,
-    /// Whether invitations to the panel go by mail; else their link is shown to who invites.
+    /// Whether invitations to the panel are sent by mail. Otherwise the inviting user sees their link.
     pub mails_invitations: bool,
-    /// The quota of new accounts.
+    /// Quota of new accounts.
     pub quota: QuotaLimits,
-    /// Connections to mail servers at once.
+    /// Maximum connections to mail servers.
     pub max_connections: usize,
-    /// Memory for the bodies of the messages that are being sent, in KiB.
+    /// Memory for the bodies of messages in flight, in KiB.
     pub body_kib: u32,
-    /// Below this many free bytes no message is accepted, and no change that takes room but the operator's.
+    /// Minimum free disk space, in bytes. Below it no message is accepted, and no change that needs space except the
+    /// operator's.
     pub min_free_bytes: u64,
     /// Threads that compose and sign.
     pub signing_threads: usize,
-    /// Lowers the priority of the thread that calls it.
+    /// Function that lowers the priority of the calling thread.
     pub lower_priority: fn(),
-    /// Where blocking work runs.
+    /// Executor for blocking work.
     pub executor: Executor,
     /// Generates DKIM keys.
     pub generate_dkim_key: GenerateDkimKey,
 }
 
 impl Settings {
-    /// The DMARC record for a domain without one: it asks for nothing but reports, where they are received here.
+    /// Returns the DMARC record for a domain without one. It only requests reports, if they are received here.
     pub fn dmarc_record(&self, domain: &DomainName) -> String {
         let base = "v=DMARC1; p=none";
         if self.receives_mail { format!("{base}; rua=mailto:{}", report_address(domain)) } else { base.to_owned() }
@@ -111,7 +112,7 @@ impl Settings {
 
 #[cfg(test)]
 impl Settings {
-    /// The settings that tests begin with.
+    /// Returns the settings that tests start from.
     pub(crate) fn of_a_story() -> Self {
         use crate::base::secret::Secret;
 

@@ -1,4 +1,4 @@
-//! Links by which users choose their own password ([`crate::domain::setup_link`]): making them, and honouring them.
+//! Links by which users choose their own password ([`crate::domain::setup_link`]): creating and redeeming them.
 
 use super::Engine;
 use super::audit::Behalf;
@@ -18,12 +18,12 @@ use crate::store::row::audit::AuditRow;
 use crate::store::row::identity::IdentityRow;
 use crate::store::schema;
 
-/// A link that was made.
+/// A new link.
 #[derive(Debug)]
 pub struct SetupLink {
-    /// The whole address. Secret.
+    /// Complete URL. Secret.
     pub url: String,
-    /// Until when it is good.
+    /// Expiry time.
     pub expires_at: Timestamp,
 }
 
@@ -34,7 +34,7 @@ pub struct LinkedUser {
     pub account: AccountId,
     /// The user.
     pub user: User,
-    /// The line of the audit log that says who made the link.
+    /// Line of the audit log that names the link's creator.
     line: Option<ChangeId>,
 }
 
@@ -43,15 +43,15 @@ impl Engine {
         self.store.master_key().derive(KEY_PURPOSE)
     }
 
-    /// The state of a user that ends their links when it changes.
+    /// Returns the part of a user's state that invalidates their links when it changes.
     pub(super) fn link_credentials(&self, account: AccountId, user: &User) -> Result<String, StoreError> {
         let identity: Option<IdentityRow> = self.store.snapshot()?.row(&schema::user(account, user.id))?;
         let digest = identity.map(|identity| identity.digest());
         Ok(credentials(user, digest.as_ref().map(|digest| &digest[..])))
     }
 
-    /// A link for a user of the account; none where there is no such user, or they are kept from signing in. The ones
-    /// made before stay good. The audit log has a line of it before it is given out.
+    /// Creates a link for a user of the account; `None` if there is no such user, or they are kept from signing in.
+    /// Earlier links stay valid. Writes the line of the audit log before the link is returned.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -81,7 +81,7 @@ impl Engine {
         Ok(holds.then_some(LinkedUser { account: token.account, user, line: token.line }))
     }
 
-    /// Whether this token is a user's, and was sent to their address: who has it reads mail there.
+    /// Whether this token belongs to the user and was sent to their address, which proves that they read mail there.
     pub(super) fn is_sent_link(&self, token: &str, user: UserId) -> Result<bool, StoreError> {
         let Some(linked) = self.user_by_link(token)?.filter(|linked| linked.user.id == user) else { return Ok(false) };
         self.was_sent(&linked)
@@ -92,18 +92,18 @@ impl Engine {
         linked.line.map_or(Ok(false), |line| was_sent(&snapshot, linked.account, line))
     }
 
-    /// Returns the author of a link, as the audit log shows them.
+    /// Returns the creator of a link, as shown in the audit log.
     fn maker_of(&self, linked: &LinkedUser) -> Result<String, StoreError> {
         let Some(line) = linked.line else { return Ok("an earlier version".to_owned()) };
         let row: Option<AuditRow> = self.store.snapshot()?.row(&schema::change(linked.account, line))?;
         Ok(row.map_or_else(|| line.to_string(), |row| row.actor.to_string()))
     }
 
-    /// Sets the password that the user of a token has chosen, which ends the token and their other sessions, and begins
-    /// a session: a whole one, or one that awaits the second factor.
+    /// Sets the password that the user of a token has chosen. This ends the token and their other sessions, and begins
+    /// a session: a complete one, or one that awaits the second factor.
     ///
     /// # Errors
-    /// [`SignInRefusal::Wrong`] where the token does not hold, or was used meanwhile; or the store's failure.
+    /// [`SignInRefusal::Wrong`] if the token is invalid or was used meanwhile, or the store's failure.
     pub async fn set_up(
         &self,
         linked: LinkedUser,
@@ -111,7 +111,7 @@ impl Engine {
         from: Client<'_>,
     ) -> Result<Begun, Stop<SignInRefusal>> {
         let actor = Actor::SetupLink { maker: self.maker_of(&linked)? };
-        // Only the owner of the address could open a link that was sent there.
+        // Only the address's owner could open a link that was sent there.
         let proves_address = self.was_sent(&linked)?;
         let LinkedUser { account, user, line: _ } = linked;
         let change = UserChange {

@@ -1,4 +1,4 @@
-//! The bucket in memory does what its faults say.
+//! Tests that the bucket in memory behaves as its faults say.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Block lists in the DNS (RFC 5782). A list is believed only while its test entries are as they must be: lists that
-//! are shut down answer everything or nothing.
+//! DNS block lists (RFC 5782). A list is trusted only while its test entries are correct: lists that were shut down
+//! answer everything or nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,7 +16,7 @@ const UNLISTED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 pub enum Health {
     /// It works.
     Works,
-    /// It can't be believed.
+    /// It can't be trusted.
     Broken(String),
 }
 
@@ -25,13 +25,13 @@ pub enum Health {
 pub enum Listing {
     /// It is on the list, with these codes.
     Listed(Vec<String>),
-    /// It is not.
+    /// It is not on the list.
     Clear,
     /// The list does not answer, or refuses this resolver.
     Unknown(String),
 }
 
-/// Whether a list has the entry that it must have, and not the one that it must not have.
+/// Checks that a list contains the entry that every list has, and not the one that no list has.
 pub async fn health(probe: &dyn Probe, zone: &str) -> Health {
     match listing(probe, zone, LISTED).await {
         Listing::Listed(_) => {}
@@ -54,7 +54,7 @@ pub async fn listing(probe: &dyn Probe, zone: &str, address: IpAddr) -> Listing 
     }
 }
 
-/// Answers outside 127.0.0.0/8 are no entries, and 127.255.255.0/24 are errors of the query.
+/// Answers outside 127.0.0.0/8 are not entries, and those in 127.255.255.0/24 are errors of the query.
 fn judged(codes: Vec<String>) -> Listing {
     let parsed: Vec<Ipv4Addr> = codes.iter().filter_map(|code| code.parse().ok()).collect();
     let is_error = |code: &&Ipv4Addr| code.octets()[..3] == [127, 255, 255];

@@ -1,4 +1,4 @@
-//! Whether mail gets out: the greeting of a large provider's mail server on the port of mail.
+//! Check that outgoing mail works: connects to port 25 of large providers and reads the greeting.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::addresses;
 use crate::engine::ports::probe::{Probe, RecordType};
 
-/// Receivers whose servers are always there. They are greeted and told goodbye.
+/// Receivers with highly available servers. The check reads the greeting and quits.
 pub const WITNESSES: [&str; 3] = ["gmail.com", "outlook.com", "yahoo.com"];
 
 /// The result of the check.
@@ -21,13 +21,13 @@ pub enum Egress {
         /// Its greeting.
         line: String,
     },
-    /// No server could be looked up, so none was tried.
+    /// No server name could be resolved, so no connection was tried.
     Unresolved,
-    /// None greets, with a reason for each.
+    /// No server sent a greeting, with a reason for each.
     Blocked(Vec<String>),
 }
 
-/// Connects to a server of each witness at once; the first greeting of any counts, because one server may be down.
+/// Connects to a server of each provider concurrently. One greeting is enough, because a single server may be down.
 pub async fn egress(probe: &Arc<dyn Probe>, port: u16, source: Option<IpAddr>) -> Egress {
     let servers = servers(&**probe, port).await;
     if servers.is_empty() {

@@ -1,28 +1,27 @@
-//! Whether the addresses that mail leaves from lead back to the EHLO name. Large receivers refuse a server for which
-//! they do not.
+//! Check that source addresses have reverse DNS names that match the EHLO name. Large receivers refuse mail otherwise.
 
 use std::net::IpAddr;
 
 use super::{addresses, reversed_in};
 use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
 
-/// The names of an address.
+/// Reverse DNS names of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reverse {
-    /// It is called by the EHLO name, which leads back to it.
+    /// Its name is the EHLO name, which resolves to the address.
     LeadsBack,
     /// It has no name.
     Nameless,
-    /// None of its names leads back to it.
+    /// None of its names resolves to it.
     NotConfirmed(Vec<String>),
-    /// Its names lead back to it, and the EHLO name is another.
+    /// Its names resolve to it, but differ from the EHLO name.
     OtherName(Vec<String>),
-    /// No name server answers.
+    /// No name server answered.
     Unknown(String),
 }
 
-/// The addresses that receivers see of a relay: its own, or the ones that the system sends from. Behind NAT, those
-/// that the EHLO name leads to.
+/// Returns the addresses that receivers see for a relay: its own, or those that the system sends from. Behind NAT,
+/// those that the EHLO name resolves to.
 pub async fn seen_addresses(probe: &dyn Probe, sources: &[IpAddr], ehlo: &str) -> Vec<IpAddr> {
     let own = if sources.is_empty() { probe.sources() } else { sources.to_vec() };
     let public: Vec<_> = own.into_iter().filter(|address| probe.permits(*address)).collect();
@@ -53,7 +52,7 @@ pub async fn reverse(probe: &dyn Probe, address: IpAddr, ehlo: &str) -> Reverse 
     }
     match unknown {
         _ if confirmed.iter().any(|name| name.eq_ignore_ascii_case(ehlo)) => Reverse::LeadsBack,
-        // The name that could not be looked up may be the one that leads back.
+        // The name whose look-up failed may be the one that resolves to the address.
         Some(why) => Reverse::Unknown(why),
         None if confirmed.is_empty() => Reverse::NotConfirmed(names),
         None => Reverse::OtherName(names),

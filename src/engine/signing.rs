@@ -1,5 +1,5 @@
-//! Where messages are composed and signed: on threads of its own, so that signatures never hold up the async workers,
-//! or, for one small message at a time, where it is; and the parsed DKIM keys.
+//! Threads for composing and signing messages, so that signatures never block the async workers; and the cache of
+//! parsed DKIM keys. One small message at a time may be signed on the caller's thread.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,23 +15,23 @@ use crate::domain::sending_domain::DkimState;
 use crate::mail::dkim::SigningKey;
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
-/// Jobs that wait at most; beyond, submitters wait before they queue.
+/// Maximum number of queued jobs; beyond that, submitters wait.
 const QUEUE: usize = 1024;
-/// Parsed keys kept: parsing one costs half a signature.
+/// Maximum number of cached keys: parsing one costs half a signature.
 const KEYS_MAX: usize = 4096;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A fixed number of threads for work that burns the processor.
+/// A fixed number of threads for CPU-bound work.
 pub(super) struct SigningPool {
-    /// None where whoever brings work does it.
+    /// `None` if callers run the work themselves.
     work: Option<SyncSender<Work>>,
     keys: Arc<KeyCache>,
     meters: Arc<EngineMeters>,
 }
 
 impl SigningPool {
-    /// Starts the threads. They end when the pool is dropped.
+    /// Starts the threads, which end when the pool is dropped.
     pub(super) fn new(executor: Executor, threads: usize, meters: Arc<EngineMeters>) -> Self {
         let (work, inbox) = sync_channel::<Work>(QUEUE);
         let inbox = Arc::new(Mutex::new(inbox));
@@ -47,24 +47,24 @@ impl SigningPool {
         Self { work, keys: Arc::default(), meters }
     }
 
-    /// Does `work` on one of the threads. Where it panics, what it holds is dropped.
+    /// Runs `work` on one of the threads. If it panics, its captured values are dropped.
     pub(super) fn post(&self, work: impl FnOnce() + Send + 'static) {
         let Some(queue) = &self.work else { return Self::do_here(work) };
-        // A send blocks only while a thousand wait: then the whole process has more than it can do, and waiting is
-        // right. The threads live as long as the pool.
+        // Blocks only while a thousand jobs are queued: the process is overloaded then, so waiting is right. The
+        // threads live as long as the pool.
         drop(queue.send(Box::new(work)));
     }
 
-    /// Has one of the threads make something meanwhile.
+    /// Computes something on one of the threads, concurrently with the caller.
     pub(super) fn meanwhile<T: Send + 'static>(&self, make: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (sender, made) = sync_channel(1);
         self.post(move || drop(sender.send(make())));
         made
     }
 
-    /// Does `work` on this thread. Where it panics, what it holds is dropped.
+    /// Runs `work` on this thread. If it panics, its captured values are dropped.
     pub(super) fn do_here(work: impl FnOnce()) {
-        // A panic is that work's alone: its submitter is told by what is dropped, and the thread lives on.
+        // A panic ends only this work. Its dropped sender notifies the submitter, and the thread continues.
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("panic while composing or signing a message");
         }
@@ -78,7 +78,7 @@ impl SigningPool {
         made
     }
 
-    /// The parsed keys.
+    /// Returns the cache of parsed keys.
     pub(super) const fn keys(&self) -> &Arc<KeyCache> {
         &self.keys
     }
@@ -92,22 +92,22 @@ fn serve(inbox: &Mutex<Receiver<Work>>) {
     }
 }
 
-/// The keys that sign a domain's messages now, RSA first.
+/// Returns the keys that sign a domain's messages now, RSA first.
 pub(super) fn active(domain: &DomainRow) -> Vec<&DkimKeyRow> {
     let mut keys: Vec<_> = domain.dkim.iter().filter(|key| key.state == DkimState::Active).collect();
     keys.sort_by_key(|key| key.algorithm);
     keys
 }
 
-/// DKIM keys, parsed once.
+/// Cache of parsed DKIM keys.
 #[derive(Default)]
 pub(super) struct KeyCache(Mutex<HashMap<(DomainId, String), Arc<SigningKey>>>);
 
 impl KeyCache {
-    /// The keys that messages of the domain are signed with now: the active ones, RSA first.
+    /// Returns the keys that sign the domain's messages now: the active ones, RSA first.
     ///
     /// # Errors
-    /// A sentence for the log, where a key does not open or parse.
+    /// A sentence for the log, if a key can't be decrypted or parsed.
     pub(super) fn active(
         &self,
         id: DomainId,

@@ -1,5 +1,5 @@
-//! The size of the store over the last days, in a file of the data directory: what the operator's page shows as growth.
-//! A sample is taken by the hour at most.
+//! Size of the store over the last days, in a file of the data directory, for the growth on the operator's page. At
+//! most one sample per hour.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::store::private_file;
 
 /// The file.
 const FILE: &str = "store-sizes";
-/// The least time between two samples.
+/// Minimum time between two samples.
 const EVERY: Duration = Duration::from_secs(3600);
 /// Period over which growth is measured.
 const SPAN: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -17,18 +17,18 @@ const SPAN: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The growth of the store since a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Growth {
-    /// The time of the sample: seven days ago, or later if there is none so old.
+    /// Time of the sample: seven days ago, or later if there is no older one.
     pub since: Timestamp,
-    /// Bytes that the store has gained; negative where it has shrunk.
+    /// Growth in bytes; negative if the store has shrunk.
     pub bytes: i64,
 }
 
-/// Samples, the oldest first.
+/// Samples, oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Samples(Vec<(Timestamp, u64)>);
 
 impl Samples {
-    /// A line each: milliseconds and bytes. Anything else in the file is passed over.
+    /// Parses lines of milliseconds and bytes. Other lines are ignored.
     fn read(text: &str) -> Self {
         let sample = |line: &str| {
             let (at, bytes) = line.split_once(' ')?;
@@ -41,9 +41,9 @@ impl Samples {
         self.0.iter().map(|(at, bytes)| format!("{} {bytes}\n", at.as_millis())).collect()
     }
 
-    /// Takes a sample, unless the last one is younger than [`EVERY`]. One that is older than [`SPAN`] is kept.
+    /// Adds a sample, unless the last one is younger than [`EVERY`]. Keeps one that is older than [`SPAN`].
     fn note(&mut self, now: Timestamp, bytes: u64) -> bool {
-        // Of a clock that went back, later samples say nothing.
+        // After the clock went back, later samples mean nothing.
         self.0.retain(|(at, _)| *at <= now);
         if self.0.last().is_some_and(|(at, _)| *at + EVERY > now) {
             return false;
@@ -62,7 +62,7 @@ impl Samples {
 }
 
 impl Engine {
-    /// Takes a sample of the store's size, unless there is a young one. Blocks on the file system.
+    /// Records the store's size, unless there is a recent sample. Blocks on the file system.
     pub fn note_store_size(&self) {
         let (path, now) = (self.store.directory().join(FILE), self.clock.now());
         let mut samples = Samples::read(&std::fs::read_to_string(&path).unwrap_or_default());
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// The growth of the store in seven days, or since the first sample. Blocks on the file system.
+    /// Returns the growth of the store in seven days, or since the first sample. Blocks on the file system.
     pub fn store_growth(&self) -> Option<Growth> {
         let text = std::fs::read_to_string(self.store.directory().join(FILE)).ok()?;
         Samples::read(&text).growth(self.clock.now(), self.store.size_bytes().total())

@@ -1,4 +1,4 @@
-//! The housekeeping timers: domain checks, TLS reports, deliveries that come back or end, and what is past its time.
+//! Housekeeping timers: domain checks, TLS reports, parked deliveries, and deletion of expired data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use crate::store::op::tls_report::SweepTlsReports;
 use crate::store::op::view::ExpireView;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Domain checks at once: they wait for the DNS.
+/// Maximum concurrent domain checks, which wait for DNS.
 const AT_ONCE: usize = 8;
-/// TLS reports at once: they wait for the DNS, and for their receivers.
+/// Maximum concurrent TLS reports, which wait for DNS and their receivers.
 const REPORTS_AT_ONCE: usize = 4;
-/// Operations at once that go through rows by the slice. Each takes the writer some milliseconds, and thousands may be
-/// due together: of those in one batch everybody's messages would wait for all.
+/// Maximum concurrent operations that process rows page by page. Each occupies the writer for some milliseconds, and
+/// thousands may be due together. If all of them joined one batch, every message in it would wait for them.
 const SLICES_AT_ONCE: usize = 1;
 
 /// Time before a failed sweep is retried, in real time.
@@ -63,14 +63,14 @@ impl Sweeper {
                 Some(turns) => turns.acquire_owned().await.ok(),
                 None => None,
             };
-            // Boxed, so that whoever waits for a turn takes little room.
+            // Boxed, so that a task that waits for its turn uses little memory.
             let served = Box::pin(caught(serve(&engine, &*post, timer))).await;
             let fault = match served {
                 Ok(Ok(())) => return,
                 Ok(Err(fault)) => fault,
                 Err(crashed) => crashed.to_string(),
             };
-            // A failure delays no other account.
+            // A failure must not delay other accounts.
             drop(turn);
             tracing::error!(kind = ?timer.kind, %fault, "housekeeping failed; retrying in a minute");
             tokio::time::sleep(AGAIN).await;
@@ -78,7 +78,8 @@ impl Sweeper {
         });
     }
 
-    /// Among whom timers of `kind` take turns; none where they are one small operation, or wait for no database.
+    /// Returns the semaphore for timers of `kind`; `None` for a single small operation, or one that waits for no
+    /// database.
     const fn turns(&self, kind: TimerKind) -> Option<&Arc<Semaphore>> {
         match kind {
             TimerKind::DomainCheck | TimerKind::DkimRotation => Some(&self.checks),
@@ -143,7 +144,7 @@ fn told<T, R>(answer: Result<T, Stop<R>>) -> Result<(), String> {
     }
 }
 
-/// The bytes first, then the timer: a crash in between repeats the destruction, which is then empty.
+/// The bytes are destroyed first, then the timer: after a crash in between, the repetition finds nothing to destroy.
 async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let sweeping = Arc::clone(engine);
     let bucket = timer.due;
@@ -160,7 +161,7 @@ async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), Strin
 async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let (account, domain) = (timer.account, DomainId(timer.id));
     match engine.check_domain(Behalf::new(account, Actor::Service), domain).await {
-        // Where the look moved the timer, this one is gone; where it was stale, it goes now.
+        // If the check moved the timer, this one is gone already; a stale one is removed now.
         Ok(row) if row.next_check_at == Some(timer.due) => Err("the domain's timer did not move".to_owned()),
         Ok(_) => told(engine.store.commit(DropTimer { timer }).await),
         Err(Stop::Refused(_)) => {
@@ -170,7 +171,7 @@ async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> 
     }
 }
 
-/// Looks for the records of a domain whose rotation is due. The operation that records the look rotates.
+/// Checks the records of a domain whose rotation is due. The operation that records the check also rotates.
 async fn rotate_dkim(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let (account, domain) = (timer.account, DomainId(timer.id));
     match engine.check_domain(Behalf::new(account, Actor::Service), domain).await {

@@ -1,7 +1,7 @@
-//! Which attempts to sign in are counted together, and the counts. In memory alone: a restart starts empty.
+//! Counters of sign-in attempts, grouped by name, client, browser and session. In memory only: a restart starts empty.
 //!
-//! Strangers are counted by name and by client. A browser that its user has signed in with before is counted by itself,
-//! and so is a session: neither is locked out by what strangers do under the same name.
+//! Attempts of strangers are counted by name and by client. A browser that the user has signed in with before has its
+//! own counter, and so has a session: strangers who use the same name lock out neither.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -15,14 +15,14 @@ use crate::domain::session::SessionKey;
 use crate::machine::throttle::Throttled;
 use crate::machine::throttle_table::{ThrottleKey, ThrottleTable};
 
-/// Failures for one name, browser or session in the throttle's window.
+/// Maximum failures of one name, browser or session in the throttle's window.
 const FAILURES_OF_NAME: usize = 10;
-/// Failures from one client in the throttle's window.
+/// Maximum failures of one client in the throttle's window.
 const FAILURES_OF_CLIENT: usize = 50;
-/// Names, clients, browsers and sessions remembered at most: some 10 MiB.
+/// Maximum counters for names, clients, browsers and sessions: some 10 MiB.
 const REMEMBERED_MAX: usize = 32_768;
 
-/// Key that attempts are counted by.
+/// Key of a counter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
     key: ThrottleKey,
@@ -34,7 +34,7 @@ impl Bucket {
         Self { key: Sha256::digest(format!("{kind} {text}")).into(), limit }
     }
 
-    /// A name that somebody gives, or the user of a code.
+    /// A given name, or the user of a code.
     pub(super) fn name(name: &str) -> Self {
         Self::new("name", name, FAILURES_OF_NAME)
     }
@@ -51,13 +51,13 @@ impl Bucket {
         Self::new("browser", &hex::encode(key), FAILURES_OF_NAME)
     }
 
-    /// Somebody who is signed in.
+    /// A signed-in user.
     pub(super) fn session(key: &SessionKey) -> Self {
         Self::new("session", &hex::encode(key), FAILURES_OF_NAME)
     }
 }
 
-/// The counts.
+/// The counters.
 pub(super) struct Throttles(Mutex<ThrottleTable>);
 
 impl Default for Throttles {
@@ -67,10 +67,10 @@ impl Default for Throttles {
 }
 
 impl Throttles {
-    /// Begins an attempt that counts in each of `buckets`, or in none where it is refused.
+    /// Begins an attempt. It counts in all of `buckets`, or in none if it is refused.
     ///
     /// # Errors
-    /// [`Throttled`] where one of them is full.
+    /// [`Throttled`] if one of them is full.
     pub(super) fn begin(&self, buckets: &[Bucket], now: Duration) -> Result<(), Throttled> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (place, bucket) in buckets.iter().enumerate() {
@@ -82,7 +82,7 @@ impl Throttles {
         Ok(())
     }
 
-    /// Takes back the attempt that was begun at `begun`.
+    /// Removes the attempt that began at `begun` from the counters.
     pub(super) fn take_back(&self, buckets: &[Bucket], begun: Duration) {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buckets.iter().for_each(|bucket| table.take_back(&bucket.key, begun));

@@ -1,9 +1,9 @@
 //! TLS policy of a receiving domain, for each server: DANE before MTA-STS before opportunistic TLS (contract 6).
 //!
-//! Asked by every attempt. MTA-STS policies come from the store and are fetched where the domain announces another one
-//! or the last fetch is a day ago ([`cache`]); TLSA records come from the resolver's cache. How sessions went is
-//! counted in the store (RFC 8460). What a policy asks for is never given up here: a server that does not meet it is
-//! left out, and a message without any server waits.
+//! Read by every attempt. MTA-STS policies come from the store. They are fetched if the domain announces a new one or
+//! the last fetch is a day old ([`cache`]). TLSA records come from the resolver's cache. The store counts the results
+//! of sessions (RFC 8460). A policy is never relaxed here: a server that does not meet it is skipped, and a message
+//! without any server waits.
 
 mod cache;
 #[cfg(test)]
@@ -23,41 +23,41 @@ use crate::smtp::tlsa::{Association, TlsaRecord};
 use crate::store::op::tls_report::{CountTlsSession, Counted};
 use crate::store::row::tls_policy::PolicyType;
 
-/// TLSA records of one policy in a report.
+/// Maximum TLSA records of one policy in a report.
 const TLSA_MAX: usize = 16;
 
 /// The policies of all receiving domains.
 pub(super) struct TlsPolicies {
     engine: Arc<Engine>,
     cache: Arc<StsCache>,
-    /// The port of mail servers, in the names of TLSA records.
+    /// Port of mail servers, used in the names of TLSA records.
     port: u16,
 }
 
-/// Policy of one domain, as far as it is known now.
+/// Policy of one domain, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DomainPolicy {
     pub(super) domain: DomainName,
     sts: Option<Arc<StsPolicy>>,
-    /// Whether there may be an MTA-STS policy that could not be asked for.
+    /// Whether there may be an MTA-STS policy that could not be looked up.
     is_unasked: bool,
 }
 
-/// Why no requirement is known for a server.
+/// Reason why no requirement is known for a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unmet {
     /// It can't be used under the domain's policy.
     Unfit(Unfit),
-    /// The policy could not be asked for now, so many look-ups were on their way: that is no word about it.
+    /// The policy could not be looked up, because too many look-ups are in flight. Says nothing about the policy.
     Unasked,
 }
 
 /// A server that can't be used under its domain's policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unfit {
-    /// Fault for reports.
+    /// Failure type for TLS reports.
     pub(super) fault: TlsFault,
-    /// The same for people.
+    /// Explanation for people.
     pub(super) why: String,
 }
 
@@ -80,7 +80,7 @@ impl TlsPolicies {
     /// Returns the required security of a session with `host`.
     ///
     /// # Errors
-    /// Where no session with it could meet the policy, or what that asks for could not be learnt now.
+    /// No session with it could meet the policy, or its requirements are unknown at present.
     pub(super) async fn requirement(&self, policy: &DomainPolicy, host: &MailHost) -> Result<TlsRequirement, Unmet> {
         if policy.is_unasked {
             return Err(Unmet::Unasked);
@@ -91,7 +91,7 @@ impl TlsPolicies {
             names: reference_names(&name, host, &policy.domain),
         });
         match (dane, policy.enforced()) {
-            // RFC 8461 2: where DANE says something, MTA-STS does not overrule it.
+            // DANE takes precedence over MTA-STS (RFC 8461 2).
             (Some(terms), _) if !terms.associations.is_empty() => Ok(TlsRequirement::Dane(Arc::new(terms))),
             (_, Some(sts)) if sts.admits(&host.name) => Ok(TlsRequirement::Pkix),
             (_, Some(_)) => Err(Unmet::Unfit(Unfit {
@@ -103,13 +103,13 @@ impl TlsPolicies {
         }
     }
 
-    /// The first TLSA records on the way to `host`, and where they stand.
+    /// Returns the first TLSA records for `host`, and their name.
     async fn tlsa_of(&self, host: &MailHost) -> Result<Option<(String, Vec<TlsaRecord>)>, Unmet> {
         for name in &host.tlsa_names {
             match self.engine.resolver.tlsa(&format!("_{}._tcp.{name}", self.port)).await {
                 Ok(records) => return Ok(Some((name.clone(), records))),
                 Err(LookupFailure::Absent) => {}
-                // An attacker who suppresses the answer must not get the mail (RFC 7672 2.1.1).
+                // An attacker who suppresses the answer must not receive the mail (RFC 7672 2.1.1).
                 Err(LookupFailure::Temporary(why)) => {
                     let why = format!("the TLSA records of {name} could not be looked up: {why}");
                     return Err(Unmet::Unfit(Unfit { fault: TlsFault::DnssecInvalid, why }));
@@ -120,7 +120,7 @@ impl TlsPolicies {
         Ok(None)
     }
 
-    /// Counts a server that was left out.
+    /// Counts a server that was skipped.
     pub(super) fn count_unfit(&self, policy: &DomainPolicy, host: &str, unfit: &Unfit) {
         let policy_type = match unfit.fault {
             TlsFault::DnssecInvalid => PolicyType::Tlsa,
@@ -129,7 +129,7 @@ impl TlsPolicies {
         self.post(policy, Applied::of(policy_type), Some(host), Some(unfit.fault));
     }
 
-    /// Counts a session that was opened, secured as `tls` says.
+    /// Counts an open session, with the security that `tls` describes.
     pub(super) fn count_opened(
         &self,
         policy: &DomainPolicy,
@@ -139,7 +139,7 @@ impl TlsPolicies {
     ) {
         let fault = match (requirement, &policy.sts, tls) {
             (TlsRequirement::Opportunistic, _, Err(fault)) => Some(fault),
-            // The policy is only being tested: what would not do under it is delivered and counted.
+            // The policy is in testing mode: mail that would violate it is delivered and counted.
             (TlsRequirement::Opportunistic, Some(sts), Ok(_)) if !sts.admits(host) => Some(TlsFault::StsPolicyInvalid),
             (TlsRequirement::Opportunistic, Some(_), Ok(facts)) => {
                 let is_met = TlsRequirement::Pkix.is_met_by(requirement, Some(facts));
@@ -151,7 +151,7 @@ impl TlsPolicies {
         self.post(policy, policy.applied(requirement), Some(host), fault);
     }
 
-    /// Counts a session that was not opened, where TLS was why.
+    /// Counts a session that failed because of TLS.
     pub(super) fn count_refused(
         &self,
         policy: &DomainPolicy,
@@ -195,7 +195,7 @@ impl TlsPolicies {
 }
 
 impl DomainPolicy {
-    /// The MTA-STS policy that may not be gone against.
+    /// Returns the MTA-STS policy that must be met.
     fn enforced(&self) -> Option<&StsPolicy> {
         self.sts.as_deref().filter(|policy| match policy.mode {
             StsMode::Enforce => true,
@@ -203,7 +203,7 @@ impl DomainPolicy {
         })
     }
 
-    /// Returns the policy that a session held to `requirement` counts for.
+    /// Returns the policy under which a session with `requirement` is counted.
     fn applied<'r>(&self, requirement: &'r TlsRequirement) -> Applied<'r> {
         match (requirement, &self.sts) {
             (TlsRequirement::Dane(terms), _) => {
@@ -215,7 +215,7 @@ impl DomainPolicy {
     }
 }
 
-/// The policy that a session counts for, with its TLSA records where those are it.
+/// The policy of a session, with its TLSA records for DANE.
 struct Applied<'r> {
     policy_type: PolicyType,
     associations: &'r [Association],
@@ -227,8 +227,8 @@ impl Applied<'_> {
     }
 }
 
-/// The names of which a certificate under DANE-TA must have one: where the TLSA records stand, the server's own, and
-/// the recipient's domain, all of which DNSSEC vouches for here (RFC 7672 3.2.2).
+/// Returns the names of which a certificate under DANE-TA must contain one: the name of the TLSA records, the server's
+/// name, and the recipient's domain. DNSSEC authenticates all of them here (RFC 7672 3.2.2).
 fn reference_names(tlsa_name: &str, host: &MailHost, domain: &DomainName) -> Vec<String> {
     let mut names = vec![tlsa_name.to_owned(), host.name.clone(), domain.as_str().to_owned()];
     names.dedup();

@@ -1,11 +1,11 @@
-//! Sending TLS reports (RFC 8460): once a UTC day is over, each domain that mail went to on that day, and that asks for
-//! it, hears how its sessions were secured.
+//! Sending TLS reports (RFC 8460). After a UTC day, each domain that received mail on that day and requests reports
+//! gets one about the security of its sessions.
 //!
-//! The count of a session arms the timer of its domain's report ([`store::op::tls_report`](crate::store::op)), some
-//! hours after the day's end; the sweeper serves it here. A report by mail is an ordinary message of whoever has the
-//! sender's domain: signed, queued, shown. Its idempotency key is made of day, domain and destination, so a crash
-//! between two steps repeats them and mails nothing twice. Sessions of reports are not counted (RFC 8460 3), or two
-//! services would report to each other for ever.
+//! Counting a session arms the timer of its domain's report ([`store::op::tls_report`](crate::store::op)), some hours
+//! after the day's end. The sweeper serves it here. A report by mail is an ordinary message of the account that has the
+//! sender's domain: signed, queued, visible. Its idempotency key consists of day, domain and destination, so repeating
+//! steps after a crash mails nothing twice. Sessions of reports are not counted (RFC 8460 3), or two services would
+//! report to each other for ever.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,18 +34,18 @@ use crate::store::row::tls_policy::{FailureDetail, PolicyType, TlsReportRow};
 use crate::store::schema::{self, Table};
 use crate::store::timer::Timer;
 
-/// Over how long the reports of a day are spread (RFC 8460 4.1 speaks of four hours).
+/// Period over which the reports of a day are spread (RFC 8460 4.1 mentions four hours).
 const SPREAD: Duration = Duration::from_secs(4 * 3600);
-/// Time for which a report that could not be submitted is retried (RFC 8460 5.5): as long as its idempotency key is
+/// Time for which a report that could not be submitted is retried (RFC 8460 5.5). As long as its idempotency key is
 /// bound, and no longer.
 const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// The first wait; then each is as long as all before it together, up to the longest.
+/// The first wait. Each further wait is as long as all before it together, up to the maximum.
 const WAIT_MIN: Duration = Duration::from_secs(600);
 const WAIT_MAX: Duration = Duration::from_secs(6 * 3600);
 const SECOND: Duration = Duration::from_secs(1);
 const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
 
-/// Subject of one timer: the day and the domain, and the counts.
+/// Data of one timer: the day, the domain and the counts.
 struct Counted {
     id: [u8; 16],
     day: u32,
@@ -57,14 +57,14 @@ struct Counted {
 /// Result of submitting a report to one destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It is under way, or refused for good.
+    /// It was submitted, or permanently refused.
     Done,
-    /// It may work later.
+    /// It may succeed later.
     Later,
 }
 
 impl Counted {
-    /// None where the counts are gone.
+    /// Returns `None` if the counts are gone.
     fn look(read: &impl Read, timer: Timer) -> Result<Option<Self>, StoreError> {
         let id = timer.id.0;
         let [a, b, c, d, ..] = id;
@@ -145,7 +145,7 @@ impl Engine {
             let sent = match &destination {
                 Destination::Mail(to) => self.mail_report(from, to, &counted, &report).await?,
                 Destination::Https(url) => {
-                    // A report sent after the store has failed could not be recorded, and would be sent again.
+                    // A report sent after a failure of the store could not be recorded, and would be sent again.
                     self.store.health().check()?;
                     post_report(post, url.url().clone(), &report).await
                 }
@@ -196,7 +196,7 @@ impl Engine {
             metadata: BTreeMap::new(),
             expires_at: Some(self.clock.now() + TRIED_FOR.min(self.settings.queue_lifetime)),
         };
-        // No caller's key is this one: a NUL is no printable character.
+        // No caller has this key, because NUL is not a printable character.
         let key = Sha256::new().chain_update(b"tls report\0").chain_update(counted.id).chain_update(to.to_wire());
         let key_hash: [u8; 32] = key.finalize().into();
         let claim = IdempotencyClaim { key_hash, body_hash: key_hash };

@@ -1,5 +1,5 @@
-//! Links by which recipients unsubscribe with one click (RFC 8058), where an account has us host them. A link names its
-//! message by a token that nobody else can make, and works for as long as the message's row is there.
+//! One-click unsubscribe links (RFC 8058), for accounts whose links are hosted here. A link identifies its message by
+//! an authenticated token, and works as long as the message's row exists.
 
 use super::Engine;
 use super::accounts::accounts_of_hint;
@@ -15,10 +15,10 @@ use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 use crate::store::schema;
 
-/// Where the links stand under the public address.
+/// Path of the links under the public URL.
 pub const LINKS: &str = "/unsubscribe/";
 
-/// Subject of an unsubscribe link.
+/// Message of an unsubscribe link.
 #[derive(Clone, Debug)]
 pub struct Link {
     path: ReturnPath,
@@ -27,7 +27,7 @@ pub struct Link {
 }
 
 impl Settings {
-    /// The link of a message; none where the public address is not known yet.
+    /// Returns the link of a message; `None` if the public URL is not known yet.
     pub(super) fn unsubscribe_link(&self, account: AccountId, message: MessageId) -> Option<UnsubscribeUrl> {
         let token = return_path::token(account, message, &self.unsubscribe_keys);
         let public = self.public_url.get()?;
@@ -36,7 +36,7 @@ impl Settings {
 }
 
 impl Engine {
-    /// Returns the subject of the link with this token; `None` if it is not one of ours.
+    /// Returns the message of the link with this token; `None` if it is not one of ours.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -51,7 +51,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// Does what the link is for: the address gets no more mail of the account's.
+    /// Unsubscribes the address from the account's mail.
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.

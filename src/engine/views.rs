@@ -1,4 +1,4 @@
-//! An operator's look at another account: read-only, for half an hour, after giving a reason.
+//! An operator's view of another account: read-only, for half an hour, with a stated reason.
 
 use super::Engine;
 use super::sign_in::Visitor;
@@ -10,19 +10,19 @@ use crate::store::error::{Stop, StoreError};
 use crate::store::op::view::{BeginView, BeginViewRefusal, EndView};
 
 impl Visitor {
-    /// The view of another account, while it lasts.
+    /// Returns the view of another account, until it ends.
     pub fn view(&self, now: Timestamp) -> Option<&View> {
         self.session.view.as_ref().filter(|view| self.user.is_operator && now < view.until)
     }
 
-    /// The account that is looked at: the visitor's own, unless a view lasts.
+    /// Returns the visible account: the visitor's own, unless a view is active.
     pub fn sees(&self, now: Timestamp) -> AccountId {
         self.view(now).map_or(self.session.account, |view| view.account)
     }
 }
 
 impl Engine {
-    /// Begins a view of an account for an operator who is signed in.
+    /// Begins a view of an account for a signed-in operator.
     ///
     /// # Errors
     /// The refusal, or the store's failure.

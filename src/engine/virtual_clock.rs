@@ -1,7 +1,7 @@
-//! The virtual clock of `dev --virtual-clock` (contract 8): wall time stands still until it is advanced, step by step
-//! in due order, and an advance is over when everything that came due has been settled.
+//! The virtual clock of `dev --virtual-clock` (contract 8). Wall time changes only when it is advanced, step by step in
+//! the order of due timers. An advance ends when all work that became due is settled.
 //!
-//! It starts at real time, persists beside the store, stands still while the daemon is down and never goes back.
+//! The clock starts at real time, is saved in the data directory, stops while the daemon is down and never goes back.
 
 use std::fs;
 use std::io;
@@ -23,13 +23,13 @@ use crate::store::timer::Timer;
 /// Its file in the data directory.
 pub const FILE: &str = "virtual-clock";
 
-/// Wall time that only moves when it is told to.
+/// Wall time that changes only on command.
 pub struct VirtualClock {
     now: AtomicU64,
     started: Timestamp,
     moved: Notify,
     file: PathBuf,
-    /// Advances are served one after the other.
+    /// Serializes advances.
     advancing: Mutex<()>,
 }
 
@@ -38,31 +38,31 @@ pub struct VirtualClock {
 pub struct Advanced {
     /// The time now.
     pub now: Timestamp,
-    /// Number of timers that fired.
+    /// Number of timers that became due.
     pub fired: u64,
 }
 
-/// Why an advance stopped.
+/// Reason why an advance stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum AdvanceError {
-    /// The clock's file.
+    /// The clock's file failed.
     #[error("the virtual clock could not be kept: {0}")]
     File(#[from] io::Error),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Where the virtual clock of `directory` stands, if it has one.
+/// Returns the time of the virtual clock in `directory`, if it has one.
 pub fn kept(directory: &Path) -> Option<Timestamp> {
     fs::read_to_string(directory.join(FILE)).ok()?.trim().parse().ok()
 }
 
 impl VirtualClock {
-    /// The clock of `directory`: where it stood, or at `real` when it is new.
+    /// Opens the clock of `directory`: at its saved time, or at `real` if it is new.
     ///
     /// # Errors
-    /// Those of the file system; a file that holds no time.
+    /// Those of the file system, or a file without a time.
     pub fn open(directory: &Path, real: Timestamp) -> io::Result<Self> {
         let file = directory.join(FILE);
         let now = match fs::read_to_string(&file) {
@@ -83,11 +83,11 @@ impl VirtualClock {
         Ok(clock)
     }
 
-    /// Moves time on by `by`, stopping at each moment at which a timer of `store` is due until all that it causes is
-    /// settled. What is due already is settled first, even where `by` is zero.
+    /// Advances time by `by`. Stops at each moment at which a timer of `store` is due, until all its effects are
+    /// settled. Timers that are due already are settled first, even if `by` is zero.
     ///
     /// # Errors
-    /// Those of the store or the clock's file; time stays where it had come to.
+    /// The store or the clock's file fails; time stays where it stopped.
     pub async fn advance(&self, by: Duration, store: &Arc<Store>) -> Result<Advanced, AdvanceError> {
         let _turn = self.advancing.lock().await;
         let fired = store.near().fired();
@@ -102,14 +102,14 @@ impl VirtualClock {
         Ok(Advanced { now: self.now(), fired: store.near().fired() - fired })
     }
 
-    /// Moves time on at once, however much is under way.
+    /// Advances time at once, whatever work is running.
     #[cfg(test)]
     pub(super) fn jump(&self, by: Duration) {
         self.set(self.now() + by).unwrap();
     }
 
     fn set(&self, now: Timestamp) -> io::Result<()> {
-        // Kept before anything can be stamped with it, so that time never goes back.
+        // Saved before anything can be stamped with it, so that time never goes back.
         self.keep(now)?;
         self.now.store(now.as_millis(), Ordering::Release);
         self.moved.notify_waiters();
@@ -140,7 +140,7 @@ impl VirtualClock {
     }
 }
 
-/// The first moment after `now`, up to `goal`, at which a timer is due or an alarm rings.
+/// Returns the first moment after `now`, up to `goal`, at which a timer or an alarm is due.
 fn next_due(store: &Store, now: Timestamp, goal: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let (from, to) = (Timer::first_after(now), Timer::first_after(goal));
     let keys = store.snapshot()?.sound_keys(Table::Timers, &from, &to, Order::Ascending, 1)?;

@@ -1,5 +1,5 @@
-//! Messages that wait for an address which is being suppressed (contract 6). Whoever suppresses takes their leases
-//! first, so that none of them is on the wire when the transaction ends them; those that are end by their outcome.
+//! Messages that wait for an address which is being suppressed (contract 6). Their leases are taken first, so that none
+//! is in flight when the transaction ends them. Messages in flight end by their outcome.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::store::op::{Op, stored_content};
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::schema::Table;
 
-/// Messages that wait, and the right to decide over them.
+/// Waiting messages with their leases.
 #[derive(Default)]
 pub(super) struct Leased {
     /// The messages.
     pub(super) messages: Vec<MessageId>,
-    /// Their leases, to be kept until the operation is committed.
+    /// Their leases, held until the operation is committed.
     pub(super) leases: Vec<Lease>,
-    /// Whether there may be more of them than one operation ends.
+    /// Whether there may be more than one operation can end.
     pub(super) is_full: bool,
 }
 
 impl Engine {
-    /// Messages of the account that wait or are on the wire, `most` of them at most.
+    /// Counts the account's messages that wait or are in flight, up to `most`.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -34,7 +34,7 @@ impl Engine {
         Ok(self.store.snapshot()?.keys(Table::Waiting, from, &to, Order::Ascending, most)?.len())
     }
 
-    /// Bytes of the account's stored message content.
+    /// Returns the size of the account's stored message content, in bytes.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -42,7 +42,7 @@ impl Engine {
         stored_content::used(&self.store.snapshot()?, account)
     }
 
-    /// Leases the messages to `addresses` that wait and are not on the wire.
+    /// Leases the messages to `addresses` that wait and are not in flight.
     pub(super) fn lease_waiting<'a>(
         &self,
         account: AccountId,
@@ -51,7 +51,7 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         let mut leased = Leased::default();
         for address in addresses {
-            // Those on the wire are passed by: behind them others may wait.
+            // Messages in flight are skipped; others may wait after them.
             let mut after = None;
             while leased.messages.len() < ENDED_MAX {
                 let room = ENDED_MAX - leased.messages.len();
@@ -70,12 +70,12 @@ impl Engine {
         Ok(leased)
     }
 
-    /// Ends what waits for addresses that are suppressed by now, in as many operations as it takes.
+    /// Ends messages that wait for suppressed addresses, in as many operations as needed.
     pub(super) async fn end_waiting(&self, account: AccountId, addresses: &[Address]) -> Result<(), StoreError> {
         let mut before = Vec::new();
         loop {
             let Leased { messages, leases, .. } = self.lease_waiting(account, addresses)?;
-            // The same ones again are rows that can't be ended.
+            // If the same messages return, they can't be ended.
             if messages.is_empty() || messages == before {
                 return Ok(());
             }
@@ -88,8 +88,8 @@ impl Engine {
         }
     }
 
-    /// Commits `op` while `leases` are held. A caller that goes away must not give them back before the commit: a
-    /// worker would send meanwhile.
+    /// Commits `op` while `leases` are held. A caller that goes away must not release them before the commit: a worker
+    /// would send meanwhile.
     pub(super) async fn commit_leased<O: Op>(&self, op: O, leases: Vec<Lease>) -> Result<O::Reply, Stop<O::Refusal>> {
         let store = Arc::clone(&self.store);
         let committed = tokio::spawn(async move {

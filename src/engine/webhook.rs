@@ -1,5 +1,5 @@
-//! The headers of a webhook (contract 5): the same for an endpoint's request ([`super::deliver`]) and for
-//! what `postrider webhook listen` passes on to a program under development.
+//! The headers of a webhook (contract 5), for requests to endpoints ([`super::deliver`]) and for those that `postrider
+//! webhook listen` forwards to a program under development.
 
 use crate::base::id::DeliveryId;
 use crate::base::secret::Secret;
@@ -8,25 +8,25 @@ use crate::base::time::Timestamp;
 
 const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
 
-/// One attempt to tell an event.
+/// One attempt to deliver an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Telling<'a> {
     /// The event's identifier.
     pub event: &'a str,
     /// Its type.
     pub kind: &'a str,
-    /// Facts that stay the same over all attempts.
+    /// Identifier of the delivery, the same for all attempts.
     pub delivery: DeliveryId,
-    /// The attempt, from 1.
+    /// Attempt number, from 1.
     pub number: u8,
-    /// The attempt's own time, which its signatures bear.
+    /// Time of the attempt, which its signatures contain.
     pub at: Timestamp,
     /// The event's bytes.
     pub body: &'a [u8],
 }
 
 impl Telling<'_> {
-    /// The headers, signed with `secret`; names in lower case.
+    /// Returns the headers, signed with `secret`; names in lower case.
     pub fn headers(&self, secret: &Secret) -> Vec<(&'static str, String)> {
         vec![
             ("content-type", "application/json".to_owned()),

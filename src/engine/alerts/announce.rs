@@ -1,8 +1,8 @@
 //! Recipients of an alert's notices.
 //!
-//! The operator hears of alerts of the service and of critical ones of accounts, by mail and webhook. An account's
-//! owners hear of the account's alerts, and a user of their own sign-ins. Nobody gets mail at an address that the
-//! operator did not make and whose owner has not opened a link sent there, so no account can make the service write to
+//! The operator gets alerts of the service and critical alerts of accounts, by mail and webhook. An account's owners
+//! get the account's alerts, and a user gets alerts about their own sign-ins. Mail goes only to addresses that the
+//! operator created, or whose owner has opened a link sent there, so no account can make the service write to
 //! strangers.
 
 use serde::Serialize;
@@ -24,7 +24,7 @@ use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 
-/// The body of a webhook request.
+/// Body of a webhook request.
 #[derive(Serialize)]
 pub(super) struct WebhookBody<'a> {
     #[serde(rename = "type")]
@@ -70,7 +70,7 @@ impl Engine {
         Ok(row.announcements.iter().map(telling).collect())
     }
 
-    /// The addresses that are told of an alert, each once.
+    /// Returns the addresses that get an alert, without duplicates.
     fn addresses_told(
         &self,
         snapshot: &Snapshot,
@@ -100,13 +100,13 @@ impl Engine {
         Ok(addresses)
     }
 
-    /// Whether mail to an address comes back to this service: a notice about it could lead to another.
+    /// Whether mail to an address returns to this service: a notice about it could cause another one.
     fn is_own(&self, address: &Address) -> bool {
         address.domain().as_str() == self.settings.bounce_host
     }
 }
 
-/// Whether the operator is told: of alerts of the service, and of those of accounts that were critical.
+/// Whether the operator gets the alert: one of the service, or one of an account that was critical.
 fn concerns_operator(row: &AlertRow) -> bool {
     row.condition.scope() == Scope::System || row.worst == Severity::Critical
 }

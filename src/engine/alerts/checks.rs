@@ -1,4 +1,4 @@
-//! The checks that ask no network: disk, certificate, backup, queue, clock, damage, quotas and replication.
+//! Checks that need no network: disk, certificate, backup, queue, clock, damage, quotas and replication.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -26,29 +26,29 @@ use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Free space is low below so many times the least that is needed.
+/// Free space below this multiple of the required minimum is low.
 const ROOM: u64 = 16;
 pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
-/// When the end of the certificate is a warning, and when it is critical.
+/// Remaining validity of the certificate that is a warning, and that is critical.
 const CERTIFICATE: [Duration; 2] = [Duration::from_secs(14 * 24 * 3600), Duration::from_secs(3 * 24 * 3600)];
-/// Messages that are due for so long are overdue.
+/// Time after which a due message is overdue.
 const OVERDUE: Duration = Duration::from_secs(15 * 60);
-/// Overdue messages that raise an alert.
+/// Number of overdue messages that raises an alert.
 const OVERDUE_COUNT: usize = 20;
-/// Overdue messages that are looked at in one check.
+/// Maximum overdue messages that one check reads.
 const OVERDUE_LOOKED_AT: usize = 2000;
-/// When a lag of replication is a warning, and when an unreachable bucket is critical.
+/// Replication lag that is a warning, and time for which an unreachable bucket becomes critical.
 const LAG: Duration = Duration::from_secs(60);
 const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
-/// Open alerts of quotas that one check goes through at most.
+/// Maximum open quota alerts that one check reads.
 const QUOTAS_MAX: usize = 10_000;
 
 /// State that checks keep from one run to the next.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// Number of damaged records found, and the time of the last change.
+    /// Number of times that damaged records were found, and the time of the last change.
     damage: Option<(u64, Timestamp)>,
-    /// The state of replication, and when a check first found it so.
+    /// State of replication, and the time of the first check that found it.
     replica: Option<(State, Timestamp)>,
 }
 
@@ -64,14 +64,14 @@ impl Engine {
         self.record_findings(findings).await
     }
 
-    /// Runs the checks that ask no network.
+    /// Runs the checks that need no network.
     pub(super) async fn check_locally(self: &std::sync::Arc<Self>) -> Result<Changed, StoreError> {
         let mut memory = self.alerts.memory.lock().await;
         let findings = self.look_around(&mut memory).await?;
         self.record_findings(findings).await
     }
 
-    /// Records findings. Where all is as it was, nothing is written.
+    /// Records findings. If nothing has changed, nothing is written.
     pub(super) async fn record_findings(&self, findings: Vec<Finding>) -> Result<Changed, StoreError> {
         let is_new = {
             let snapshot = self.store.snapshot()?;
@@ -117,7 +117,8 @@ impl Engine {
         Ok(findings)
     }
 
-    /// A backup that is too old. Without one, the age counts from the first account, with which the store was made.
+    /// Finds a backup that is too old. Without a backup, the age counts from the first account, which was created with
+    /// the store.
     fn backup(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Option<Sighting>, StoreError> {
         let Some(age_max) = self.settings.alerts.backup_age_max else { return Ok(None) };
         let replica = self.replication.get().map(|replication| replication.status(now));
@@ -206,7 +207,7 @@ impl Engine {
         Some(crate::store::op::clock_doubt::sighting(Some(doubt.cause.as_str())))
     }
 
-    /// Damage that was met since the start, until none was met for a day.
+    /// Returns damage that was found since the start, until none is found for a day.
     fn replica(&self, memory: &mut Memory) -> Option<Sighting> {
         let now = self.clock.now();
         let status = self.replication.get()?.status(now);
@@ -215,7 +216,8 @@ impl Engine {
             _ => now,
         };
         memory.replica = Some((status.state, since));
-        // An idle log has no lag, however long its bucket is silent, so either shows that it is unreachable.
+        // An idle log has no lag, however long its bucket does not answer, so either one shows that the bucket is
+        // unreachable.
         let lag = Duration::try_from_secs_f64(status.lag_seconds).unwrap_or_default();
         replica(&status, now.since(since).max(lag))
     }
@@ -262,7 +264,7 @@ fn certificate(until: Timestamp, now: Timestamp) -> Option<Sighting> {
     Some(Sighting::new(Condition::CertificateExpiring, severity, summary, format!("It holds until {until}.")))
 }
 
-/// The problem of a replica that has been in the same state for `lasts`.
+/// Returns the problem of a replica that has been in the same state for `lasts`.
 fn replica(status: &ReplicaStatus, lasts: Duration) -> Option<Sighting> {
     let (severity, word) = match status.state {
         _ if status.role == Role::Deposed => (Severity::Critical, Role::Deposed.as_str()),
@@ -279,7 +281,7 @@ fn replica(status: &ReplicaStatus, lasts: Duration) -> Option<Sighting> {
     Some(Sighting::new(Condition::Replica, severity, format!("Replication is {word}"), seen))
 }
 
-/// The accounts whose quota alert is open, as their quota stands now.
+/// Returns the accounts with an open quota alert, with their current quota.
 fn quotas(snapshot: &Snapshot, now: Timestamp) -> Result<Vec<Finding>, StoreError> {
     let mut accounts = Vec::new();
     snapshot.scan_sound(Table::OpenAlerts, &[], &after_prefix(&[]), Order::Ascending, &mut |key, bytes| {

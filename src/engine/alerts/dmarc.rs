@@ -1,4 +1,4 @@
-//! The check of own mail that fails DMARC, by the reports of the last days.
+//! Check for own mail that fails DMARC, from the reports of the last days.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::row::domain::DomainRow;
 use crate::store::schema::Table;
 
-/// Domains that one check goes through at most.
+/// Maximum domains that one check reads.
 const DOMAINS_MAX: usize = 20_000;
-/// Days that are looked at, today included: reports come a day late.
+/// Number of days to check, including today: reports arrive a day late.
 const DAYS: u32 = 3;
-/// Messages of a day that must have failed, and their least share in per cent.
+/// Minimum failed messages of a day, and their minimum share in percent.
 const FAILED_MIN: u64 = 10;
 const SHARE_MIN: u64 = 1;
 const DAY_SECS: u64 = 24 * 3600;
 
-/// The findings of every account with reports of the last days.
+/// Returns the findings of every account with reports of the last days.
 pub(super) async fn findings(engine: &Arc<Engine>) -> Result<Vec<Finding>, StoreError> {
     let today = u32::try_from(engine.clock.now().as_secs() / DAY_SECS).unwrap_or(u32::MAX);
     let mut findings: Vec<Finding> = Vec::new();
@@ -45,7 +45,7 @@ pub(super) async fn findings(engine: &Arc<Engine>) -> Result<Vec<Finding>, Store
     Ok(findings)
 }
 
-/// The domains that reports were received for, account by account.
+/// Returns the domains with reports, account by account.
 fn domains(engine: &Engine) -> Result<Vec<(AccountId, DomainId, DomainRow)>, StoreError> {
     let snapshot = engine.store.snapshot()?;
     let keys = snapshot.sound_keys(Table::Domains, &[], &after_prefix(&[]), Order::Ascending, DOMAINS_MAX)?;

@@ -1,5 +1,5 @@
-//! The ways of notices out of the house: the relay for alerts, the transactional relays, the others, until one takes
-//! the mail. A notice is in no queue: it waits for no permit, pause or throttled site, because it may be about them.
+//! Egress routes for notices: the relay for alerts, the transactional relays, then the others, until one accepts the
+//! mail. A notice is in no queue, and waits for no permit, pause or throttled site, because it may be about them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use crate::smtp::tls_policy::TlsRequirement;
 
 /// Time limit for one relay.
 const PER_RELAY: Duration = Duration::from_secs(120);
-/// Addresses of servers that one relay tries at most.
+/// Maximum server addresses that one relay tries.
 const SERVERS_MAX: usize = 4;
-/// Characters of an answer that are kept.
+/// Maximum characters kept of an answer.
 const ANSWER_CHARACTERS: usize = 300;
 
-/// All ways.
+/// All routes.
 pub(super) struct Egress {
     transmit: Arc<dyn Transmit>,
-    /// In the order to try.
+    /// Relays in the order to try.
     relays: Vec<Relay>,
     port: u16,
     in_house: Option<Arc<InHouse>>,
     tls: TlsPolicies,
 }
 
-/// A mail that was taken.
+/// An accepted mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Taken {
     /// The relay.
@@ -55,15 +55,15 @@ impl Egress {
         Self { transmit, relays, port: ways.port, in_house: ways.in_house.clone(), tls }
     }
 
-    /// The relays in the order to try.
+    /// Returns the relays in the order to try.
     pub(super) fn relays(&self) -> &[Relay] {
         &self.relays
     }
 
-    /// Hands a mail over by the first way that takes it.
+    /// Sends a mail over the first route that accepts it.
     ///
     /// # Errors
-    /// Why none does, relay by relay.
+    /// The reason of each relay.
     pub(super) async fn send(&self, engine: &Engine, to: &Address, mail: &Bytes) -> Result<Taken, String> {
         let mut failures = Vec::new();
         for relay in &self.relays {
@@ -77,7 +77,7 @@ impl Egress {
         Err(failures.join("; "))
     }
 
-    /// Tries one relay's servers until one answers for the mail; returns its answer.
+    /// Tries a relay's servers until one decides about the mail, and returns its answer.
     async fn try_relay(&self, engine: &Engine, relay: &Relay, to: &Address, mail: &Bytes) -> Result<String, String> {
         let targets = self.targets(engine, relay, to).await?;
         let mut last = "the relay has no address to send there from".to_owned();
@@ -86,7 +86,7 @@ impl Egress {
                 Ok(answer) => return Ok(answer),
                 Err((why, phase)) => {
                     last = why;
-                    // A server's verdict about the mail itself holds for its neighbours too.
+                    // A server's decision about the mail itself holds for the other servers too.
                     if phase >= Phase::Mail {
                         break;
                     }
@@ -100,7 +100,7 @@ impl Egress {
         let failed = |outcome: Outcome| (said(&outcome.ending), outcome.phase);
         let mut session = self.transmit.connect(target).await.map_err(failed)?;
         let envelope = Envelope {
-            // A notice has no return path, so nothing comes back that could cause another.
+            // A notice has an empty return path, so no bounce can cause another notice.
             mail_from: String::new(),
             rcpt_to: to.to_wire(),
             eight_bit: false,
@@ -116,7 +116,7 @@ impl Egress {
         }
     }
 
-    /// The servers to try, in their order.
+    /// Returns the servers in the order to try.
     async fn targets(&self, engine: &Engine, relay: &Relay, to: &Address) -> Result<Vec<Target>, String> {
         let plain = |host: Arc<str>, address: SocketAddr| Target {
             host,
@@ -164,7 +164,7 @@ impl Egress {
     }
 }
 
-/// The address to send to `ip` from: none of the relay's where it has none, or the first of the same family.
+/// Returns the source address for `ip`: `Some(None)` if the relay has none, else its first of the same family.
 fn source_for(relay: &Relay, ip: IpAddr) -> Option<Option<IpAddr>> {
     if relay.sources.is_empty() {
         return Some(None);

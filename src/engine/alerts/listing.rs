@@ -1,4 +1,4 @@
-//! Looking at alerts: an account's, the service's, and all of them.
+//! Reading alerts: an account's, the service's, or all.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use crate::store::row::alert::{AlertRow, OpenAlertRow};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Open alerts that a strip counts at most.
+/// Maximum open alerts that a page header counts.
 const STRIP_MAX: usize = 100;
 
 /// Whether an alert has ended.
@@ -26,7 +26,7 @@ pub enum AlertState {
     Resolved,
 }
 
-/// The text names no state.
+/// The text is not a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be open or resolved")]
 pub struct InvalidAlertState;
@@ -43,12 +43,12 @@ impl std::str::FromStr for AlertState {
     }
 }
 
-/// Which alerts are asked for. Absent members ask for nothing.
+/// Conditions on alerts; `None` matches everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AlertFilter {
-    /// Whether they have ended.
+    /// Whether the alert has ended.
     pub state: Option<AlertState>,
-    /// Their condition.
+    /// The alert's condition.
     pub condition: Option<Condition>,
 }
 
@@ -63,7 +63,7 @@ impl AlertFilter {
     }
 }
 
-/// The open alerts that an account sees, counted.
+/// Number of open alerts that an account sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpenAlerts {
     /// Number of open alerts.
@@ -75,14 +75,14 @@ pub struct OpenAlerts {
 /// Scope of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlertsOf {
-    /// An account's. The only account of the store sees the service's too.
+    /// Alerts of an account. If it is the only account, it also sees the service's.
     Account(AccountId),
-    /// Everybody's, for the operator.
+    /// All alerts, for the operator.
     All,
 }
 
 impl Engine {
-    /// A page of alerts, newest first. May look at many rows: it blocks.
+    /// Returns a page of alerts, newest first. May read many rows, so it blocks.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -102,7 +102,7 @@ impl Engine {
         Ok(Page::cut(found.into_iter().map(|alert| (alert.id.0, alert)).collect(), page.limit))
     }
 
-    /// One alert.
+    /// Returns one alert.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -120,7 +120,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// The open alerts that an account sees, for the strip of its pages.
+    /// Returns the open alerts that an account sees, for the header of its pages.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -136,10 +136,10 @@ impl Engine {
         Ok(open)
     }
 
-    /// Counts the open alerts by condition and severity. Combinations that a condition can't have are left out.
+    /// Counts the open alerts by condition and severity. Combinations that a condition can't have are skipped.
     ///
     /// # Errors
-    /// The store's errors.
+    /// Fails if the store fails.
     pub fn open_alert_counts(&self) -> Result<Vec<(Condition, Severity, u64)>, StoreError> {
         let severities = |condition: &Condition| {
             let condition = *condition;
@@ -165,13 +165,13 @@ fn owner(bytes: Vec<u8>) -> Option<AccountId> {
     <[u8; 16]>::try_from(bytes).ok().map(|bytes| AccountId(Ulid(bytes)))
 }
 
-/// The scopes whose alerts an account sees.
+/// Returns the scopes whose alerts an account sees.
 fn scopes(snapshot: &Snapshot, account: AccountId) -> Result<Vec<AccountId>, StoreError> {
     let accounts = snapshot.sound_keys(Table::Accounts, &[], &after_prefix(&[]), Order::Ascending, 2)?;
     Ok(if accounts.len() == 1 { vec![account, AccountId::default()] } else { vec![account] })
 }
 
-/// One more alert of a scope than the page has, before its place.
+/// Returns one more alert of a scope than the page holds, before its position.
 fn of_scope(
     snapshot: &Snapshot,
     account: AccountId,
@@ -191,7 +191,7 @@ fn of_scope(
     Ok(found)
 }
 
-/// One more alert than the page has, before its place.
+/// Returns one more alert than the page holds, before its position.
 fn all(snapshot: &Snapshot, filter: AlertFilter, page: PageRequest) -> Result<Vec<Alert>, StoreError> {
     let (from, to) = range(&[], page.before);
     let mut found = Vec::new();

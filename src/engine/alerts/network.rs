@@ -1,5 +1,5 @@
-//! The checks that ask a network: the port of mail, the names of source addresses, and block lists. Each is bounded in
-//! time; what is not known by then leaves its alerts as they are.
+//! Checks that use the network: outgoing mail, reverse DNS names of source addresses, and block lists. Each has a time
+//! limit. A check without a result leaves its alerts unchanged.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::store::op::alert::Finding;
 
 /// Time limit of each check: less than the wait of the command that runs them.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Mail that went directly within this time shows that the port is open.
+/// Direct mail delivered within this time shows that the port is open.
 const RECENT: Duration = Duration::from_secs(3600);
 
 /// Runs the network checks.
@@ -39,7 +39,7 @@ pub(super) async fn findings(engine: &Arc<Engine>) -> Vec<Finding> {
     [port.ok().flatten(), reverse.ok().flatten(), lists.ok().flatten()].into_iter().flatten().collect()
 }
 
-/// The addresses that receivers see, each with the EHLO name.
+/// Returns the addresses that receivers see, each with its EHLO name.
 async fn addresses(probe: &dyn Probe, relays: &[Relay]) -> BTreeMap<IpAddr, Arc<str>> {
     let mut found = BTreeMap::new();
     for relay in relays {
@@ -57,7 +57,7 @@ async fn port25(engine: &Engine, probe: &Arc<dyn Probe>, direct: &[Relay], port:
     let source = direct.iter().find_map(|relay| relay.sources.first().copied());
     let seen = match egress(probe, port, source).await {
         Egress::Greeted { .. } => None,
-        // Nothing is known where no name resolves.
+        // No finding if no name resolves.
         Egress::Unresolved => return None,
         Egress::Blocked(failures) => Some(failures.join("; ")),
     };

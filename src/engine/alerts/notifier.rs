@@ -1,5 +1,5 @@
-//! Sends notices as their timers fire: mails by the ways of [`super::egress`], webhook requests by [`Post`]. An outcome
-//! is recorded by one operation; a crash in between sends the notice again.
+//! Sends notices when their timers are due: mails over the routes of [`super::egress`], webhook requests by [`Post`].
+//! One operation records the outcome. After a crash before it, the notice is sent again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +28,9 @@ use crate::store::row::notice::{NoticeContent, NoticeItem, NoticeRow};
 use crate::store::schema::{self, Table};
 use crate::store::timer::Timer;
 
-/// Notices that are sent at once.
+/// Maximum notices sent concurrently.
 const AT_ONCE: usize = 8;
-/// The pause before a notice is tried again that could not be read or recorded.
+/// Delay before a notice that could not be read or recorded is retried.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The sender of notices.
@@ -44,12 +44,12 @@ pub(in crate::engine) struct Notifier {
 /// Result of one attempt to send a notice.
 struct Attempt {
     end: NoticeEnd,
-    /// Changes that it reported.
+    /// Number of changes that it reported.
     items: usize,
 }
 
 impl Notifier {
-    /// The sender, over the ways of mail and of webhooks.
+    /// Creates the sender, over the egress routes for mail and webhooks.
     pub(in crate::engine) fn new(
         engine: &Arc<Engine>,
         ways: &Ways,
@@ -125,7 +125,7 @@ impl Notifier {
         Ok(Attempt { end, items })
     }
 
-    /// The changes whose alerts are still there.
+    /// Returns the changes whose alerts still exist.
     fn changes(&self, items: &[NoticeItem]) -> Result<Vec<(NoticeItem, Alert)>, StoreError> {
         let snapshot = self.engine.store.snapshot()?;
         let mut changes = Vec::new();
@@ -163,7 +163,7 @@ impl Notifier {
     async fn posted(&self, id: NoticeId, item: NoticeItem, body: &[u8], number: u8) -> NoticeEnd {
         let kind = item.kind.webhook_type();
         match self.engine.alert_request(id, kind, body, number) {
-            // The webhook is not configured any more.
+            // The webhook is no longer configured.
             None => NoticeEnd::Dropped,
             Some(request) => match self.post.post(request).await.error {
                 None => NoticeEnd::Sent(None),
@@ -174,7 +174,7 @@ impl Notifier {
 }
 
 impl Engine {
-    /// A mail of the service as it goes out, signed where the sender's domain is verified here.
+    /// Returns a mail of the service, signed if the sender's domain is verified here.
     pub(super) fn notice_mail(&self, id: NoticeId, to: &Address, words: &Words) -> Result<Bytes, StoreError> {
         let from = &self.settings.alerts.from;
         let at = self.clock.time().wall;
@@ -190,7 +190,7 @@ impl Engine {
         Ok(Bytes::from(signed))
     }
 
-    /// The verified domain of the sender of alerts, if there is one here.
+    /// Returns the verified domain of the alerts' sender, if it is registered here.
     pub(super) fn alert_domain(&self) -> Result<Option<(DomainId, DomainRow)>, StoreError> {
         let snapshot = self.store.snapshot()?;
         let name = self.settings.alerts.from.domain().as_str().as_bytes();
@@ -208,7 +208,7 @@ impl Engine {
         Ok(self.alert_domain()?.is_some())
     }
 
-    /// The signed request of a webhook notice; none where no webhook is configured.
+    /// Returns the signed request of a webhook notice; `None` if no webhook is configured.
     pub(super) fn alert_request(&self, id: NoticeId, kind: &str, body: &[u8], number: u8) -> Option<WebhookRequest> {
         let webhook = self.settings.alerts.webhook.as_ref()?;
         let event = id.to_string();

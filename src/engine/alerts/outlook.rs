@@ -1,16 +1,16 @@
-//! Facts that other parts of the program hand to the checks of alerts.
+//! Facts that other parts of the program provide to the checks of alerts.
 
 use std::sync::Arc;
 
 use crate::base::time::Timestamp;
 use crate::engine::ports::probe::Probe;
 
-/// The facts. Each function is asked at every check.
+/// The facts. Every check calls these functions.
 pub struct Sources {
-    /// Looks into the network.
+    /// Network and DNS checks.
     pub probe: Arc<dyn Probe>,
-    /// The end of the TLS certificate that is presented; none where there is none from an authority.
+    /// Returns the end of the TLS certificate in use; `None` if no authority issued one.
     pub certificate_until: Box<dyn Fn() -> Option<Timestamp> + Send + Sync>,
-    /// The port of receivers' mail servers.
+    /// Port of the receivers' mail servers.
     pub mail_port: u16,
 }

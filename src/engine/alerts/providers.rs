@@ -1,4 +1,4 @@
-//! The check of providers that block an account's mail, by the answers of the last 24 hours.
+//! Check for providers that block an account's mail, from the answers of the last 24 hours.
 
 use super::checks::DAY;
 use crate::base::id::{AccountId, Ulid};
@@ -13,10 +13,10 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Accounts that one check goes through at most.
+/// Maximum accounts that one check reads.
 const ACCOUNTS_MAX: usize = 100_000;
 
-/// The findings of every account that mailed in the last 24 hours, or has an alert.
+/// Returns the findings of every account that sent mail in the last 24 hours or has an alert.
 pub(super) fn findings(engine: &Engine, snapshot: &Snapshot, now: Timestamp) -> Result<Vec<Finding>, StoreError> {
     const CONDITION: Condition = Condition::ProviderBlocking;
     let mut findings = Vec::new();

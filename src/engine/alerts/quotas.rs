@@ -1,4 +1,4 @@
-//! The alert of a quota after a refusal. The refused operation writes nothing, so another one follows it.
+//! The quota alert after a refusal. The refused operation writes nothing, so another operation follows it.
 
 use crate::base::id::AccountId;
 use crate::domain::alert::{Condition, Severity};
@@ -12,8 +12,8 @@ use crate::store::row::alert::AlertStateRow;
 use crate::store::schema;
 
 impl Engine {
-    /// Raises the alert of an account whose message was refused for want of quota. Where it is raised already, nothing
-    /// is written: a client that goes on sending costs a look.
+    /// Raises the alert of an account whose message exceeded its quota. If the alert is open already, nothing is
+    /// written: further refusals cost only a read.
     pub(in crate::engine) fn quota_refused(&self, account: AccountId, exhausted: &QuotaExhausted) {
         let key = schema::alert_state(account, Condition::Quota, "");
         let state = self.store.snapshot().and_then(|snapshot| snapshot.sound_row::<AlertStateRow>(&key));

@@ -1,4 +1,4 @@
-//! An alert as people and programs see it: the object of the API, and of the webhook.
+//! An alert as an object of the API and of the webhook, also shown to people.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::store::row::alert::{AlertNotice, AlertRow, Channel, NoticeStatus};
 /// An alert with its keys.
 #[derive(Debug, Clone)]
 pub struct Alert {
-    /// Its account, which is zero for the service's.
+    /// Its account; zero for the service.
     pub account: AccountId,
     /// Its identifier.
     pub id: AlertId,
@@ -30,7 +30,7 @@ pub struct AlertRecord<'a> {
     pub condition: Condition,
     /// Its severity.
     pub severity: Severity,
-    /// Whom it concerns.
+    /// Scope: the service or an account.
     pub scope: Scope,
     /// Its subject.
     pub subject: Option<SubjectRecord<'a>>,
@@ -40,10 +40,10 @@ pub struct AlertRecord<'a> {
     pub seen: &'a str,
     /// Advice for the operator.
     pub remedy: String,
-    /// When it opened.
+    /// Start time.
     #[serde(serialize_with = "iso::serialize")]
     pub opened_at: Timestamp,
-    /// When it ended.
+    /// End time.
     #[serde(serialize_with = "iso::option::serialize")]
     pub resolved_at: Option<Timestamp>,
     /// Notices sent for this alert.
@@ -61,10 +61,10 @@ pub struct SubjectRecord<'a> {
     pub name: &'a str,
 }
 
-/// A notice of an alert. It does not say to whom.
+/// A notice of an alert, without its recipient.
 #[derive(Debug, Serialize)]
 pub struct NoticeRecord<'a> {
-    /// When the reported change happened.
+    /// Time of the reported change.
     #[serde(serialize_with = "iso::serialize")]
     pub at: Timestamp,
     /// The change.
@@ -73,7 +73,7 @@ pub struct NoticeRecord<'a> {
     pub channel: Channel,
     /// Progress of the notice.
     pub status: NoticeStatus,
-    /// The relay that took it.
+    /// The relay that accepted it.
     pub relay: Option<&'a str>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> From<&'a Subject> for SubjectRecord<'a> {
 }
 
 impl Engine {
-    /// The record of an alert.
+    /// Returns the record of an alert.
     pub fn alert_record<'a>(&self, id: AlertId, row: &'a AlertRow) -> AlertRecord<'a> {
         AlertRecord {
             id,
@@ -108,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Returns the advice for a condition, with the address of its documentation.
+    /// Returns the advice for a condition, with the URL of its documentation.
     pub fn alert_remedy(&self, condition: Condition) -> String {
         match self.settings.public_url.get() {
             Some(url) => {

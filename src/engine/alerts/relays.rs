@@ -1,4 +1,4 @@
-//! Reports from transfers to alerts about relays: one needs its operator, or works again.
+//! Alerts about relays, raised by transfers: a relay needs its operator, or works again.
 
 use std::sync::{Arc, PoisonError};
 
@@ -11,10 +11,10 @@ use crate::store::row::alert::AlertStateRow;
 use crate::store::schema;
 
 impl Engine {
-    /// Raises the alert of a relay whose login is refused, or whose source address is not this machine's.
+    /// Raises the alert of a relay whose login is refused, or whose source address is not configured on this machine.
     pub(in crate::engine) fn relay_fails(&self, relay: &Arc<str>, why: &str) {
         self.alerts.working.lock().unwrap_or_else(PoisonError::into_inner).remove(relay);
-        // The smarthost's own words may name people.
+        // The smarthost's own text may contain names of people.
         let kind = why.split(": ").next().unwrap_or_default();
         let summary = format!("The relay {relay} can't be used");
         let sighting = Sighting::new(Condition::RelayFailing, Severity::Critical, summary, kind);
@@ -22,8 +22,8 @@ impl Engine {
         self.store.post(RaiseAlert { account: AccountId::default(), sighting, is_over: false }, |_raised| {});
     }
 
-    /// Ends the alert of a relay over which a server answered. The first time since the start or a fault, the store is
-    /// asked whether there is one.
+    /// Ends the alert of a relay after an answer from a server. The store is read for an open alert only once after the
+    /// start or a failure.
     pub(in crate::engine) fn relay_works(&self, relay: &Arc<str>, is_direct: bool) {
         if is_direct {
             let now = self.clock.now();

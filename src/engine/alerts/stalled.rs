@@ -1,5 +1,5 @@
-//! Whether attempts succeed at all. Only attempts that say something about our own way out count: a hard bounce is a
-//! success of it.
+//! Check that attempts succeed at all. Only attempts that show whether our own egress works count, so a hard bounce
+//! counts as a success.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use crate::base::time::Timestamp;
 use crate::domain::event::BounceKind;
 use crate::store::op::settle_transfer::TransferEnd;
 
-/// Attempts without success that raise an alert.
+/// Number of attempts without success that raises an alert.
 pub(super) const ATTEMPTS: usize = 20;
-/// The time within which they were made.
+/// Period of these attempts.
 pub(super) const WINDOW: Duration = Duration::from_secs(30 * 60);
 
-/// The attempts that failed since the last one that succeeded.
+/// Failed attempts since the last success.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     failed: VecDeque<Timestamp>,
 }
 
 impl Attempts {
-    /// Notes the end of an attempt.
+    /// Records the end of an attempt.
     pub(super) fn note(&mut self, end: &TransferEnd, now: Timestamp) {
         match end {
             TransferEnd::Delivered => self.failed.clear(),
@@ -31,7 +31,7 @@ impl Attempts {
                     self.failed.pop_front();
                 }
             }
-            // No server was asked, or we crashed.
+            // No server was contacted, or the attempt panicked.
             TransferEnd::GaveUp(_)
             | TransferEnd::Suppressed
             | TransferEnd::Postponed { .. }

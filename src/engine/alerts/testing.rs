@@ -1,5 +1,5 @@
-//! A test of alerts: a mail to each of the operator's addresses and a request to the webhook, sent at once, with what
-//! became of each.
+//! A test of alerts: a mail to each of the operator's addresses and a request to the webhook, sent at once, with their
+//! results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +26,16 @@ pub struct TestResult {
     pub channel: Channel,
     /// The address, or the webhook's URL.
     pub to: String,
-    /// Whether it was taken.
+    /// Whether it was accepted.
     pub status: NoticeStatus,
-    /// The relay that took it.
+    /// The relay that accepted it.
     pub relay: Option<String>,
-    /// The answer, or why nobody took it; and whether the mail is signed.
+    /// The answer or the failure; and whether the mail is signed.
     pub detail: String,
 }
 
 impl Engine {
-    /// Sends the test. Nothing is written.
+    /// Sends the test without writing to the store.
     ///
     /// # Errors
     /// Fails if the store fails.

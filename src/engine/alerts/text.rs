@@ -1,4 +1,4 @@
-//! The words of notices by mail: alerts, tests and invitations.
+//! Texts of notices by mail: alerts, tests and invitations.
 
 use std::fmt::Write as _;
 
@@ -13,12 +13,12 @@ use crate::store::row::notice::NoticeItem;
 pub(super) struct Words {
     pub(super) subject: String,
     pub(super) text: String,
-    /// The alerts that it reports.
+    /// Alerts that it reports.
     pub(super) alerts: Vec<String>,
 }
 
 impl Engine {
-    /// The mail that reports these changes, the most urgent first.
+    /// Returns the mail that reports these changes, the most urgent first.
     pub(super) fn words_of_alerts(&self, mut changes: Vec<(NoticeItem, Alert)>) -> Words {
         let urgency = |(item, alert): &(NoticeItem, Alert)| match item.kind {
             NoticeKind::Resolved => None,
@@ -72,7 +72,7 @@ impl Engine {
         text.push_str("\n\n");
     }
 
-    /// The mail of a test.
+    /// Returns the mail of a test.
     pub(super) fn words_of_test(&self) -> Words {
         let hostname = &self.settings.hostname;
         let mut text = "This is a test of alerts. Nothing is wrong, and there is nothing to do.\n\n".to_owned();
@@ -80,7 +80,7 @@ impl Engine {
         Words { subject: format!("[{hostname}] INFO: Test of alerts"), text, alerts: Vec::new() }
     }
 
-    /// The mail of an invitation. It holds no text that the inviter or the account chose.
+    /// Returns the mail of an invitation. It contains no text that the inviter or the account chose.
     pub(super) fn words_of_invitation(&self, link: &str, expires_at: Timestamp) -> Words {
         let hostname = &self.settings.hostname;
         let mut text = format!(

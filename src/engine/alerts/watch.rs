@@ -1,5 +1,5 @@
-//! Runs the checks of alerts while the service runs: those that ask no network every 5 minutes, the others every hour.
-//! Nothing of their schedule is stored: after a start, both run within a minute. A virtual clock runs none of them.
+//! Runs the checks of alerts: those without network every 5 minutes, the others every hour. The schedule is not stored:
+//! after a start, both run within a minute. With a virtual clock, none runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::engine::crash::caught;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::alert::RaiseAlert;
 
-/// The pause before the first checks.
+/// Delay of the first checks.
 const FIRST: Duration = Duration::from_secs(60);
-/// The pause between two runs.
+/// Interval between two runs.
 const EVERY: Duration = Duration::from_secs(300);
-/// Runs of which one asks the network too.
+/// Every run of this number also uses the network.
 const NETWORK_EVERY: u32 = 12;
 
 impl Engine {
@@ -48,7 +48,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Raises the alert of a last run that did not end by itself.
+    /// Raises the alert that the last run of the service was not stopped cleanly.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -1,4 +1,4 @@
-//! Searches over a store of which a part is indexed.
+//! Searches in a store that is partly indexed.
 
 use super::*;
 use crate::domain::subject_words::wanted;
@@ -8,7 +8,7 @@ use crate::store::row::message_index::METADATA_BYTES_MAX;
 use crate::store::testing::{Sender, TestStore};
 use crate::store::timer::TimerKind;
 
-/// Messages beyond the blocks.
+/// Number of messages after the blocks.
 const REST: usize = 40;
 
 fn send(test: &TestStore, sender: &Sender<'_>, to: &str, subject: &str) -> MessageId {
@@ -19,7 +19,7 @@ fn send(test: &TestStore, sender: &Sender<'_>, to: &str, subject: &str) -> Messa
     id
 }
 
-/// Two blocks and some more: each message has a word of its own, and every hundredth is to Ann.
+/// Writes two blocks and some more messages. Each message has a unique word, and every hundredth is to Ann.
 fn fill(test: &TestStore, sender: &Sender<'_>) -> Vec<MessageId> {
     let write = |number: usize| {
         let to = if number % 100 == 7 { "Ann@example.net".to_owned() } else { format!("n{number}@example.net") };
@@ -38,7 +38,7 @@ fn of_subject(text: &str) -> MessageFilter {
     MessageFilter { subject_words: wanted(text), ..MessageFilter::default() }
 }
 
-/// All that a search finds, page by page.
+/// Returns all results of a search, page by page.
 fn all(test: &TestStore, sender: &Sender<'_>, filter: &MessageFilter, limit: usize) -> Vec<MessageId> {
     let (mut found, mut before) = (Vec::new(), None);
     loop {
@@ -72,7 +72,7 @@ fn pages_of_any_length_tell_the_same_forwards_and_backwards() {
     let test = TestStore::new();
     let sender = test.sender();
     let messages = fill(&test, &sender);
-    // The hundreds 100 to 199 and 500 to 551: in both blocks and in what is not indexed.
+    // The hundreds 100 to 199 and 500 to 551: in both blocks and in the part without an index.
     for (text, numbers) in [("001", 100..200), ("005", 500..2 * BLOCK + REST)] {
         let wanted: Vec<_> = messages[numbers].iter().rev().copied().collect();
         for limit in [1, 7, 100, 1000] {
@@ -138,7 +138,7 @@ fn metadata_is_found_in_blocks_that_have_it_and_in_what_is_not_indexed() {
     }
     assert!(of_order(2 * BLOCK + REST).is_empty());
     assert_eq!(since(), None);
-    // The first block as an earlier version has written it.
+    // The first block as an earlier version wrote it.
     let key = sender.key(messages[BLOCK - 1]);
     let mut value = test.snapshot().get(Table::MessageIndex, &key).unwrap().unwrap();
     value[0] = 1;

@@ -1,10 +1,10 @@
-//! The MTA-STS policies of receiving domains: believed from the store, fetched where they may have changed.
+//! The MTA-STS policies of receiving domains: read from the store, fetched when they may have changed.
 //!
-//! A policy is read when it is used. It is fetched again once a day, and whenever the domain announces another
-//! identifier. A fetch starts its `max_age` again, so a domain that gets mail keeps its policy even while its policy
-//! host is down, and a domain that gets none costs nobody a request. A failed fetch leaves the stored policy as it is,
-//! and is not repeated for a while. Each domain has one fetch at a time, and all fetches together have a bounded number
-//! of places, which slow hosts can't use up.
+//! A policy is read when it is used. It is fetched again once a day, and when the domain announces another identifier.
+//! A fetch restarts its `max_age`, so a domain that receives mail keeps its policy even while its policy host is down.
+//! A domain without mail causes no requests. A failed fetch leaves the stored policy unchanged, and is not repeated for
+//! a while. Each domain has one fetch at a time. All fetches share a limited number of slots, which slow hosts can't
+//! use up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,14 +27,14 @@ use crate::store::row::tls_policy::StsPolicyRow;
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 /// Time before a failed fetch of a domain's policy is retried.
 const AGAIN: Duration = Duration::from_secs(300);
-/// Domains that are left alone at once; beyond that the one that is soonest asked again goes. An entry takes at most
-/// 512 bytes: 2 MiB of the 32 MiB that all caches of names share. The policies themselves are in the store.
+/// Maximum remembered failures. When full, the entry whose retry is due first is dropped. An entry takes at most 512
+/// bytes: 2 MiB of the 32 MiB that all DNS caches share. The policies themselves are in the store.
 const FAILED_MAX: usize = 4096;
-/// Fetches that are served as they come, after what time one is slow, and how many slow ones may be on their way.
+/// Maximum fast fetches; the time after which a fetch is slow; and the maximum of slow fetches.
 const PROMPT_MAX: usize = 16;
 const PROMPT: Duration = Duration::from_secs(5);
 const SLOW_MAX: usize = 256;
-/// Time for which a message waits for a policy that is being fetched, or a fetch for a place.
+/// Maximum time that a message waits for a policy that is being fetched, or a fetch for a slot.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The cache.
@@ -46,7 +46,7 @@ pub(super) struct StsCache {
     state: Mutex<State>,
 }
 
-/// One fetch, locked while it lasts.
+/// One fetch; locked while it runs.
 type Flight = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
@@ -56,27 +56,27 @@ struct State {
     failed: HashMap<DomainName, Failed>,
 }
 
-/// A fetch that failed, of the policy with this identifier.
+/// A failed fetch of the policy with this identifier.
 struct Failed {
     id: String,
     until: Timestamp,
-    /// Why, until somebody has counted it.
+    /// Failure that is not counted yet.
     untold: Option<StsFetchFailure>,
 }
 
-/// Knowledge about a domain.
+/// Facts about a domain.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The policy that holds; none where there is none, or where the domain has withdrawn it.
+    /// The policy in force; `None` if there is none or the domain has withdrawn it.
     pub(super) policy: Option<Arc<StsPolicy>>,
-    /// A fetch that failed, to be counted.
+    /// A failed fetch that must be counted.
     pub(super) failure: Option<StsFetchFailure>,
-    /// Whether none is kept and nobody could be asked for one: it is not known that there is none.
+    /// Whether no policy is stored and none could be requested, so that its absence is not certain.
     pub(super) is_unasked: bool,
 }
 
 impl StsCache {
-    /// An empty cache. Messages wait for `patience` (which is [`PATIENCE`] outside tests).
+    /// Creates an empty cache. Messages wait for `patience` (which is [`PATIENCE`] outside tests).
     pub(super) fn new(engine: Arc<Engine>, hosts: Arc<dyn PolicyHosts>, patience: Duration) -> Self {
         Self { engine, hosts, patience, places: Places::new(PROMPT_MAX, SLOW_MAX, PROMPT), state: Mutex::default() }
     }
@@ -86,11 +86,11 @@ impl StsCache {
         let announced = self.announced(domain).await;
         let kept = self.kept(domain);
         let Ok(announced) = announced else { return unasked(kept) };
-        // A record that is gone, or can't be seen, ends no policy: only its own time does (RFC 8461 3.1, 5).
+        // A missing or unreadable record does not end a policy; only its own expiry does (RFC 8461 3.1, 5).
         let Some(id) = announced else { return known(kept, None) };
         match kept {
             Some(row) if row.id == id => {
-                // Behind the back of whoever asks: what is kept holds meanwhile.
+                // Renewed in the background, while the stored policy applies.
                 if !self.is_fresh(&row) && !self.has_failed(domain, &id) {
                     drop(self.begin(domain, &id, What::Renewed));
                 }
@@ -100,7 +100,7 @@ impl StsCache {
         }
     }
 
-    /// The identifier of the policy that the domain announces, where it announces one that can be seen.
+    /// Returns the identifier of the policy that the domain announces.
     async fn announced(&self, domain: &DomainName) -> Result<Option<String>, Unasked> {
         match self.engine.resolver.txt(&format!("_mta-sts.{domain}")).await {
             Ok(texts) => Ok(announced_id(&texts)),
@@ -122,7 +122,7 @@ impl StsCache {
         self.engine.clock.now() < row.fetched_at + FRESH
     }
 
-    /// Whether a fetch of the domain's policy is under way.
+    /// Whether a fetch of the domain's policy is running.
     #[cfg(test)]
     pub(super) fn is_fetching(&self, domain: &DomainName) -> bool {
         self.state().flights.contains_key(domain)
@@ -134,8 +134,8 @@ impl StsCache {
         self.kept(domain).map(|row| self.engine.clock.now().since(row.fetched_at))
     }
 
-    /// Fetches the policy `id`, or waits for who does. A host that takes long keeps nobody: the fetch goes on, and it
-    /// is not known meanwhile what the domain asks for.
+    /// Fetches the policy `id`, or waits for the running fetch. A slow host does not block the caller: the fetch
+    /// continues, and the policy is unknown meanwhile.
     async fn fetch(self: &Arc<Self>, domain: &DomainName, id: &str) -> Known {
         if !self.has_failed(domain, id) {
             let flight = self.begin(domain, id, What::New);
@@ -148,7 +148,7 @@ impl StsCache {
         unasked(kept)
     }
 
-    /// Begins a fetch that goes on whatever becomes of whoever asked; where one is under way it is that one.
+    /// Starts a fetch that continues even if its caller goes away, or joins the running one.
     fn begin(self: &Arc<Self>, domain: &DomainName, id: &str, what: What) -> Flight {
         let flight = Arc::clone(self.state().flights.entry(domain.clone()).or_default());
         if let Ok(flying) = Arc::clone(&flight).try_lock_owned() {
@@ -164,7 +164,7 @@ impl StsCache {
 
     async fn ask(&self, domain: &DomainName, id: String, what: What) {
         let kept = self.kept(domain);
-        // The flight before may have landed while this one was being prepared.
+        // The previous fetch may have ended while this one was being prepared.
         let is_done = kept.is_some_and(|row| row.id == id && (what == What::New || self.is_fresh(&row)));
         if is_done || self.has_failed(domain, &id) {
             return;
@@ -197,7 +197,7 @@ impl StsCache {
         self.state().failed.get(domain).is_some_and(|failed| failed.id == id && now < failed.until)
     }
 
-    /// A fetch that failed, once.
+    /// Returns a failed fetch, only once.
     fn untold(&self, domain: &DomainName) -> Option<StsFetchFailure> {
         self.state().failed.get_mut(domain).and_then(|failed| failed.untold.take())
     }
@@ -216,20 +216,20 @@ impl StsCache {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is whole before anything can panic, so a poisoned lock still holds a sound state.
+        // Every change is complete before anything can panic, so the state is valid even if the lock is poisoned.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Nobody could be asked, so many look-ups were on their way.
+/// No request was possible, because too many look-ups are in flight.
 struct Unasked;
 
-/// Why a policy is fetched.
+/// Reason for fetching a policy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// None is known by this identifier.
+    /// No policy with this identifier is stored.
     New,
-    /// The one that is kept is a day old.
+    /// The stored policy is a day old.
     Renewed,
 }
 
@@ -237,13 +237,13 @@ fn known(row: Option<StsPolicyRow>, failure: Option<StsFetchFailure>) -> Known {
     Known { policy: row.and_then(|row| in_force(row.policy)), failure, is_unasked: false }
 }
 
-/// Returns the policy that applies while a domain can't be asked: the cached one, otherwise unknown.
+/// Returns the policy that applies while a domain can't be queried: the stored one, otherwise unknown.
 fn unasked(kept: Option<StsPolicyRow>) -> Known {
     let is_unasked = kept.is_none();
     Known { is_unasked, ..known(kept, None) }
 }
 
-/// A policy of mode "none" is how a domain withdraws the one before (RFC 8461 8.3).
+/// A domain withdraws its policy with the mode "none" (RFC 8461 8.3).
 fn in_force(policy: StsPolicy) -> Option<Arc<StsPolicy>> {
     match policy.mode {
         StsMode::Enforce | StsMode::Testing => Some(Arc::new(policy)),

@@ -1,4 +1,4 @@
-//! Policies out of scripted names and policy hosts, over a real store, on a clock that is set.
+//! Tests of TLS policies with scripted DNS and policy hosts, over a real store and a controlled clock.
 
 mod slow;
 
@@ -38,7 +38,7 @@ impl Clock for SetClock {
     }
 }
 
-/// Names and the one policy host, as the story has them at the moment.
+/// Scripted DNS and the one policy host, in their current state.
 #[derive(Default)]
 pub(in crate::engine) struct Outside {
     txt: Mutex<Option<String>>,
@@ -46,7 +46,7 @@ pub(in crate::engine) struct Outside {
     tlsa: Mutex<HashMap<String, Result<Vec<TlsaRecord>, LookupFailure>>>,
     policy: Mutex<Option<String>>,
     fetches: AtomicUsize,
-    /// Whether the policy host takes a request and says nothing.
+    /// Whether the policy host accepts requests without answering.
     is_silent: AtomicBool,
 }
 
@@ -176,7 +176,7 @@ pub(in crate::engine) fn domain() -> DomainName {
     "example.test".parse().unwrap()
 }
 
-/// The domain's server, with TLSA records at these names.
+/// Returns the domain's server, with TLSA records at these names.
 pub(in crate::engine) fn host(tlsa_names: &[&str]) -> MailHost {
     let tlsa_names = tlsa_names.iter().map(|name| (*name).to_owned()).collect();
     MailHost { name: MX.to_owned(), preference: 10, addresses: vec![Ipv4Addr::LOCALHOST.into()], tlsa_names }
@@ -272,7 +272,7 @@ async fn many_who_find_a_policy_a_day_old_renew_it_once() {
     for _ in 0..5 {
         world.policy().await;
     }
-    // The runtime has one thread: by the time that the last of them is done, so are those before it.
+    // The runtime has one thread, so when the last fetch is done, the earlier ones are too.
     while world.policies.cache.age_of(&domain()).is_none_or(|age| age >= HOUR) {
         tokio::task::yield_now().await;
     }

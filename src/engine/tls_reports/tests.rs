@@ -1,4 +1,4 @@
-//! Reports out of counts, over a real store, on a clock that is set: who hears, what, and how often.
+//! Tests of TLS reports from counts, over a real store and a controlled clock: their receivers, content and number.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ const NOON: Timestamp = Timestamp::from_millis(1_700_049_600_000);
 const MAIL: &str = "mailto:tls@a.example";
 const BOTH: &str = "v=TLSRPTv1; rua=mailto:tls@a.example,https://tls.a.example/v1";
 
-/// The names, the receivers of POSTs, and the clock.
+/// Scripted DNS, the receivers of POSTs, and the clock.
 struct Outside {
     now: AtomicU64,
     txt: Mutex<Result<Vec<String>, LookupFailure>>,
@@ -86,7 +86,7 @@ impl World {
         Self::sending_as(Some("reports@example.com")).await
     }
 
-    /// An account with `example.com`, whose mail is transactional, and `news.example.com`, whose is not.
+    /// Creates an account with `example.com`, whose mail is transactional, and `news.example.com`, whose mail is not.
     async fn sending_as(from: Option<&str>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let outside = Arc::new(Outside {
@@ -129,7 +129,7 @@ impl World {
         assert!(self.engine.report_tls(&*self.outside, timer).await.is_ok());
     }
 
-    /// Moves time to the only report's timer and serves it.
+    /// Advances the clock to the only report's timer and serves it.
     async fn next(&self) -> Timer {
         let [timer] = self.timers()[..] else { panic!("{:?}", self.timers()) };
         self.outside.now.store(timer.due.as_millis(), Ordering::SeqCst);
@@ -137,7 +137,7 @@ impl World {
         timer
     }
 
-    /// The messages that were accepted, with their bytes.
+    /// Returns the accepted messages with their bytes.
     fn messages(&self) -> Vec<(MessageRow, String)> {
         let (snapshot, prefix) = (self.engine.store.snapshot().unwrap(), self.account.as_bytes());
         let keys = snapshot.keys(Table::Messages, prefix, &after_prefix(prefix), Order::Ascending, 100).unwrap();
@@ -245,7 +245,7 @@ async fn where_none_are_sent_nothing_is_armed_or_looked_up() {
     let world = World::sending_as(None).await;
     world.count("a.example", None).await;
     assert!(world.timers().is_empty());
-    // One that was armed before it was switched off.
+    // A timer that was armed before reports were switched off.
     world.serve(sending.timers()[0]).await;
     assert!(world.outside.asked.lock().unwrap().is_empty() && world.messages().is_empty());
 }

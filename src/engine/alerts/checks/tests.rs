@@ -1,4 +1,4 @@
-//! Tests of what the checks judge.
+//! Tests of the checks' decisions.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Policy hosts that take long: they keep no message, and their policies hold once they are there.
+//! Tests of slow policy hosts: they block no message, and their policies apply once fetched.
 
 use super::*;
 
-/// A world in which messages wait for a moment only.
+/// Creates a world in which messages wait only briefly.
 fn impatient() -> World {
     let mut world = World::new();
     let (engine, hosts) = (world.engine(), world.outside.clone());
@@ -10,7 +10,7 @@ fn impatient() -> World {
     world
 }
 
-/// Waits for what is being fetched.
+/// Waits for running fetches.
 async fn lands(world: &World) {
     while world.policies.cache.is_fetching(&domain()) {
         tokio::task::yield_now().await;

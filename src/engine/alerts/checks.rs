@@ -165,9 +165,8 @@ impl Engine {
         })
     }
 
-    /// Number of messages that are overdue because no route is free, counted up to [`OVERDUE_COUNT`]. Messages that
-    /// wait
-    /// because of their account, their site or a restored store are not counted.
+    /// Counts messages that are overdue because no route is free, up to [`OVERDUE_COUNT`]. Messages that wait because
+    /// of their account, their site or a restored store are not counted.
     fn overdue(&self, snapshot: &Snapshot, now: Timestamp) -> Result<usize, StoreError> {
         let to = Timer::first_after(now - OVERDUE);
         let (mut timers, mut looked_at) = (Vec::new(), 0);
@@ -207,7 +206,7 @@ impl Engine {
         Some(crate::store::op::clock_doubt::sighting(Some(doubt.cause.as_str())))
     }
 
-    /// Returns damage that was found since the start, until none is found for a day.
+    /// Returns the problem of replication, if there is one.
     fn replica(&self, memory: &mut Memory) -> Option<Sighting> {
         let now = self.clock.now();
         let status = self.replication.get()?.status(now);
@@ -222,6 +221,7 @@ impl Engine {
         replica(&status, now.since(since).max(lag))
     }
 
+    /// Returns damage that was found since the start, until none is found for a day.
     fn damage(&self, memory: &mut Memory) -> Option<Sighting> {
         let now = self.clock.now();
         let slots = u64::try_from(self.store.content().damaged_key_slots()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Counts of the requests to a bucket, and a bucket that counts them.
+//! Metrics of the requests to a bucket, and a bucket that records them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::engine::ports::{
     Versioning,
 };
 
-/// Outcomes of requests beside those of errors.
+/// Outcomes of requests in addition to the error kinds.
 const DONE: [&str; 2] = ["ok", "exists"];
 const OUTCOMES: usize = DONE.len() + BucketErrorKind::ALL.len();
 
-/// The meters of a bucket's requests.
+/// The metrics of a bucket's requests.
 #[derive(Debug)]
 pub struct BucketMeters {
     requests: [[Counter; OUTCOMES]; BucketOperation::ALL.len()],
     durations: [Histogram; BucketOperation::ALL.len()],
-    /// Bytes of objects that were sent, whatever became of them.
+    /// Size of objects sent, in bytes, whatever the result.
     pub sent_bytes: Counter,
 }
 
@@ -36,7 +36,8 @@ impl Default for BucketMeters {
 }
 
 impl BucketMeters {
-    /// Requests by operation and outcome: `ok`, `exists` for a create that found its name taken, or the error's kind.
+    /// Returns the requests by operation and outcome: `ok`, `exists` for a create whose name was taken, or the error's
+    /// kind.
     pub fn requests(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let outcomes = || DONE.into_iter().chain(BucketErrorKind::ALL.iter().map(|kind| kind.as_str()));
         BucketOperation::ALL.iter().zip(&self.requests).flat_map(move |(operation, counts)| {
@@ -44,7 +45,7 @@ impl BucketMeters {
         })
     }
 
-    /// Durations of requests by operation, in microseconds.
+    /// Returns the durations of requests by operation, in microseconds.
     pub fn durations(&self) -> impl Iterator<Item = (&'static str, Distribution)> {
         BucketOperation::ALL.iter().zip(&self.durations).map(|(operation, read)| (operation.as_str(), read.read()))
     }
@@ -59,7 +60,7 @@ impl BucketMeters {
     }
 }
 
-/// A bucket whose requests are counted.
+/// A bucket that counts requests.
 pub struct MeteredBucket<B> {
     bucket: B,
     meters: Arc<BucketMeters>,
@@ -67,7 +68,7 @@ pub struct MeteredBucket<B> {
 }
 
 impl<B> MeteredBucket<B> {
-    /// Counts the requests to `bucket`, and times them by `monotonic`.
+    /// Counts the requests to `bucket`, and measures them with the clock `monotonic`.
     pub fn new(bucket: B, meters: Arc<BucketMeters>, monotonic: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self { bucket, meters, monotonic: Box::new(monotonic) }
     }

@@ -1,5 +1,5 @@
-//! The bucket of a replica, whatever is replicated to it: whether it is fit for a log, what its requests cost, and
-//! whether its objects are whole.
+//! The bucket of a replica, independent of the replicated data: whether it is suitable for a log, metrics of its
+//! requests, and whether its objects are intact.
 
 pub mod meters;
 pub mod probe;
@@ -8,7 +8,7 @@ pub mod verify;
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Runs all futures at once, and returns their outputs in the order of the futures.
+/// Runs all futures concurrently, and returns their outputs in the order of the futures.
 async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {

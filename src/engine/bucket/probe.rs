@@ -1,7 +1,7 @@
-//! Whether a bucket is fit for a log: it honours `If-None-Match`, shows at once what was written, keeps nothing that
-//! was removed, and has a clock like ours. Asked at each start and by `doctor`.
+//! Checks that a bucket is suitable for a log: it honours `If-None-Match`, is strongly consistent, keeps no deleted
+//! objects, and has an accurate clock. Run at each start and by `doctor`.
 //!
-//! A service that takes the condition and ignores it is the dangerous one: two machines would both own the log.
+//! A service that accepts the condition and ignores it is dangerous: two machines would both own the log.
 
 use std::time::Duration;
 
@@ -13,45 +13,45 @@ use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, BucketResult, B
 use crate::store::replica::name::PROBE;
 use crate::store::replica::{Head, Holder, Kind, ObjectName};
 
-/// The greatest difference between our clock and the bucket's.
+/// Maximum difference between our clock and the bucket's.
 pub const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(300);
 /// Concurrent creates of one name that the race makes.
 pub const RACE: usize = 16;
-/// A probe that an interrupted process left is removed after this time.
+/// Age after which the probe of an interrupted process is removed.
 const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
-/// Probes that are looked at for that.
+/// Maximum probes examined for removal.
 const LEFT_MAX: usize = 20;
-/// Tries of a create that another one is in the way of.
+/// Maximum tries of a create that conflicts with another one.
 const TRIES: usize = 5;
 
-/// Why a bucket must not hold a replica.
+/// Reason why a bucket must not hold a replica.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// A call failed; the bucket may be fit.
+    /// A call failed; the bucket may be suitable.
     #[error(transparent)]
     Failed(#[from] BucketError),
     /// The condition is ignored or unknown.
     #[error("the bucket does not honour conditional writes (If-None-Match: *): {0}")]
     NoConditions(String),
-    /// Written objects are not seen at once.
+    /// Written objects are not visible at once.
     #[error("the bucket does not show a new object at once: {0}")]
     Stale(&'static str),
-    /// It keeps what was overwritten or removed.
+    /// It keeps overwritten or removed objects.
     #[error("the bucket {0}, so that deleted content stays recoverable")]
     Keeps(&'static str),
-    /// Its clock is another.
+    /// Its clock differs.
     #[error("this machine's clock differs from the bucket's by {difference_seconds} s ({ours} here, {bucket} there)")]
     Clock {
         /// The difference.
         difference_seconds: u64,
         /// Our time.
         ours: Timestamp,
-        /// The bucket's.
+        /// The bucket's time.
         bucket: Timestamp,
     },
 }
 
-/// Asks all that a start must know. Returns what an operator should know and nothing is refused for.
+/// Runs all checks of a start. Returns warnings for the operator.
 ///
 /// # Errors
 /// [`Unfit`].
@@ -77,7 +77,7 @@ pub async fn admit<B: Bucket + BucketSettings + ?Sized>(
     Ok(warnings)
 }
 
-/// Creates a name twice: the second time must fail and leave the first object. Both must be seen at once.
+/// Creates a name twice: the second create must fail and leave the first object. Each must be visible at once.
 ///
 /// # Errors
 /// [`Unfit`].
@@ -116,8 +116,8 @@ async fn twice<B: Bucket + ?Sized>(bucket: &B, name: &str, first: Bytes, second:
     if is_listed { Ok(()) } else { Err(Unfit::Stale("a created object is not in the list")) }
 }
 
-/// A conditional create, again while another is in the way. An answer that the service does not know the condition
-/// comes back as [`Unfit::NoConditions`].
+/// Creates an object conditionally, and retries on conflicts. If the service does not support the condition, returns
+/// [`Unfit::NoConditions`].
 async fn create<B: Bucket + ?Sized>(bucket: &B, name: &str, bytes: Bytes) -> Result<Creation, Unfit> {
     let mut tries = 1;
     loop {
@@ -131,7 +131,7 @@ async fn create<B: Bucket + ?Sized>(bucket: &B, name: &str, bytes: Bytes) -> Res
     }
 }
 
-/// Creates one name [`RACE`] times at once: exactly one must win.
+/// Creates one name [`RACE`] times concurrently: exactly one create must succeed.
 ///
 /// # Errors
 /// [`Unfit`].
@@ -174,7 +174,7 @@ fn judge(results: &[(Bytes, BucketResult<Creation>)], seen: Option<Bytes>) -> Re
     }
 }
 
-/// Whether nothing is kept of objects that were removed.
+/// Checks that removed objects are not kept.
 ///
 /// # Errors
 /// [`Unfit::Keeps`], or the settings could not be read.
@@ -191,7 +191,7 @@ pub async fn keeps_nothing<B: BucketSettings + ?Sized>(bucket: &B) -> Result<(),
     if is_locked { Err(Unfit::Keeps("locks objects against removal")) } else { Ok(()) }
 }
 
-/// Whether both clocks agree.
+/// Checks that both clocks agree.
 ///
 /// # Errors
 /// [`Unfit::Clock`]. A bucket without a clock agrees with any.
@@ -204,7 +204,7 @@ pub fn clock(bucket: Option<Timestamp>, ours: Timestamp) -> Result<(), Unfit> {
     Err(Unfit::Clock { difference_seconds: difference.as_secs(), ours, bucket })
 }
 
-/// Removes probes of processes that ended before they did. Those of today may be in use.
+/// Removes probes of interrupted processes. Those of today may be in use.
 async fn remove_left<B: Bucket + ?Sized>(bucket: &B, now: Timestamp) {
     let Ok(page) = bucket.list(PROBE, "").await else { return };
     for object in page.objects.iter().take(LEFT_MAX) {
@@ -218,12 +218,12 @@ async fn remove_left<B: Bucket + ?Sized>(bucket: &B, now: Timestamp) {
     }
 }
 
-/// A name that nobody used before.
+/// Returns an unused name.
 pub fn random_name(entropy: &dyn Entropy) -> String {
     ObjectName::Probe(hex::encode(entropy::bytes::<16>(entropy))).to_string()
 }
 
-/// A probe's bytes. Those of different numbers differ.
+/// Returns a probe's bytes, which differ for each number.
 pub fn object(holder: &Holder, number: u64, time: Timestamp) -> Bytes {
     Head { kind: Kind::Probe, number, epoch: 0, holder: holder.clone(), time }.encode().into()
 }
@@ -247,7 +247,7 @@ mod tests {
     ) -> Result<Vec<String>, Unfit> {
         let bucket = store.bucket();
         if let Some((operation, fault)) = fault {
-            // The first call of the operation meets no fault: the second create and the read after it are the probe.
+            // The first call of the operation gets no fault: the second create and the read after it are tested.
             let mut seen = 0;
             bucket.draw(move |call| {
                 seen += usize::from(call.operation == operation);

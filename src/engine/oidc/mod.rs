@@ -1,6 +1,6 @@
-//! Signing in by OpenID Connect: the authorization code flow with PKCE, state and nonce (OpenID Connect Core 1.0, 3.1).
-//! The panel calls it. It never makes or promotes an owner, and nobody is signed in on the word of an address alone: a
-//! person is known by the provider's name for them, which is bound to a user at their first sign-in.
+//! Sign-in by OpenID Connect: the authorization code flow with PKCE, state and nonce (OpenID Connect Core 1.0, 3.1).
+//! Called by the panel. It never creates or promotes an owner. An address alone never signs anybody in: a person is
+//! identified by the provider's subject identifier, which is bound to a user at their first sign-in.
 
 mod people;
 mod provider;
@@ -36,25 +36,25 @@ pub use self::provider::ProviderFault;
 pub use self::refusal::OidcRefusal;
 pub use self::started::LIFETIME;
 
-/// The path to which the provider sends people back.
+/// Path to which the provider redirects the browser.
 pub const CALLBACK: &str = "/login/oidc/callback";
-/// The time that the provider may take in all for one page.
+/// Time limit for all requests to the provider for one page.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Pages at once that ask the provider.
+/// Maximum concurrent pages that query the provider.
 const AT_ONCE: usize = 16;
 
-/// `[oidc]`, checked.
+/// The validated `[oidc]` section.
 #[derive(Debug, Clone)]
 pub struct OidcSettings {
-    /// The provider, as it calls itself.
+    /// Issuer identifier of the provider.
     pub issuer: String,
-    /// Our name at the provider.
+    /// Our client identifier at the provider.
     pub client_id: String,
-    /// Our secret at the provider; none for a public client.
+    /// Our client secret; `None` for a public client.
     pub client_secret: Option<Secret>,
     /// Domains whose addresses may become users.
     pub allowed_domains: Vec<DomainName>,
-    /// The account of new users; none are made without.
+    /// Account of new users; `None` creates none.
     pub account: Option<AccountId>,
     /// The role of new users. Never the owner's.
     pub default_role: Role,
@@ -68,57 +68,57 @@ pub struct Oidc {
 }
 
 impl Oidc {
-    /// Sign-in at the provider of `settings`, which is asked through `http`.
+    /// Creates sign-in at the provider of `settings`, which is reached through `http`.
     pub fn new(settings: OidcSettings, http: Arc<dyn IdentityProvider>) -> Self {
         Self { settings, provider: Provider::new(http), at_once: Semaphore::new(AT_ONCE) }
     }
 
-    /// The host of the provider, by which people know it.
+    /// Returns the host of the provider, which people recognise.
     pub fn provider_name(&self) -> &str {
         let rest = self.settings.issuer.split_once("://").map_or("", |(_, rest)| rest);
         rest.split('/').next().unwrap_or_default()
     }
 }
 
-/// Refuses; the store's failures are another kind.
+/// Result with a refusal; the store's failures are another variant.
 type Outcome<T> = Result<T, Stop<OidcRefusal>>;
 
 fn refuse<T>(refusal: impl Into<OidcRefusal>) -> Outcome<T> {
     Err(Stop::Refused(refusal.into()))
 }
 
-/// A sign-in that is to begin.
+/// Parameters of a new sign-in.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BeginOidc<'b> {
-    /// Our own address to go on to.
+    /// Our own path to continue at.
     pub next: &'b str,
-    /// Whether the provider asks the person even where it knows them.
+    /// Whether the provider must ask the person even if it has a session with them.
     pub is_again: bool,
-    /// The token of the setup link that it is begun from; empty where it is begun elsewhere.
+    /// Token of the setup link that started the sign-in; empty if none did.
     pub link: &'b str,
 }
 
-/// The answer that the browser brings back from the provider.
+/// Data that the browser brings back from the provider.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderReturn {
     /// The cookie of the sign-in.
     pub cookie: String,
-    /// The number of the sign-in.
+    /// The `state` parameter of the sign-in.
     pub state: String,
-    /// The code.
+    /// Authorization code.
     pub code: String,
-    /// The error in place of a code.
+    /// Error instead of a code.
     pub error: String,
-    /// The provider that answers, where it says so (RFC 9207).
+    /// Issuer of the answer, if it is given (RFC 9207).
     pub issuer: Option<String>,
 }
 
-/// A session that has begun, and where it leads.
+/// A new session, and the path to continue at.
 #[derive(Debug)]
 pub struct SignedIn {
     /// The session.
     pub begun: Begun,
-    /// Our own address to go on to.
+    /// Our own path to continue at.
     pub next: String,
 }
 
@@ -128,7 +128,7 @@ impl Engine {
         format!("{public_url}{CALLBACK}")
     }
 
-    /// Begins a sign-in: the provider's address to go to, and the cookie to bring back.
+    /// Begins a sign-in. Returns the provider's URL to redirect to, and the cookie of the sign-in.
     ///
     /// # Errors
     /// [`OidcRefusal`].
@@ -159,8 +159,8 @@ impl Engine {
         Ok((url, started.sealed(self.store.master_key(), &*self.entropy)))
     }
 
-    /// Ends a sign-in with what the browser brought back, and begins a session. Failures count for the client's
-    /// address.
+    /// Completes a sign-in with the data that the browser brought back, and begins a session. Failures count for the
+    /// client's address.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -187,7 +187,7 @@ impl Engine {
         self.throttled(buckets, attempt, OidcRefusal::is_failure).await
     }
 
-    /// The person for whom the provider vouches.
+    /// Returns the person whom the provider authenticated.
     async fn vouched(
         &self,
         oidc: &Oidc,
@@ -235,7 +235,7 @@ fn identity_of(oidc: &Oidc, person: &IdToken) -> IdentityRow {
     IdentityRow { issuer: oidc.settings.issuer.clone(), subject: person.subject.clone() }
 }
 
-/// The person with their address, for which the userinfo endpoint is asked where the token has none.
+/// Returns the person with their address. Queries the userinfo endpoint if the token has none.
 async fn with_address(oidc: &Oidc, document: &ProviderDocument, tokens: Tokens, person: IdToken) -> Outcome<IdToken> {
     let (Some(url), Some(access_token), None) = (&document.userinfo_endpoint, &tokens.access_token, &person.email)
     else {
@@ -253,8 +253,8 @@ fn provider_fault(fault: ProviderFault) -> Stop<OidcRefusal> {
     Stop::Refused(fault.into())
 }
 
-/// The provider's word for an error (RFC 6749 4.1.2.1), which comes from the browser: shortened, and without anything
-/// that such a word does not have.
+/// Returns the provider's error code (RFC 6749 4.1.2.1). It comes from the browser, so it is truncated, and characters
+/// that no error code contains are removed.
 fn error_word(text: &str) -> String {
     let word: String = text.chars().filter(|c| c.is_ascii_lowercase() || *c == '_').take(40).collect();
     if word.is_empty() { "no code".to_owned() } else { word }

@@ -1,4 +1,4 @@
-//! The users whom people are for whom the provider vouches: found by the provider's name for them, or bound or made at
+//! Users of people whom the provider authenticated: found by the provider's subject identifier, or bound or created at
 //! their first sign-in.
 
 use super::{Oidc, OidcRefusal, Outcome, identity_of, refuse};
@@ -22,7 +22,7 @@ use crate::store::op::user::{CreateUser, CreateUserRefusal, user_by_email};
 use crate::store::row::identity::IdentityRow;
 
 impl Engine {
-    /// Begins the session of a person whom the provider vouches for, and who came by the setup link of this token.
+    /// Begins the session of an authenticated person, who came by the setup link of this token.
     pub(super) async fn session_of(
         &self,
         oidc: &Oidc,
@@ -36,21 +36,22 @@ impl Engine {
         }
         let now = self.clock.now();
         let session = Session::begin(account, user.id, Stage::SignedIn, from.as_client(), now);
-        // A provider that knows the browser asks nobody, so only what it says of the time is a proof.
+        // A provider with a session in the browser may not have asked the person, so only its stated time of
+        // authentication is a proof.
         let proved_at = person.authenticated_at.map_or(Timestamp::ZERO, |at| now - real_now.since(at));
         let session = Session { proved_at, ..session };
         let begun = self.begin_session(session, &user, None, None, from.as_client()).await;
         begun.map_err(|stop| match stop {
             Stop::Failed(error) => Stop::Failed(error),
-            // The user was changed in between.
+            // The user was changed meanwhile.
             Stop::Refused(SignInRefusal::Wrong | SignInRefusal::Throttled(_) | SignInRefusal::Crowded) => {
                 Stop::Refused(OidcRefusal::Disabled)
             }
         })
     }
 
-    /// The user that a person is, bound or made where this is their first sign-in. A user who was invited has the role
-    /// of the invitation, and their first sign-in ends its link.
+    /// Returns the user of a person, bound or created at their first sign-in. An invited user has the role of the
+    /// invitation, and their first sign-in invalidates its link.
     async fn identified(&self, oidc: &Oidc, person: &IdToken, link: &str) -> Outcome<(AccountId, User)> {
         let identity = identity_of(oidc, person);
         if let Some(found) = user_by_identity(&self.store.snapshot()?, &identity)? {
@@ -66,7 +67,7 @@ impl Engine {
             Some((account, user)) => {
                 let op = BindIdentity { account, user: user.id, identity };
                 let on = Behalf::new(account, Actor::Service);
-                // Only the owner of the address could open a link that was sent there.
+                // Only the address's owner could open a link that was sent there.
                 let bound = match self.is_sent_link(link, user.id)? {
                     true => self.commit_on(on, Vouched(op)).await,
                     false => self.commit_on(on, op).await,
@@ -81,14 +82,14 @@ impl Engine {
         }
     }
 
-    /// Makes a user for a person at their first sign-in, where their domain may.
+    /// Creates a user for a person at their first sign-in, if their domain is allowed.
     async fn newcomer(&self, oidc: &Oidc, email: Address, identity: IdentityRow) -> Outcome<(AccountId, User)> {
         let settings = &oidc.settings;
         let Some(account) = settings.account.filter(|_| settings.allowed_domains.contains(email.domain())) else {
             return refuse(OidcRefusal::Nobody);
         };
         self.check_room()?;
-        // Nobody knows this password: it is there so that one can be chosen by a setup link.
+        // Nobody knows this password; a setup link can replace it.
         let password = NewPassword::generate(&*self.entropy);
         let hashed = self.passwords.hash(&password, &*self.entropy).await;
         let password_hash = hashed.map_err(|_| Stop::Refused(OidcRefusal::Crowded))?;

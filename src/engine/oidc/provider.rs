@@ -1,5 +1,4 @@
-//! The identity provider as the service knows it: its document and its keys, kept for as long as their headers say, and
-//! the requests of a sign-in.
+//! The identity provider: its document and its keys, cached as their headers say, and the requests of a sign-in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,41 +16,41 @@ use crate::domain::id_token::{InvalidKeys, ProviderKeys, UserInfo};
 use crate::domain::provider_document::{InvalidDocument, ProviderDocument, document_url};
 use crate::engine::ports::{Clock, IdentityProvider, PostError, ProviderAnswer, ProviderRequest};
 
-/// The time for which a document without a header about it is kept.
+/// Cache time of a document without a caching header.
 const KEPT: Duration = Duration::from_secs(5 * 60);
-/// The shortest and the longest time for which one is kept, whatever its headers say.
+/// Minimum and maximum cache time, whatever the headers say.
 const KEPT_MIN: Duration = Duration::from_secs(10);
 const KEPT_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The time for which a provider that failed is not asked again.
+/// Time for which a failing provider is not queried again.
 const FAILED: Duration = Duration::from_secs(3);
-/// Times that keys are fetched before their time within [`REFETCHED_IN`], because a token names an unknown one.
+/// Maximum early fetches of keys within [`REFETCHED_IN`], because a token names an unknown key.
 const REFETCHED_MAX: usize = 5;
 const REFETCHED_IN: Duration = Duration::from_secs(60);
 
 /// A failure of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderFault {
-    /// It could not be asked.
+    /// The request failed.
     #[error("the provider could not be reached ({})", .0.as_str())]
     Unreachable(PostError),
-    /// It failed a moment ago.
+    /// A request failed a moment ago.
     #[error("the provider failed a moment ago")]
     FailedBefore,
-    /// It answered with another status than 200.
+    /// Its answer has another status than 200.
     #[error("the provider answered {1} at its {0}")]
     Status(&'static str, u16),
-    /// Its document.
+    /// Its document is invalid.
     #[error(transparent)]
     Document(#[from] InvalidDocument),
-    /// Its keys.
+    /// Its keys are invalid.
     #[error(transparent)]
     Keys(#[from] InvalidKeys),
-    /// An answer that can't be read.
+    /// Its answer can't be parsed.
     #[error("the answer of the provider's {0} is malformed")]
     Malformed(&'static str),
 }
 
-/// The tokens that a code is worth.
+/// Tokens received for a code.
 #[derive(Deserialize)]
 pub(super) struct Tokens {
     pub(super) id_token: String,
@@ -61,11 +60,11 @@ pub(super) struct Tokens {
 /// The provider.
 pub(super) struct Provider {
     http: Arc<dyn IdentityProvider>,
-    /// Held while the provider is asked, so that many who sign in at once ask it once.
+    /// Locked during requests, so that many concurrent sign-ins cause only one.
     known: Mutex<Known>,
 }
 
-/// A value and the time, as the machine counts it, until which it is kept.
+/// A cached value and its expiry, in the machine's time.
 struct Kept<T> {
     value: Arc<T>,
     until: Duration,
@@ -75,9 +74,9 @@ struct Kept<T> {
 struct Known {
     document: Option<Kept<ProviderDocument>>,
     keys: Option<Kept<ProviderKeys>>,
-    /// The time until which the provider is not asked again.
+    /// End of the time without requests after a failure.
     failed_until: Duration,
-    /// The times of the last fetches of keys that were made before their time.
+    /// Times of the last early fetches of keys.
     refetched: VecDeque<Duration>,
 }
 
@@ -86,7 +85,7 @@ impl Provider {
         Self { http, known: Mutex::default() }
     }
 
-    /// The provider's document.
+    /// Returns the provider's document.
     pub(super) async fn document(
         &self,
         issuer: &str,
@@ -104,8 +103,8 @@ impl Provider {
         Ok(value)
     }
 
-    /// The provider's keys. `are_outdated` says that a token names one that is not among them: then they are fetched
-    /// again, a few times a minute at most.
+    /// Returns the provider's keys. `are_outdated` means that a token names an unknown key: then they are fetched
+    /// again, at most a few times per minute.
     pub(super) async fn keys(
         &self,
         document: &ProviderDocument,
@@ -146,7 +145,7 @@ impl Provider {
         if answer.status == 200 { Ok(answer) } else { Err(ProviderFault::Status(what, answer.status)) }
     }
 
-    /// The tokens that `code` is worth to the client who can show `verifier` (RFC 6749 4.1.3, RFC 7636 4.5).
+    /// Exchanges `code` for tokens, proving the possession of `verifier` (RFC 6749 4.1.3, RFC 7636 4.5).
     pub(super) async fn tokens(
         &self,
         document: &ProviderDocument,
@@ -159,7 +158,7 @@ impl Provider {
         serde_json::from_slice(&answer.body).map_err(|_| ProviderFault::Malformed("token endpoint"))
     }
 
-    /// The provider's record of the person whose access token this is.
+    /// Returns the provider's record of the person with this access token.
     pub(super) async fn user_info(&self, url: &Url, access_token: &str) -> Result<UserInfo, ProviderFault> {
         let authorization = Some(Secret::new(format!("Bearer {access_token}")));
         let request = ProviderRequest { url: url.clone(), form: None, authorization };
@@ -169,7 +168,7 @@ impl Provider {
 }
 
 impl Known {
-    /// The keys, unless they have to be fetched at `now`.
+    /// Returns the cached keys, unless they have to be fetched at `now`.
     fn keys_at(&mut self, now: Duration, are_outdated: bool) -> Option<Arc<ProviderKeys>> {
         let kept = self.keys.as_ref().filter(|kept| now < kept.until)?;
         if !are_outdated {
@@ -188,7 +187,7 @@ fn kept_for(answer: &ProviderAnswer) -> Duration {
     answer.lifetime.unwrap_or(KEPT).clamp(KEPT_MIN, KEPT_MAX)
 }
 
-/// The form that turns a code into tokens, and the header beside it.
+/// Returns the form and the header that exchange a code for tokens.
 fn exchange(
     document: &ProviderDocument,
     settings: &OidcSettings,
@@ -216,7 +215,7 @@ fn exchange(
     (Secret::new(form.finish()), authorization)
 }
 
-/// HTTP Basic as OAuth writes it: both parts form-encoded first (RFC 6749 2.3.1).
+/// Returns HTTP Basic credentials as OAuth defines them: both parts are form-encoded first (RFC 6749 2.3.1).
 fn basic(client_id: &str, secret: &Secret) -> Secret {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let both = format!("{}:{}", encoded(client_id), encoded(secret.expose_text()));

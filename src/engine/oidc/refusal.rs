@@ -1,52 +1,52 @@
-//! Why somebody is not signed in by OpenID Connect.
+//! Reasons why a sign-in by OpenID Connect is refused.
 
 use super::provider::ProviderFault;
 use crate::domain::id_token::InvalidIdToken;
 use crate::machine::throttle::Throttled;
 
-/// Why somebody is not signed in. None of these has an address in it.
+/// Reason why a sign-in is refused. None of these contains an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OidcRefusal {
     /// The answer belongs to no sign-in of this browser, or came too late.
     #[error("the answer belongs to no sign-in of this browser, or came after more than 10 minutes")]
     NotStarted,
-    /// The provider has let nobody in.
+    /// The provider refused the sign-in.
     #[error("the provider refused the sign-in: {0}")]
     Denied(String),
-    /// The answer is another provider's.
+    /// The answer is from another provider.
     #[error("the answer comes from another issuer")]
     Issuer,
-    /// The provider can't be asked.
+    /// The provider can't be queried.
     #[error(transparent)]
     Provider(#[from] ProviderFault),
     /// The provider did not answer in time.
     #[error("the provider did not answer within 10 seconds")]
     Slow,
-    /// Its token is not taken.
+    /// Its token is invalid.
     #[error(transparent)]
     Token(#[from] InvalidIdToken),
-    /// The userinfo endpoint speaks of somebody else.
+    /// The userinfo endpoint describes another person.
     #[error("the userinfo endpoint names another subject than the ID token")]
     OtherSubject,
-    /// There is no address, or one that the provider has not verified.
+    /// The provider has no address, or has not verified it.
     #[error("the provider does not confirm an address")]
     Unverified,
-    /// Nobody has this address, and none may be made.
+    /// No user has this address, and none may be created.
     #[error("no user has the verified address, and none is made for it")]
     Nobody,
     /// The address is that of a user with another identity.
     #[error("the user of the verified address has another identity at the provider")]
     Taken,
-    /// The user is kept from signing in.
+    /// The user is disabled.
     #[error("the user is disabled")]
     Disabled,
-    /// The account takes no new user.
+    /// The account accepts no new user.
     #[error("the account takes no new user")]
     Closed,
-    /// Too many have failed from this address.
+    /// Too many attempts from this address have failed.
     #[error("too many attempts have failed")]
     Throttled(Throttled),
-    /// Too many sign in at once.
+    /// Too many sign-ins are in progress.
     #[error("too many sign in at once")]
     Crowded,
 }
@@ -58,7 +58,7 @@ impl From<Throttled> for OidcRefusal {
 }
 
 impl OidcRefusal {
-    /// Whether whoever asks has shown something wrong. A provider in trouble is nobody's failure.
+    /// Whether the person presented something wrong. A failure of the provider is not counted.
     pub(super) const fn is_failure(&self) -> bool {
         match self {
             Self::NotStarted | Self::Denied(_) | Self::Issuer | Self::Token(_) | Self::OtherSubject => true,

@@ -1,5 +1,5 @@
-//! A sign-in that has begun at an identity provider. It is kept by the browser alone, sealed in a cookie: the service
-//! remembers nobody who does not come back, and the answer to another browser's sign-in opens nothing.
+//! A sign-in that has begun at an identity provider. Only the browser keeps it, sealed in a cookie. The service needs
+//! no memory for people who don't come back, and an answer to another browser's sign-in is rejected.
 
 use std::time::Duration;
 
@@ -14,50 +14,50 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
-/// The time that somebody has to sign in at the provider.
+/// Time limit for signing in at the provider.
 pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
 const CONTEXT: &[u8] = b"sign-in by OpenID Connect";
 
-/// The secrets of one sign-in, and where it leads.
+/// The secrets of one sign-in, and the path to continue at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Started {
-    /// The answer must carry it.
+    /// Required in the answer.
     pub(super) state: String,
-    /// The ID token must carry it.
+    /// Required in the ID token.
     pub(super) nonce: String,
-    /// The code is worth nothing without it (RFC 7636).
+    /// Required to use the code (RFC 7636).
     pub(super) verifier: String,
-    /// Our own address to go on to.
+    /// Our own path to continue at.
     pub(super) next: String,
-    /// When it began, in real time.
+    /// Start, in real time.
     pub(super) begun_at: Timestamp,
-    /// Whether the provider has to ask the person again.
+    /// Whether the provider must ask the person again.
     pub(super) is_again: bool,
-    /// The setup link that the sign-in was begun from; empty where it was begun elsewhere.
+    /// The setup link that started the sign-in; empty if none did.
     #[serde(default)]
     pub(super) link: String,
 }
 
 impl Started {
-    /// A sign-in that begins at `now`.
+    /// Creates a sign-in that begins at `now`.
     pub(super) fn new(begin: &BeginOidc<'_>, now: Timestamp, entropy: &dyn Entropy) -> Self {
         let [state, nonce, verifier] = [(); 3].map(|()| URL_SAFE_NO_PAD.encode(entropy::bytes::<32>(entropy)));
         let BeginOidc { next, is_again, link } = *begin;
         Self { state, nonce, verifier, next: next.to_owned(), begun_at: now, is_again, link: link.to_owned() }
     }
 
-    /// The challenge that the provider holds the verifier against (RFC 7636 4.2).
+    /// Returns the challenge for the verifier (RFC 7636 4.2).
     pub(super) fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::digest(&self.verifier))
     }
 
-    /// The cookie's text.
+    /// Returns the cookie's text.
     pub(super) fn sealed(&self, key: &MasterKey, entropy: &dyn Entropy) -> String {
         let clear = serde_json::to_vec(self).unwrap_or_else(|_| unreachable!("texts and numbers are JSON"));
         URL_SAFE_NO_PAD.encode(key.seal(CONTEXT, &clear, entropy).0)
     }
 
-    /// The sign-in of a cookie, where the answer with this `state` is its own and comes in time.
+    /// Returns the sign-in of a cookie, if `state` belongs to it and it has not expired.
     pub(super) fn open(cookie: &str, state: &str, key: &MasterKey, now: Timestamp) -> Option<Self> {
         let sealed = URL_SAFE_NO_PAD.decode(cookie).ok()?;
         let clear = key.open(CONTEXT, &sealed).ok()?;

@@ -1,5 +1,5 @@
-//! A DMARC aggregate report that comes by mail: read, authenticated by the signature of its From domain, and recorded
-//! for each domain of ours that it speaks of.
+//! DMARC aggregate reports received by mail: parsed, authenticated by the signature of their From domain, and recorded
+//! for each of our domains that they cover.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,29 +20,29 @@ use crate::store::row::dmarc::DmarcReportRow;
 use crate::store::schema::Table;
 use crate::store::snapshot::Snapshot;
 
-/// Outcome of reading a report.
+/// Result of processing a report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DmarcResult {
-    /// No domain of ours is meant.
+    /// It covers none of our domains.
     UnknownDomain,
-    /// The day has as many reports as it may.
+    /// The day has the maximum number of reports.
     OverLimit,
     /// It was counted before.
     Repeated,
-    /// It is listed, and not counted.
+    /// It is listed but not counted, because it is not authenticated.
     Unauthentic,
     /// It is counted.
     Counted,
-    /// It can't be read.
+    /// It can't be parsed.
     Unreadable,
 }
 
 impl DmarcResult {
-    /// All of them.
+    /// All results.
     pub const ALL: [Self; 6] =
         [Self::UnknownDomain, Self::OverLimit, Self::Repeated, Self::Unauthentic, Self::Counted, Self::Unreadable];
 
-    /// The name in the log and in monitoring.
+    /// Returns the name in the log and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::UnknownDomain => "unknown_domain",
@@ -66,7 +66,7 @@ impl From<Recorded> for DmarcResult {
     }
 }
 
-/// The reports since the start, by what became of them.
+/// Number of reports since the start, by result.
 #[derive(Debug, Default)]
 pub struct DmarcTally([Counter; DmarcResult::ALL.len()]);
 
@@ -75,13 +75,13 @@ impl DmarcTally {
         self.0[result as usize].count();
     }
 
-    /// The counts.
+    /// Returns the counts.
     pub fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
         DmarcResult::ALL.into_iter().map(|result| (result.as_str(), self.0[result as usize].read()))
     }
 }
 
-/// A message with reports, read.
+/// A parsed message with reports.
 struct Reading {
     reports: Result<Vec<AggregateReport>, Unreadable>,
     domains: Vec<OwnDomain>,
@@ -89,14 +89,14 @@ struct Reading {
     signatures: Vec<UnverifiedSignature>,
 }
 
-/// A domain that reports may speak of.
+/// A domain that reports may cover.
 struct OwnDomain {
     account: AccountId,
     domain: DomainId,
 }
 
 impl Receiver {
-    /// Takes a message that came to a mailbox for reports. When this returns, what it reports is on the disk.
+    /// Processes a message to a mailbox for reports. When this returns, its reports are on disk.
     pub(super) async fn receive_dmarc(&self, message: Vec<u8>) -> Result<(), StoreError> {
         let reading = self.read_dmarc(message).await?;
         let reports = match &reading.reports {
@@ -108,7 +108,7 @@ impl Receiver {
             }
         };
         let is_known = reports.iter().any(|report| !report.parts.is_empty());
-        // Nothing is looked up for a stranger who names no domain of ours.
+        // No look-up is done for strangers who name none of our domains.
         let signer = if is_known { self.signer(&reading).await } else { None };
         for report in reports {
             let result = self.record(&reading, report, signer.as_ref()).await?;
@@ -118,13 +118,13 @@ impl Receiver {
         Ok(())
     }
 
-    /// Reads a message where no other task waits for it.
+    /// Parses a message on a thread where no other task waits for it.
     async fn read_dmarc(&self, message: Vec<u8>) -> Result<Reading, StoreError> {
         let permit = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
         let now = self.engine.clock.now();
         let snapshot = self.engine.store.snapshot()?;
         let reading = move || {
-            // Reading goes on even when the connection has ended, so the permit belongs to it.
+            // Parsing continues after the connection has ended, so it owns the permit.
             let _permit = permit;
             let mut names = Names::new(snapshot);
             let reports = dmarc::read(&message, now, &mut names);
@@ -136,7 +136,7 @@ impl Receiver {
         self.engine.settings.executor.run(reading).await.map_err(|_| StoreError::Panicked)?
     }
 
-    /// The domain whose signature proves that the From domain wrote the message: that domain itself, or one above it.
+    /// Returns the domain whose signature proves that the From domain wrote the message: that domain or a parent of it.
     async fn signer(&self, reading: &Reading) -> Option<DomainName> {
         let from = reading.from_domain.as_ref()?;
         let covers_from = |signature: &&UnverifiedSignature| from.is_same_or_below(signature.signer());
@@ -144,7 +144,7 @@ impl Receiver {
         self.first_verified(&signatures).await.map(|signature| signature.signer().clone())
     }
 
-    /// Records a report for each domain that it speaks of. The first that it is counted for makes it counted.
+    /// Records a report for each domain that it covers. It counts as counted if it counts for any of them.
     async fn record(
         &self,
         reading: &Reading,
@@ -157,7 +157,7 @@ impl Receiver {
             let op = operation(of, reading.from_domain.as_ref(), report, part, signer);
             match self.engine.store.commit(op).await {
                 Ok(recorded) => result = result.max(recorded.into()),
-                // The domain went meanwhile.
+                // The domain was removed meanwhile.
                 Err(Stop::Refused(_)) => {}
                 Err(Stop::Failed(error)) => return Err(error),
             }
@@ -205,10 +205,10 @@ fn operation(
     }
 }
 
-/// Names of one report that are remembered.
+/// Maximum names remembered from one report.
 const NAMES_MAX: usize = 1000;
 
-/// The domains of ours that a report names, as it is read.
+/// Our domains in a report, collected while it is parsed.
 struct Names {
     snapshot: Snapshot,
     domains: Vec<OwnDomain>,
@@ -242,7 +242,7 @@ impl NamesOfOurs for Names {
             return *known;
         }
         let found = self.look_up(name);
-        // Those of ours are always remembered, for they have their places.
+        // Our own names are always remembered, because they have results.
         if found.is_some() || self.known.len() < NAMES_MAX {
             self.known.insert(name.clone(), found);
         }

@@ -1,4 +1,4 @@
-//! Which addresses are mailboxes of ours: return paths that prove themselves, and four names (contract 6).
+//! Our mailboxes: authenticated return paths, and four names (contract 6).
 
 use super::Receiver;
 use crate::base::id::{AccountId, Ulid};
@@ -14,38 +14,38 @@ use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Mailboxes that RFC 2142 asks for; people read them elsewhere.
+/// Mailboxes required by RFC 2142, which people read elsewhere.
 const PEOPLES_MAILBOXES: [&str; 2] = ["postmaster", "abuse"];
 
-/// A mailbox of ours.
+/// One of our mailboxes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mailbox {
     /// The return path of a message.
     ReturnPath(ReturnPath),
-    /// Where mailbox providers send complaints.
+    /// Receives complaints from mailbox providers.
     Feedback,
-    /// Where receivers send DMARC reports.
+    /// Receives DMARC reports.
     Dmarc,
-    /// For people.
+    /// A mailbox for people.
     People,
 }
 
-/// Why an address is no mailbox of ours.
+/// Reason why an address is none of our mailboxes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotOurs {
-    /// Its host is another's: we relay for nobody.
+    /// The host is not ours: no relaying.
     Host,
-    /// There is no such mailbox; a token that is not ours looks the same.
+    /// There is no such mailbox; a forged token looks the same.
     Mailbox,
-    /// A return path whose time is over.
+    /// An expired return path.
     Expired,
 }
 
 impl NotOurs {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 3] = [Self::Host, Self::Mailbox, Self::Expired];
 
-    /// The name in monitoring.
+    /// Returns the name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -71,8 +71,8 @@ impl Host {
 }
 
 impl Receiver {
-    /// Which mailbox an address is; one that is none of ours is counted. The bare `<Postmaster>` of RFC 5321 4.5.1 has
-    /// an empty domain.
+    /// Returns the mailbox of an address; one that is not ours is counted. The bare `<Postmaster>` of RFC 5321 4.5.1
+    /// has an empty domain.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -104,7 +104,8 @@ impl Receiver {
         })
     }
 
-    /// A return path is taken at every host of ours, and where it was given out though the domain has lapsed since.
+    /// Accepts a return path at each of our hosts, and at the host that it was created for, even if its domain has
+    /// lapsed since.
     fn return_path(
         &self,
         read: &Snapshot,
@@ -127,7 +128,7 @@ impl Receiver {
         Ok(if is_ours { Ok(Mailbox::ReturnPath(path)) } else { Err(stranger) })
     }
 
-    /// Checks a token made with `keys` against every account of its hint, and that its message is there.
+    /// Checks a token made with `keys` against every account that matches its hint, and that its message exists.
     pub(super) fn verify(
         &self,
         read: &Snapshot,
@@ -148,8 +149,7 @@ impl Receiver {
         Ok(Err(InvalidReturnPath::Forged))
     }
 
-    /// Returns the owner of the host `name` if it is ours: the bounce host, or `rp.<domain>` of a domain that may be
-    /// sent from.
+    /// Returns the owner of the host `name` if it is ours: the bounce host, or `rp.<domain>` of a verified domain.
     fn host(&self, read: &impl Read, name: &DomainName) -> Result<Option<Host>, StoreError> {
         if name.as_str() == self.engine.settings.bounce_host {
             return Ok(Some(Host::Everyones));

@@ -1,7 +1,7 @@
-//! Mail that comes back (contract 6): our mailboxes, and the effect of a message to one of them.
+//! Returned mail (contract 6): our mailboxes, and the effect of a message to one of them.
 //!
-//! The listener asks [`Receiver::mailbox`] at every RCPT and gives [`Receiver::receive`] the message; it answers 250
-//! only when that has returned, which is after the commit. Nothing is ever sent from here: no relay, no bounce.
+//! The listener calls [`Receiver::mailbox`] at every RCPT, then [`Receiver::receive`] with the message. It answers 250
+//! only when that has returned, which is after the commit. Nothing is ever sent from here: no relaying, no bounces.
 
 mod dmarc;
 mod mailbox;
@@ -39,22 +39,22 @@ use crate::store::row::message::MessageRow;
 use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 
-/// Messages that are read at once; the others wait in their connections, which are counted.
+/// Maximum messages parsed concurrently; further ones wait in their connections, which are limited.
 const READING_MAX: usize = 4;
-/// Bytes of a header section (contract 6).
+/// Maximum size of a header section, in bytes (contract 6).
 const HEADER_BYTES_MAX: usize = 64 * 1024;
-/// Time for which a report waits for the outcome of the attempt that it overtook, so that the timeline shows them in
+/// Time for which a report waits if it arrives before the outcome of its attempt, so that the timeline has the right
 /// order.
 const OVERTAKING: Duration = Duration::from_secs(5);
 /// Time limit for looking up the keys of all of a complaint's signatures.
 const KEY_LOOKUPS: Duration = Duration::from_secs(20);
 
-/// Why a message is not taken.
+/// Reason why a message is not accepted.
 #[derive(Debug)]
 pub enum ReceiveError {
     /// Its header section is too large.
     HeaderTooLarge,
-    /// We failed: it may be sent again.
+    /// The system failed: the sender may try again.
     Failed(StoreError),
 }
 
@@ -64,7 +64,7 @@ impl From<StoreError> for ReceiveError {
     }
 }
 
-/// Takes what comes back.
+/// Processes returned mail.
 pub struct Receiver {
     engine: Arc<Engine>,
     rules: Arc<Rules>,
@@ -72,20 +72,20 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// The engine that reports change.
+    /// Returns the engine that reports change.
     pub const fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// A receiver that judges what reports say by `rules`, as live answers are.
+    /// Creates a receiver that classifies reports by `rules`, as live answers are.
     pub fn new(engine: Arc<Engine>, rules: Arc<Rules>) -> Self {
         Self { engine, rules, reading: Arc::new(Semaphore::new(READING_MAX)) }
     }
 
-    /// Takes a message for `mailboxes`: when this returns, what it reports is on the disk.
+    /// Processes a message for `mailboxes`. When this returns, its report is on disk.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// The reason why it is not accepted.
     pub async fn receive(&self, mailboxes: &[Mailbox], message: Vec<u8>) -> Result<Taken, ReceiveError> {
         if has_large_header(&message) {
             return Err(ReceiveError::HeaderTooLarge);
@@ -106,12 +106,13 @@ impl Receiver {
         Ok(taken)
     }
 
-    /// Reads a message where no other task waits for it: its report and, of a feedback report, its signatures.
+    /// Parses a message on a thread where no other task waits for it: its report and, for a feedback report, its
+    /// signatures.
     async fn read(&self, message: Vec<u8>) -> Result<(Report, Vec<UnverifiedSignature>), StoreError> {
         let turn = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
         let now = self.engine.clock.now();
         let reading = move || {
-            // Reading goes on even when the connection has ended, so the permit belongs to it.
+            // Parsing continues after the connection has ended, so it owns the permit.
             let _turn = turn;
             let report = report::read(&message);
             let signatures = match &report {
@@ -143,7 +144,7 @@ impl Receiver {
         if !is_proven {
             return Ok(Taken::Unproven);
         }
-        // Shared by all, for while one waits the others' leases are held.
+        // Shared by all messages, because the others' leases are held while one waits.
         let patience = OVERTAKING / u32::try_from(subjects.len()).unwrap_or(u32::MAX);
         let mut record = Record::default();
         let mut kind = Taken::NoNews;
@@ -170,7 +171,7 @@ impl Receiver {
         }
     }
 
-    /// Adds what the report says of one message, with the right to decide over it and over what its suppression ends.
+    /// Adds the report about one message, with the leases on it and on the messages that its suppression ends.
     async fn add(
         &self,
         record: &mut Record,
@@ -195,7 +196,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// The first of the signatures that verifies with the key that its domain publishes. A key that can't be fetched in
+    /// Returns the first signature that verifies with the key that its domain publishes. A key that can't be fetched in
     /// time verifies nothing.
     async fn first_verified<'s>(&self, signatures: &'s [UnverifiedSignature]) -> Option<&'s UnverifiedSignature> {
         let verifies = async {
@@ -210,8 +211,8 @@ impl Receiver {
         tokio::time::timeout(KEY_LOOKUPS, verifies).await.unwrap_or_default()
     }
 
-    /// The messages that the report is about and what ties it to them: the mailboxes that it came to, else the first
-    /// token of ours in what it returns. In the order of their identifiers, so that no two reports wait for each other.
+    /// Returns the messages that the report is about, and the evidence: the mailboxes that it was sent to, else our
+    /// first token in the returned message. Sorted by identifier, so that two reports never wait for each other.
     fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<(Vec<Subject>, Tie), StoreError> {
         let snapshot = self.engine.store.snapshot()?;
         let mut tie = Tie::ReturnPath;
@@ -249,7 +250,7 @@ impl Receiver {
         Ok(self.verify(read, token, &self.engine.settings.return_path_keys)?.ok())
     }
 
-    /// The message of a token in `Feedback-ID`. Earlier versions wrote the return path's token there.
+    /// Returns the message of a token in `Feedback-ID`. Earlier versions wrote the return path's token there.
     fn feedback_id_of(&self, read: &Snapshot, token: &Parsed) -> Result<Option<ReturnPath>, StoreError> {
         match self.verify(read, token, &self.engine.settings.feedback_keys)? {
             Ok(path) => Ok(Some(path)),
@@ -261,26 +262,26 @@ impl Receiver {
 /// A message that a report is about.
 type Subject = (ReturnPath, MessageRow);
 
-/// Evidence that ties a report to its message.
+/// Evidence that links a report to its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tie {
-    /// The return path, which strangers don't know.
+    /// The return path, which is secret.
     ReturnPath,
-    /// Only a field of the message: whoever was shown the message may write such a report.
+    /// Only a header field: everybody who has seen the message can write such a report.
     FeedbackId,
 }
 
-/// Facts of a report that are recorded.
+/// Data of a report for its record.
 #[derive(Default)]
 struct Record {
     messages: Vec<MessageNews>,
-    /// Kept until the commit.
+    /// Held until the commit.
     leases: Vec<Lease>,
-    /// Addresses for which more waits than one operation ends.
+    /// Addresses with more waiting messages than one operation ends.
     crowded: Vec<(AccountId, [Address; 1])>,
 }
 
-/// Whether the header section alone is larger than any report's.
+/// Whether the header section alone exceeds the limit.
 fn has_large_header(message: &[u8]) -> bool {
     let head = &message[..message.len().min(HEADER_BYTES_MAX)];
     let ends = head.starts_with(b"\r\n") || head.windows(4).any(|four| four == b"\r\n\r\n");

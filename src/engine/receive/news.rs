@@ -1,4 +1,4 @@
-//! Meaning of a report for one message: its fields are judged by the same rules as a live answer (contract 6).
+//! Meaning of a report for one message: its fields are classified by the same rules as a live answer (contract 6).
 
 use super::Taken;
 use crate::domain::address::Address;
@@ -12,10 +12,10 @@ use crate::smtp::rules::{Refusal, Rules};
 use crate::store::op::report::News;
 use crate::store::row::message::MessageRow;
 
-/// Advice for a failure whose code promised another try: the reporting server has stopped trying.
+/// Advice for a temporary failure: the reporting server no longer retries.
 const GAVE_UP: &str = "Send it again if it still matters: the receiver's server tried for as long as it does.";
 
-/// Returns the kind of a report that says nothing about any message.
+/// Returns the kind of a report that does not concern any message.
 pub(super) const fn nothing_in(report: &Report) -> Option<Taken> {
     match report {
         Report::AutoReply => Some(Taken::AutoReply),
@@ -35,13 +35,13 @@ pub(super) fn of(report: &Report, row: &MessageRow, rules: &Rules) -> Option<(Ta
     }
 }
 
-/// The worst that happened to our recipient.
+/// Returns the worst result for our recipient.
 fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Option<(Taken, News)> {
     let considered = of_recipient(&report.recipients, &row.to);
     let first = |action| considered.iter().find(|recipient| recipient.action == action);
     if let Some(failed) = first(Action::Failed) {
         let mut bounce = explained(report, failed, rules);
-        // An alias of which some got the message is an address that works.
+        // If one member of an alias got the message, the address works.
         let all_failed = considered.iter().all(|recipient| recipient.action == Action::Failed);
         bounce.suppressed &= all_failed;
         return Some((Taken::Bounced, News::Bounced { facts: facts(report, failed), bounce }));
@@ -51,7 +51,7 @@ fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Opti
     Some((Taken::Delayed, News::Delayed { facts: facts(report, delayed), bounce }))
 }
 
-/// The blocks that name our recipient. A server that forwards names others, so where none does, all are meant.
+/// Returns the blocks that name our recipient. A forwarding server names others, so if no block matches, all are used.
 fn of_recipient<'r>(blocks: &'r [RecipientReport], to: &Address) -> Vec<&'r RecipientReport> {
     let is_ours = |name: &Option<String>| {
         let address = name.as_deref().and_then(|name| name.parse::<Address>().ok());
@@ -62,7 +62,8 @@ fn of_recipient<'r>(blocks: &'r [RecipientReport], to: &Address) -> Vec<&'r Reci
     if ours.is_empty() { blocks.iter().collect() } else { ours }
 }
 
-/// Classifies a failure by the receiver's own words; the status is the reporting server's reading of them.
+/// Classifies a failure by the receiver's own answer, because the status is the reporting server's interpretation of
+/// it.
 fn explained(report: &DeliveryReport, recipient: &RecipientReport, rules: &Rules) -> Bounce {
     let diagnostic = recipient.diagnostic.as_ref();
     let code = diagnostic.and_then(|diagnostic| diagnostic.smtp_code).filter(|code| *code >= 400);
@@ -88,7 +89,7 @@ fn facts(report: &DeliveryReport, recipient: &RecipientReport) -> AttemptFacts {
     }
 }
 
-/// The server that refused; where none is named, the one that reports did.
+/// Returns the server that refused, or the reporting server if none is named.
 fn host<'r>(report: &'r DeliveryReport, recipient: &'r RecipientReport) -> Option<&'r str> {
     recipient.remote_mta.as_deref().or(report.reporting_mta.as_deref())
 }
@@ -97,7 +98,7 @@ fn text_of(code: Option<EnhancedCode>) -> Option<String> {
     code.map(|code| code.to_string())
 }
 
-/// A bounce in a program's own words is a guess: it is told, and nobody is suppressed for it.
+/// A bounce without standard fields is a guess: it is recorded, but suppresses nobody.
 fn of_unstructured(said: &UnstructuredBounce, rules: &Rules) -> News {
     let words = words_of(&said.text);
     let refusal = Refusal { host: None, code: said.smtp_code, enhanced: said.enhanced, words: &words };
@@ -112,7 +113,8 @@ fn of_unstructured(said: &UnstructuredBounce, rules: &Rules) -> News {
     News::Bounced { facts, bounce }
 }
 
-/// A complaint is a recipient's; `not-spam` takes one back, and a failed authentication is a machine's finding.
+/// Only a recipient's report is a complaint: `not-spam` withdraws one, and an authentication failure is found by a
+/// machine.
 fn of_feedback(report: &FeedbackReport) -> Option<(Taken, News)> {
     let name = match &report.feedback_type {
         FeedbackType::NotSpam | FeedbackType::AuthFailure => return None,

@@ -1,39 +1,39 @@
-//! Counts of returned mail since the start, for monitoring. Counts alone: no address, no message.
+//! Counts of returned mail since the start, for metrics. They contain no address and no message.
 
 use super::mailbox::NotOurs;
 use crate::base::meter::Counter;
 
-/// Kind of a message that was accepted.
+/// Kind of an accepted message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// A failure, recorded.
     Bounced,
-    /// A failure in a program's own words, recorded as undetermined.
+    /// A bounce without standard fields, recorded as undetermined.
     Undetermined,
     /// A delay, recorded.
     Delayed,
     /// A complaint, recorded.
     Complained,
-    /// A report of what is recorded already.
+    /// A report that is already recorded.
     Repeated,
-    /// A report that changes nothing: delivered, relayed, expanded, `not-spam`, or another's recipient.
+    /// A report without effect: delivered, relayed, expanded, `not-spam`, or about another recipient.
     NoNews,
-    /// A report that no return path or token ties to a message.
+    /// A report that no return path or token links to a message.
     Untied,
-    /// A complaint that `Feedback-ID` alone ties to a message, without a signature of the domain that it comes from.
+    /// A complaint that only `Feedback-ID` links to a message, without a signature of its sender's domain.
     Unproven,
-    /// A machine's answer on somebody's behalf (RFC 3834).
+    /// An automatic reply (RFC 3834).
     AutoReply,
-    /// A message to a machine's mailbox that is no report.
+    /// A message to an automatic mailbox that is not a report.
     Unknown,
     /// A message to a mailbox for DMARC reports.
     DmarcReport,
-    /// A letter to a mailbox for people.
+    /// A message to a mailbox for people.
     Letter,
 }
 
 impl Taken {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 12] = [
         Self::Bounced,
         Self::Undetermined,
@@ -49,7 +49,7 @@ impl Taken {
         Self::Letter,
     ];
 
-    /// The name in the log and in monitoring.
+    /// Returns the name in the log and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bounced => "bounced",
@@ -84,12 +84,12 @@ impl Tally {
         self.refused[why as usize].count();
     }
 
-    /// Messages taken, by what they were.
+    /// Returns the number of accepted messages by kind.
     pub fn taken(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Taken::ALL.into_iter().map(|taken| (taken.as_str(), self.taken[taken as usize].read()))
     }
 
-    /// Recipients refused, by why.
+    /// Returns the number of refused recipients by reason.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         NotOurs::ALL.into_iter().map(|why| (why.as_str(), self.refused[why as usize].read()))
     }

@@ -1,4 +1,4 @@
-//! Mail that comes back: which mailboxes are ours, and what each report does to its message.
+//! Tests of returned mail: our mailboxes, and the effect of each report on its message.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ mod dmarc;
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Stands still until it is set, in milliseconds.
+/// A clock that changes only when it is set, in milliseconds.
 struct StillClock(AtomicU64);
 
 impl Clock for StillClock {
@@ -47,7 +47,7 @@ impl Clock for StillClock {
     }
 }
 
-/// A service with two accounts; `example.com` is the first one's, and its return path is ours.
+/// A service with two accounts; `example.com` and our return path belong to the first one.
 struct World {
     keys: Arc<PublishedKeys>,
     clock: Arc<StillClock>,
@@ -90,7 +90,7 @@ impl World {
         self.clock.0.store((self.clock.now() + time).as_millis(), Ordering::SeqCst);
     }
 
-    /// A message that a server took.
+    /// Returns a message that a server accepted.
     async fn delivered(&self) -> MessageId {
         let id = self.accepted().await;
         self.deliver(id).await;
@@ -144,7 +144,7 @@ impl World {
         self.engine.store.snapshot().unwrap().row::<SuppressionRow>(&key).unwrap().is_some()
     }
 
-    /// The header section as it went out.
+    /// Returns the header section as it was sent.
     fn headers(&self, message: MessageId) -> String {
         let bytes = self.engine.store.content().read(self.row(message).place, message).unwrap();
         String::from_utf8(bytes).unwrap().split_once("\r\n\r\n").unwrap().0.to_owned()
@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// A delivery status notification with these blocks of recipients: address, action and diagnostic.
+/// Returns a delivery status notification with these blocks of recipients: address, action and diagnostic.
 fn dsn(blocks: &[(&str, &str, &str)]) -> String {
     let blocks: String = blocks
         .iter()

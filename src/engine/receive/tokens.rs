@@ -1,26 +1,24 @@
-//! The tokens of ours that a report carries, where it did not come to a return path: candidates only, for whoever
-//! checks them.
+//! Our tokens in a report that was not sent to a return path. They are only candidates, which the caller checks.
 
 use crate::domain::return_path::{self, Parsed};
 use crate::mail::feedback;
 use crate::mail::report::{Report, Returned};
 
-/// Fields of a returned message in which our tokens stand as they are.
+/// Header fields of a returned message that contain our tokens unchanged.
 const TOKEN_FIELDS: [&str; 2] = ["CFBL-Feedback-ID", "Feedback-ID"];
-/// Candidates that are looked at in one report: each costs a look into the store.
+/// Maximum candidates checked in one report: each costs a read of the store.
 const CANDIDATES_MAX: usize = 16;
 
-/// A token in a report, by where it stands.
+/// A token in a report, by its location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Token {
-    /// In an envelope address: only the servers that carried the message are shown it before the last one.
+    /// In an envelope address, which only the servers that carried the message see.
     ReturnPath(Parsed),
-    /// In a field of the message, which everybody sees to whom it is forwarded.
+    /// In a header field, which everybody sees to whom the message is forwarded.
     FeedbackId(Parsed),
 }
 
-/// The well-formed tokens, in the order in which they are trusted to be about the reported message. A delivery report
-/// has no use for those that stand in a field.
+/// Returns the well-formed tokens, most trusted first. Delivery reports don't use tokens in header fields.
 pub(super) fn of(report: &Report) -> Vec<Token> {
     let mut found: Vec<Token> = match report {
         Report::Delivery(report) => of_paths(&report.returned).collect(),
@@ -45,7 +43,7 @@ fn of_fields(returned: &Returned) -> impl Iterator<Item = Token> {
     })
 }
 
-/// The token in an address, in angle brackets or without.
+/// Returns the token in an address, with or without angle brackets.
 fn of_address(address: &str) -> Option<Parsed> {
     let bare = address.trim().trim_start_matches('<').trim_end_matches('>');
     let (local, _) = bare.rsplit_once('@')?;

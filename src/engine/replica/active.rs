@@ -1,4 +1,4 @@
-//! The tasks of an active: it ships batches, makes bases, and removes the keys of content that is over.
+//! The tasks of an active machine: it ships batches, creates bases, and removes the keys of expired content.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::status::ReplicaStatus;
 use crate::base::time::Timestamp;
 use crate::store::Store;
 
-/// A running active.
+/// A running active machine.
 pub struct Active {
     shared: Arc<Shared>,
     drain: watch::Sender<bool>,
@@ -27,10 +27,10 @@ pub struct Active {
     watch: JoinHandle<()>,
 }
 
-/// The pace at which slots are made, and the words of the status.
+/// The pace of slots, and the configured mode for the status.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// The time between two slots at least; zero where each batch waits for its slot.
+    /// Minimum time between two slots; zero if each batch waits for its slot.
     pub interval: Duration,
     /// The configured mode and failover.
     pub words: ModeWords,
@@ -75,13 +75,13 @@ impl Active {
         self.shared.status(now)
     }
 
-    /// Ends the waits of all that has not begun to send. Called when the service begins to stop.
+    /// Ends all waits for permission to send. Called when the service begins to stop.
     pub fn begin_stop(&self) {
         self.shared.lease.end_waits();
     }
 
-    /// Waits until mail may be sent: the lease of the holder before is over, and the bucket has everything that was
-    /// committed before a crash. In synchronous mode nothing is mailed before that.
+    /// Waits until mail may be sent: the previous holder's lease is over, and the bucket has everything that was
+    /// committed before a crash. In synchronous mode no mail is sent before that.
     pub async fn may_mail(shared: Arc<Shared>) {
         let committed = shared.outbox.last();
         let mut slots = shared.slots();
@@ -96,14 +96,14 @@ impl Active {
         shared.lease.wait_to_send().await;
     }
 
-    /// Sends what is left and releases the log, within `grace`. Called once the store is closed. Returns whether the
-    /// log was released; what could not be sent stays in the backlog.
+    /// Sends the rest and releases the log, within `grace`. Called once the store is closed. Returns whether the log
+    /// was released; unsent records stay in the backlog.
     pub async fn stop(self, grace: Duration) -> bool {
         let Self { shared, drain, mut shipper, bases, sweeper, watch } = self;
         drain.send_replace(true);
         let ended = timeout(grace, &mut shipper).await;
         let is_released = matches!(ended, Ok(Ok(ShipperEnd::Released)));
-        // Each holds the store, whose lock the next opening waits for. An aborted task has no result to look at.
+        // Each task holds the store, and the next opening waits for its lock. An aborted task has no result.
         for task in [bases, sweeper, watch] {
             task.abort();
             drop(task.await);

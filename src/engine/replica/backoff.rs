@@ -1,4 +1,4 @@
-//! The wait before a failed request to the bucket is tried again: 100 ms, doubled up to 10 s, with jitter.
+//! Backoff for failed requests to the bucket: 100 ms, doubled up to 10 s, with jitter.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use crate::base::entropy::{self, Entropy};
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The tries of one request.
+/// Number of tries of one request.
 #[derive(Debug, Default)]
 pub(super) struct Backoff(u32);
 
 impl Backoff {
-    /// The wait before the next try: half of the step at least.
+    /// Returns the delay before the next try: at least half of the step.
     pub(super) fn next(&mut self, entropy: &dyn Entropy) -> Duration {
         self.next_within(LONGEST, entropy)
     }
 
-    /// The wait before the next try, which is never longer than `longest`.
+    /// Returns the delay before the next try, at most `longest`.
     pub(super) fn next_within(&mut self, longest: Duration, entropy: &dyn Entropy) -> Duration {
         let step = FIRST.saturating_mul(1 << self.0.min(10)).min(LONGEST).min(longest);
         self.0 = self.0.saturating_add(1);

@@ -1,5 +1,5 @@
-//! Bases: all rows at one slot, with the content that they name, so that a standby or a restore needs only the log that
-//! follows. The manifest comes last, and only once the log has everything that the base has.
+//! Bases: all rows at one slot, with the content that they name, so that a standby or a restore needs only the log
+//! after it. The manifest is written last, and only once the log contains everything that the base does.
 
 use std::io;
 use std::sync::Arc;
@@ -29,27 +29,27 @@ use crate::store::schema::FORMAT;
 
 /// Interval between two checks whether a base is due.
 const TICK: Duration = Duration::from_secs(60);
-/// Slots before a new base.
+/// Maximum slots before a new base.
 const SLOTS_MAX: u64 = 20_000;
-/// The wait for the log to have what a snapshot has. Longer would keep the database from reusing pages.
+/// Maximum wait until the log contains all of a snapshot. A longer wait would keep the database from reusing pages.
 const SNAPSHOT_WAIT: Duration = Duration::from_secs(60);
-/// Tries of one object before the base is given up.
+/// Maximum tries of one object before the base is given up.
 const TRIES: u32 = 12;
 
-/// When bases are made, and how long they are kept.
+/// Schedule of bases, and their retention.
 #[derive(Debug, Clone, Copy)]
 pub struct BasePolicy {
-    /// Age of a base before the next.
+    /// Age of a base at which the next one is made.
     pub age: Duration,
-    /// Bytes of log before the next.
+    /// Size of the log, in bytes, at which the next one is made.
     pub log_bytes: u64,
-    /// Reach of a restore into the past.
+    /// Period that a restore can reach into the past.
     pub retention: Duration,
-    /// Files of the data directory that come along.
+    /// Further files of the data directory to include.
     pub beside: &'static [&'static str],
 }
 
-/// The maker of bases of one active.
+/// Creates the bases of an active machine.
 pub(super) struct BaseMaker {
     objects: ReplicaObjects,
     store: Arc<Store>,
@@ -58,12 +58,12 @@ pub(super) struct BaseMaker {
     collector: Collector,
     /// The newest manifest.
     newest: Option<Manifest>,
-    /// The last slot when the bucket was looked at for lost objects.
+    /// Last slot when the bucket was checked for lost objects.
     looked_at: u64,
 }
 
 impl BaseMaker {
-    /// A maker that follows `policy`.
+    /// Creates a maker that follows `policy`.
     pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>, policy: BasePolicy) -> Self {
         let collector = Collector::new(objects.clone(), shared.claim.slot, policy.retention);
         let looked_at = shared.claim.slot;
@@ -102,7 +102,7 @@ impl BaseMaker {
         }
     }
 
-    /// Learns of the bases that are there.
+    /// Reads which bases exist.
     async fn learn(&mut self) -> Result<(), ReplicaError> {
         let bases = self.objects.bases().await?;
         if let Some(slot) = bases.last() {
@@ -123,10 +123,10 @@ impl BaseMaker {
             && (is_old || bytes >= self.policy.log_bytes || slots >= SLOTS_MAX)
     }
 
-    /// Makes a base now, and collects what it replaces.
+    /// Makes a base now, and collects the objects that it replaces.
     ///
     /// # Errors
-    /// The bucket; the store. The base is then not there.
+    /// The bucket; the store. No base is made then.
     pub(super) async fn make(&mut self) -> Result<(), ReplicaError> {
         let dropped = self.shared.outbox.has_gap().then(|| self.shared.outbox.resume());
         if dropped.is_some() {
@@ -156,7 +156,7 @@ impl BaseMaker {
         let (parts, rows, named) = self.send_rows(snapshot, slot.slot).await?;
         keys::send(&self.objects, &self.store, &self.shared, &named.keys().copied().collect()).await?;
         let content = self.send_content(&named).await?;
-        // A store that numbered no batch yet has the state of now, and none of earlier times.
+        // A store without numbered batches has the current state only, and none of earlier times.
         let has_batches = sequence.committed_at > Timestamp::ZERO;
         let taken_at = if has_batches { sequence.committed_at } else { self.objects.clock.now() };
         let manifest = Manifest {
@@ -180,7 +180,7 @@ impl BaseMaker {
         Ok(manifest)
     }
 
-    /// The base at a slot, where it is whole. Parts without a manifest are left from a base that was interrupted: their
+    /// Returns the base at a slot, if it is complete. Parts without a manifest belong to an interrupted base. Their
     /// names can't be used again, so the next slot gets the base.
     async fn base_at(&self, slot: u64) -> Result<Option<Manifest>, ReplicaError> {
         let prefix = ObjectName::base_prefix(slot);
@@ -197,7 +197,7 @@ impl BaseMaker {
         Err(ReplicaError::Missing { name: ObjectName::Manifest(slot).to_string() })
     }
 
-    /// A snapshot that has the batch `at_least`.
+    /// Returns a snapshot that contains the batch `at_least`.
     async fn snapshot(&self, at_least: u64) -> Result<BaseSnapshot, ReplicaError> {
         loop {
             let store = Arc::clone(&self.store);
@@ -210,7 +210,7 @@ impl BaseMaker {
         }
     }
 
-    /// The first slot that confirms `sequence`.
+    /// Returns the first slot that confirms `sequence`.
     async fn slot_with(&self, sequence: u64) -> Result<ConfirmedSlot, ReplicaError> {
         let mut slots = self.shared.slots();
         let found = async {
@@ -250,7 +250,7 @@ impl BaseMaker {
         Ok((parts, totals.rows, named))
     }
 
-    /// Uploads what the bucket lacks of the segments that the rows name.
+    /// Uploads the content that the rows name and the bucket lacks.
     async fn send_content(&self, named: &Named) -> Result<Vec<ContentRange>, ReplicaError> {
         let mut content = Vec::new();
         for (&(bucket, segment), &end) in named {
@@ -268,7 +268,7 @@ impl BaseMaker {
                         ranges.push(ContentRange { bucket, segment, offset, length: length.into() });
                         offset += u64::from(length);
                     }
-                    // Its time is over: no object needs to hold it.
+                    // Expired content is not needed.
                     None => is_gone = true,
                 }
             }
@@ -279,7 +279,7 @@ impl BaseMaker {
         Ok(content)
     }
 
-    /// The pieces of a segment that the bucket has, without a gap.
+    /// Returns the parts of a segment in the bucket, up to the first gap.
     async fn known(&self, bucket: Timestamp, segment: u32) -> Result<Vec<ContentRange>, ReplicaError> {
         let of_newest = self.newest.iter().flat_map(|newest| &newest.content);
         let listed: Vec<_> =
@@ -294,7 +294,7 @@ impl BaseMaker {
             }
             let length = match listed.iter().find(|range| range.offset == offset) {
                 Some(range) => range.length,
-                // A base that was interrupted left it.
+                // An interrupted base left it.
                 None => {
                     let bytes = self.objects.read_existing(&found).await?;
                     let piece = content::open_piece(&found, &bytes, &self.objects.sealer);
@@ -341,7 +341,7 @@ impl BaseMaker {
         Err(ReplicaError::Missing { name: name.to_string() })
     }
 
-    /// Notices a bucket that lost what replication relies on, once a minute while the log grows.
+    /// Checks once a minute, while the log grows, whether the bucket lost objects that replication needs.
     async fn look_for_loss(&mut self) -> Result<(), ReplicaError> {
         let position = self.shared.position();
         if std::mem::replace(&mut self.looked_at, position.slot) == position.slot {

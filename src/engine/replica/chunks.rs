@@ -1,13 +1,13 @@
-//! The rows of a base cut into parts, each handed over when it is full.
+//! The rows of a base, split into parts. Each part is passed on when it is full.
 
 use std::io;
 
 use tokio::sync::mpsc;
 
-/// Bytes of rows in a part.
+/// Size of a part, in bytes of rows.
 const PART_BYTES: usize = 16 << 20;
 
-/// Rows on their way into parts.
+/// Rows that are being split into parts.
 pub(super) struct Chunks {
     sender: mpsc::Sender<Vec<u8>>,
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ impl Chunks {
         Self { sender, bytes: Vec::new() }
     }
 
-    /// Passes on what makes no whole part.
+    /// Passes on the last, incomplete part.
     pub(super) fn send(&mut self) -> io::Result<()> {
         let bytes = std::mem::take(&mut self.bytes);
         let gone = |_| io::Error::other("the base was given up");

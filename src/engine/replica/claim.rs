@@ -1,4 +1,4 @@
-//! Claiming the log: whoever creates the next slot owns what follows.
+//! Claiming the log: the process that creates the next slot owns the log from there on.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use crate::store::replica::slot::{self, Link, SlotBody};
 use crate::store::replica::{Kind, Position};
 use crate::store::schema::FORMAT;
 
-/// A claim on its way. Its bytes are fixed, so that it can be tried again.
+/// A claim that is not confirmed yet. Its bytes are fixed, so that it can be retried.
 pub struct PendingClaim {
     bytes: Bytes,
     position: Position,
-    /// When its first try began, on the clock of the lease.
+    /// Start of its first try, on the clock of the lease.
     pub asked_at: Duration,
 }
 
 /// Result of a try to claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claimed {
-    /// The log is this process's, whose claim is at this position.
+    /// This process owns the log; its claim is at this position.
     Yes(Position),
-    /// The slot was taken: the log goes on, and is to be followed.
+    /// The slot was taken: the log has grown, and must be followed.
     Moved,
-    /// The slot was history already: the log begins again with a base above it.
+    /// The slot was collected: the log starts again at a base above it.
     History,
 }
 
 impl PendingClaim {
-    /// The claim of the slot after `cursor`, of a store whose log has everything up to `sequence`.
+    /// Creates the claim of the slot after `cursor`, for a store whose log contains everything up to `sequence`.
     pub fn new(
         objects: &ReplicaObjects,
         cursor: &Cursor,
@@ -53,7 +53,7 @@ impl PendingClaim {
     /// Tries once to create the slot.
     ///
     /// # Errors
-    /// The bucket; the same claim may be tried again.
+    /// The bucket; the same claim may be retried.
     pub async fn attempt(&self, objects: &ReplicaObjects) -> Result<Claimed, ReplicaError> {
         let slot = self.position.slot;
         if objects.create_fixed(&ObjectName::Slot(slot), &self.bytes).await? == Written::Other {

@@ -1,5 +1,5 @@
-//! Collection: objects that no restore within the retention needs are removed, from the lowest on. Claims stay for
-//! ever: a writer that was stalled must still find the claim that deposed it.
+//! Collection: removes the objects that no restore within the retention needs, from the lowest slot on. Claims are kept
+//! for ever: a writer that was stalled must still find the claim that deposed it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::engine::ports::ObjectInfo;
 use crate::store::replica::name::{self, ObjectName};
 use crate::store::replica::{Head, Kind};
 
-/// Bytes from which an object is no claim.
+/// Minimum size of an object that is not a claim, in bytes.
 const CLAIM_BYTES_MAX: u64 = 4096;
-/// Bytes of the first line.
+/// Size of the first line, in bytes.
 const LINE_BYTES: u64 = 256;
 
-/// The collector of one active.
+/// The collector of one active machine.
 pub(super) struct Collector {
     objects: ReplicaObjects,
-    /// The slot of this process's claim: the slots after it are no claims.
+    /// Slot of this process's claim: the slots after it are no claims.
     claim: u64,
     /// Claims of earlier epochs.
     claims: BTreeSet<u64>,
@@ -31,17 +31,17 @@ impl Collector {
         Self { objects, claim, claims: BTreeSet::new(), retention }
     }
 
-    /// The time of the oldest of `bases`.
+    /// Returns the time of the oldest of `bases`.
     pub(super) async fn oldest(&self, bases: &[u64]) -> Result<Option<Timestamp>, ReplicaError> {
         let Some(slot) = bases.first() else { return Ok(None) };
         Ok(self.objects.manifest(*slot).await?.map(|manifest| manifest.taken_at))
     }
 
-    /// Removes what is not needed any more, and returns the earliest time that can be restored.
+    /// Removes objects that are no longer needed, and returns the earliest time that can be restored.
     pub(super) async fn collect(&mut self) -> Result<Option<Timestamp>, ReplicaError> {
         let now = self.objects.clock.now();
         let mut kept = None;
-        // The newest base that is old enough for every time within the retention, or the oldest there is.
+        // The newest base that is old enough for every time within the retention, or the oldest one.
         for slot in self.objects.bases().await?.into_iter().rev() {
             let Some(manifest) = self.objects.manifest(slot).await? else { continue };
             kept = Some((slot, manifest.taken_at));
@@ -56,7 +56,7 @@ impl Collector {
         Ok(Some(taken_at))
     }
 
-    /// Removes the slots below `end` but the claims.
+    /// Removes the slots below `end`, except claims.
     async fn remove_slots(&mut self, end: u64) -> Result<(), ReplicaError> {
         for object in self.objects.list(name::LOG, "").await? {
             let Ok(ObjectName::Slot(slot)) = object.name.parse() else { continue };
@@ -78,7 +78,7 @@ impl Collector {
             return Ok(false);
         }
         let Some(line) = self.objects.bucket.read_range(&object.name, 0, LINE_BYTES).await? else { return Ok(false) };
-        // One that can't be read is kept.
+        // A slot that can't be read is kept.
         let is_claim = Head::decode(&line).map_or(true, |(head, _)| head.kind == Kind::Claim);
         if is_claim {
             self.claims.insert(slot);
@@ -86,7 +86,7 @@ impl Collector {
         Ok(is_claim)
     }
 
-    /// Removes the bases below `end`, each one's manifest first, so that what is left of it never looks whole.
+    /// Removes the bases below `end`. Each manifest is removed first, so that an incomplete base never looks complete.
     async fn remove_bases(&self, end: u64) -> Result<(), ReplicaError> {
         let objects = self.objects.list(name::BASE, "").await?;
         let below = |object: &&ObjectInfo| match object.name.parse() {
@@ -101,7 +101,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Removes content whose time is over: its key is gone, and nothing opens it.
+    /// Removes expired content: its key is gone, so nothing can open it.
     async fn remove_content(&self, now: Timestamp) -> Result<(), ReplicaError> {
         for object in self.objects.list(name::CONTENT, "").await? {
             let Ok(ObjectName::Content { bucket, .. }) = object.name.parse() else { continue };

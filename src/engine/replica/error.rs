@@ -1,4 +1,4 @@
-//! Why replication can't go on.
+//! Reasons why replication can't continue.
 
 use crate::engine::ports::BucketError;
 use crate::store::error::StoreError;
@@ -7,13 +7,13 @@ use crate::store::replica::{FollowError, ObjectFault};
 use crate::store::restore::RestoreError;
 use crate::store::schema::FORMAT;
 
-/// Why replication can't go on.
+/// Reason why replication can't continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicaError {
-    /// The bucket did not do what it was asked for.
+    /// A call to the bucket failed.
     #[error(transparent)]
     Bucket(#[from] BucketError),
-    /// An object is not what its name says.
+    /// An object's content does not match its name.
     #[error("{name}: {fault}")]
     Object {
         /// Its name below the prefix.
@@ -35,24 +35,24 @@ pub enum ReplicaError {
         /// The machine that claimed the log.
         holder: String,
     },
-    /// The log moved while a standby claimed it: its holder lives.
+    /// The log grew while a standby claimed it: its holder is alive.
     #[error("the log moved while it was claimed; its holder lives")]
     Moved,
     /// The bucket holds another store.
     #[error("the bucket holds the replica of another store")]
     OtherStore,
-    /// The directory was restored from a backup, and the log goes on without it.
+    /// The directory was restored from a backup, and the log continues without it.
     #[error("this directory was restored from a backup, and the log in the bucket goes on after it")]
     Fork,
-    /// The log goes on after slots that are missing, or that this directory contradicts.
+    /// The log continues after slots that are missing, or that contradict this directory.
     #[error("the log in the bucket can't be followed from slot {slot}: {why}")]
     Broken {
         /// The last slot that this directory has.
         slot: u64,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// This directory has batches that the log went on without.
+    /// This directory has batches that the log does not contain.
     #[error("the log goes on without batches {from} to {to}, which only this directory has")]
     Stranded {
         /// The first of them.
@@ -60,10 +60,10 @@ pub enum ReplicaError {
         /// The last of them.
         to: u64,
     },
-    /// The bucket has no base to begin with.
+    /// The bucket has no base to start from.
     #[error("the bucket has no base of the store")]
     NoBase,
-    /// The log is of a later version.
+    /// The log was written by a later version.
     #[error("the log has rows of format {found}, and this program knows formats up to {FORMAT}")]
     Newer {
         /// The format found.
@@ -78,7 +78,7 @@ pub enum ReplicaError {
     /// The directory could not be built from the base.
     #[error(transparent)]
     Restore(#[from] RestoreError),
-    /// A file of the data directory.
+    /// A file of the data directory failed.
     #[error("{what}: {error}")]
     Io {
         /// The operation that failed.
@@ -89,12 +89,12 @@ pub enum ReplicaError {
 }
 
 impl ReplicaError {
-    /// Whether a new base can bridge it: the log itself, or the part of it that is left, does not lead on.
+    /// Whether a new base can help, because the log, or the remaining part of it, does not continue from here.
     pub const fn needs_base(&self) -> bool {
         matches!(self, Self::Broken { .. })
     }
 
-    /// The bucket's failure, which a later try may not have.
+    /// Returns the bucket's failure, which may be transient.
     pub const fn of_bucket(&self) -> Option<&BucketError> {
         match self {
             Self::Bucket(error) => Some(error),

@@ -1,4 +1,4 @@
-//! Following the log: slot after slot is read from the bucket and applied to a store that no operation runs in.
+//! Following the log: each slot is read from the bucket and applied to a store that runs no operations.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::store::replica::record::{self, Record};
 use crate::store::replica::slot::SlotBody;
 use crate::store::replica::{Follower, Head, Kind, ObjectFault, Position, Sequence, content};
 
-/// A place in the log: the slot that was read last.
+/// A position in the log: the slot that was read last.
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
     /// Its number; 0 before the first.
@@ -21,12 +21,12 @@ pub struct Cursor {
     pub digest: Digest,
     /// The epoch.
     pub epoch: u64,
-    /// Its first line, where it was read by this process.
+    /// Its first line, if this process has read it.
     pub head: Option<Head>,
 }
 
 impl Cursor {
-    /// The place at `position`.
+    /// Returns the cursor at `position`.
     pub const fn of(position: Position) -> Self {
         Self { slot: position.slot, digest: position.hash, epoch: position.epoch, head: None }
     }
@@ -39,50 +39,50 @@ pub enum FollowStep {
     Applied(Kind),
     /// The log ends here.
     End,
-    /// The next batch is later than the time that was asked for.
+    /// The next batch is later than the requested time.
     Reached,
 }
 
-/// A store on its way along the log.
+/// A store that follows the log.
 pub struct LogFollower {
     /// The store.
     pub follower: Follower,
     /// The last slot that was read.
     pub cursor: Cursor,
     assembler: Assembler,
-    /// The sequence of the last batch that the log has up to the cursor.
+    /// Sequence of the last batch in the log up to the cursor.
     logged: u64,
     /// The longest lease of the claims that were read.
     lease: Duration,
-    /// No batch after this time is applied.
+    /// Time after which no batch is applied.
     pub until: Option<Timestamp>,
 }
 
 impl LogFollower {
-    /// Goes on from the position of `follower`.
+    /// Continues from the position of `follower`.
     pub fn new(follower: Follower) -> Self {
         let cursor = follower.position().map_or_else(Cursor::default, Cursor::of);
         Self::at(follower, cursor)
     }
 
-    /// Goes on from `cursor`.
+    /// Continues from `cursor`.
     pub fn at(follower: Follower, cursor: Cursor) -> Self {
         let position = follower.position().filter(|position| position.slot == cursor.slot);
         let logged = position.map_or(0, |position| position.sequence);
         Self { follower, cursor, assembler: Assembler::default(), logged, lease: Duration::ZERO, until: None }
     }
 
-    /// The sequence of the last batch that the log has up to the cursor.
+    /// Returns the sequence of the last batch in the log up to the cursor.
     pub const fn logged(&self) -> u64 {
         self.logged
     }
 
-    /// The longest lease of the claims that were read.
+    /// Returns the longest lease of the claims that were read.
     pub(super) const fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// The position that the store has reached in the log of `store`.
+    /// Returns the position that the store has reached in the log.
     pub fn position(&self, objects: &ReplicaObjects) -> Position {
         Position {
             store: objects.sealer.store(),
@@ -93,10 +93,10 @@ impl LogFollower {
         }
     }
 
-    /// Applies the next slot, where the log has one. `accepts` may refuse it by its first line.
+    /// Applies the next slot, if the log has one. `accepts` may refuse it by its first line.
     ///
     /// # Errors
-    /// [`ReplicaError::Broken`] where the log does not lead on from this store; those of `accepts`, the bucket and the
+    /// [`ReplicaError::Broken`] if the log does not continue from this store; those of `accepts`, the bucket and the
     /// store.
     pub async fn step(
         &mut self,
@@ -110,7 +110,7 @@ impl LogFollower {
         let kind = slot.link.head.kind;
         match &slot.body {
             SlotBody::Claim(claim) => {
-                // Pieces of a batch that the holder before did not finish.
+                // Parts of a batch that the previous holder did not finish.
                 self.assembler = Assembler::default();
                 self.lease = self.lease.max(Duration::from_millis(claim.lease_millis));
                 let is_own = slot.link.head.holder == objects.holder;
@@ -152,7 +152,7 @@ impl LogFollower {
         ReplicaError::Broken { slot: self.cursor.slot, why: why.to_owned() }
     }
 
-    /// Applies the batches of a payload; false where one is later than asked for.
+    /// Applies the batches of a payload. Returns false if one is later than the requested time.
     async fn apply(&mut self, objects: &ReplicaObjects, payload: &[u8]) -> Result<bool, ReplicaError> {
         let damaged = |number| {
             let fault = ObjectFault::Damaged("its payload can't be read");
@@ -192,7 +192,7 @@ impl LogFollower {
         for record in record::ahead(batch)? {
             match record {
                 Record::Body { key, sealed } => self.follower.body(key, sealed, now)?,
-                // The log goes on after a gap.
+                // The log continues after a gap.
                 Record::Resumed(sequence) if sequence > self.follower.sequence().number => {
                     return Err(self.broken("batches before it were dropped"));
                 }
@@ -202,7 +202,7 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Fetches the keys of the segments that a batch has bodies in. A key that is gone is of a body that is gone.
+    /// Fetches the keys of the segments that contain a batch's bodies. A missing key belongs to an expired body.
     async fn adopt_keys(&self, objects: &ReplicaObjects, batch: &[u8]) -> Result<(), ReplicaError> {
         for (bucket, segment) in record::segments(batch)? {
             if bucket <= objects.clock.now() || !self.follower.lacks_key(bucket, segment) {
@@ -219,7 +219,7 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Whether the log goes on after a slot that is missing.
+    /// Whether the log continues after a missing slot.
     ///
     /// # Errors
     /// The bucket.

@@ -1,4 +1,4 @@
-//! The start of an active: its store catches up with the log, and claims it.
+//! The start of an active machine: its store catches up with the log, and claims it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct ReplicaWorld {
     pub holder: Holder,
     /// The service's time, for stamps and content deadlines.
     pub clock: Arc<dyn Clock>,
-    /// The machine's own time, for the lease: wall clock and continuous clock as they are.
+    /// The machine's own time, for the lease: unadjusted wall clock and continuous clock.
     pub real: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
@@ -42,7 +42,7 @@ pub struct ReplicaWorld {
     pub lease: LeaseRules,
 }
 
-/// A log that was claimed.
+/// A claimed log.
 pub struct Joined {
     /// The objects of the store.
     pub objects: ReplicaObjects,
@@ -52,15 +52,15 @@ pub struct Joined {
     pub previous: Option<Head>,
     /// Whether the log before the claim has rows of an earlier format.
     pub was_migrated: bool,
-    /// The rules of the lease, as long as the longest that is known of any machine.
+    /// The rules of the lease, with the longest duration that any machine is known to use.
     pub(super) lease: LeaseRules,
-    /// When the claim was asked for, on the machine's own clock.
+    /// Time of the claim's request, on the machine's own clock.
     pub(super) asked_at: Duration,
     real: Arc<dyn Clock>,
 }
 
 impl Joined {
-    /// The holder of the log before.
+    /// Returns the previous holder of the log.
     pub(super) fn predecessor(&self) -> Predecessor {
         match &self.previous {
             None => Predecessor::Released,
@@ -70,7 +70,7 @@ impl Joined {
         }
     }
 
-    /// The lease that the claim began.
+    /// Returns the lease that the claim began.
     pub(super) fn begin_lease(&self) -> Lease {
         Lease::new(self.lease, Arc::clone(&self.real), self.asked_at, self.predecessor())
     }
@@ -80,7 +80,7 @@ impl Joined {
 pub type OnWait<'a> = dyn FnMut(&BucketError, Duration) + Send + 'a;
 
 impl ReplicaWorld {
-    /// The objects of the store `store`, sealed under `master`.
+    /// Returns the objects of the store `store`, sealed under `master`.
     pub fn objects(&self, master: Arc<MasterKey>, store: Ulid) -> ReplicaObjects {
         ReplicaObjects {
             bucket: Arc::clone(&self.bucket),
@@ -92,10 +92,10 @@ impl ReplicaWorld {
         }
     }
 
-    /// The identity of the store in the bucket, where there is one.
+    /// Returns the identity of the store in the bucket, if there is one.
     ///
     /// # Errors
-    /// The bucket; [`ReplicaError::OtherStore`] where another master key wrote it.
+    /// The bucket; [`ReplicaError::OtherStore`] if another master key wrote it.
     pub async fn identity(&self, master: &MasterKey) -> Result<Option<Identity>, ReplicaError> {
         let name = ObjectName::Store;
         let Some(bytes) = self.bucket.read(&name.to_string()).await? else { return Ok(None) };
@@ -108,7 +108,7 @@ impl ReplicaWorld {
 }
 
 impl ReplicaObjects {
-    /// Writes the object `store`, unless it is there.
+    /// Writes the object `store` unless it exists.
     ///
     /// # Errors
     /// The bucket.
@@ -121,7 +121,7 @@ impl ReplicaObjects {
     }
 }
 
-/// Waits while the bucket does not answer; credentials that it refuses end the wait.
+/// Waits while the bucket does not answer. Refused credentials end the wait.
 pub struct Patience<'a> {
     on_wait: &'a mut OnWait<'a>,
     since: Option<Instant>,
@@ -134,7 +134,7 @@ impl<'a> Patience<'a> {
         Self { on_wait, since: None, backoff: Backoff::default() }
     }
 
-    /// Returns what was asked for, or waits after a failure that another try may not have.
+    /// Returns the result, or waits after a transient failure.
     ///
     /// # Errors
     /// Any other failure.
@@ -161,11 +161,11 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Has the store in `directory`, which no process has open, catch up with the log in the bucket, and claims the log.
-/// Waits for a bucket that does not answer.
+/// Lets the store in `directory`, which no process has open, catch up with the log in the bucket, then claims the log.
+/// Waits while the bucket does not answer.
 ///
 /// # Errors
-/// Why the log is not to be claimed by this directory.
+/// The reason why this directory must not claim the log.
 pub async fn join<'a>(
     world: &ReplicaWorld,
     directory: &Path,
@@ -195,7 +195,7 @@ pub async fn join<'a>(
     Ok(joined)
 }
 
-/// A store on its way to a claim.
+/// A store that is catching up for a claim.
 struct Joining {
     objects: ReplicaObjects,
     log: LogFollower,
@@ -206,7 +206,7 @@ struct Joining {
 }
 
 impl Joining {
-    /// Finds out which store the bucket holds, and where this directory stands in its log.
+    /// Reads which store the bucket holds, and the position of this directory in its log.
     async fn identify(
         world: &ReplicaWorld,
         directory: &Path,
@@ -228,7 +228,7 @@ impl Joining {
             let objects = world.objects(Arc::clone(master), store);
             let begin = Position { store, ..Position::default() };
             objects.write_identity(&begin).await?;
-            // Another process may have been first.
+            // Another process may have written it first.
             let found = world.identity(master).await?;
             return match found.filter(|identity| identity.store == store) {
                 Some(_) => Ok((objects, known.map_or_else(Cursor::default, Cursor::of))),
@@ -247,7 +247,7 @@ impl Joining {
         }
     }
 
-    /// The first line of the slot at the cursor.
+    /// Returns the first line of the slot at the cursor.
     async fn previous(&self) -> Result<Option<Head>, ReplicaError> {
         let Cursor { slot, head, .. } = &self.log.cursor;
         match head {
@@ -256,7 +256,7 @@ impl Joining {
         }
     }
 
-    /// Applies the next slot, or claims the one after the last. None while there is more to do.
+    /// Applies the next slot, or claims the one after the last. Returns `None` until the claim succeeds.
     async fn turn(&mut self) -> Result<Option<Joined>, ReplicaError> {
         let (own, is_fork) = (self.objects.holder.clone(), self.is_fork);
         let accepts = |head: &Head| match () {
@@ -267,7 +267,7 @@ impl Joining {
             () => Ok(()),
         };
         let step = self.log.step(&self.objects, accepts).await;
-        // The log goes on, so its holder lives: a standby that claims by itself follows again.
+        // The log grew, so its holder is alive: a standby that claims automatically continues to follow.
         let is_moved = matches!(step, Ok(FollowStep::Applied(_)) | Err(ReplicaError::Claimed { .. }));
         if is_moved && self.cause == ClaimCause::Failover {
             return Err(ReplicaError::Moved);
@@ -286,7 +286,7 @@ impl Joining {
         let claimed = loop {
             match claim.attempt(&self.objects).await {
                 Err(ReplicaError::Bucket(error)) if error.kind.is_in_doubt() => {
-                    // The same bytes again: a claim that was made without an answer is this one.
+                    // The same bytes again: if an earlier claim without an answer succeeded, it is this one.
                     sleep(backoff.next(&*self.objects.entropy)).await;
                 }
                 claimed => break claimed?,

@@ -1,5 +1,5 @@
-//! The keys of content segments in the bucket: there before the first slot with a body of the segment, and gone when
-//! the content's time is over. Without its key no object opens a body.
+//! Content segment keys in the bucket: written before the first slot with a body of the segment, and removed when the
+//! content expires. Without its key no object opens a body.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::store::replica::{Kind, content};
 /// Interval between two checks of known deadlines.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// A segment: its bucket, and its number there.
+/// A segment: its bucket, and its number in it.
 type Segment = (Timestamp, u32);
 
-/// Has the keys of `segments` in the bucket. Those of segments whose time is over are left out.
+/// Writes the keys of `segments` to the bucket. Keys of expired segments are skipped.
 pub(super) async fn send(
     objects: &ReplicaObjects,
     store: &Store,
@@ -41,7 +41,7 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// Removes the keys in the bucket whose content is over, for as long as it is polled.
+/// Removes the keys of expired content from the bucket, for as long as it is polled.
 pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>) {
     let mut is_listed = false;
     loop {
@@ -55,7 +55,7 @@ pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Ar
     }
 }
 
-/// Learns which keys earlier epochs left in the bucket.
+/// Reads which keys earlier epochs left in the bucket.
 async fn list(objects: &ReplicaObjects, shared: &Shared) -> BucketResult<()> {
     let found = objects.list(name::KEYS, "").await?;
     let keys = found.iter().filter_map(|object| match object.name.parse() {
@@ -72,7 +72,7 @@ pub(super) async fn remove_over(objects: &ReplicaObjects, store: &Store, shared:
     let over: Vec<Segment> = shared.keys().iter().take_while(|(bucket, _)| *bucket <= now).copied().collect();
     for (bucket, segment) in over {
         if store.has_content(bucket, segment) {
-            // The service's clock is doubtful, and destroys nothing yet.
+            // The service's clock is in doubt, so nothing is destroyed yet.
             continue;
         }
         let name = ObjectName::Key { bucket, segment }.to_string();

@@ -1,7 +1,7 @@
-//! The lease of an active over this machine's clocks: everything that accepts or sends asks it first.
+//! The lease of an active machine over this machine's clocks. Accepting and sending require it.
 //!
-//! The rules are [`crate::machine::replica_lease`]'s. A look at the clocks precedes every decision, so a process that
-//! was frozen, or whose wall clock was set, finds its lease over before it can use it.
+//! [`crate::machine::replica_lease`] has the rules. The clocks are read before every decision. If the process was
+//! frozen or the wall clock was set, the lease is over before it can be used.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::store::replica::Outbox;
 const CLOCKS_APART: u64 = 1000;
 /// Interval between requests for a confirmation while work waits for it.
 const RETRY: Duration = Duration::from_millis(100);
-/// Maximum interval between two checks of the clocks.
+/// Maximum interval between two reads of the clocks.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The lease of one active.
@@ -26,25 +26,25 @@ pub struct Lease {
     pub(super) rules: LeaseRules,
     real: Arc<dyn Clock>,
     inner: Mutex<Inner>,
-    /// Counts changes of the state, and confirmations.
+    /// Counter of state changes and confirmations.
     changes: watch::Sender<u64>,
-    /// Notified when a confirmation is wanted at once.
+    /// Notified when a confirmation is needed at once.
     wanted: Notify,
 }
 
 struct Inner {
     state: LeaseState,
-    /// When a confirmation was last asked for.
+    /// Time of the last request for a confirmation.
     asked_at: Duration,
-    /// The last look at the clocks: the continuous one, and the wall clock in milliseconds.
+    /// The last read of the clocks: the continuous one, and the wall clock in milliseconds.
     looked_at: Duration,
     wall: u64,
-    /// Set once nothing begins to send any more.
+    /// Whether sending has ended for good.
     has_ended: bool,
 }
 
 impl Lease {
-    /// The lease of a log that was claimed by a request sent at `asked_at`.
+    /// Creates the lease of a log that was claimed by a request sent at `asked_at`.
     pub(super) fn new(rules: LeaseRules, real: Arc<dyn Clock>, asked_at: Duration, predecessor: Predecessor) -> Self {
         let (now, wall) = (real.monotonic(), real.now().as_millis());
         let state = LeaseState::Claiming.step(LeaseInput::Claimed { asked_at, predecessor }, now, &rules);
@@ -52,12 +52,12 @@ impl Lease {
         Self { rules, real, inner: Mutex::new(inner), changes: watch::Sender::new(0), wanted: Notify::new() }
     }
 
-    /// Whether a change may be accepted. Asks for a confirmation first where the lease ran out while idle.
+    /// Whether a change may be accepted. Requests a confirmation first if the lease ran out while idle.
     pub(super) async fn may_accept(&self) -> bool {
         self.permit(LeaseState::may_accept).await
     }
 
-    /// Whether a final dot or a webhook request may be sent. Asks for a confirmation first where the lease ran out.
+    /// Whether a final dot or a webhook request may be sent. Requests a confirmation first if the lease ran out.
     pub(super) async fn may_send(&self) -> bool {
         self.permit(LeaseState::may_send).await
     }
@@ -79,7 +79,8 @@ impl Lease {
         }
     }
 
-    /// Waits until something may be sent. False once nothing will be: another machine owns the log, or this one stops.
+    /// Waits until sending is allowed. Returns false once it never will be, because another machine owns the log or
+    /// this one stops.
     pub(super) async fn wait_to_send(&self) -> bool {
         loop {
             let mut changes = self.changes.subscribe();
@@ -101,7 +102,7 @@ impl Lease {
         }
     }
 
-    /// Ends the waits of whatever has not begun to send.
+    /// Ends all waits for permission to send.
     pub(super) fn end_waits(&self) {
         self.inner().has_ended = true;
         self.changes.send_modify(|changes| *changes += 1);
@@ -112,23 +113,23 @@ impl Lease {
         self.step(LeaseInput::Passed).0.is_ready()
     }
 
-    /// Whether the wait for the lease of the holder before is not over.
+    /// Whether the previous holder's lease is still being waited for.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.inner().state, LeaseState::Waiting { .. })
     }
 
-    /// Whether something may be sent now, as far as is known.
+    /// Whether sending is allowed now, as far as is known.
     pub(super) fn is_sending(&self) -> bool {
         matches!(self.inner().state, LeaseState::Active(_))
     }
 
-    /// Time left of the lease; none where it has no end.
+    /// Returns the remaining time of the lease; `None` if it has no end.
     pub(super) fn left(&self) -> Option<Duration> {
         let (state, now) = self.step(LeaseInput::Passed);
         state.lease_left(now, &self.rules)
     }
 
-    /// Time until the next confirmation is to be asked for; none as long as there is no need.
+    /// Returns the time until the next confirmation must be requested; `None` if none is needed.
     pub(super) fn next_ask(&self) -> Option<Duration> {
         let inner = self.inner();
         let now = self.real.monotonic();
@@ -142,13 +143,13 @@ impl Lease {
         } else if self.rules.stops {
             inner.state.next_confirmation(inner.asked_at, has_work, &self.rules)
         } else {
-            // The right lasts until another machine claims the log, which the next slot shows.
+            // The permission lasts until another machine claims the log, which the next slot shows.
             None
         };
         at.map(|at| at.saturating_sub(now))
     }
 
-    /// Resolves when a confirmation is to be asked for.
+    /// Resolves when a confirmation must be requested.
     pub(super) async fn confirmation_due(&self) {
         loop {
             match self.next_ask() {
@@ -163,25 +164,26 @@ impl Lease {
         }
     }
 
-    /// A confirmation is about to be asked for. Returns the moment from which it counts.
+    /// Records that a confirmation is about to be requested. Returns the time from which it counts.
     pub(super) fn ask(&self) -> Duration {
         let now = self.real.monotonic();
         self.inner().asked_at = now;
         now
     }
 
-    /// An own slot was created, or there is no next one; the request was sent at `asked_at`.
+    /// Records a confirmation: a new slot of our own, or the absence of a next slot. The request was sent at
+    /// `asked_at`.
     pub(super) fn confirmed(&self, asked_at: Duration) {
         self.step(LeaseInput::Confirmed(asked_at));
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Another machine owns the log.
+    /// Records that another machine owns the log.
     pub(super) fn usurped(&self) {
         self.step(LeaseInput::Usurped);
     }
 
-    /// Looks at the clocks, and whether the lease covers the work there is, for as long as it is polled.
+    /// Checks the clocks, and whether the lease covers the pending work, for as long as it is polled.
     pub(super) async fn watch(self: Arc<Self>, outbox: Arc<Outbox>) {
         let every = LOOK.min(self.rules.lease / 20);
         loop {
@@ -194,7 +196,7 @@ impl Lease {
         }
     }
 
-    /// Steps after a look at the clocks. Returns the state and the time.
+    /// Reads the clocks and advances the state. Returns the state and the time.
     fn step(&self, input: LeaseInput) -> (LeaseState, Duration) {
         let mut inner = self.inner();
         let (now, wall) = (self.real.monotonic(), self.real.now().as_millis());

@@ -1,8 +1,8 @@
-//! Replication: the active ships its batches to a bucket, a standby follows them, and whoever creates the next slot of
-//! the log owns it.
+//! Replication. The active machine ships its batches to a bucket, and a standby follows them. The machine that creates
+//! the next slot of the log owns it.
 //!
-//! The log is the fence. An object is created only where none has its name, so two machines can't both write a slot,
-//! and each slot names the hash of the one before.
+//! The log is the fence. An object is created only if its name is free, so two machines can't both write a slot, and
+//! each slot names the hash of its predecessor.
 
 mod active;
 mod backoff;

@@ -1,4 +1,4 @@
-//! The objects of one replica as a process reads and writes them: sealed, named, and created at most once.
+//! The objects of one replica: sealed, named, and created at most once.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::store::replica::name::{self, ObjectName};
 use crate::store::replica::slot::{self, Link, SlotBody};
 use crate::store::replica::{Head, Holder, Kind, ObjectFault, Sealer};
 
-/// Result of creating an object whose bytes are fixed.
+/// Result of creating an object with fixed bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Written {
-    /// The object has these bytes, now or since an earlier try.
+    /// The object has these bytes, written now or by an earlier try.
     Own,
     /// Another object has the name.
     Other,
@@ -25,7 +25,7 @@ pub(super) enum Written {
 /// A slot that was read.
 #[derive(Debug, Clone)]
 pub struct Slot {
-    /// Its place in the chain.
+    /// Its position in the chain.
     pub link: Link,
     /// Its body.
     pub body: SlotBody,
@@ -40,7 +40,7 @@ pub struct Slot {
 pub struct ReplicaObjects {
     /// The bucket.
     pub bucket: Arc<dyn Bucket>,
-    /// The seal of the store's objects.
+    /// The key that seals the store's objects.
     pub sealer: Sealer,
     /// This data directory.
     pub holder: Holder,
@@ -53,12 +53,12 @@ pub struct ReplicaObjects {
 }
 
 impl ReplicaObjects {
-    /// The first line of an object of this process.
+    /// Returns the first line of an object of this process.
     pub(super) fn head(&self, kind: Kind, number: u64, epoch: u64) -> Head {
         Head { kind, number, epoch, holder: self.holder.clone(), time: self.clock.now() }
     }
 
-    /// Tries once to create an object. Its bytes must be the same at every try.
+    /// Tries once to create an object. Its bytes must be the same for every try.
     pub(super) async fn create_fixed(&self, name: &ObjectName, bytes: &Bytes) -> BucketResult<Written> {
         let name = name.to_string();
         match self.bucket.create(&name, bytes.clone()).await? {
@@ -70,7 +70,7 @@ impl ReplicaObjects {
         }
     }
 
-    /// Reads a slot; none where the log ends before it.
+    /// Reads a slot; `None` if the log ends before it.
     ///
     /// # Errors
     /// The bucket; an object that does not open.
@@ -81,7 +81,7 @@ impl ReplicaObjects {
         Ok(Some(Slot { link, body, digest: slot::digest(&bytes), size: bytes.len() as u64 }))
     }
 
-    /// All objects below `prefix` whose names follow `after`, ascending.
+    /// Returns all objects below `prefix` whose names are greater than `after`, ascending.
     pub(super) async fn list(&self, prefix: &str, after: &str) -> BucketResult<Vec<ObjectInfo>> {
         let mut found: Vec<ObjectInfo> = Vec::new();
         loop {
@@ -103,12 +103,12 @@ impl ReplicaObjects {
 
     /// Whether the bucket has an object of a base at slot `number` or above.
     pub(super) async fn has_base_from(&self, number: u64) -> BucketResult<bool> {
-        // `~` follows every name of the base before.
+        // `~` is greater than every name of the previous base.
         let after = format!("{}~", ObjectName::base_prefix(number.saturating_sub(1)));
         Ok(!self.bucket.list(name::BASE, &after).await?.objects.is_empty())
     }
 
-    /// The slots that have a base with a manifest, ascending.
+    /// Returns the slots that have a base with a manifest, ascending.
     ///
     /// # Errors
     /// The bucket.
@@ -121,7 +121,7 @@ impl ReplicaObjects {
         Ok(manifests.collect())
     }
 
-    /// The manifest of the base at `slot`, where it is there.
+    /// Returns the manifest of the base at `slot`, if it exists.
     ///
     /// # Errors
     /// The bucket; an object that does not open.
@@ -143,17 +143,17 @@ impl ReplicaObjects {
         }
     }
 
-    /// Reads an object that must be there.
+    /// Reads an object that must exist.
     ///
     /// # Errors
-    /// The bucket; an object that is missing.
+    /// The bucket; a missing object.
     pub(super) async fn read_existing(&self, name: &ObjectName) -> Result<Bytes, ReplicaError> {
         let found = self.bucket.read(&name.to_string()).await?;
         found.ok_or_else(|| ReplicaError::Missing { name: name.to_string() })
     }
 }
 
-/// The error of an object that can't be read.
+/// Returns the error for an unreadable object.
 pub(super) fn unreadable(name: &ObjectName, fault: ObjectFault) -> ReplicaError {
     ReplicaError::Object { name: name.to_string(), fault }
 }

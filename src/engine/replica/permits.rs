@@ -1,9 +1,9 @@
-//! Permits by the lease of the replica, for everything that accepts or sends. Without replication everything may.
+//! Permission by the replica's lease, required for accepting and sending. Always granted without replication.
 
 use crate::engine::Engine;
 
 impl Engine {
-    /// Whether a change may be accepted now. May wait for the bucket's word, for at most a lease.
+    /// Whether a change may be accepted now. May wait for the bucket's confirmation, at most as long as a lease.
     pub async fn may_accept(&self) -> bool {
         match self.replication.get() {
             Some(replication) => replication.may_accept().await,
@@ -11,7 +11,8 @@ impl Engine {
         }
     }
 
-    /// Whether a final dot or a webhook request may be sent now. May wait for the bucket's word, for at most a lease.
+    /// Whether a final dot or a webhook request may be sent now. May wait for the bucket's confirmation, at most as
+    /// long as a lease.
     pub async fn may_send(&self) -> bool {
         match self.replication.get() {
             Some(replication) => replication.may_send().await,
@@ -19,8 +20,8 @@ impl Engine {
         }
     }
 
-    /// Waits until something may be sent. False once nothing will be, because another machine owns the log or this one
-    /// stops.
+    /// Waits until sending is allowed. Returns false once it never will be, because another machine owns the log or
+    /// this one stops.
     pub async fn wait_to_send(&self) -> bool {
         match self.replication.get() {
             Some(replication) => replication.wait_to_send().await,

@@ -18,7 +18,7 @@ use crate::store::replica::name::ObjectName;
 use crate::store::replica::{Follower, Position, content};
 use crate::store::restore::{BaseContent, Lineage, Restoration, RestoreError, restore_base};
 
-/// Objects that are fetched at once: four parts are 64 MiB.
+/// Maximum concurrent fetches: four parts are 64 MiB.
 const AHEAD: usize = 4;
 
 /// Arguments of a rebuild from a base.
@@ -29,14 +29,14 @@ pub struct Rebuild<'a> {
     pub key: Raw,
     /// Whether it is a copy or a standby.
     pub lineage: Lineage,
-    /// Names of files beside the store.
+    /// Names of further files of the data directory.
     pub beside: &'static [&'static str],
 }
 
-/// The newest manifest whose rows are not later than `until`.
+/// Returns the newest manifest whose rows are not later than `until`.
 ///
 /// # Errors
-/// The bucket; [`ReplicaError::NoBase`] where there is none.
+/// The bucket; [`ReplicaError::NoBase`] if there is none.
 pub async fn base_before(objects: &ReplicaObjects, until: Option<Timestamp>) -> Result<Manifest, ReplicaError> {
     for slot in objects.bases().await?.into_iter().rev() {
         let found = objects.manifest(slot).await?;
@@ -50,7 +50,7 @@ pub async fn base_before(objects: &ReplicaObjects, until: Option<Timestamp>) -> 
 /// Builds a data directory from the base of `manifest`.
 ///
 /// # Errors
-/// The bucket, the objects, the directory; then nothing is left of it.
+/// The bucket, the objects, the directory. On failure the directory is removed.
 pub(super) async fn rebuild(
     objects: &ReplicaObjects,
     manifest: &Manifest,
@@ -73,7 +73,7 @@ pub(super) async fn rebuild(
     Ok(built?)
 }
 
-/// Builds a data directory from the base of `manifest`, and opens it at its place in the log.
+/// Builds a data directory from the base of `manifest`, and opens it at its position in the log.
 ///
 /// # Errors
 /// Those of [`rebuild`] and of [`follow_from`].
@@ -88,7 +88,7 @@ pub async fn build(
     follow_from(objects, manifest, directory).await
 }
 
-/// Opens the store that was built from the base of `manifest`, at its place in the log.
+/// Opens the store that was built from the base of `manifest`, at its position in the log.
 ///
 /// # Errors
 /// The bucket; a log that lacks the base's slot; the store.
@@ -103,7 +103,7 @@ pub(super) async fn follow_from(
         return Err(broken("the slot of the base is not the one that the base names"));
     }
     let mut follower = Follower::open(directory, objects.clock.now(), Arc::clone(&objects.entropy))?;
-    // The base may be within its own slot, which is read again.
+    // The base may end inside its own slot, which is read again.
     let position = Position {
         store: objects.sealer.store(),
         epoch: slot.link.head.epoch,
@@ -116,7 +116,7 @@ pub(super) async fn follow_from(
     Ok(LogFollower::at(follower, Cursor::of(position)))
 }
 
-/// The keys of the content that a base names. Those that are gone are of content that is over.
+/// Fetches the keys of the content that a base names. Missing keys belong to expired content.
 async fn keys_of(objects: &ReplicaObjects, manifest: &Manifest) -> Result<Vec<u8>, ReplicaError> {
     let mut segments: Vec<_> = manifest.content.iter().map(|range| (range.bucket, range.segment)).collect();
     segments.dedup();
@@ -154,7 +154,7 @@ fn fetch_parts(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Vec<u8>
     receiver
 }
 
-/// A piece of a segment, or none where it is gone.
+/// A part of a segment; `None` if it is missing.
 type Piece = Option<((Timestamp, u32), u64, Vec<u8>)>;
 
 fn fetch_pieces(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Piece> {
@@ -169,7 +169,7 @@ fn fetch_pieces(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Piece>
                 let name = ObjectName::Content { bucket, segment, offset };
                 let found = objects.bucket.read(&name.to_string()).await?;
                 let Some(bytes) = found else {
-                    // Content whose time is over is collected while the base still names it.
+                    // Expired content is collected while the base still names it.
                     let is_over = bucket <= objects.clock.now();
                     let missing = || ReplicaError::Missing { name: name.to_string() };
                     return if is_over { Ok(None) } else { Err(missing()) };
@@ -224,7 +224,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// The next object, waited for on a thread that may block.
+/// Returns the next object, waiting on a thread that may block.
 fn next<T>(fetched: &mut Fetched<T>) -> io::Result<Option<T>> {
     let Some(fetching) = fetched.blocking_recv() else { return Ok(None) };
     let fetched = tokio::runtime::Handle::current().block_on(fetching).map_err(io::Error::other)?;

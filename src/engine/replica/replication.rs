@@ -1,4 +1,4 @@
-//! Replication as the interfaces see it: its status, and the request for a base.
+//! Replication for the interfaces: its status, and the request for a base.
 
 use std::sync::Arc;
 
@@ -8,63 +8,63 @@ use crate::base::time::Timestamp;
 use crate::engine::bucket::meters::BucketMeters;
 use crate::store::replica::Unconfirmed;
 
-/// The replication of a running active.
+/// Replication of a running active machine.
 pub struct Replication {
     shared: Arc<Shared>,
-    /// Requests to the bucket.
+    /// Metrics of the requests to the bucket.
     pub meters: Option<Arc<BucketMeters>>,
 }
 
 impl Replication {
-    /// That of the tasks that share `shared`.
+    /// Creates the interface of the tasks that share `shared`.
     pub const fn new(shared: Arc<Shared>, meters: Option<Arc<BucketMeters>>) -> Self {
         Self { shared, meters }
     }
 
-    /// The status at `now`.
+    /// Returns the status at `now`.
     pub fn status(&self, now: Timestamp) -> ReplicaStatus {
         self.shared.status(now)
     }
 
-    /// Counts of the records that the bucket lacks.
+    /// Returns the number and size of records that the bucket lacks.
     pub fn unconfirmed(&self) -> Unconfirmed {
         self.shared.outbox.unconfirmed()
     }
 
-    /// Number of gaps that only a new base bridged.
+    /// Returns the number of gaps that only a new base closed.
     pub fn resyncs(&self) -> u64 {
         self.shared.resyncs()
     }
 
     /// Whether a change may be accepted now.
     pub(super) async fn may_accept(&self) -> bool {
-        // A batch that waits for the bucket holds up all others, so nothing more is taken.
+        // A batch that waits for the bucket blocks all others, so nothing more is accepted.
         !self.shared.outbox.is_in_doubt() && self.shared.lease.may_accept().await
     }
 
-    /// Whether something may be sent now.
+    /// Whether sending is allowed now.
     pub(super) async fn may_send(&self) -> bool {
         self.shared.lease.may_send().await
     }
 
-    /// Waits until something may be sent; false once nothing will be.
+    /// Waits until sending is allowed. Returns false once it never will be.
     pub(super) async fn wait_to_send(&self) -> bool {
         self.shared.lease.wait_to_send().await
     }
 
-    /// Whether something may be sent, as far as is known.
+    /// Whether sending is allowed, as far as is known.
     pub(super) fn is_sending(&self) -> bool {
         self.shared.lease.is_sending()
     }
 
-    /// Whether the service may take work.
+    /// Whether the service may accept work.
     pub fn is_ready(&self) -> bool {
         !self.shared.outbox.is_in_doubt() && self.shared.lease.is_ready()
     }
 
-    /// Has a base made now, and waits until it is finished and what it replaces is collected.
+    /// Requests a base, and waits until it is complete and the objects that it replaces are collected.
     pub async fn make_base(&self) {
-        // The sender is part of the shared state, so it lives.
+        // The sender is part of the shared state, so the channel stays open.
         drop(self.shared.ask_for_base().changed().await);
     }
 }

@@ -1,4 +1,4 @@
-//! State shared by the tasks of replication: the position of the log, its newest base, and the result of the last
+//! State shared by the tasks of replication: the position in the log, the newest base, and the result of the last
 //! requests.
 
 use std::collections::BTreeSet;
@@ -14,10 +14,10 @@ use crate::base::time::Timestamp;
 use crate::engine::ports::{BucketError, BucketErrorKind};
 use crate::store::replica::{Outbox, Position};
 
-/// Age of an unconfirmed batch from which replication lags.
+/// Age of an unconfirmed batch at which replication lags.
 const LAG: Duration = Duration::from_secs(5);
 
-/// The configured mode and failover, as the status shows them.
+/// The configured mode and failover, for the status.
 #[derive(Debug, Clone, Copy)]
 pub struct ModeWords {
     /// `async` or `sync`.
@@ -41,7 +41,7 @@ struct Inner {
     last_confirmed_at: Option<Timestamp>,
     base: Option<BaseStatus>,
     restorable_from: Option<Timestamp>,
-    /// Slots that were confirmed since a base maker began to watch.
+    /// Slots confirmed since a base maker began to watch.
     history: Option<Vec<ConfirmedSlot>>,
     /// Bytes and slots of the log since the newest base.
     log_bytes: u64,
@@ -50,9 +50,9 @@ struct Inner {
     resyncs: u64,
 }
 
-/// The shared state of an active's replication.
+/// Shared state of an active machine's replication.
 pub struct Shared {
-    /// Records on their way.
+    /// Records that are not confirmed yet.
     pub outbox: Arc<Outbox>,
     /// The slot that this process claimed.
     pub claim: Position,
@@ -61,14 +61,14 @@ pub struct Shared {
     words: ModeWords,
     holder: String,
     inner: Mutex<Inner>,
-    /// Segments whose key objects this process knows to be in the bucket.
+    /// Segments whose key objects are known to be in the bucket.
     pub(super) keys: Mutex<BTreeSet<(Timestamp, u32)>>,
     confirmed: watch::Sender<u64>,
     deposed: watch::Sender<bool>,
     pub(super) beat: Notify,
-    /// Notified when a base is wanted at once.
+    /// Notified when a base is needed at once.
     pub(super) base_wanted: Notify,
-    /// Number of bases that were finished.
+    /// Number of finished bases.
     bases: watch::Sender<u64>,
 }
 
@@ -99,12 +99,12 @@ impl Shared {
         }
     }
 
-    /// The last slot, with all that it confirms.
+    /// Returns the last slot, with everything that it confirms.
     pub(super) fn position(&self) -> Position {
         self.outbox.confirmed().unwrap_or(self.claim)
     }
 
-    /// A slot of this process is in the bucket.
+    /// Records that a slot of this process is in the bucket.
     pub(super) fn confirm(&self, position: Position, bytes: u64, now: Timestamp) {
         self.outbox.confirm(position);
         let mut inner = self.inner();
@@ -118,14 +118,14 @@ impl Shared {
         self.confirmed.send_replace(position.slot);
     }
 
-    /// The bucket answered that the log ends where this process believes.
+    /// Records that the bucket's log ends where this process expects.
     pub(super) fn reached(&self, now: Timestamp) {
         let mut inner = self.inner();
         inner.failure = None;
         inner.last_confirmed_at = Some(now);
     }
 
-    /// A request failed. It is tried again.
+    /// Records a failed request, which is retried.
     pub(super) fn failed(&self, error: &BucketError) {
         let mut inner = self.inner();
         if inner.failure.is_none() {
@@ -134,21 +134,22 @@ impl Shared {
         inner.failure = Some((error.kind, error.to_string()));
     }
 
-    /// Another machine claimed the log.
+    /// Records that another machine claimed the log.
     pub(super) fn depose(&self, holder: String) {
         self.inner().deposed_by = Some(holder);
         self.lease.usurped();
-        // Nobody confirms what waits in the writer: its callers hear that it is in doubt.
+        // Batches that wait in the writer will not be confirmed: their callers are notified that the outcome is in
+        // doubt.
         self.outbox.end_waits();
         self.deposed.send_replace(true);
     }
 
-    /// The machine that claimed the log from this one.
+    /// Returns the machine that claimed the log from this one.
     pub fn deposed_by(&self) -> Option<String> {
         self.inner().deposed_by.clone()
     }
 
-    /// Whether the holder before may still mail.
+    /// Whether the previous holder may still send mail.
     pub fn waits_for_predecessor(&self) -> bool {
         self.lease.is_waiting()
     }
@@ -156,17 +157,17 @@ impl Shared {
     /// Resolves once another machine has claimed the log.
     pub async fn deposed(&self) {
         let mut deposed = self.deposed.subscribe();
-        // The sender is this value's own.
+        // This value owns the sender, so the channel stays open.
         drop(deposed.wait_for(|deposed| *deposed).await);
     }
 
-    /// Watches confirmations for a base, from the last slot on.
+    /// Records confirmations for a base, from the last slot on.
     pub(super) fn watch_slots(&self) {
         let Position { slot, sequence, hash: digest, .. } = self.position();
         self.inner().history = Some(vec![ConfirmedSlot { slot, sequence, digest }]);
     }
 
-    /// The first watched slot that confirms `sequence`.
+    /// Returns the first recorded slot that confirms `sequence`.
     pub(super) fn slot_of(&self, sequence: u64) -> Option<ConfirmedSlot> {
         self.inner().history.as_ref()?.iter().find(|slot| slot.sequence >= sequence).copied()
     }
@@ -175,12 +176,12 @@ impl Shared {
         self.inner().history = None;
     }
 
-    /// Hears of each confirmed slot.
+    /// Returns a receiver that is notified of each confirmed slot.
     pub(super) fn slots(&self) -> watch::Receiver<u64> {
         self.confirmed.subscribe()
     }
 
-    /// Asks for a slot without batches.
+    /// Requests a slot without batches.
     pub(super) fn ask_for_beat(&self) {
         self.inner().wants_beat = true;
         self.beat.notify_one();
@@ -190,48 +191,48 @@ impl Shared {
         std::mem::take(&mut self.inner().wants_beat)
     }
 
-    /// Asks for a base now; the receiver hears of each one that is finished.
+    /// Requests a base now. The receiver is notified of each finished base.
     pub fn ask_for_base(&self) -> watch::Receiver<u64> {
         let bases = self.bases.subscribe();
         self.base_wanted.notify_one();
         bases
     }
 
-    /// The newest base in the bucket, and the earliest time that can be restored.
+    /// Sets the newest base in the bucket, and the earliest time that can be restored.
     pub(super) fn set_base(&self, base: BaseStatus, restorable_from: Option<Timestamp>) {
         let mut inner = self.inner();
         inner.base = Some(base);
         inner.restorable_from = restorable_from;
     }
 
-    /// A base was finished, and what it replaces collected.
+    /// Records that a base is finished, and the objects that it replaces are collected.
     pub(super) fn base_finished(&self) {
         self.bases.send_modify(|bases| *bases += 1);
     }
 
-    /// Counts the log from a new base on.
+    /// Restarts the counts of the log at a new base.
     pub(super) fn restart_log_count(&self) {
         let mut inner = self.inner();
         (inner.log_bytes, inner.log_slots) = (0, 0);
     }
 
-    /// The newest base, and bytes and slots of the log since.
+    /// Returns the newest base, and the log's bytes and slots since.
     pub(super) fn log_since_base(&self) -> (Option<BaseStatus>, u64, u64) {
         let inner = self.inner();
         (inner.base, inner.log_bytes, inner.log_slots)
     }
 
-    /// The bucket lost objects, or the log has a gap: a new base is made.
+    /// Counts a gap: the bucket lost objects, or the log has a gap, so a new base is made.
     pub(super) fn count_resync(&self) {
         self.inner().resyncs += 1;
     }
 
-    /// Number of gaps that only a new base bridged.
+    /// Returns the number of gaps that only a new base closed.
     pub fn resyncs(&self) -> u64 {
         self.inner().resyncs
     }
 
-    /// The status at `now`.
+    /// Returns the status at `now`.
     pub fn status(&self, now: Timestamp) -> ReplicaStatus {
         let position = self.position();
         let unconfirmed = self.outbox.unconfirmed();

@@ -1,7 +1,7 @@
-//! The shipper: sends committed batches to the bucket, slot after slot.
+//! The shipper: sends committed batches to the bucket, slot by slot.
 //!
-//! One slot is on its way at a time, and its bytes are fixed at the first try, so a retry can only repeat what the try
-//! before did. Another machine's object in the next slot deposes this one.
+//! Only one slot is in flight, and its bytes are fixed at the first try, so a retry can only repeat the previous try.
+//! If another machine's object is in the next slot, this machine is deposed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::store::replica::slot::{self, Link, SlotBody};
 use crate::store::replica::{BatchRecord, Position};
 use crate::store::schema::FORMAT;
 
-/// Why the shipper ended.
+/// Reason why the shipper ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ShipperEnd {
-    /// It was asked to, and has released the log.
+    /// It was asked to end, and has released the log.
     Released,
     /// Another machine claimed the log.
     Deposed,
@@ -47,14 +47,14 @@ struct Progress {
 /// A slot to send.
 struct NextSlot {
     body: SlotBody,
-    /// The segments that it has bodies of.
+    /// Segments that contain its bodies.
     segments: BTreeSet<(Timestamp, u32)>,
-    /// The last sequence that the log has with it.
+    /// Sequence of the last batch in the log, including this slot.
     sequence: u64,
     progress: Progress,
 }
 
-/// The shipper of one active.
+/// The shipper of one active machine.
 pub(super) struct Shipper {
     objects: ReplicaObjects,
     store: Arc<Store>,
@@ -64,12 +64,12 @@ pub(super) struct Shipper {
 }
 
 impl Shipper {
-    /// A shipper that creates a slot at most each `interval`.
+    /// Creates a shipper that writes a slot at most every `interval`.
     pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>, interval: Duration) -> Self {
         Self { objects, store, shared, interval, progress: Progress::default() }
     }
 
-    /// Sends what is committed until `drain` says to end: then what is left, and a release.
+    /// Sends committed batches until `drain` is set. Then sends the rest and a release.
     pub(super) async fn run(mut self, mut drain: watch::Receiver<bool>) -> ShipperEnd {
         let mut earliest = Instant::now();
         loop {
@@ -115,7 +115,7 @@ impl Shipper {
         }
     }
 
-    /// Has the lease confirmed while there is nothing to send. A standby that may claim the log sees that it moves.
+    /// Confirms the lease while there is nothing to send. A standby that may claim the log sees it grow.
     async fn confirm_idle(&self) -> Written {
         if self.shared.lease.rules.is_automatic {
             self.shared.ask_for_beat();
@@ -124,7 +124,7 @@ impl Shipper {
         self.look().await
     }
 
-    /// Asks whether the log ends with the last slot of this process, which confirms the lease.
+    /// Checks that the log ends with the last slot of this process, which confirms the lease.
     async fn look(&self) -> Written {
         let name = ObjectName::Slot(self.shared.position().slot + 1).to_string();
         let asked_at = self.shared.lease.ask();
@@ -136,13 +136,13 @@ impl Shipper {
                 self.shared.lease.confirmed(asked_at);
             }
             Ok(Err(error)) => self.shared.failed(&error),
-            // An answer that comes later than a lease confirms nothing.
+            // An answer that takes longer than a lease confirms nothing.
             Err(_) => {}
         }
         Written::Own
     }
 
-    /// The next slot, where there is something to send.
+    /// Returns the next slot, if there is anything to send.
     async fn next_slot(&self, is_draining: bool) -> Result<Option<NextSlot>, ReplicaError> {
         let sequence = self.shared.position().sequence;
         let (store, shared, progress) = (Arc::clone(&self.store), Arc::clone(&self.shared), self.progress);
@@ -162,7 +162,7 @@ impl Shipper {
         })
     }
 
-    /// Creates a slot, however often that takes, and confirms it.
+    /// Creates a slot, with as many tries as it takes, and confirms it.
     async fn send(&mut self, next: NextSlot) -> Written {
         let before = self.shared.position();
         let number = before.slot + 1;
@@ -176,11 +176,11 @@ impl Shipper {
             let hash = slot::digest(&bytes);
             (bytes, hash)
         });
-        // Sealing can't fail; a runtime that ends takes the process with it.
+        // Sealing can't fail. This happens only if the runtime, and with it the process, ends.
         let Ok((bytes, hash)) = sealed.await else { return std::future::pending().await };
         let lease = &self.shared.lease;
         let longest = if lease.rules.stops { lease.rules.lease / 2 } else { Duration::MAX };
-        // A slot that is found to be there may have been created by the first try, so it counts from before that.
+        // An existing slot may come from the first try, so the confirmation counts from before it.
         let asked_at = lease.ask();
         let mut backoff = Backoff::default();
         loop {
@@ -198,7 +198,7 @@ impl Shipper {
         Written::Own
     }
 
-    /// Has the key of every segment in the bucket before a slot with a body of it.
+    /// Writes the keys of all segments to the bucket before the slot with their bodies.
     async fn send_keys(&self, next: &NextSlot) {
         let mut backoff = Backoff::default();
         while let Err(error) = keys::send(&self.objects, &self.store, &self.shared, &next.segments).await {
@@ -207,7 +207,7 @@ impl Shipper {
         }
     }
 
-    /// Learns who claimed the log.
+    /// Reads which machine claimed the log.
     async fn deposed(&self) -> ShipperEnd {
         let number = self.shared.position().slot + 1;
         let holder = match self.objects.slot(number).await {
@@ -220,7 +220,7 @@ impl Shipper {
     }
 }
 
-/// Builds the next slot of batches.
+/// Builds the next slot from batches.
 fn build(store: &Store, shared: &Shared, progress: Progress, confirmed: u64) -> Result<Option<NextSlot>, ReplicaError> {
     let outbox = &shared.outbox;
     let mut packer = Packer::default();
@@ -250,13 +250,13 @@ fn build(store: &Store, shared: &Shared, progress: Progress, confirmed: u64) -> 
     Ok(Some(NextSlot { body: SlotBody::Batches(packer.finish()), segments, sequence, progress: next }))
 }
 
-/// Packs as much of a batch as fits, with the bodies that it names in front. Returns where it stopped, or the default
-/// where all of it is packed.
+/// Packs as much of a batch as fits, preceded by the bodies that it names. Returns the position where it stopped, or
+/// the default if everything is packed.
 fn pack(store: &Store, packer: &mut Packer, batch: &BatchRecord, from: Progress) -> Result<Progress, ReplicaError> {
     let BatchRecord { sequence, payload } = batch;
     let bodies = record::missing_bodies(payload)?;
     for (index, place) in bodies.iter().enumerate().skip(from.bodies) {
-        // A body whose time is over is not sent any more.
+        // An expired body is no longer sent.
         let Some(sealed) = store.sealed_body(place)? else { continue };
         let ahead = record::body_ahead(place, &sealed);
         if !packer.fits(ahead.len()) && !packer.is_empty() {

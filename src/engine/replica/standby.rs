@@ -25,7 +25,7 @@ const CHECKPOINT: Duration = Duration::from_secs(5);
 /// Interval between two sweeps, which destroy expired content and check for missing slots.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// A standby's store on its way along the log.
+/// A standby's store that follows the log.
 pub struct Standby {
     objects: ReplicaObjects,
     log: LogFollower,
@@ -37,7 +37,7 @@ pub struct Standby {
 }
 
 impl Standby {
-    /// Opens the standby in `directory`, which is built from the newest base where it is empty.
+    /// Opens the standby in `directory`. An empty directory is built from the newest base.
     ///
     /// # Errors
     /// The bucket; a directory of another store; a bucket without a base.
@@ -87,7 +87,7 @@ impl Standby {
         Ok(step != FollowStep::End)
     }
 
-    /// Names the batches that only this directory has, where the log does not lead on from it.
+    /// Adds the batches that only this directory has to the error, if the log does not continue from it.
     fn stranded(&self, error: ReplicaError) -> ReplicaError {
         let (logged, have) = (self.log.logged(), self.log.follower.sequence().number);
         match error.needs_base() && have > logged {
@@ -96,8 +96,7 @@ impl Standby {
         }
     }
 
-    /// Builds a store from the newest base beside the one that is there, which stays until [`Standby::open`] puts the
-    /// new one in its place.
+    /// Builds a store from the newest base next to the current one, which stays until [`Standby::open`] replaces it.
     ///
     /// # Errors
     /// The bucket; the file system.
@@ -105,7 +104,7 @@ impl Standby {
         build_aside(&self.objects, &self.directory, &self.key, self.beside).await
     }
 
-    /// Sets a store aside that has batches which the log lacks, in a directory named for its last epoch.
+    /// Moves a store with batches that the log lacks to a directory named after its last epoch.
     ///
     /// # Errors
     /// The file system.
@@ -123,27 +122,27 @@ impl Standby {
         Ok(self.log.follower.checkpoint()?)
     }
 
-    /// The last slot that this standby has.
+    /// Returns the last slot that this standby has applied.
     pub fn position(&self) -> Position {
         self.log.position(&self.objects)
     }
 
-    /// The first line of that slot, where this process read it.
+    /// Returns the first line of that slot, if this process has read it.
     pub const fn head(&self) -> Option<&Head> {
         self.log.cursor.head.as_ref()
     }
 
-    /// The longest lease of the claims that this process read.
+    /// Returns the longest lease of the claims that this process has read.
     pub const fn lease(&self) -> Duration {
         self.log.lease()
     }
 
-    /// The time of the last batch that was applied.
+    /// Returns the time of the last applied batch.
     pub fn committed_at(&self) -> Timestamp {
         self.log.follower.sequence().committed_at
     }
 
-    /// The newest base in the bucket, and the earliest time that can be restored.
+    /// Returns the newest base in the bucket, and the earliest time that can be restored.
     ///
     /// # Errors
     /// The bucket; a manifest that does not open.
@@ -169,7 +168,7 @@ impl Standby {
         Ok(())
     }
 
-    /// The numbers of queued messages, and of those that are due.
+    /// Returns the number of queued messages, and of those that are due.
     ///
     /// # Errors
     /// The store.
@@ -178,7 +177,7 @@ impl Standby {
     }
 }
 
-/// Builds a store from the newest base beside the one in `data`. Begins again where that base was collected meanwhile,
+/// Builds a store from the newest base next to the one in `data`. Starts again if that base is collected meanwhile,
 /// because the active machine has made a newer one.
 async fn build_aside(
     objects: &ReplicaObjects,

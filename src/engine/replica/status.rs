@@ -1,4 +1,4 @@
-//! The state of replication as operators see it: `replica status`, the system page and the metrics read it.
+//! The status of replication, for `replica status`, the system page and the metrics.
 
 use serde::Serialize;
 
@@ -15,10 +15,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &[Self] = &[$(Self::$word),*];
 
-            /// The word in JSON and in metrics.
+            /// Returns the name in JSON and in metrics.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$word => $text,)*
@@ -29,7 +29,7 @@ macro_rules! words {
 }
 
 words! {
-    /// The part that a process plays.
+    /// Role of a process.
     Role {
         /// No replication is configured.
         Off = "off",
@@ -57,7 +57,7 @@ words! {
         Forbidden = "forbidden",
         /// Synchronous answers no longer wait for the bucket.
         Degraded = "degraded",
-        /// The log has a gap until a new base is whole.
+        /// The log has a gap until a new base is complete.
         Resync = "resync",
         /// A standby's disk is full.
         DiskFull = "disk_full",
@@ -72,12 +72,12 @@ pub struct BaseStatus {
     /// Time of the last batch in it.
     #[serde(serialize_with = "iso::serialize")]
     pub taken_at: Timestamp,
-    /// Bytes of its parts.
+    /// Size of its parts, in bytes.
     pub bytes: u64,
 }
 
 impl BaseStatus {
-    /// The base of a manifest.
+    /// Returns the base of a manifest.
     pub(super) fn of(manifest: &Manifest) -> Self {
         let bytes = manifest.parts.iter().map(|part| part.bytes).sum();
         Self { slot: manifest.slot, taken_at: manifest.taken_at, bytes }
@@ -87,7 +87,7 @@ impl BaseStatus {
 /// The status.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReplicaStatus {
-    /// The part of this process.
+    /// Role of this process.
     pub role: Role,
     /// State of replication.
     pub state: State,
@@ -97,36 +97,36 @@ pub struct ReplicaStatus {
     pub failover: &'static str,
     /// Identifier of the replicated store.
     pub store: Option<String>,
-    /// The epoch of the last slot.
+    /// Epoch of the last slot.
     pub epoch: u64,
-    /// The holder of the log.
+    /// Holder of the log.
     pub holder: Option<String>,
     /// The last slot that this process knows.
     pub slot: u64,
-    /// Sequence of the last batch that is committed here.
+    /// Sequence of the last batch committed here.
     pub sequence: u64,
-    /// Sequence of the last batch that the bucket has.
+    /// Sequence of the last batch in the bucket.
     pub confirmed_sequence: u64,
-    /// Age of the oldest batch that the bucket lacks; for a standby, of the newest that it has not looked past.
+    /// Age of the oldest batch that the bucket lacks. For a standby that is behind, the age of its last applied batch.
     pub lag_seconds: f64,
     /// Bytes of records that the bucket lacks.
     pub backlog_bytes: u64,
     /// Time of the last confirmation.
     #[serde(serialize_with = "iso::option::serialize")]
     pub last_confirmed_at: Option<Timestamp>,
-    /// Milliseconds until the lease ends; none where it has no end.
+    /// Milliseconds until the lease ends; `None` if it has no end.
     pub lease_left_ms: Option<u64>,
     /// The newest base.
     pub base: Option<BaseStatus>,
     /// The earliest time that `restore --at` reaches.
     #[serde(serialize_with = "iso::option::serialize")]
     pub restorable_from: Option<Timestamp>,
-    /// The last error, while it lasts.
+    /// Current error.
     pub error: Option<String>,
 }
 
 impl ReplicaStatus {
-    /// The status where no replication is configured.
+    /// Returns the status without replication.
     pub const fn off() -> Self {
         Self {
             role: Role::Off,

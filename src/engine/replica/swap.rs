@@ -1,5 +1,5 @@
-//! Putting a store that was built beside another one in its place. The old store stays until the new one is whole; a
-//! crash at any moment leaves the one or the other.
+//! Replacing a store by one that was built next to it. The old store stays until the new one is complete; after a crash
+//! at any moment, one of them is in place.
 
 use std::fs;
 use std::io;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use super::error::ReplicaError;
 
-/// The directory in which the new store is built.
+/// Directory in which the new store is built.
 const BUILDING: &str = "resync";
-/// The same once it is whole.
+/// Its name once the store is complete.
 const WHOLE: &str = "resync.whole";
-/// Parts of a store that no store of another time may have.
+/// Parts that must all belong to the same store.
 const PARTS: [&str; 3] = ["journal", "content", "postrider.redb"];
 
-/// Makes the empty directory for the new store of `data`, and returns it.
+/// Creates the empty directory for the new store of `data`, and returns it.
 pub(super) fn prepare(data: &Path) -> Result<PathBuf, ReplicaError> {
     let building = data.join(BUILDING);
     remove(&building)?;
@@ -22,13 +22,13 @@ pub(super) fn prepare(data: &Path) -> Result<PathBuf, ReplicaError> {
     Ok(building)
 }
 
-/// Marks the new store of `data` as whole.
+/// Marks the new store of `data` as complete.
 pub(super) fn seal(data: &Path) -> Result<(), ReplicaError> {
     fs::rename(data.join(BUILDING), data.join(WHOLE)).map_err(failed)?;
     sync(data)
 }
 
-/// Puts a whole store in the place of the one that is there, where there is one. Goes on where an earlier call ended.
+/// Replaces the current store by a complete new one, if there is one. Continues an interrupted earlier call.
 pub(super) fn finish(data: &Path) -> Result<(), ReplicaError> {
     let whole = data.join(WHOLE);
     if !whole.exists() {
@@ -36,7 +36,7 @@ pub(super) fn finish(data: &Path) -> Result<(), ReplicaError> {
     }
     move_others(&whole, data)?;
     for name in PARTS {
-        // A part that was moved already is missing there.
+        // A part that was moved before is missing.
         if whole.join(name).exists() {
             remove(&data.join(name))?;
             fs::rename(whole.join(name), data.join(name)).map_err(failed)?;
@@ -47,7 +47,7 @@ pub(super) fn finish(data: &Path) -> Result<(), ReplicaError> {
     sync(data)
 }
 
-/// Moves what stands beside a store, where `data` lacks it: the master key and the certificates of a new standby.
+/// Moves files other than the store that `data` lacks: the master key and the certificates of a new standby.
 fn move_others(whole: &Path, data: &Path) -> Result<(), ReplicaError> {
     for entry in fs::read_dir(whole).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -60,11 +60,11 @@ fn move_others(whole: &Path, data: &Path) -> Result<(), ReplicaError> {
     sync(data)
 }
 
-/// Moves the store of `data` into a directory of its own below it.
+/// Moves the store of `data` into a new directory below it.
 pub(super) fn set_aside(data: &Path, epoch: u64) -> Result<PathBuf, ReplicaError> {
     let aside = data.join(format!("deposed-{epoch}"));
     fs::create_dir_all(&aside).map_err(failed)?;
-    // The database last: without it nothing looks like a store.
+    // The database is moved last: a directory without it does not look like a store.
     for name in ["replica", "journal", "content", "postrider.redb"] {
         if data.join(name).exists() {
             fs::rename(data.join(name), aside.join(name)).map_err(failed)?;

@@ -33,7 +33,7 @@ mod sync;
 struct TestClock(AtomicU64);
 
 impl TestClock {
-    /// Advances time, in steps too short to look like a frozen process.
+    /// Advances time in steps too short to look like a frozen process.
     fn advance(&self, by: Duration) {
         self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
@@ -49,7 +49,7 @@ impl Clock for TestClock {
     }
 }
 
-/// A machine: its directory, its way to the bucket, its clock.
+/// A machine: its directory, its bucket client, its clock.
 struct Machine {
     directory: tempfile::TempDir,
     bucket: MemoryBucket,
@@ -58,7 +58,7 @@ struct Machine {
     sync: Option<SyncRule>,
 }
 
-/// A machine that serves.
+/// A serving machine.
 struct Serving {
     store: Arc<Store>,
     active: Active,
@@ -96,7 +96,7 @@ impl Machine {
         join(&self.world, self.path(), cause, &mut |_, _| {}).await
     }
 
-    /// Starts to serve, on a store that is made where there is none.
+    /// Starts to serve, and creates the store if there is none.
     async fn serve(&self) -> Serving {
         if !Store::exists(self.path()) {
             self.open(None).close();
@@ -140,7 +140,7 @@ impl Serving {
         }
     }
 
-    /// Waits for a base that is asked for now.
+    /// Requests a base, and waits for it.
     async fn base(&self) {
         self.active.shared().ask_for_base().changed().await.unwrap();
     }
@@ -294,7 +294,7 @@ async fn a_gap_is_bridged_by_a_base_and_a_standby_before_it_resyncs() {
     let following = standby(&other, &machine.key()).await;
     drop(following);
     serving.stop().await;
-    // Without replication the store goes on alone.
+    // Without replication the store continues alone.
     let alone = machine.open(None);
     let account = Account::new(AccountId::default(), "Alone".parse().unwrap(), QuotaLimits::default(), START);
     assert!(alone.commit(CreateAccount { account, by: None }).await.is_ok());

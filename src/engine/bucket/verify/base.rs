@@ -1,4 +1,4 @@
-//! Bases with their parts and content, and the keys of content.
+//! Verification of bases with their parts and content, and of content keys.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::engine::ports::BucketResult;
 use crate::store::replica::manifest::Manifest;
 use crate::store::replica::{ObjectFault, ObjectName, content};
 
-/// The bases whose manifests could be read: their slots, and those slots' digests.
+/// Bases with readable manifests: their slots, and the digests of those slots.
 #[derive(Debug, Default)]
 pub(super) struct Bases {
     pub(super) slots: BTreeMap<u64, Digest>,
@@ -22,7 +22,7 @@ impl Verification<'_> {
         let mut bases = Bases::default();
         for slot in self.inventory.manifests.clone() {
             let name = ObjectName::Manifest(slot);
-            // Collected since the list was taken.
+            // Collected after the list was taken.
             let Some(bytes) = read(self.bucket, &name.to_string()).await? else { continue };
             match Manifest::open(slot, &bytes, &self.sealer) {
                 Ok(manifest) => {
@@ -37,7 +37,7 @@ impl Verification<'_> {
         Ok(bases)
     }
 
-    /// A base without a manifest is one in the making, unless a later one is whole.
+    /// A base without a manifest is still being made, unless a later one is complete.
     fn unfinished(&mut self) {
         let newest = self.inventory.manifests.last().copied().unwrap_or_default();
         let slots: std::collections::BTreeSet<_> = self.inventory.parts.keys().map(|(slot, _)| *slot).collect();
@@ -79,7 +79,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// The content that the rows of a base name, with its keys, until its deadline.
+    /// Checks the content that a base's rows name and its keys, until its deadline.
     fn needed(&mut self, manifest: &Manifest) {
         for range in manifest.content.iter().filter(|range| range.bucket > self.depth.now) {
             let (bucket, segment, offset) = (range.bucket, range.segment, range.offset);
@@ -100,7 +100,7 @@ impl Verification<'_> {
         }
     }
 
-    /// Keys that had to be gone, and in depth whether the others open.
+    /// Checks that expired keys are gone and, if `deep`, that the others open.
     pub(super) async fn keys(&mut self) -> BucketResult<()> {
         let keys: Vec<_> = self.inventory.keys.iter().map(|(segment, size)| (*segment, *size)).collect();
         for some in keys.chunks(READS_AT_ONCE) {
@@ -123,7 +123,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Opens every piece of content.
+    /// Opens every content object.
     pub(super) async fn contents(&mut self) -> BucketResult<()> {
         let places: Vec<_> = self.inventory.contents.keys().copied().collect();
         for some in places.chunks(READS_AT_ONCE) {
@@ -146,7 +146,7 @@ impl Verification<'_> {
         open: impl Fn(&ObjectName, &[u8], &crate::store::replica::Sealer) -> Option<ObjectFault>,
     ) {
         for (name, bytes) in names.iter().zip(read) {
-            // Removed since the list was taken.
+            // Removed after the list was taken.
             let Some(bytes) = bytes else { continue };
             if let Some(error) = open(name, &bytes, &self.sealer) {
                 self.findings.add(name, error.to_string());

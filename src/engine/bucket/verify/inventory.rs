@@ -1,4 +1,4 @@
-//! The names in a bucket, taken by one list from its beginning to its end.
+//! The names in a bucket, from one complete list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Lists the bucket. Names that no replica has are findings.
+    /// Lists the bucket. Names that don't belong to a replica are findings.
     pub(super) async fn take(bucket: &dyn Bucket, findings: &mut Findings) -> BucketResult<Self> {
         let mut inventory = Self::default();
         let mut after = String::new();
@@ -37,7 +37,7 @@ impl Inventory {
         }
     }
 
-    /// Whether there is nothing but perhaps the object `store`.
+    /// Whether there is nothing except perhaps the object `store`.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.parts.is_empty() && self.contents.is_empty() && self.keys.is_empty()
     }

@@ -1,4 +1,5 @@
-//! The log: no slot is missing from the oldest base on, each names the one before, and epochs only rise.
+//! Verification of the log: no slot is missing from the oldest base on, each names its predecessor, and epochs only
+//! rise.
 
 use super::base::Bases;
 use super::{READS_AT_ONCE, Verification, read_all};
@@ -8,12 +9,12 @@ use crate::store::replica::payload::{self, Assembler};
 use crate::store::replica::slot::{self, Link, SlotBody};
 use crate::store::replica::{Kind, ObjectName};
 
-/// Size of a slot in bytes at most.
+/// Maximum size of a slot, in bytes.
 const SLOT_BYTES_MAX: u64 = 32 << 20;
-/// Missing slots that are named one by one.
+/// Maximum missing slots reported one by one.
 const NAMED_MAX: u64 = 10;
 
-/// The slot before, as far as it could be read.
+/// The previous slot, as far as it could be read.
 #[derive(Default)]
 struct Before {
     number: u64,
@@ -31,7 +32,7 @@ impl Verification<'_> {
         for numbers in numbers.chunks(READS_AT_ONCE) {
             let names: Vec<_> = numbers.iter().map(|number| ObjectName::Slot(*number)).collect();
             for (number, bytes) in numbers.iter().zip(read_all(self.bucket, &names).await?) {
-                // Collected since the list was taken.
+                // Collected after the list was taken.
                 let Some(bytes) = bytes else { continue };
                 self.slot(*number, &bytes, &mut before, &mut sequence);
                 if bases.slots.get(number).is_some_and(|base| *base != slot::digest(&bytes)) {
@@ -42,7 +43,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Gaps from `first` on. Below it only claims and the slots of bases are kept.
+    /// Reports gaps from `first` on. Below it only claims and the slots of bases are kept.
     fn missing(&mut self, first: u64) {
         let mut expected = first;
         let numbers: Vec<_> = self.inventory.slots.range(first..).map(|(number, _)| *number).collect();
@@ -69,7 +70,7 @@ impl Verification<'_> {
             Ok(link) => link,
             Err(error) => {
                 self.findings.add(&name, error.to_string());
-                // Whether the next one names the slot that was here can't be said.
+                // The check of the next slot's link is impossible then.
                 *before = Before { number, digest: None, ..*before };
                 return;
             }
@@ -96,7 +97,7 @@ impl Verification<'_> {
     }
 }
 
-/// The batches of the log, which rise.
+/// Batch numbers of the log, which must rise.
 #[derive(Default)]
 struct Sequences {
     assembler: Assembler,
@@ -104,10 +105,10 @@ struct Sequences {
 }
 
 impl Sequences {
-    /// The problem of a slot's body, if it has one.
+    /// Returns the problem of a slot's body, if it has one.
     fn read(&mut self, body: &SlotBody) -> Option<String> {
         let SlotBody::Batches(payload) = body else {
-            // A new holder begins with whole batches.
+            // A new holder begins with complete batches.
             self.assembler = Assembler::default();
             return None;
         };
@@ -119,7 +120,7 @@ impl Sequences {
             if let Err(error) = self.assembler.take(&piece) {
                 return Some(error.to_string());
             }
-            // Bodies that go ahead have no number of their own.
+            // Bodies that precede their batch have no number.
             if piece.sequence > 0 && piece.is_last() {
                 if piece.sequence <= self.last {
                     return Some(format!("has batch {} after batch {}", piece.sequence, self.last));

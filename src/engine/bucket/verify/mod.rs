@@ -1,8 +1,8 @@
-//! Whether the objects of a replica are whole: their names, the order and chain of the log, sizes and hashes of bases,
-//! and keys that had to be gone. `deep` opens every object with the master key, too.
+//! Verification of a replica's objects: their names, the order and chain of the log, sizes and hashes of bases, and the
+//! removal of expired keys. `deep` also opens every object with the master key.
 //!
-//! It reads a bucket that may be written to meanwhile. Lists are taken first, and what was made or collected since is
-//! not held against it. Memory grows with the number of objects, some bytes for each, and holds one object a request.
+//! The bucket may be written to meanwhile. Lists are taken first, and objects created or collected later are not
+//! reported. Memory grows by some bytes for each object, plus one object for each request.
 
 mod base;
 mod inventory;
@@ -23,11 +23,11 @@ use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, BucketResult};
 use crate::store::replica::identity::Identity;
 use crate::store::replica::{ObjectName, Sealer};
 
-/// Findings that are listed; what is beyond is counted.
+/// Maximum findings listed; further ones are only counted.
 const FINDINGS_MAX: usize = 1000;
-/// Objects that are read at once.
+/// Maximum concurrent reads.
 const READS_AT_ONCE: usize = 8;
-/// Tries of a call, with a pause that doubles.
+/// Maximum tries of a call, with a delay that doubles.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 200 });
 
@@ -43,11 +43,11 @@ pub struct Finding {
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     pub ok: bool,
-    /// Slots of the log.
+    /// Number of slots in the log.
     pub slots: u64,
-    /// Bases with a manifest.
+    /// Number of bases with a manifest.
     pub bases: u64,
     /// The problems.
     pub findings: Vec<Finding>,
@@ -56,15 +56,15 @@ pub struct Report {
 /// Depth and time of a verification.
 #[derive(Debug, Clone, Copy)]
 pub struct Depth {
-    /// Whether every object is opened.
+    /// Whether to open every object.
     pub deep: bool,
-    /// The present.
+    /// Current time.
     pub now: Timestamp,
     /// Time after its deadline within which a key may still exist.
     pub key_grace: Duration,
 }
 
-/// Problems as they are found.
+/// Problems found so far.
 #[derive(Debug, Default)]
 struct Findings {
     listed: Vec<Finding>,
@@ -101,7 +101,7 @@ struct Verification<'a> {
 /// Verifies the replica in `bucket`, whose store has the master key `master`.
 ///
 /// # Errors
-/// A call to the bucket failed, again and again where that can help.
+/// A call to the bucket failed, after retries if they can help.
 pub async fn verify(bucket: &dyn Bucket, master: Arc<MasterKey>, depth: Depth) -> BucketResult<Report> {
     let mut findings = Findings::default();
     let inventory = Inventory::take(bucket, &mut findings).await?;
@@ -148,7 +148,7 @@ async fn sealer(
     }
 }
 
-/// Reads an object, again after failures that may pass.
+/// Reads an object, and retries transient failures.
 async fn read(bucket: &dyn Bucket, name: &str) -> BucketResult<Option<Bytes>> {
     let mut pause = FIRST_PAUSE;
     for _ in 1..TRIES {
@@ -171,7 +171,7 @@ fn may_pass(error: &BucketError) -> bool {
     )
 }
 
-/// Reads objects, several at once, and returns them in the order of their names.
+/// Reads objects concurrently, and returns them in the order of their names.
 async fn read_all(bucket: &dyn Bucket, names: &[ObjectName]) -> BucketResult<Vec<Option<Bytes>>> {
     let reads = names.iter().map(|name| async move { read(bucket, &name.to_string()).await });
     super::join_all(reads).await.into_iter().collect()

@@ -1,4 +1,4 @@
-//! A whole replica has no findings, and each break of it has its own.
+//! Tests that an intact replica has no findings, and that each defect has its own.
 
 use super::*;
 use crate::base::digest::{Digest, sha256};
@@ -14,7 +14,7 @@ use crate::store::replica::slot::{Link, SlotBody};
 use crate::store::replica::{Head, Kind};
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-/// The end of the content's bucket.
+/// End of the content's bucket.
 const BUCKET: Timestamp = Timestamp::from_millis(1_700_003_600_000);
 const KEY: &str = "keys/1700003600000/000001";
 const CONTENT: &str = "content/1700003600000/000001/000000000000000";
@@ -27,7 +27,7 @@ fn head(number: u64, epoch: u64) -> Head {
     Head { kind: Kind::Store, number, epoch, holder: "one".parse().unwrap(), time: NOW }
 }
 
-/// A replica as a machine makes it.
+/// A replica as a machine creates it.
 struct Replica {
     store: MemoryStore,
     sealer: Sealer,

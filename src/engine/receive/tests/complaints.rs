@@ -1,4 +1,4 @@
-//! Complaints: what ties one to its message, and whose signature it needs.
+//! Tests of complaints: their link to the message, and the signature that they need.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::mail::dkim::{SigningKey, sign};
 use crate::mail::dkim_key::generate;
 use crate::smtp::tlsa::TlsaRecord;
 
-/// A DNS that knows DKIM keys alone, and the names it was asked for.
+/// Scripted DNS with DKIM keys only; records the queried names.
 #[derive(Default)]
 pub(super) struct PublishedKeys {
     records: Mutex<BTreeMap<String, String>>,
@@ -43,7 +43,7 @@ impl Resolve for PublishedKeys {
 }
 
 impl PublishedKeys {
-    /// `report` under a signature of `domain`, whose key is published from now on.
+    /// Returns `report` with a signature of `domain`, whose key is published from now on.
     pub(super) fn sign(&self, domain: &str, report: &str) -> String {
         let algorithm = DkimAlgorithm::Ed25519Sha256;
         let entropy: &dyn Entropy = &SeededEntropy::new(5);
@@ -57,7 +57,7 @@ impl PublishedKeys {
 }
 
 impl World {
-    /// The field of this name that a message carries.
+    /// Returns the field of this name from a message.
     fn field(&self, message: MessageId, name: &str) -> String {
         let headers = self.headers(message);
         headers.lines().find(|line| line.starts_with(&format!("{name}:"))).unwrap().to_owned() + "\n"
@@ -69,7 +69,7 @@ async fn a_complaint_finds_its_message_by_its_return_path() {
     let world = World::new().await;
     let mut messages = Vec::new();
     for _ in 0..4 {
-        // All before the first complaint, after which the address gets nothing more.
+        // All are accepted before the first complaint, after which the address is suppressed.
         messages.push(world.delivered().await);
     }
     let untied = messages.pop().unwrap();
@@ -103,7 +103,7 @@ async fn whoever_sees_a_message_can_neither_bounce_it_nor_complain_about_it() {
         assert!(bounce.contains(token));
         assert_eq!(world.hear_at(Mailbox::Feedback, &bounce).await, Taken::Untied);
         assert_eq!(world.hear_at(Mailbox::Feedback, &arf("", &field)).await, Taken::Unproven);
-        // Nor does the token become a return path by standing in its place.
+        // The token is not accepted as a return path either.
         let path = format!("Original-Mail-From: <b+{token}@bounces.example.com>\n");
         assert_eq!(world.hear_at(Mailbox::Feedback, &arf(&path, "")).await, Taken::Untied);
     }

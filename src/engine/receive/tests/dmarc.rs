@@ -1,4 +1,4 @@
-//! DMARC reports: which are counted, for whom, and what they say.
+//! Tests of DMARC reports: whether they are counted, for which domain, and their sums.
 
 use super::*;
 use crate::domain::dmarc_source::{SourceKind, SourceNetwork};
@@ -8,10 +8,10 @@ use crate::machine::dmarc_advice::Action;
 use crate::store::op::dmarc::DmarcRefusal;
 use crate::store::row::dmarc::DmarcReportRow;
 
-/// The begin of the day before [`NOW`].
+/// Start of the day before [`NOW`].
 const YESTERDAY: u64 = 1_699_833_600;
 
-/// A row with so many messages, and whether they passed.
+/// Returns a row with this number of messages and result.
 fn row(address: &str, count: u32, pass: bool, header_from: &str, selector: &str) -> String {
     let result = if pass { "pass" } else { "fail" };
     format!(
@@ -23,7 +23,7 @@ fn row(address: &str, count: u32, pass: bool, header_from: &str, selector: &str)
     )
 }
 
-/// The mail of a report by this reporter.
+/// Returns the mail with a report by this reporter.
 fn report_of(reporter: &str, id: &str, policy_domain: &str, begin: u64, rows: &str) -> String {
     format!(
         "From: DMARC <reports@{reporter}>\nSubject: Report Domain: {policy_domain}\nContent-Type: text/xml\n\n\
@@ -49,7 +49,7 @@ impl World {
         self.hear_report(&self.keys.sign(reporter, mail)).await
     }
 
-    /// Receives a report, and returns what it was counted as.
+    /// Receives a report, and returns its result.
     async fn hear_report(&self, mail: &str) -> &'static str {
         let before: BTreeMap<_, _> = self.engine.meters.dmarc_reports.read().collect();
         assert_eq!(self.hear_at(Mailbox::Dmarc, mail).await, Taken::DmarcReport);

@@ -1,4 +1,4 @@
-//! The lease over clocks that the tests move, without a bucket: the tests confirm.
+//! Tests of the lease with controlled clocks and without a bucket: the tests confirm it.
 
 use super::*;
 use crate::engine::replica::lease::Lease;
@@ -12,7 +12,7 @@ fn lease(clock: &Arc<TestClock>, stops: bool, predecessor: Predecessor) -> Lease
     Lease::new(rules, Arc::clone(clock) as Arc<dyn Clock>, clock.monotonic(), predecessor)
 }
 
-/// Moves time on by `by` in steps of a second, with a look at each.
+/// Advances time by `by` in steps of a second, with a check at each.
 fn pass(clock: &TestClock, lease: &Lease, by: Duration) {
     for _ in 0..by.as_secs() {
         clock.advance(Duration::from_secs(1));
@@ -50,7 +50,7 @@ async fn a_frozen_process_has_its_lease_confirmed_again() {
     let clock = clock();
     let lease = lease(&clock, true, Predecessor::Released);
     assert!(lease.may_send().await);
-    // Longer than half a lease without a look, though the lease itself is not over.
+    // More than half a lease without a check, though the lease is not over.
     clock.advance(LEASE / 2 + Duration::from_millis(1));
     let (permitted, ()) = tokio::join!(lease.may_send(), async {
         lease.confirmation_due().await;

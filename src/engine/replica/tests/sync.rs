@@ -1,9 +1,9 @@
-//! Synchronous replication, and machines that come back with an older state.
+//! Tests of synchronous replication, and of machines that return with an older state.
 
 use super::*;
 use crate::store::error::{Stop, StoreError};
 
-/// A machine whose answers wait for the bucket.
+/// Creates a machine whose answers wait for the bucket.
 fn synchronous(bucket: &MemoryStore, name: &str, seed: u64, stops: bool) -> Machine {
     let rule = SyncRule { timeout: Duration::from_millis(20), stops };
     Machine { sync: Some(rule), ..Machine::new(bucket, name, seed) }
@@ -115,7 +115,7 @@ async fn a_machine_that_is_set_back_to_an_older_disk_applies_what_the_log_has_mo
     assert!(serving.stop().await);
 }
 
-/// Copies a directory with all that is in it.
+/// Copies a directory with its content.
 fn copy(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

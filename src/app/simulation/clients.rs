@@ -1,5 +1,5 @@
-//! The clients: programs that submit by HTTP and SMTP and repeat what they have a key for, and tenants that cancel
-//! messages and suppress addresses. Each request has a connection of its own.
+//! The clients: programs that submit by HTTP and SMTP and retry requests with a key, and tenants that cancel messages
+//! and suppress addresses. Each request has its own connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use crate::base::id::MessageId;
 
 /// Result of one try.
 enum Tried {
-    /// The service has it, as these messages.
+    /// The service accepted it as these messages.
     Accepted(Vec<MessageId>),
-    /// Refused for good.
+    /// Permanently refused.
     Refused(u16),
-    /// Refused for now.
+    /// Temporarily refused.
     Later(u16),
     /// No answer came.
     Unanswered,
 }
 
-/// Starts a task for each submission that is not done.
+/// Starts a task for each unfinished submission.
 pub(super) fn start(world: &Arc<World>, service: &Arc<Service>) {
     for number in 0..world.plan.submissions {
         let progress = world.state().submissions[number].progress.clone();
-        // A request was under way when the process ended.
+        // A request was in flight when the process ended.
         if progress == Progress::InFlight {
             after_no_answer(world, number);
         }
@@ -74,7 +74,7 @@ async fn submit(world: &Arc<World>, service: &Arc<Service>, number: usize) {
     }
 }
 
-/// Only what has a key may be repeated.
+/// Only a request with a key may be repeated.
 fn after_no_answer(world: &World, number: usize) {
     let at = world.clocks.elapsed() + world.millis(0, 5_000);
     let mut state = world.state();
@@ -85,7 +85,7 @@ fn after_no_answer(world: &World, number: usize) {
     };
 }
 
-/// Waits for an answer for as long as the client has patience.
+/// Waits for an answer for as long as the client would.
 async fn with_patience<T>(world: &World, request: impl Future<Output = Option<T>>) -> Option<T> {
     let patience = match world.strikes(Fault::Clients, 250) {
         true => world.millis(0, 60),
@@ -133,14 +133,14 @@ async fn by_smtp(world: &Arc<World>, service: &Arc<Service>, submission: &Submis
             let ids = text.split_whitespace().filter_map(|word| word.parse().ok());
             Tried::Accepted(ids.collect())
         }
-        // Closed without an answer to the message, or with one that leaves it open.
+        // Closed before the message was answered, or with an answer that leaves it open.
         Some((421 | 0, _)) => Tried::Unanswered,
         Some((code @ 400..500, _)) => Tried::Later(code),
         Some((code, _)) => Tried::Refused(code),
     }
 }
 
-/// A tenant suppresses a recipient of a submission. From the answer on no message to it may be begun.
+/// Suppresses a recipient of a submission. After the answer, no message to it may be started.
 pub(super) async fn suppress(world: Arc<World>, service: Arc<Service>, number: usize) {
     let submission = world.state().submissions[number].clone();
     let key = world.state().tenants[submission.tenant].key.clone();
@@ -155,7 +155,7 @@ pub(super) async fn suppress(world: Arc<World>, service: Arc<Service>, number: u
     }
 }
 
-/// A tenant cancels the messages of a submission. After a yes none of them may be begun.
+/// Cancels the messages of a submission. After success, none of them may be started.
 pub(super) async fn cancel(world: Arc<World>, service: Arc<Service>, number: usize) {
     let submission = world.state().submissions[number].clone();
     let Progress::Accepted(messages) = &submission.progress else { return };

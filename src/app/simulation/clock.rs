@@ -1,5 +1,5 @@
-//! The clocks of a run: elapsed time is tokio's paused time, counted on over restarts; wall time is elapsed time and
-//! what it was set by. Time passes only while every task waits.
+//! The clocks of a run. Elapsed time is tokio's paused time, continued over restarts. Wall time is elapsed time plus an
+//! adjustable offset. Time passes only while every task waits.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::machine::service_clock::{Doubt, Effect, Past, Sample, ServiceTime};
 const START: Duration = Duration::from_secs(1_700_000_000);
 /// Maximum time between two comparisons of the clocks.
 const COMPARE: Duration = Duration::from_secs(300);
-/// Maximum wait for a moment far ahead.
+/// Wait that stands for a moment far ahead.
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The machine's clocks; clones are the same clocks.
@@ -29,10 +29,10 @@ struct Inner {
 }
 
 struct State {
-    /// Elapsed time at the start of the present process.
+    /// Elapsed time at the start of the current process.
     before: Duration,
     started: Option<Instant>,
-    /// Milliseconds by which the wall clock was set.
+    /// Offset of the wall clock, in milliseconds.
     set_by: i64,
 }
 
@@ -46,12 +46,12 @@ impl MachineClocks {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process starts on the runtime of the caller.
+    /// Starts a process on the caller's runtime.
     pub(super) fn start(&self) {
         self.state().started = Some(Instant::now());
     }
 
-    /// The process ends; its runtime must still be there.
+    /// Ends the process, whose runtime must still exist.
     pub(super) fn stop(&self) {
         let elapsed = self.elapsed();
         let mut state = self.state();
@@ -59,18 +59,18 @@ impl MachineClocks {
         state.started = None;
     }
 
-    /// The machine is without a process for so long.
+    /// Advances time by `pause` without a process.
     pub(super) fn pass(&self, pause: Duration) {
         self.state().before += pause;
     }
 
-    /// Time since the start of the run.
+    /// Returns the time since the start of the run.
     pub(super) fn elapsed(&self) -> Duration {
         let state = self.state();
         state.before + state.started.map_or(Duration::ZERO, |started| started.elapsed())
     }
 
-    /// Sets the wall clock by so many milliseconds.
+    /// Changes the wall clock by this number of milliseconds.
     pub(super) fn set_by(&self, milliseconds: i64) {
         self.state().set_by += milliseconds;
         self.0.set.notify_waiters();
@@ -86,7 +86,7 @@ impl MachineClocks {
     }
 }
 
-/// The service's clock over the machine's.
+/// The service's clock over the machine's clocks.
 pub(super) struct SimulatedClock {
     machine: MachineClocks,
     service: ServiceClock,

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::service::Service;
 
-/// Bytes on their way in each direction.
+/// Capacity of the stream in each direction, in bytes.
 const IN_FLIGHT: usize = 16 * 1024;
 
 /// A request of a tenant.
@@ -19,14 +19,14 @@ pub(super) struct Request<'a> {
     pub(super) path: String,
     pub(super) key: &'a str,
     pub(super) idempotency: Option<&'a str>,
-    /// The body; none where it is null.
+    /// Body; `null` for none.
     pub(super) body: Value,
 }
 
-/// Sends a request and returns the answer's status and body. The connection is closed where the caller goes away.
+/// Sends a request and returns the answer's status and body. Dropping the future closes the connection.
 pub(super) async fn send(service: &Arc<Service>, request: Request<'_>) -> Option<(u16, Value)> {
     let (ours, theirs) = tokio::io::duplex(IN_FLIGHT);
-    // The service notices on its own that its client is gone.
+    // The service detects that its client is gone.
     tokio::spawn(service.http.serve_stream(theirs));
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(ours)).await.ok()?;
     let mut tasks = JoinSet::new();

@@ -1,5 +1,5 @@
-//! The invariants: what must hold after every start, and when everything has ended. Each finding begins with the name
-//! of its invariant. `docs/internals/simulation.md` lists them.
+//! The invariants, checked after every start and at the end. Each finding begins with the name of its invariant.
+//! `docs/internals/simulation.md` lists them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use crate::engine::messages::{MessageFilter, MessageRecord};
 use crate::machine::delivery;
 use crate::machine::transfer::Status;
 
-/// More than any run has.
+/// Page size greater than the number of rows in any run.
 const ALL: usize = 100_000;
 
-/// The messages of a tenant.
+/// Returns the messages of a tenant.
 fn messages(world: &World, engine: &Engine, tenant: &Tenant) -> Vec<MessageRecord> {
     match engine.messages_from(tenant.account, &MessageFilter::default(), MessageId::default(), ALL) {
         Ok(page) => page.rows,
@@ -40,7 +40,7 @@ fn deliveries(world: &World, engine: &Engine, tenant: &Tenant) -> Vec<DeliveryRe
     }
 }
 
-/// Judges what a start found.
+/// Judges the state after a start.
 pub(super) fn after_start(world: &World, engine: &Engine) {
     if engine.store.health().failure().is_some() {
         return;
@@ -49,7 +49,7 @@ pub(super) fn after_start(world: &World, engine: &Engine) {
     no_ghosts(world, engine);
 }
 
-/// The first thing that has not ended yet.
+/// Returns the first item that has not ended yet.
 pub(super) fn unsettled(world: &World, engine: &Engine) -> Option<String> {
     let tenants = world.tenants();
     for tenant in &tenants {
@@ -84,7 +84,7 @@ pub(super) fn at_the_end(world: &World, engine: &Engine) {
     cancellation(world);
 }
 
-/// Every message that a client was told of is there, as it was submitted.
+/// Every message acknowledged to a client exists, as it was submitted.
 fn durable_accept(world: &World, engine: &Engine) {
     let (tenants, submissions) = (world.tenants(), world.submissions());
     for submission in &submissions {
@@ -108,7 +108,7 @@ fn durable_accept(world: &World, engine: &Engine) {
     }
 }
 
-/// Every message was submitted, and no more often than its client tried; with a key, once.
+/// Every message was submitted, and exists no more often than its client tried; with a key, once.
 fn no_ghosts(world: &World, engine: &Engine) {
     let (tenants, submissions) = (world.tenants(), world.submissions());
     let mut counts: BTreeMap<(usize, String, String), usize> = BTreeMap::new();
@@ -137,13 +137,13 @@ fn no_ghosts(world: &World, engine: &Engine) {
     }
 }
 
-/// Whether the clock is set forward by more than a key is kept.
+/// Whether the clock is set forward by more than the lifetime of a key.
 fn keys_may_expire(world: &World) -> bool {
     let by = |action: &Action| if let Action::SetClock(by) = action { (*by).max(0) } else { 0 };
     world.plan.actions.iter().map(|(_, action)| by(action)).sum::<i64>() >= 24 * 3_600_000
 }
 
-/// A message has one event of its acceptance, and one ending.
+/// A message has one event of its acceptance and one end.
 fn timeline(world: &World, engine: &Engine, tenant: &Tenant, record: &MessageRecord) {
     let events = match engine.timeline(tenant.account, record.id) {
         Ok(events) => events,
@@ -162,8 +162,8 @@ fn timeline(world: &World, engine: &Engine, tenant: &Tenant, record: &MessageRec
     }
 }
 
-/// A server takes a message a second time only where it did not answer the first time, or where the process ended
-/// before it had recorded the answer.
+/// A server receives a message a second time only if it did not answer the first time, or if the process ended before
+/// the answer was recorded.
 fn hand_off(world: &World, record: &MessageRecord) {
     let message_id = record.row.message_id_header(record.id);
     let state = world.state();
@@ -189,8 +189,8 @@ fn hand_off(world: &World, record: &MessageRecord) {
     }
 }
 
-/// Every event reaches the endpoint, or its delivery has failed after seven attempts; and no receiver sees an event
-/// that is not there, or other bytes than are there.
+/// Every event reaches the endpoint, or its delivery failed after seven attempts. No receiver sees an unknown event or
+/// different bytes.
 fn webhooks(world: &World, engine: &Engine, number: usize, tenant: &Tenant) {
     let mut events: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for record in messages(world, engine, tenant) {
@@ -233,7 +233,7 @@ fn webhooks(world: &World, engine: &Engine, number: usize, tenant: &Tenant) {
     }
 }
 
-/// Every message that a server saw is there.
+/// Every message that a server received exists.
 fn nothing_unrecorded(world: &World, engine: &Engine, tenants: &[Tenant]) {
     let known: BTreeSet<String> = tenants
         .iter()
@@ -246,7 +246,7 @@ fn nothing_unrecorded(world: &World, engine: &Engine, tenants: &[Tenant]) {
     }
 }
 
-/// No message to an address is begun once its tenant knows it to be suppressed.
+/// No message to an address is started after its tenant knows that it is suppressed.
 fn suppression(world: &World) {
     let state = world.state();
     let late: Vec<String> = state
@@ -259,7 +259,7 @@ fn suppression(world: &World) {
     late.into_iter().for_each(|finding| world.find(finding));
 }
 
-/// No message is begun once its tenant knows it to be canceled.
+/// No message is started after its tenant knows that it is canceled.
 fn cancellation(world: &World) {
     let submissions = world.submissions();
     let taken = world.state().taken.clone();

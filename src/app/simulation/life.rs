@@ -1,4 +1,4 @@
-//! The life of one process, from opening its store to its end: by order, by kill, by power cut, by failure.
+//! One process from opening its store to its end: a normal stop, a kill, a power cut or a failure.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::engine::accounts::NewKey;
 use crate::engine::endpoints::{EndpointChange, NewEndpoint};
 use crate::store::open::OpenError;
 
-/// Time that a stopping service gives to what is in flight.
+/// Grace period for work in flight when the service stops.
 const GRACE: Duration = Duration::from_secs(30);
-/// Time in which callers hear that the store has failed.
+/// Time for answering callers after the store has failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Elapsed time after the last fault within which everything must have ended: the longest pause between two attempts
-/// of a webhook, the longest lifetime of a message, and a doubt about the clock.
+/// Elapsed time after the last fault within which all work must end: the longest delay between two attempts of a
+/// webhook, the longest lifetime of a message, and a doubt about the clock.
 const LIVENESS: Duration = Duration::from_secs(60 * 3600);
-/// Starts that a disk with faults may prevent.
+/// Maximum starts that a faulty disk may prevent.
 const STARTS_MAX: u32 = 20;
 
-/// Runs one process, and returns how it ended; none where it could not start.
+/// Runs one process, and returns its end; `None` if it could not start.
 pub(super) fn live(world: &Arc<World>) -> Option<End> {
     let workers: Workers = Arc::new(Mutex::new(None));
     let (has_work, is_off) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -79,7 +79,7 @@ pub(super) fn live(world: &Arc<World>) -> Option<End> {
         world.clocks.stop();
         Some(end)
     });
-    // What runs ends with its runtime; what it still writes reaches no disk where the process was killed.
+    // The running tasks end with their runtime. After a kill their further writes reach no disk.
     drop(runtime);
     *workers.lock().unwrap_or_else(PoisonError::into_inner) = None;
     if !matches!(end, Some(End::Stopped)) {
@@ -88,7 +88,7 @@ pub(super) fn live(world: &Arc<World>) -> Option<End> {
     end
 }
 
-/// A start may fail where the disk does.
+/// Handles a failed start, which is allowed only while the disk has faults.
 fn not_started(world: &World, error: &OpenError) {
     world.note(format!("could not start: {error}"));
     let state = world.state();
@@ -100,7 +100,7 @@ fn not_started(world: &World, error: &OpenError) {
     }
 }
 
-/// Ends the process in the way of `end`.
+/// Ends the process as `end` says.
 async fn finish(
     world: &Arc<World>,
     service: &Arc<Service>,
@@ -122,10 +122,10 @@ async fn finish(
                 turns.settle();
                 turns.rest();
             }
-            // What was aborted may have been sent, and is sent again.
+            // Aborted work may have been sent, and is sent again.
             if has_finished { End::Stopped } else { End::Killed }
         }
-        // Nothing of it is written any more.
+        // Nothing more is written.
         End::Killed | End::Off | End::Failed | End::Finished => {
             world.machine.restart();
             end
@@ -133,7 +133,7 @@ async fn finish(
     }
 }
 
-/// The store has failed: callers hear it, then the process ends.
+/// The store has failed: callers get an error, then the process ends.
 async fn failed(world: &World) -> End {
     if world.machine.is_off() {
         return End::Off;
@@ -146,7 +146,7 @@ async fn failed(world: &World) -> End {
     End::Failed
 }
 
-/// Does what is planned for this process, until that ends it or the run is over.
+/// Runs the planned actions of this process, until one ends it or the run is over.
 async fn run(world: &Arc<World>, service: &Arc<Service>) -> End {
     if world.state().tenants.is_empty() {
         set_up(world, service).await;
@@ -183,7 +183,7 @@ async fn run(world: &Arc<World>, service: &Arc<Service>) -> End {
     End::Finished
 }
 
-/// Makes the tenants.
+/// Creates the tenants.
 async fn set_up(world: &Arc<World>, service: &Arc<Service>) {
     let engine = &service.engine;
     for number in 0..world.plan.tenants {
@@ -201,7 +201,7 @@ async fn set_up(world: &Arc<World>, service: &Arc<Service>) {
     }
 }
 
-/// Tenants enable what failures disabled.
+/// Enables the endpoints that failures disabled.
 async fn enable_endpoints(world: &Arc<World>, service: &Arc<Service>) {
     let tenants = world.state().tenants.clone();
     for tenant in tenants {
@@ -212,7 +212,7 @@ async fn enable_endpoints(world: &Arc<World>, service: &Arc<Service>) {
     }
 }
 
-/// Waits until nothing is under way any more.
+/// Waits until no work is left.
 async fn settle(world: &Arc<World>, service: &Arc<Service>) {
     let deadline = world.clocks.elapsed() + LIVENESS;
     let mut pause = Duration::from_secs(10);

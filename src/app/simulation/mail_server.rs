@@ -1,5 +1,5 @@
-//! A mail server as a model: reads the bytes of a client line by line, and answers, refuses, falls silent or closes by
-//! chance. It records what it was offered and what it took.
+//! Model of a mail server: reads the client's bytes line by line, and randomly answers, refuses, stops answering or
+//! closes. It records the messages offered and accepted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::plan::Fault;
 use super::world::{Offered, Taken, World};
 
-/// Chances of a thousand that a command meets a fault.
+/// Probability of a fault for each command, per mille.
 const FAULTS: u64 = 60;
 
 /// One connection of a mail server.
@@ -15,13 +15,13 @@ pub(super) struct MailServer {
     world: Arc<World>,
     name: String,
     has_pipelining: bool,
-    /// Bytes that are not taken yet.
+    /// Bytes that are not processed yet.
     input: Vec<u8>,
-    /// Bytes on their way to the client.
+    /// Bytes to send to the client.
     pub(super) output: Vec<u8>,
-    /// Whether the connection is closed behind the output.
+    /// Whether the connection closes after the output.
     pub(super) is_closed: bool,
-    /// Whether the server answers nothing any more.
+    /// Whether the server has stopped answering.
     is_silent: bool,
     is_in_data: bool,
     mail_at: Duration,
@@ -29,7 +29,7 @@ pub(super) struct MailServer {
 }
 
 impl MailServer {
-    /// A server that greets.
+    /// Creates a server with a greeting to send.
     pub(super) fn new(world: &Arc<World>, name: &str) -> Self {
         let mut server = Self {
             world: Arc::clone(world),
@@ -47,7 +47,7 @@ impl MailServer {
         server
     }
 
-    /// Takes bytes of the client.
+    /// Processes bytes of the client.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
         while !self.is_closed && !self.is_silent {
@@ -102,7 +102,7 @@ impl MailServer {
         }
     }
 
-    /// Answers the final dot. A server that closes or falls silent may have taken the message before.
+    /// Answers the final dot. A server that closes or stops answering may have accepted the message before.
     fn take(&mut self, message: &[u8]) {
         let Some(recipient) = self.recipient.take() else { return self.say("503 5.5.1 no recipient") };
         let before = self.output.len();
@@ -124,7 +124,7 @@ impl MailServer {
         self.world.state().taken.push(taken);
     }
 
-    /// Says `text`, unless a fault strikes.
+    /// Answers with `text`, unless a fault occurs.
     fn answer(&mut self, text: &str) {
         let world = Arc::clone(&self.world);
         if world.strikes(Fault::Silence, FAULTS / 3) {

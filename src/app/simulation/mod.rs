@@ -1,10 +1,10 @@
-//! The whole service under one seed: the real code from the API's bytes to the disk's blocks, on one thread, with
-//! clients, tenants, name servers, mail servers, webhook receivers, disk, power and clock that fail. A run has a phase
-//! with faults and a phase without, and is judged by invariants. `docs/internals/simulation.md` explains it.
+//! Simulation of the whole service under one seed: the real code from the API's bytes to the disk's blocks, on one
+//! thread. Clients, tenants, name servers, mail servers, webhook receivers, disk, power and clock fail. A run has a
+//! phase with faults and a phase without, and is checked by invariants. `docs/internals/simulation.md` explains it.
 //!
-//! `cargo test` runs the first seeds, `tests/simulation` further ones.
-//! `POSTRIDER_SIMULATION=N` runs seed N and prints its log; `POSTRIDER_SIMULATIONS=N` runs so many seeds, from
-//! `POSTRIDER_SIMULATIONS_FROM` on. A seed that found something is kept in `tests/seeds/service.txt`.
+//! `cargo test` runs the first seeds, `tests/simulation` further ones. `POSTRIDER_SIMULATION=N` runs seed N and prints
+//! its log. `POSTRIDER_SIMULATIONS=N` runs N seeds, from `POSTRIDER_SIMULATIONS_FROM` on. A seed with a finding is kept
+//! in `tests/seeds/service.txt`.
 
 mod clients;
 mod clock;
@@ -29,11 +29,11 @@ use std::time::Duration;
 use plan::{Fault, Plan};
 use world::{End, World};
 
-/// Seeds that found something once.
+/// Seeds with earlier findings.
 const KEPT: &str = include_str!("../../../tests/seeds/service.txt");
-/// Runs of the everyday test, in each of its two halves.
+/// Number of runs in each half of the everyday test.
 const RUNS: u64 = 100;
-/// Processes of one run at most.
+/// Maximum number of processes in one run.
 const LIVES_MAX: usize = 200;
 
 /// Result of a run.
@@ -81,7 +81,7 @@ fn run(seed: u64, without: &BTreeSet<Fault>) -> Run {
     }
 }
 
-/// Switches off one class of faults after the other, as long as the run still finds something.
+/// Switches off one class of faults after the other, as long as the run still has a finding.
 fn shrunk(found: Run) -> Run {
     let (mut least, mut without) = (found, BTreeSet::new());
     for fault in Fault::ALL {
@@ -112,7 +112,7 @@ struct Totals {
     posted: usize,
 }
 
-/// Runs these seeds, and stops at the first that finds something.
+/// Runs these seeds, and stops at the first finding.
 fn run_all(seeds: impl Iterator<Item = u64>) -> Totals {
     let mut totals = Totals::default();
     for seed in seeds {
@@ -139,7 +139,7 @@ fn fail(run: Run) -> ! {
     panic!("{text}");
 }
 
-/// One half of the everyday runs: two tests, so that they run side by side.
+/// Runs one half of the everyday seeds: two tests, so that they run in parallel.
 fn run_half(first: u64) {
     let count = variable("POSTRIDER_SIMULATIONS").unwrap_or(2 * RUNS);
     let from = variable("POSTRIDER_SIMULATIONS_FROM").unwrap_or(0);

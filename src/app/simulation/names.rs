@@ -12,7 +12,7 @@ use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, PolicyHosts, Resolve, RouteFailure, Unfetched};
 use crate::smtp::tlsa::TlsaRecord;
 
-/// Names as the world has them.
+/// DNS resolver over the world's names.
 pub(super) struct SimulatedNames(pub(super) Arc<World>);
 
 impl Resolve for SimulatedNames {

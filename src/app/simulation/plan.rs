@@ -1,14 +1,14 @@
-//! The plan of a run, drawn from its seed: sizes, the classes of faults that are on, and when what happens.
+//! The plan of a run, drawn from its seed: sizes, enabled classes of faults, and the times of actions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::store::turns::{Chance, DiskFault};
 
-/// A class of faults. Each seed draws which classes are on.
+/// A class of faults. Each seed enables some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
-    /// Look-ups fail, hang or deny that a domain exists.
+    /// Look-ups fail, time out or deny that a domain exists.
     Names,
     /// Mail servers refuse connections.
     Connect,
@@ -18,9 +18,9 @@ pub(super) enum Fault {
     Permanent,
     /// Mail servers stop answering.
     Silence,
-    /// Mail servers close the connection, before and after they took a message.
+    /// Mail servers close the connection, before or after they accepted a message.
     Close,
-    /// Webhook receivers refuse, hang and close.
+    /// Webhook receivers refuse, time out and close.
     Webhooks,
     /// Clients stop waiting for an answer.
     Clients,
@@ -60,22 +60,22 @@ impl Fault {
     ];
 }
 
-/// Something that happens to the service at a moment of the run.
+/// An action on the service at a moment of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// A tenant suppresses a recipient of this submission.
     Suppress(usize),
     /// A tenant cancels the messages of this submission.
     Cancel(usize),
-    /// The wall clock is set by so many milliseconds.
+    /// The wall clock is changed by this number of milliseconds.
     SetClock(i64),
-    /// The disk has this fault after so many operations.
+    /// The disk has this fault after this number of operations.
     Disk(DiskFault, u64),
-    /// The service is stopped in order.
+    /// The service is stopped normally.
     Stop,
     /// The process is killed.
     Kill,
-    /// Faults end: what is disabled is enabled again.
+    /// Faults end; disabled endpoints are enabled again.
     EndFaults,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Plan {
     pub(super) tenants: usize,
     pub(super) sites: usize,
     pub(super) submissions: usize,
-    /// Connections to mail servers at once.
+    /// Maximum connections to mail servers.
     pub(super) connections: usize,
     pub(super) queue_lifetime: Duration,
     /// Elapsed time within which submissions begin.
@@ -99,12 +99,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan of `seed`, in which the classes of faults `without` are off.
+    /// Draws the plan of `seed`, with the classes of faults in `without` disabled.
     pub(super) fn new(seed: u64, without: &BTreeSet<Fault>) -> Self {
         let mut chance = Chance::new(seed ^ 0x51b0_7a11);
         let drawn: Vec<Fault> = Fault::ALL.into_iter().filter(|_| chance.coin()).collect();
         let faults: BTreeSet<Fault> = drawn.into_iter().filter(|fault| !without.contains(fault)).collect();
-        // A heavy tail: most runs are short.
+        // Most runs are short, and a few are long.
         let submissions = [2, 3, 5, 8, 12, 30][chance.index(6)];
         let window = Duration::from_secs([1, 30, 600, 7200][chance.index(4)]);
         let mut plan = Self {
@@ -139,7 +139,7 @@ impl Plan {
             }
         }
         actions.push((self.faults_end, Action::EndFaults));
-        // Stable: equal moments keep the order of drawing.
+        // A stable sort: equal times keep the order of drawing.
         actions.sort_by_key(|(at, _)| *at);
         self.actions = actions;
     }

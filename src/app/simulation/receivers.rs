@@ -9,13 +9,13 @@ use super::plan::Fault;
 use super::world::{Posted, World};
 use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, WebhookRequest};
 
-/// The deadline of a webhook request (contract 5).
+/// Time limit of a webhook request (contract 5).
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The way to the receivers.
+/// Sends webhook requests to the simulated receivers.
 pub(super) struct SimulatedPost(pub(super) Arc<World>);
 
-/// The endpoint of a tenant.
+/// Returns the endpoint URL of a tenant.
 pub(super) fn url(tenant: usize) -> String {
     format!("https://hooks-{tenant}.test/")
 }
@@ -40,7 +40,7 @@ impl Post for SimulatedPost {
 }
 
 impl SimulatedPost {
-    /// Status and error of an answer, and whether the receiver has seen the event.
+    /// Returns status and error of an answer, and whether the receiver has seen the event.
     fn judge(&self) -> (Option<u16>, Option<PostError>, bool) {
         let world = &self.0;
         if !world.strikes(Fault::Webhooks, 200) {

@@ -1,5 +1,5 @@
-//! One process of the service: the real store on the simulated disk, the real engine, dispatcher, API and submission,
-//! wired as the daemon wires them, over the peers of the simulation.
+//! One process of the service: the real store on the simulated disk, with the real engine, dispatcher, API and
+//! submission, wired as in the daemon, and simulated peers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,7 +36,7 @@ use crate::store::error::StoreError;
 use crate::store::open::{OpenError, StartOptions, Surroundings};
 use crate::store::turns::{Chance, Turns, draw_limits};
 
-/// The RSA key of every domain: making one takes longer than a run.
+/// RSA key of every domain: generating one takes longer than a run.
 const RSA_KEY: &[u8] = include_bytes!("dkim.pk8");
 
 /// A running service.
@@ -52,10 +52,10 @@ pub(super) struct Dispatcher {
     task: JoinHandle<Result<(), StoreError>>,
 }
 
-/// The store's workers, shared with the hook that sees whether they have work.
+/// The store's workers, shared with the hook that checks whether they have work.
 pub(super) type Workers = Arc<Mutex<Option<Turns>>>;
 
-/// Opens the store on the machine's disk, and returns it with its clock. Its workers go to `workers`.
+/// Opens the store on the machine's disk, and returns it with its clock. Moves its workers to `workers`.
 ///
 /// # Errors
 /// Those of opening it.
@@ -104,7 +104,7 @@ impl Service {
 }
 
 impl Dispatcher {
-    /// Stops the dispatcher, and returns whether all that was in flight has ended within `grace`.
+    /// Stops the dispatcher, and returns whether all work in flight ended within `grace`.
     pub(super) async fn stop(self, grace: Duration) -> bool {
         self.stop.send_replace(true);
         tokio::time::timeout(grace, self.task).await.is_ok()
@@ -153,7 +153,7 @@ fn dkim_key_of_seed(algorithm: DkimAlgorithm, entropy: &dyn Entropy) -> Result<G
     }
 }
 
-/// Serves the store's workers in turns, as long as it is polled. `has_work` is notified when they have something to do.
+/// Runs the store's workers in turns, as long as it is polled. `has_work` is notified when they have work.
 pub(super) async fn serve_workers(world: &World, workers: &Workers, has_work: &Notify) {
     let with = |turn: &mut dyn FnMut(&mut Turns)| {
         if let Some(turns) = &mut *workers.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -171,7 +171,7 @@ pub(super) async fn serve_workers(world: &World, workers: &Workers, has_work: &N
                 continue;
             }
         }
-        // Disks take their time, and a thread wakes when it will.
+        // Disks and thread scheduling take time.
         let pause = world.millis(0, 12);
         if pause > Duration::from_millis(2) {
             tokio::time::sleep(pause - Duration::from_millis(2)).await;

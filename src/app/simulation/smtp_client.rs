@@ -1,4 +1,4 @@
-//! One submission by SMTP, without a socket: a client that waits for each answer, the real server machine, and the
+//! One submission by SMTP without a socket: a client that waits for each answer, the real server state machine, and the
 //! real handler behind it.
 
 use std::collections::VecDeque;
@@ -13,8 +13,7 @@ use crate::net::smtp_listener::{ListenerTls, MailHandler, MailService as _};
 use crate::net::submission::{Submission, SubmissionService};
 use crate::smtp::server::{Answer, ServerAction, ServerSession};
 
-/// Submits a message for `recipients`, and returns the last answer: its code, 0 where the connection was closed, and
-/// its text.
+/// Submits a message for `recipients`. Returns the last answer: its code, 0 if the connection was closed, and its text.
 pub(super) async fn submit(
     submission: &Arc<Submission>,
     key: &str,
@@ -43,7 +42,7 @@ pub(super) async fn submit(
     }
 }
 
-/// Answers a question of the session.
+/// Answers a request of the session.
 async fn answer(session: &mut ServerSession, handler: &mut dyn MailHandler, action: ServerAction) {
     match action {
         ServerAction::AskLogin(question) => session.answer_login(&handler.on_login(question).await),
@@ -70,7 +69,7 @@ async fn answer(session: &mut ServerSession, handler: &mut dyn MailHandler, acti
 struct Dialogue {
     lines: VecDeque<String>,
     heard: String,
-    /// The code of the last whole answer, and its text.
+    /// Code and text of the last complete answer.
     last: (u16, String),
     /// Whether the message was sent.
     is_sent: bool,
@@ -96,7 +95,7 @@ impl Dialogue {
         }
     }
 
-    /// The next line to say; none at the end, or where the last answer was a refusal.
+    /// Returns the next line to send; `None` at the end, or if the last answer was a refusal.
     fn next(&mut self) -> Option<String> {
         if self.last.0 >= 400 {
             return None;

@@ -1,4 +1,5 @@
-//! The way to the simulated mail servers: the real SMTP client machine, whose bytes go to a model in the same task.
+//! Connections to the simulated mail servers: the real SMTP client state machine, whose bytes go to a model in the same
+//! task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +70,7 @@ impl SimulatedSession {
         self.epoch.elapsed()
     }
 
-    /// Writes and reads until the machine wants something else.
+    /// Writes and reads until the state machine wants something else.
     async fn drive(&mut self) {
         loop {
             match self.client.want() {
@@ -99,7 +100,7 @@ impl SimulatedSession {
             self.client.deadline_passed();
             return;
         }
-        // Answers arrive in pieces of any length.
+        // Answers arrive in random fragments.
         let length = self.server.output.len();
         let piece = if self.world.below(4) == 0 { 1 + self.world.below(length as u64) } else { length as u64 };
         let bytes: Vec<u8> = self.server.output.drain(..usize::try_from(piece).unwrap()).collect();

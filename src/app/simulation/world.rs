@@ -1,5 +1,5 @@
-//! The world around the service: what outlives a process. The disk, the clocks, the tenants and their submissions, and
-//! the record of all that peers saw, which the invariants are judged by.
+//! The world around the service, which outlives a process: the disk, the clocks, the tenants and their submissions, and
+//! the record of what peers saw, which the invariants check.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,29 +19,29 @@ pub(super) struct Tenant {
     pub(super) endpoint: EndpointId,
 }
 
-/// The interface that a submission comes in by.
+/// The interface of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interface {
     Http,
     Smtp,
 }
 
-/// State of a submission, as its client knows it.
+/// State of a submission from its client's view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It is sent at this elapsed time.
+    /// To be sent at this elapsed time.
     Waiting(Duration),
-    /// A request is under way.
+    /// A request is in flight.
     InFlight,
-    /// The service answered that it has it.
+    /// The service accepted it.
     Accepted(Vec<MessageId>),
-    /// The service refused it for good.
+    /// The service refused it permanently.
     Refused(u16),
-    /// The client does not know, and does not ask again.
+    /// The result is unknown, and the client does not try again.
     Unknown,
 }
 
-/// Something that a client wants sent.
+/// A message that a client wants to send.
 #[derive(Debug, Clone)]
 pub(super) struct Submission {
     pub(super) tenant: usize,
@@ -50,19 +50,19 @@ pub(super) struct Submission {
     pub(super) recipients: Vec<String>,
     pub(super) subject: String,
     pub(super) bytes: usize,
-    /// Requests that were begun.
+    /// Number of requests started.
     pub(super) tries: usize,
     pub(super) progress: Progress,
-    /// When a tenant knew its messages to be canceled, by message.
+    /// Times at which a tenant knew that a message was canceled.
     pub(super) canceled: BTreeMap<MessageId, Duration>,
 }
 
-/// A message that a mail server took.
+/// A message that a mail server accepted.
 #[derive(Debug, Clone)]
 pub(super) struct Taken {
     pub(super) message_id: String,
     pub(super) subject: String,
-    /// When its MAIL came.
+    /// Time of its MAIL command.
     pub(super) mail_at: Duration,
     /// The process that sent it.
     pub(super) life: u32,
@@ -70,7 +70,7 @@ pub(super) struct Taken {
     pub(super) is_answered: bool,
 }
 
-/// A MAIL and RCPT that came to a mail server.
+/// A MAIL and RCPT that a mail server received.
 #[derive(Debug, Clone)]
 pub(super) struct Offered {
     pub(super) recipient: String,
@@ -90,11 +90,11 @@ pub(super) struct Posted {
 /// End of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It was stopped in order.
+    /// It was stopped normally.
     Stopped,
     /// It was killed.
     Killed,
-    /// The machine lost power, or killed it in mid-operation.
+    /// The machine lost power, or killed it during an operation.
     Off,
     /// Its store failed, so it ended.
     Failed,
@@ -111,13 +111,13 @@ pub(super) struct State {
     pub(super) taken: Vec<Taken>,
     pub(super) offered: Vec<Offered>,
     pub(super) posted: Vec<Posted>,
-    /// When a recipient was known to be suppressed.
+    /// Times at which a recipient was known to be suppressed.
     pub(super) suppressed: BTreeMap<String, Duration>,
     /// Ends of the processes, in order.
     pub(super) lives: Vec<End>,
-    /// Actions that were done.
+    /// Number of actions done.
     pub(super) actions_done: usize,
-    /// Whether faults may strike.
+    /// Whether faults may occur.
     pub(super) is_hostile: bool,
     pub(super) findings: Vec<String>,
 }
@@ -156,55 +156,55 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tenants. Never hold two guards of [`World::state`] in one statement.
+    /// Returns the tenants. Never hold two guards of [`World::state`] in one statement.
     pub(super) fn tenants(&self) -> Vec<Tenant> {
         self.state().tenants.clone()
     }
 
-    /// The submissions.
+    /// Returns the submissions.
     pub(super) fn submissions(&self) -> Vec<Submission> {
         self.state().submissions.clone()
     }
 
-    /// A random number below `limit`.
+    /// Returns a random number below `limit`.
     pub(super) fn below(&self, limit: u64) -> u64 {
         self.state().chance.below(limit)
     }
 
-    /// A random time from `from` to `to` milliseconds.
+    /// Returns a random time between `from` and `to` milliseconds.
     pub(super) fn millis(&self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.below(to - from + 1))
     }
 
-    /// A random element.
+    /// Returns a random element.
     pub(super) fn pick<T: Copy>(&self, from: &[T]) -> T {
         from[usize::try_from(self.below(from.len() as u64)).unwrap()]
     }
 
-    /// Whether a fault strikes, of a thousand chances in so many.
+    /// Whether a fault occurs, with a probability of `per_mille`.
     pub(super) fn strikes(&self, fault: Fault, per_mille: u64) -> bool {
         let is_hostile = self.state().is_hostile;
         is_hostile && self.plan.faults.contains(&fault) && self.below(1000) < per_mille
     }
 
-    /// Adds a line to the log, whose digest is the run's.
+    /// Adds a line to the log, which is part of the run's digest.
     pub(super) fn note(&self, line: impl AsRef<str>) {
         let at = self.clocks.elapsed().as_millis();
         self.state().log.push(format!("{at:>10} {}", line.as_ref()));
     }
 
-    /// Records that an invariant is broken.
+    /// Records a violated invariant.
     pub(super) fn find(&self, finding: String) {
         self.note(format!("FOUND {finding}"));
         self.state().findings.push(finding);
     }
 
-    /// The number of the process that runs.
+    /// Returns the number of the running process.
     pub(super) fn life(&self) -> u32 {
         u32::try_from(self.state().lives.len()).unwrap()
     }
 
-    /// A digest of the whole run: every line of the log, and every operation of the disk.
+    /// Returns a digest of the whole run: every line of the log, and every operation of the disk.
     pub(super) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.state().log.hash(&mut hasher);
@@ -220,7 +220,7 @@ impl World {
             let count = if interface == Interface::Smtp { 1 + self.below(3) } else { 1 };
             let site = |_| {
                 let site = self.below(self.plan.sites as u64);
-                // Few recipients, so that suppressions meet messages.
+                // Few recipients, so that suppressions affect messages.
                 let user = self.below(6);
                 format!("t{tenant}-u{user}@r{site}.test")
             };

@@ -1,4 +1,4 @@
-//! A backup of a store whose reads fail: it is whole, or it reports the failure.
+//! Tests that a backup of a store with failing reads is complete or reports the failure.
 
 use super::canaries::accept;
 use super::process::{Clock, Company, Process};

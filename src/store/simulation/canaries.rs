@@ -1,6 +1,6 @@
-//! The canary story: bodies that must be nowhere once their time is over, however often the machine goes off while they
-//! are destroyed. Whoever takes the disk apart finds neither a body nor its compressed or sealed form, and whoever kept
-//! a copy of the segments finds no key that opens it.
+//! The canary test: bodies must be unrecoverable after their deadline, however often the machine loses power while they
+//! are destroyed. The raw disk contains neither a body nor its compressed or sealed form, and a copy of the segments
+//! finds no key that opens it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -27,23 +27,23 @@ use crate::store::testing::message_row;
 use crate::store::timer::TimerKind;
 
 const CANARIES: usize = 200;
-/// At so many points of the sweep the machine goes off.
+/// Number of points in the sweep at which power is cut.
 const POINTS: u64 = 50;
-/// Number of bytes that are searched for at once.
+/// Size of the patterns searched for, in bytes.
 const PIECE: usize = size_of::<u64>();
 
-/// Planted content, and what a thief copied before its deadline.
+/// Planted content, and the copy that a thief made before its deadline.
 struct Planted {
     disk: SimulatedDisk,
     bodies: BTreeMap<MessageId, (Place, Vec<u8>)>,
-    /// The files below `content`, the keys among them.
+    /// Files below `content`, including the keys.
     stolen: BTreeMap<PathBuf, Vec<u8>>,
     master: MasterKey,
-    /// When the last bucket is over.
+    /// End of the last bucket.
     over: Timestamp,
 }
 
-/// Two hundred canaries, in three buckets of two segments each.
+/// Writes two hundred canaries, in three buckets of two segments each.
 fn plant() -> Planted {
     let disk = SimulatedDisk::new(1, Honesty::Honest);
     let setup = make(&disk, CANARIES);
@@ -90,7 +90,7 @@ pub(super) fn accept(process: &Process, setup: &Setup, bucket: Timestamp, body: 
     accept_row(process, setup.account, bucket, body, message)
 }
 
-/// Submits `message`, whose body stands in `bucket`.
+/// Submits `message`, whose body is in `bucket`.
 pub(super) fn accept_row(
     process: &Process,
     account: AccountId,
@@ -119,7 +119,7 @@ pub(super) fn accept_row(
     (id, waiting)
 }
 
-/// The files below `content` as the running system sees them.
+/// Returns the files below `content` as the running system sees them.
 pub(super) fn content_of(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![Path::new(DIRECTORY).join("content")];
@@ -136,13 +136,13 @@ pub(super) fn content_of(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Starts a process, and does what the engine does when the time of buckets comes. Whether it came to its end.
+/// Starts a process, and destroys due buckets as the engine does. Returns whether it completed.
 fn sweep(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> bool {
     let started = Process::start_with(disk, clock, seed, Limits::default(), Company::Announced);
     started.is_ok_and(|mut process| sweep_in(&mut process, clock))
 }
 
-/// The same in a process that runs.
+/// Destroys due buckets in a running process. Returns whether it completed.
 pub(super) fn sweep_in(process: &mut Process, clock: &Clock) -> bool {
     let (store, now) = (process.store.clone(), clock.now());
     let Ok(over) = store.content().buckets_until(now) else { return false };
@@ -162,9 +162,9 @@ pub(super) fn sweep_in(process: &mut Process, clock: &Clock) -> bool {
     true
 }
 
-/// Any eight bytes of what must not be there.
+/// Eight-byte patterns that must not be found.
 pub(super) struct Pieces {
-    /// Which of a million digests one of them has, so that most that is none is passed over quickly.
+    /// A filter of a million digests, which skips most data quickly.
     digests: Vec<bool>,
     all: HashSet<u64>,
 }
@@ -182,7 +182,7 @@ fn digest(piece: u64) -> usize {
 impl Pieces {
     pub(super) fn add(&mut self, bytes: &[u8]) {
         for window in bytes.windows(PIECE) {
-            // Padding is no canary.
+            // Padding is not searched for.
             if window.iter().collect::<BTreeSet<_>>().len() > PIECE / 2 {
                 let piece = u64::from_ne_bytes(window.try_into().unwrap());
                 self.digests[digest(piece)] = true;
@@ -191,31 +191,31 @@ impl Pieces {
         }
     }
 
-    /// In which files one is, for somebody who takes the disk apart.
+    /// Returns the files of the raw disk that contain a pattern.
     pub(super) fn found_on(&self, disk: &SimulatedDisk) -> Vec<PathBuf> {
         disk.everything().into_iter().filter(|(_, bytes)| self.are_in(bytes)).map(|(path, _)| path).collect()
     }
 
-    /// Whether one is in `bytes`: whatever is twice as long has one of its pieces at a multiple of eight.
+    /// Whether `bytes` contain a pattern. Data twice as long as a pattern contains one at a multiple of eight.
     fn are_in(&self, bytes: &[u8]) -> bool {
         let blocks = bytes.chunks_exact(PIECE).map(|block| u64::from_ne_bytes(block.try_into().unwrap()));
         blocks.filter(|block| *block != 0).any(|block| self.digests[digest(block)] && self.all.contains(&block))
     }
 }
 
-/// The file of keys, and its mirror.
+/// Whether a file is the key file or its mirror.
 fn is_keys(path: &Path) -> bool {
     path.ends_with("content/keys") || path.ends_with("content/keys.mirror")
 }
 
 impl Planted {
-    /// Every eight bytes of what must not be found: the canaries, their compressed form, and all that was in the
-    /// segments and in the slots of their keys.
+    /// Returns the patterns that must not be found: the canaries, their compressed form, and all content of the
+    /// segments and of their key slots.
     fn pieces(&self) -> Pieces {
         let mut pieces = Pieces::default();
         for (_, body) in self.bodies.values() {
             pieces.add(body);
-            // The bytes that begin every frame are no canary.
+            // All frames begin with the same bytes, which are not searched for.
             pieces.add(&compression::compress(body)[12..]);
         }
         for (path, bytes) in &self.stolen {
@@ -228,7 +228,7 @@ impl Planted {
         pieces
     }
 
-    /// Returns how many bodies the thief opens with this file of keys.
+    /// Returns the number of bodies that the thief can open with this key file.
     fn opened_with(&self, keys: &[u8]) -> usize {
         let directory = tempfile::tempdir().unwrap();
         for (path, bytes) in self.stolen.iter().filter(|(path, _)| !is_keys(path)) {
@@ -246,12 +246,12 @@ impl Planted {
         opened.count()
     }
 
-    /// All that the file of keys and its mirror are or may be on the disk.
+    /// Returns all possible states of the key file and its mirror on the disk.
     fn keys_on(&self, disk: &SimulatedDisk) -> BTreeSet<Vec<u8>> {
         disk.everything().into_iter().filter(|(path, _)| is_keys(path)).map(|(_, bytes)| bytes).collect()
     }
 
-    /// That nothing is left, whoever looks.
+    /// Asserts that nothing is left, neither on the raw disk nor for the thief.
     fn is_gone_from(&self, disk: &SimulatedDisk, pieces: &Pieces, when: &str) {
         assert_eq!(pieces.found_on(disk), Vec::<PathBuf>::new(), "{when}");
         for keys in self.keys_on(disk) {

@@ -1,9 +1,9 @@
-//! Damage between two runs of a process: one of the store's files no longer holds what was written to it. A bit is
-//! flipped, or a write of another file or place went there, or its own never came.
+//! Damage between two runs of a process: one of the store's files no longer contains the written data. A bit is
+//! flipped, or a write is misdirected or lost.
 //!
-//! Whatever is damaged, nothing panics; a start that refuses names the file; and a start that succeeds serves every row
-//! and body as it was written, or an error in its place. Damage of one file leaves the others' content whole, and a
-//! check finds whatever a start refuses or can't serve.
+//! Damage never causes a panic. A start that refuses names the file. A start that succeeds serves every row and body as
+//! it was written, or an error instead. Damage of one file leaves the others' content intact, and a check finds
+//! everything that a start refuses or can't serve.
 
 mod hit;
 
@@ -35,26 +35,26 @@ use crate::store::row::message::MessageRow;
 use crate::store::schema::{Table, meta};
 use crate::store::snapshot::Snapshot;
 
-/// Runs of the everyday tests; `POSTRIDER_DAMAGED` asks for more.
+/// Runs of the everyday tests; `POSTRIDER_DAMAGED` sets another number.
 const RUNS: u64 = 300;
 
-/// End of a run.
+/// Result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     /// The start refused.
     Refused,
     /// Some rows or bodies are errors.
     Partly,
-    /// The last commit is taken for one that a crash interrupted.
+    /// The last commit is treated as one that a crash interrupted.
     TakenForTorn,
     /// Everything is served.
     Whole,
 }
 
-/// A body's place, and the body where it can be read.
+/// A message's row, and its body if it can be read.
 type Body = (MessageRow, Option<Vec<u8>>);
 
-/// All that a store serves.
+/// Everything that a store serves.
 pub(super) struct Served {
     rows: BTreeMap<(&'static str, Vec<u8>), Vec<u8>>,
     bodies: BTreeMap<MessageId, Body>,
@@ -95,15 +95,15 @@ struct Damaged {
     seed: u64,
     chance: Chance,
     story: Story,
-    /// Rows and bodies that the store served before the damage.
+    /// Rows and bodies served before the damage.
     expected: Served,
 }
 
 impl Damaged {
-    /// A store that worked for a while and was killed, or whose machine went off, or that was closed.
+    /// Creates a store that worked for a while, and was then killed, closed, or stopped by a power cut.
     fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed ^ 0xda4a);
-        // No seed of these has damage of its own.
+        // Seeds of this form have no other damage.
         let mut story = Story::new(seed * 8 + 1, Honesty::Honest);
         story.start();
         story.history.note_state(None);
@@ -139,7 +139,7 @@ impl Damaged {
         let needs_check = match end {
             End::Refused | End::Partly => true,
             End::TakenForTorn => false,
-            // A key is read from its copy.
+            // A damaged key is read from its mirror.
             End::Whole => matches!(hit.target, Target::Keys | Target::Mirror) && !hit.is_like_a_crash,
         };
         assert!(is_found || !needs_check, "{end:?}, and a check says that everything holds");
@@ -168,7 +168,7 @@ impl Damaged {
         }
     }
 
-    /// Everything is served as it was, or is an error where it may be.
+    /// Asserts that everything is served as it was, or is an error where that is allowed.
     fn judge_served(&self, hit: &Hit, store: &Store, on_damage: OnJournalDamage) -> End {
         let snapshot = store.snapshot().unwrap();
         match hit.target {
@@ -195,11 +195,12 @@ impl Damaged {
         }
     }
 
-    /// All records before the damage count; later ones are left out, and in silence only those that it touches.
+    /// Asserts that all records before the damage apply. Later ones may be dropped, but only those that the damage
+    /// touches may be dropped silently.
     fn judge_journal(&self, hit: &Hit, store: &Store, snapshot: &Snapshot, on_damage: OnJournalDamage) -> End {
         let mut state = rows(snapshot);
         let states = &self.story.history.states;
-        // A start on a damaged journal notes there that the queue is on hold.
+        // A start with a damaged journal records there that the queue is on hold.
         let without_facts = |state: &Rows| {
             let mut state = state.clone();
             state.remove(Table::Meta.name());
@@ -221,14 +222,14 @@ impl Damaged {
         End::TakenForTorn
     }
 
-    /// Counts rows that are errors. None has another value, and none is new.
+    /// Counts rows that are errors. No row has another value, and none is new.
     fn judge_rows(&self, hit: &Hit, snapshot: &Snapshot) -> usize {
         let mut failed = 0;
         for ((name, key), value) in &self.expected.rows {
             let table = *Table::ALL.iter().find(|table| table.name() == *name).unwrap();
             match snapshot.get(table, key) {
                 Ok(Some(found)) => assert!(found == *value, "a row of {name} has another value"),
-                // Where a whole sector is damaged, no key and no checksum need be left that is the row's.
+                // If a whole sector is damaged, the row's key and checksum may both be gone.
                 Ok(None) if hit.target == Target::Database && hit.range.len() > 1 => failed += 1,
                 Ok(None) => panic!("a row of {name} is taken as absent"),
                 Err(error) if error.is_of_row() => failed += 1,
@@ -250,7 +251,7 @@ impl Damaged {
         failed
     }
 
-    /// Counts bodies that became errors. None is another one, and only those fail that `may_fail`.
+    /// Counts bodies that became errors. No body differs, and only those fail that `may_fail` allows.
     fn judge_bodies(&self, store: &Store, may_fail: impl Fn(&MessageRow) -> bool) -> usize {
         let mut failed = 0;
         for (id, (row, expected)) in &self.expected.bodies {
@@ -268,7 +269,7 @@ impl Damaged {
         failed
     }
 
-    /// Work goes on; what it meets may fail, and ends nothing by a panic.
+    /// Continues to work. Operations that meet the damage may fail, but must not panic.
     fn go_on(&self, process: &mut Process) {
         let now = self.story.clock.now();
         let bucket = self.story.setup.now + std::time::Duration::from_secs(7200);
@@ -317,7 +318,7 @@ fn start_with(
     Process::start_damaged(disk, clock, seed, Limits::default(), Company::None, on_journal_damage)
 }
 
-/// One run; none where the seed finds nothing to damage.
+/// Runs one seed; `None` if it finds nothing to damage.
 fn run(seed: u64) -> Option<(Target, End)> {
     let mut damaged = Damaged::new(seed);
     let hit = Hit::draw(&damaged.story.disk, &mut damaged.chance)?;

@@ -1,5 +1,5 @@
-//! Erasure in the journal: a body that the journal carries is nowhere on the disk once its bucket has ended, also where
-//! the machine goes off or a sync fails while it is erased.
+//! Erasure in the journal: after the end of its bucket, a body inlined in the journal is nowhere on the disk. This also
+//! holds if power is cut or a sync fails during the erasure.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,24 +18,24 @@ use crate::store::limits::Limits;
 use crate::store::open::OpenError;
 use crate::store::testing::message_row;
 
-/// Bodies of each bucket; together they fit into one record.
+/// Number of bodies in each bucket; together they fit into one record.
 const BODIES: usize = 4;
-/// Length of a key's slot, and where the sealed key is in it.
+/// Size of a key slot, and the offset of the sealed key in it.
 const SLOT: usize = 128;
 const SEALED_KEY: std::ops::Range<usize> = 20..80;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A process that carries bodies in its journal, and has them wait for the appender's turn.
+/// Starts a process that inlines bodies in its journal, and makes them wait for the appender's turn.
 fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Process, OpenError> {
     Process::start_with(disk, clock, seed, Limits::default(), Company::Announced)
 }
 
-/// A running process whose journal carries the bodies of two buckets.
+/// A running process whose journal contains the bodies of two buckets.
 struct Carrying {
     disk: SimulatedDisk,
     clock: Clock,
     process: Process,
-    /// Every eight bytes of the first bucket's bodies, sealed and open, and of their key.
+    /// Eight-byte patterns of the first bucket's bodies, sealed and open, and of their key.
     pieces: Pieces,
     journal: PathBuf,
 }
@@ -133,25 +133,25 @@ fn a_body_that_only_the_journal_of_a_dead_process_carries_is_erased_by_the_next_
     assert!(!found.contains(&carrying.journal), "the journal still has a body");
 }
 
-/// A message whose recipient, subject and body are found again wherever they are.
+/// A message whose recipient, subject and body can be found wherever they are.
 struct Canary {
     bucket: Timestamp,
     pieces: Pieces,
 }
 
-/// Work by chance in a store that carries bodies in its journal. What the journal has of messages whose content is
-/// over is looked for after every step, while it holds records of others.
+/// Random work in a store that inlines bodies in its journal. After every step, the journal is searched for expired
+/// messages, while it holds records of others.
 struct DirtyJournal {
     disk: SimulatedDisk,
     clock: Clock,
     setup: Setup,
     chance: Chance,
     process: Process,
-    /// Answers that the process owes.
+    /// Outstanding answers.
     answers: Vec<Waiting<bool>>,
     canaries: Vec<Canary>,
     journal: PathBuf,
-    /// Number of times that the journal had records during a search.
+    /// Number of searches during which the journal had records.
     looks: u64,
 }
 
@@ -184,7 +184,7 @@ impl DirtyJournal {
         self.canaries.push(Canary { bucket, pieces });
     }
 
-    /// Ends the process, with the machine or alone, and starts another.
+    /// Ends the process, with or without a power cut, and starts another.
     fn restart(&mut self) {
         match self.chance.below(3) {
             0 => self.disk.turn_off(Loss::Some),
@@ -211,7 +211,7 @@ impl DirtyJournal {
         }
     }
 
-    /// That the journal has nothing of messages whose content is over by `swept`.
+    /// Asserts that the journal contains no messages that had expired by `swept`.
     fn look(&mut self, swept: Timestamp, when: &str) {
         let over = self.canaries.iter().filter(|canary| canary.bucket <= swept);
         for canary in over {
@@ -231,7 +231,7 @@ fn the_journal_never_has_anything_of_a_message_whose_content_is_over() {
         for step in 0..24 {
             let before = run.clock.now();
             run.step();
-            // Only a sweep moves the clock.
+            // Only a sweep advances the clock.
             if run.clock.now() > before {
                 swept = run.clock.now();
             }

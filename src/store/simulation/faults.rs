@@ -1,4 +1,4 @@
-//! The faults of a run: which come when, by its seed, and what must follow from them at once.
+//! The faults of a run: their times, drawn from its seed, and their required immediate effects.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::story::Story;
 use crate::store::disk::simulated::{Fault, Loss};
 use crate::store::tripwire::Point;
 
-/// In one run of so many the disk damages bodies: some of those that were accepted may be lost, and none is served.
+/// In one of this many runs the disk damages bodies. Some accepted bodies may be lost, but no damaged body is served.
 const DAMAGED: u64 = 8;
 
 impl Story {
@@ -16,21 +16,21 @@ impl Story {
         self.seed.is_multiple_of(DAMAGED)
     }
 
-    /// A bit of a body, or of several, is not what was written.
+    /// Flips one bit of a segment, which damages one or more bodies.
     pub(super) fn rot(&mut self) {
         let is_segment = |path: &Path| path.extension().is_some_and(|extension| extension == "segment");
         let path = self.disk.rot(is_segment);
         self.say(|_| format!("a bit is flipped in {path:?}"));
     }
 
-    /// After a failed sync nobody knows what is on the disk: the process must end.
+    /// After a failed sync the state of the disk is unknown, so the process must end.
     pub(super) fn expect_end_after_failed_sync(&mut self) {
         if self.disk.failed_syncs() > 0 && !self.disk.is_off() && !self.process().has_failed() {
             self.find(Law::FailedSync, "a sync failed, and the process goes on".to_owned());
         }
     }
 
-    /// Plans the next fault, if there is one left; most are for the work, some for the start itself.
+    /// Plans the next fault, if one is left: most during the work, some during the start.
     pub(super) fn plan(&mut self, attempt: u64) -> bool {
         if self.faults_left == 0 {
             return false;
@@ -68,7 +68,7 @@ impl Story {
         true
     }
 
-    /// Whether a planned fault came.
+    /// Whether a planned fault occurred.
     pub(super) fn was_disturbed(&self) -> bool {
         self.disk.is_off() || self.disk.planned() == 0
     }

@@ -1,4 +1,4 @@
-//! The first start of all, ended at each of its disk's operations: the next one finds nothing in its way.
+//! Tests that a first start, interrupted at any disk operation, does not prevent the next one.
 
 use super::process::{Clock, Process};
 use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};

@@ -1,5 +1,4 @@
-//! History of a run as seen from outside: requests and answers. The invariants are judged by it and by the store as it
-//! is.
+//! Requests and answers of a run, as seen from outside. The invariants compare them with the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -20,68 +19,68 @@ use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table, meta};
 use crate::store::snapshot::Snapshot;
 
-/// Whether something is so.
+/// Knowledge of whether something was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
     /// It was acknowledged, or seen after a start.
     Yes,
-    /// It was refused, or never came as far as the commit, or was seen to be missing after a start.
+    /// It was refused, never reached a commit, or was missing after a start.
     No,
-    /// The commit that it was in failed: either, until the store is opened again.
+    /// Its commit failed: unknown until the store is opened again.
     InDoubt,
 }
 
-/// A message that the story submitted.
+/// A submitted message.
 pub(super) struct Submitted {
     pub(super) account: AccountId,
-    /// Without its place.
+    /// The row, without the body's place.
     pub(super) row: MessageRow,
     pub(super) body: Vec<u8>,
     pub(super) claim: Option<IdempotencyClaim>,
     pub(super) answer: Vec<u8>,
-    /// Whether its address was known to be suppressed, with nothing on its way that changes it.
+    /// Whether its address was known to be suppressed, and no operation in progress changes that.
     pub(super) to_suppressed: bool,
     pub(super) accepted: Known,
 }
 
-/// All rows, by table: how many, and a digest.
+/// The number and a digest of the rows of each table.
 pub(super) type Rows = BTreeMap<&'static str, (u64, [u8; 32])>;
 
 /// The history.
 #[derive(Default)]
 pub(super) struct History {
-    /// Account that sends.
+    /// The sending account.
     pub(super) account: AccountId,
     pub(super) messages: BTreeMap<MessageId, Submitted>,
     /// Messages that were submitted together.
     pub(super) groups: Vec<Vec<MessageId>>,
     /// Addresses in matching form, and whether they are suppressed.
     pub(super) suppressed: BTreeMap<String, Known>,
-    /// Buckets that were destroyed.
+    /// Buckets whose destruction was requested.
     pub(super) destroyed: BTreeMap<Timestamp, Known>,
-    /// All rows after the last commit that was answered.
+    /// All rows after the last acknowledged commit.
     pub(super) rows: Rows,
-    /// The rows after each commit that was answered, with the last write to the journal by then.
+    /// The rows after each acknowledged commit, with the last write to the journal by then.
     pub(super) states: Vec<(Rows, Option<LastWrite>)>,
-    /// The events seen after it, and the greatest identifier given out by then.
+    /// Events seen after it, and the greatest assigned identifier by then.
     pub(super) events: BTreeSet<EventId>,
     pub(super) last_id: Ulid,
-    /// The messages that had ended by then.
+    /// Messages that had ended by then.
     pub(super) ended: BTreeMap<MessageId, Status>,
-    /// Whether a commit failed since.
+    /// Whether a commit has failed since.
     pub(super) is_in_doubt: bool,
-    /// Whether one that failed had been answered before: then a start finds more.
+    /// Whether a failed commit had been acknowledged before: a start then finds more.
     pub(super) is_promised: bool,
-    /// Addresses that were suppressed at some time, or may have been.
+    /// Addresses that were, or may have been, suppressed at some time.
     pub(super) touched: BTreeSet<String>,
-    /// Whether the disk did not keep what was written to a segment: some bodies may be lost.
+    /// Whether the disk lost data written to a segment: some bodies may be lost.
     pub(super) is_damaged: bool,
-    /// Whether the clock was set back: then windows of quotas move along with it.
+    /// Whether the clock was set back: quota windows move with it.
     pub(super) clock_went_back: bool,
 }
 
 impl History {
-    /// Notes the store as it is after a commit that was answered, or after a start.
+    /// Records the state of the store after an acknowledged commit or a start.
     pub(super) fn look(&mut self, snapshot: &Snapshot) {
         self.rows = rows(snapshot);
         let log = snapshot.rows::<EventLogRow>(&[], usize::MAX).unwrap();
@@ -96,19 +95,19 @@ impl History {
         }
     }
 
-    /// Notes the state that was looked at last.
+    /// Records the last state that was read.
     pub(super) fn note_state(&mut self, journal: Option<LastWrite>) {
         self.states.push((self.rows.clone(), journal));
     }
 
-    /// Whether a snapshot has all messages that were acknowledged.
+    /// Whether a snapshot contains all acknowledged messages.
     pub(super) fn is_shown(&self, snapshot: &Snapshot) -> bool {
         let accepted = self.messages.iter().filter(|(_, submitted)| submitted.accepted == Known::Yes);
         let key = |(id, submitted): (&MessageId, &Submitted)| schema::message(submitted.account, *id);
         accepted.map(key).all(|key| snapshot.get(Table::Messages, &key).unwrap().is_some())
     }
 
-    /// Settles what was in doubt by what a start shows, once that is judged.
+    /// Settles what was in doubt by the state after a start, once it is judged.
     pub(super) fn resolve(&mut self, snapshot: &Snapshot) {
         let known = |is_there| if is_there { Known::Yes } else { Known::No };
         for (id, submitted) in &mut self.messages {
@@ -123,13 +122,13 @@ impl History {
         self.look(snapshot);
     }
 
-    /// Notes a submission. An identifier that never came to a commit may be given out again after a start.
+    /// Records a submission. An identifier that never reached a commit may be assigned again after a start.
     pub(super) fn submit(&mut self, id: MessageId, submitted: Submitted) {
         self.groups.retain(|group| !group.contains(&id));
         self.messages.insert(id, submitted);
     }
 
-    /// Whether a submission could have been refused, had its commit come to it: itself, or one submitted with it.
+    /// Whether a submission could have been refused, if it had reached its commit: either it or one submitted with it.
     pub(super) fn could_be_refused(&self, id: MessageId, submitted: &Submitted) -> bool {
         let group = self.groups.iter().find(|group| group.contains(&id)).into_iter().flatten();
         let mut group = group.filter_map(|id| self.messages.get(id));
@@ -146,7 +145,7 @@ impl History {
             || self.messages.len() >= HOURLY
     }
 
-    /// The bound key's message, where one was accepted.
+    /// Returns the message of a bound key, if one was accepted.
     pub(super) fn bound(&self, key_hash: &[u8; 32]) -> Option<&Submitted> {
         let accepted = self.messages.values().filter(|submitted| submitted.accepted == Known::Yes);
         accepted.into_iter().find(|submitted| submitted.claim.is_some_and(|claim| claim.key_hash == *key_hash))
@@ -154,14 +153,14 @@ impl History {
 }
 
 impl Submitted {
-    /// Whether `row` is what was submitted, wherever its body stands.
+    /// Whether `row` is the submitted one, regardless of the body's place.
     pub(super) fn is(&self, row: &MessageRow) -> bool {
         let place: Place = self.row.place;
         MessageRow { place, ..row.clone() }.encode() == self.row.encode()
     }
 }
 
-/// Counts and digests all rows.
+/// Returns counts and digests of all rows.
 pub(super) fn rows(snapshot: &Snapshot) -> Rows {
     let of = |table: Table| {
         let (mut count, mut bytes) = (0, Vec::new());

@@ -1,5 +1,5 @@
-//! The law: what must hold of a store whatever happened to its disk, as one function over what was acknowledged and the
-//! store as it stands. It changes nothing and knows nothing of disks, so whoever has a history may ask it.
+//! The invariants of a store, whatever happened to its disk: one function over the acknowledged history and the store's
+//! current state. It changes nothing and is independent of the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,31 +26,31 @@ use crate::store::snapshot::Snapshot;
 pub(super) enum Law {
     /// Every acknowledged message is there, unchanged, with its body.
     DurableAccept,
-    /// Everything that is there was acknowledged, or was being committed when the machine went off.
+    /// Every acknowledged message exists, unchanged, with its body.
     NoGhost,
-    /// One commit is there whole or not at all, and all of those before it.
+    /// Everything that exists was acknowledged, or was being committed when power was cut.
     WholeCommits,
-    /// A message has one end, or waits; what has ended stays so.
+    /// Commits are atomic, and each one implies all earlier ones.
     OneEnd,
-    /// Every event is owed to every endpoint that takes it, once.
+    /// A message has at most one end, which never changes.
     OwedEvents,
-    /// A key is bound if and only if its message is there, to its answer, and to one message.
+    /// Every event has exactly one delivery for each endpoint that subscribes to it.
     Idempotency,
-    /// Quotas count what is there.
+    /// A key is bound if and only if its message exists, to its answer, and to one message.
     Quota,
-    /// No mail to whom it is suppressed; a suppression that was acknowledged stays.
+    /// Quotas count exactly the existing messages.
     Suppression,
-    /// Destroyed content stays destroyed.
+    /// No mail goes to suppressed addresses; an acknowledged suppression persists.
     GoneContent,
-    /// Identifiers only grow, in the order of commits.
+    /// Destroyed content stays destroyed.
     GrowingIds,
-    /// A failed sync is the end of its process.
+    /// Identifiers only grow, in commit order.
     FailedSync,
-    /// Damage by the disk is found by a check, and never served.
+    /// A failed sync ends its process.
     FoundDamage,
-    /// Once faults stop, everything comes to its end.
+    /// Damage by the disk is found by a check, and never served.
     Liveness,
-    /// The store opens.
+    /// Once faults stop, all work completes.
     Opens,
     /// The rules of `postrider check`.
     Check,
@@ -68,11 +68,11 @@ struct Judge<'a> {
     store: &'a Store,
     snapshot: Snapshot,
     findings: Vec<Finding>,
-    /// Bodies that the disk damaged.
+    /// Number of bodies that the disk damaged.
     damaged: usize,
 }
 
-/// Judges a store by what is known of it.
+/// Judges a store by its history.
 pub(super) fn judge(history: &History, store: &Store, now: Timestamp) -> Vec<Finding> {
     let mut judge = Judge { history, store, snapshot: store.snapshot().unwrap(), findings: Vec::new(), damaged: 0 };
     judge.messages();
@@ -166,7 +166,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Messages that were submitted together are all there, or none of them.
+    /// Checks that messages submitted together exist all or not at all.
     fn groups(&mut self) {
         for group in &self.history.groups {
             let key = |id: &MessageId| schema::message(self.history.account, *id);
@@ -269,7 +269,7 @@ impl Judge<'_> {
         for (address, known) in &self.history.suppressed {
             let key = schema::named(self.history.account, address.as_bytes());
             let there = self.snapshot.get(Table::Suppressions, &key).unwrap().is_some();
-            // A bounce may have suppressed a lifted address again.
+            // A bounce may have suppressed a removed address again.
             if *known == Known::Yes && !there {
                 self.find(Law::Suppression, format!("{address} is suppressed no more"));
             }
@@ -292,7 +292,7 @@ impl Judge<'_> {
     }
 }
 
-/// Whether an event is the end of a transfer.
+/// Whether an event ends a transfer.
 const fn is_end(kind: EventType) -> bool {
     match kind {
         EventType::Delivered | EventType::Bounced | EventType::Failed | EventType::Suppressed | EventType::Canceled => {

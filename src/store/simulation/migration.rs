@@ -1,5 +1,5 @@
-//! A migration that ends at each of its disk's operations: the next start completes it, and every row and body is as it
-//! was.
+//! Tests that a migration, interrupted at any disk operation, is completed by the next start with every row and body
+//! unchanged.
 
 use std::path::Path;
 
@@ -17,14 +17,14 @@ use crate::store::limits::Limits;
 use crate::store::open::OpenError;
 use crate::store::schema::{Table, meta};
 
-/// Every so many operations one is disturbed.
+/// Every disk operation of this step is disturbed.
 const STEP: usize = 3;
 
 fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Process, OpenError> {
     Process::start_with(disk, clock, seed, Limits::default(), Company::Announced)
 }
 
-/// A store with some messages that was closed, and what it serves.
+/// Returns a closed store with some messages, and everything that it serves.
 fn store() -> (SimulatedDisk, Clock, Served) {
     let disk = SimulatedDisk::new(1, Honesty::Honest);
     let setup = make(&disk, 100);
@@ -43,7 +43,7 @@ fn store() -> (SimulatedDisk, Clock, Served) {
     (disk, clock, served)
 }
 
-/// Takes the checksums out of a store, as format 1 had none.
+/// Removes the checksums from a store, because format 1 had none.
 fn make_format_1(disk: &SimulatedDisk) {
     let path = Path::new(DIRECTORY).join("postrider.redb");
     let database = disk.open_database(&path, &Database::builder()).unwrap();

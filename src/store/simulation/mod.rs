@@ -1,8 +1,8 @@
-//! Stories of a store whose disk fails, by the thousand: each is made of its seed alone, so that what one finds is
-//! found again. `POSTRIDER_STORY=N` tells the one of seed N, `POSTRIDER_STORIES=N` tells so many instead of 2,000,
-//! beginning with seed `POSTRIDER_STORIES_FROM`.
+//! Simulation of a store whose disk fails. Each run follows from its seed alone, so findings are reproducible.
+//! `POSTRIDER_STORY=N` runs seed N. `POSTRIDER_STORIES=N` runs that many seeds instead of 2,000, beginning with seed
+//! `POSTRIDER_STORIES_FROM`.
 //!
-//! A seed that found something is written into `tests/seeds/store.txt`, and told ever after.
+//! A seed with a finding is added to `tests/seeds/store.txt`, and runs in every test from then on.
 
 mod backup;
 mod canaries;
@@ -26,7 +26,7 @@ use story::tell;
 
 use super::disk::simulated::Honesty;
 
-/// Seeds that found something once.
+/// Seeds with earlier findings.
 const KEPT: &str = include_str!("../../../tests/seeds/store.txt");
 /// Number of runs of the everyday test.
 const STORIES: u64 = 2_000;
@@ -45,7 +45,7 @@ struct Sums {
     accepted: u64,
 }
 
-/// Tells the stories of these seeds, and ends at the first that finds something.
+/// Runs these seeds, and stops at the first finding.
 fn tell_all(seeds: impl Iterator<Item = u64>) -> Sums {
     let mut sums = Sums::default();
     for seed in seeds {
@@ -65,7 +65,7 @@ fn tell_all(seeds: impl Iterator<Item = u64>) -> Sums {
     sums
 }
 
-/// One half of the everyday run: two tests, so that they run side by side.
+/// Runs one half of the everyday seeds: two tests, so that they run in parallel.
 fn tell_half(first: u64) {
     let stories = variable("POSTRIDER_STORIES").unwrap_or(STORIES);
     let from = variable("POSTRIDER_STORIES_FROM").unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The process that has the simulated disk: a store without threads, whose workers take their turns as they are told.
-//! What a thread's timing would decide, the story decides, so that a seed repeats.
+//! The process on the simulated disk: a store without threads, whose workers run when the run says so. Thread timing is
+//! thus part of the run, so that a seed is reproducible.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -20,11 +20,11 @@ use crate::store::turns::{Turns, draw_limits};
 
 pub(super) use crate::store::turns::DIRECTORY;
 
-/// The time of a run; its clones are the same clock.
+/// Clock of a run; its clones are the same clock.
 #[derive(Clone)]
 pub(super) struct Clock {
     now: Arc<AtomicU64>,
-    /// Elapsed time, which a wall clock that is set back does not reduce.
+    /// Elapsed time, which does not go back with the wall clock.
     passed: Arc<AtomicU64>,
 }
 
@@ -47,7 +47,7 @@ impl Clock {
     }
 }
 
-/// Whether another body is on its way all the time.
+/// Whether another body is always announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Company {
     /// No other body is announced: the caller writes a small body itself.
@@ -60,7 +60,7 @@ pub(super) enum Company {
 pub(super) struct Process {
     pub(super) store: Arc<Store>,
     turns: Turns,
-    /// With it, no body comes alone: each waits for the appender's turn.
+    /// While it is held, no body is alone: each waits for the appender's turn.
     _company: Option<Announcement>,
 }
 
@@ -84,7 +84,7 @@ impl Process {
         Self::start_damaged(disk, clock, seed, limits, company, OnJournalDamage::Refuse)
     }
 
-    /// The same, which accepts the damage of a journal where it is told to.
+    /// Opens the store, and accepts a damaged journal if `on_damage` says so.
     pub(super) fn start_damaged(
         disk: &SimulatedDisk,
         clock: &Clock,
@@ -104,38 +104,38 @@ impl Process {
         Ok(Self { store: Arc::new(store), turns: Turns::new(workers), _company: company })
     }
 
-    /// The appender's turn: it takes the bodies that wait.
+    /// Runs the appender: it takes the waiting bodies.
     pub(super) fn append(&mut self) {
         self.turns.append();
     }
 
-    /// The writer's turn: it takes `most` of the operations that wait.
+    /// Runs the writer: it takes at most `most` waiting operations.
     pub(super) fn write(&mut self, most: usize) {
         self.turns.write(most);
     }
 
-    /// The writer has nothing to do: it leaves nothing in the journal.
+    /// Runs the idle writer, which empties the journal by a checkpoint.
     pub(super) fn rest(&mut self) {
         self.turns.rest();
     }
 
-    /// Serves all that waits.
+    /// Runs all waiting work.
     pub(super) fn settle(&mut self) {
         self.turns.settle();
     }
 
-    /// Whether the journal has records that count.
+    /// Whether the journal has records that are not in the database.
     pub(super) fn journal_is_dirty(&self) -> bool {
         self.turns.rest_at().is_some()
     }
 
-    /// Whether the process must end: nobody knows any more what is on its disk.
+    /// Whether the process must end, because the state of its disk is unknown.
     pub(super) fn has_failed(&self) -> bool {
         self.store.health().failure().is_some()
     }
 }
 
-/// An answer that is waited for.
+/// An outstanding answer.
 pub(super) struct Waiting<T>(Pin<Box<dyn Future<Output = T>>>);
 
 impl<T> Waiting<T> {
@@ -143,12 +143,12 @@ impl<T> Waiting<T> {
         Self(Box::pin(answer))
     }
 
-    /// The answer, once it is there; asked again only where it was not.
+    /// Returns the answer, once it exists. Call it again only after `None`.
     pub(super) fn poll(&mut self) -> Option<T> {
         self.poll_by(Waker::noop())
     }
 
-    /// The same for whoever wants to be woken.
+    /// Polls for the answer with this waker.
     pub(super) fn poll_by(&mut self, waker: &Waker) -> Option<T> {
         match self.0.as_mut().poll(&mut Context::from_waker(waker)) {
             Poll::Ready(answer) => Some(answer),
@@ -157,7 +157,7 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Waker that records whether the machine was off at the moment of an answer.
+/// Waker that records whether the machine was off when the answer came.
 pub(super) struct Ear {
     disk: SimulatedDisk,
     was_off: AtomicBool,

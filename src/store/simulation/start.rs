@@ -1,4 +1,4 @@
-//! Where stories begin: a disk with a store that has an account, its domain and two endpoints. It is made once and
+//! Initial state of runs: a disk with a store that has an account, its domain and two endpoints. It is created once and
 //! copied.
 
 use std::sync::OnceLock;
@@ -26,10 +26,10 @@ pub(super) struct Setup {
     pub(super) domain: DomainId,
 }
 
-/// Messages that the account may send in an hour: some stories reach it.
+/// Hourly quota of the account, which some runs reach.
 pub(super) const HOURLY: usize = 24;
 
-/// A disk of the chance of `seed`, and what is on it.
+/// Returns a disk with the randomness of `seed`, and its content.
 pub(super) fn set_up(seed: u64, honesty: Honesty) -> (SimulatedDisk, Setup) {
     static BEGUN: OnceLock<(SimulatedDisk, Setup)> = OnceLock::new();
     let (disk, setup) = BEGUN.get_or_init(|| {
@@ -40,7 +40,7 @@ pub(super) fn set_up(seed: u64, honesty: Honesty) -> (SimulatedDisk, Setup) {
     (disk.copy(seed, honesty), *setup)
 }
 
-/// Makes a store whose account may send so much in an hour.
+/// Creates a store whose account has this hourly quota.
 pub(super) fn make(disk: &SimulatedDisk, hourly: usize) -> Setup {
     let clock = Clock::new(START + Duration::from_secs(600));
     let mut process = Process::start(disk, &clock, 1).unwrap();

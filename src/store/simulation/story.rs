@@ -1,5 +1,5 @@
-//! One story: a seed's worth of mail through a store whose disk fails. After each end of the process the store is
-//! opened again, which may fail too, and judged; at the end faults stop, and everything must come to its end.
+//! One run: mail through a store whose disk fails, drawn from a seed. After each end of the process the store is opened
+//! again, which may fail too, and judged. At the end faults stop, and all work must complete.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,31 +24,31 @@ use crate::store::schema;
 use crate::store::timer::TimerKind;
 use crate::store::tripwire::Point;
 
-/// Maximum number of starts that planned faults may fail before one is left alone.
+/// Maximum number of starts with planned faults before one is undisturbed.
 const STARTS_MAX: u64 = 4;
-/// Rounds of settling after which nothing may be left.
+/// Rounds of work after which nothing may be left.
 const ROUNDS_MAX: usize = 12;
 
-/// An operation that was submitted and not answered.
+/// An operation without an answer yet.
 pub(super) struct Ticket {
     pub(super) intent: Intent,
     pub(super) waiting: Waiting<Outcome>,
     pub(super) ear: Arc<Ear>,
 }
 
-/// A story under way.
+/// A run in progress.
 pub(super) struct Story {
     pub(super) chance: Chance,
     pub(super) disk: SimulatedDisk,
     pub(super) clock: Clock,
     pub(super) setup: Setup,
     pub(super) history: History,
-    // Before the process: an answer that is waited for holds its store.
+    // Before the process: an outstanding answer holds its store.
     pub(super) tickets: Vec<Ticket>,
     pub(super) process: Option<Process>,
     /// Whether some messages are accepted together with others.
     pub(super) has_groups: bool,
-    /// Whether what is being answered has the lifting of a suppression.
+    /// Whether the current answers include the removal of a suppression.
     pub(super) is_lifting: bool,
     pub(super) findings: Vec<Finding>,
     /// Log for people who examine a finding.
@@ -56,9 +56,9 @@ pub(super) struct Story {
     pub(super) seed: u64,
     starts: u64,
     pub(super) faults_left: u64,
-    /// Where the process that starts next is to panic.
+    /// Point at which the next process panics.
     pub(super) panic: Option<(Point, u64)>,
-    /// After how many reads one is to fail in the process that starts next.
+    /// Number of reads after which one fails in the next process.
     pub(super) read_error: Option<u64>,
 }
 
@@ -72,11 +72,11 @@ pub(super) struct Told {
     pub(super) trace: u64,
     /// Number of times that the process ended early.
     pub(super) crashes: u64,
-    /// Messages that were acknowledged.
+    /// Number of acknowledged messages.
     pub(super) accepted: u64,
 }
 
-/// Tells the story of `seed` on such a disk.
+/// Runs `seed` on such a disk.
 pub(super) fn tell(seed: u64, honesty: Honesty) -> Told {
     let mut story = Story::new(seed, honesty);
     story.faults_left = 1 + story.chance.below(3);
@@ -94,13 +94,13 @@ pub(super) fn tell(seed: u64, honesty: Honesty) -> Told {
         crashes: story.starts.saturating_sub(2),
         accepted,
     };
-    // The rest of the process is dropped.
+    // Drops the rest of the process.
     drop(catch_unwind(AssertUnwindSafe(|| drop(story))));
     told
 }
 
 impl Story {
-    /// The story of `seed`, with no fault planned.
+    /// Creates the run of `seed`, without planned faults.
     pub(super) fn new(seed: u64, honesty: Honesty) -> Self {
         let (disk, setup) = set_up(seed, honesty);
         Self {
@@ -170,14 +170,14 @@ impl Story {
         self.process.as_mut().expect("a process runs")
     }
 
-    /// The appender's turn. A body that it could not write was never named.
+    /// Runs the appender. A body that it could not write is never named.
     fn append(&mut self) {
         self.say(|_| "the appender's turn".to_owned());
         self.process().append();
         self.collect(Known::No);
     }
 
-    /// The writer's turn. Whatever fails now was in the commit that failed.
+    /// Runs the writer. Operations that fail now belong to the failed commit.
     fn write(&mut self) {
         let most = if self.chance.coin() { usize::MAX } else { self.chance.index(3) + 1 };
         let had_failed = self.process().has_failed();
@@ -203,10 +203,10 @@ impl Story {
         self.learn(answers, failed_means);
     }
 
-    /// Learns from answers that came together.
+    /// Processes answers that arrived together.
     pub(super) fn learn(&mut self, mut answers: Vec<(Intent, Outcome)>, failed_means: Known) {
         let mut is_answered = false;
-        // A message may overtake one that was asked for before it, and what that is answered then builds on it.
+        // A message may overtake an earlier one, whose answer then depends on it.
         answers.sort_by_key(|(_, outcome)| *outcome != Outcome::Done);
         for (intent, outcome) in answers {
             if outcome == Outcome::Failed {
@@ -219,7 +219,7 @@ impl Story {
             }
         }
         if is_answered && self.process().has_failed() {
-            // Durable, and not to be seen before the next start.
+            // Durable, but not visible before the next start.
             self.history.is_in_doubt = true;
             self.history.is_promised = true;
             let (disk, store) = (self.disk.clone(), self.process().store.clone());
@@ -238,7 +238,7 @@ impl Story {
         }
     }
 
-    /// Time passes, mostly little of it; rarely it is set back.
+    /// Advances time, mostly by little; rarely sets it back.
     fn pass(&mut self) {
         let minutes = [0, 1, 20, 60, 150, 24 * 60][self.chance.index(6)];
         let time = Duration::from_secs(60 * minutes + self.chance.below(5));
@@ -251,7 +251,7 @@ impl Story {
         }
     }
 
-    /// Does the work of the engine at a bucket's deadline: the bytes first, then the timer.
+    /// Does the engine's work at a bucket's deadline: destroys the bytes first, then the timer.
     pub(super) fn sweep(&mut self) {
         let (now, store) = (self.clock.now(), self.process().store.clone());
         let Ok(over) = store.content().buckets_until(now) else { return };
@@ -273,13 +273,13 @@ impl Story {
         if self.disk.is_off() {
             self.end(None);
         } else if self.process().has_failed() {
-            // The operator starts it again, on the same machine or after a permanent failure.
+            // The operator starts it again, on the same machine or after a power cut.
             let loss = self.chance.coin().then_some(Loss::Some);
             self.end(loss);
         }
     }
 
-    /// The process ends as it is, with the machine where there is a loss; then it is started again.
+    /// Ends the process in its current state, with a power cut if `loss` is given, and starts it again.
     fn end(&mut self, loss: Option<Loss>) {
         if let Some(loss) = loss {
             self.disk.turn_off(loss);
@@ -287,7 +287,7 @@ impl Story {
         self.say(|story| format!("the process ends, the machine is off: {}, {loss:?}", story.disk.is_off()));
         let is_orderly = loss.is_none() && !self.disk.is_off() && self.chance.coin();
         for ticket in std::mem::take(&mut self.tickets) {
-            // It never came to a commit: one that fails is answered.
+            // It never reached a commit: a failed commit would have been answered.
             self.failed(&ticket.intent, Known::No);
         }
         if is_orderly {
@@ -300,7 +300,7 @@ impl Story {
         self.start();
     }
 
-    /// Starts the process, over and over where faults are planned, and judges what it finds.
+    /// Starts the process, repeatedly if faults are planned, and judges its state.
     pub(super) fn start(&mut self) {
         for attempt in 0..=STARTS_MAX {
             self.disk.restart();
@@ -341,7 +341,7 @@ impl Story {
         }
     }
 
-    /// Faults stop: everything comes to its end, and stays when the machine goes off once more.
+    /// Ends all faults: all work must complete, and survive one more power cut.
     fn finish(&mut self) {
         self.disk.forgive();
         self.faults_left = 0;
@@ -368,7 +368,7 @@ impl Story {
         self.end(Some(Loss::Everything));
     }
 
-    /// Serves every timer that waits; whether there was one.
+    /// Serves every waiting timer. Returns whether there was one.
     fn settle_all(&mut self) -> bool {
         self.answer_all();
         let leased = BTreeSet::new();

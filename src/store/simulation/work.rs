@@ -1,4 +1,4 @@
-//! The work of a story: what it asks of its store, by chance, and what it learns from the answers.
+//! The random work of a run: its requests, and the evaluation of the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -49,20 +49,20 @@ pub(super) enum Outcome {
     Refused,
     /// The key is bound to another body.
     Mismatched,
-    /// There was no room for the body.
+    /// No space for the body.
     Full,
     /// The store failed.
     Failed,
 }
 
-/// All timers.
+/// Returns all timers.
 pub(super) fn timers(store: &Store) -> Vec<Timer> {
     let Ok(snapshot) = store.snapshot() else { return Vec::new() };
     let keys = snapshot.keys(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, usize::MAX);
     keys.unwrap_or_default().iter().filter_map(|key| Timer::decode(key)).collect()
 }
 
-/// The timers of transfers and deliveries that nobody serves.
+/// Returns the timers of transfers and deliveries that no operation in progress serves.
 pub(super) fn waiting(store: &Store, leased: &BTreeSet<Ulid>) -> Vec<Timer> {
     let is_work = |timer: &Timer| matches!(timer.kind, TimerKind::Transfer | TimerKind::Delivery);
     timers(store).into_iter().filter(|timer| is_work(timer) && !leased.contains(&timer.id)).collect()
@@ -88,13 +88,13 @@ impl Story {
         let ear = Ear::of(&self.disk);
         match waiting.poll_by(&ear.clone().into()) {
             None => self.tickets.push(Ticket { intent, waiting, ear }),
-            // A body that came alone was written at once, or could not be.
+            // A body that was alone was written at once, or failed.
             Some(outcome @ (Outcome::Failed | Outcome::Full)) => self.learn(vec![(intent, outcome)], Known::No),
             Some(outcome) => panic!("{intent:?} was answered before its turn: {outcome:?}"),
         }
     }
 
-    /// Something, by chance.
+    /// Submits a random request.
     pub(super) fn submit(&mut self) {
         match self.chance.below(10) {
             0..5 if self.has_groups && self.chance.coin() => self.accept_all(),
@@ -112,7 +112,7 @@ impl Story {
         }
     }
 
-    /// Returns the messages with an operation in progress: nobody else may touch them.
+    /// Returns the messages with an operation in progress, which no other may touch.
     fn leased(&self) -> BTreeSet<Ulid> {
         let ids = self.tickets.iter().flat_map(|ticket| match &ticket.intent {
             Intent::Transfer(id) | Intent::Cancel(id) | Intent::Accept(id) => vec![id.0],
@@ -165,13 +165,13 @@ impl Story {
         self.wait(Intent::Accept(id), Waiting::new(answered));
     }
 
-    /// One of few keys with one of two bodies, so that some meet.
+    /// Returns one of few keys with one of two bodies, so that some collide.
     fn claim(&mut self) -> IdempotencyClaim {
         let (key, body) = (self.chance.below(8), self.chance.below(2));
         IdempotencyClaim { key_hash: [u8::try_from(key).unwrap(); 32], body_hash: [u8::try_from(body).unwrap(); 32] }
     }
 
-    /// A body of some sectors, or of a few bytes; half of them do not compress.
+    /// Returns a body of some sectors or a few bytes. Half of them don't compress.
     pub(super) fn body(&mut self, id: MessageId) -> Vec<u8> {
         let mut body = format!("Message-ID: <{id}@example.com>\r\n\r\n").into_bytes();
         let words = [2, 60, 400][self.chance.index(3)];
@@ -183,7 +183,7 @@ impl Story {
         body
     }
 
-    /// Serves a timer, with an outcome by chance.
+    /// Serves a timer with a random outcome.
     pub(super) fn serve(&mut self, timer: &Timer) {
         let now = self.now();
         if timer.kind == TimerKind::Delivery {
@@ -248,7 +248,7 @@ impl Story {
         }
     }
 
-    /// Learns from an answer; whether it told of a commit.
+    /// Records an answer. Returns whether it proves a commit.
     pub(super) fn answered(&mut self, intent: &Intent, outcome: Outcome) -> bool {
         match (intent, outcome) {
             (Intent::Accept(id), Outcome::Done) => {
@@ -288,7 +288,7 @@ impl Story {
         }
     }
 
-    /// Learns that an operation failed, and whether it may have been committed all the same.
+    /// Records that an operation failed, and whether it may have been committed anyway.
     pub(super) fn failed(&mut self, intent: &Intent, known: Known) {
         match intent {
             Intent::Accept(id) => {

@@ -1,4 +1,4 @@
-//! The damage of one run: which file, and what of it.
+//! The damage of one run: the file and the bytes.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::store::disk::simulated::chance::Chance;
 use crate::store::simulation::canaries::content_of;
 use crate::store::simulation::process::DIRECTORY;
 
-/// Unit that a disk writes whole or not at all.
+/// Unit that a disk writes atomically.
 const SECTOR: usize = 512;
-/// The length of a key's slot.
+/// Size of a key slot, in bytes.
 const SLOT: usize = 128;
 
-/// Which file is damaged.
+/// The damaged file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Journal,
@@ -27,7 +27,7 @@ pub(super) enum Target {
 impl Target {
     const ALL: [Self; 5] = [Self::Journal, Self::Keys, Self::Mirror, Self::Database, Self::Segment];
 
-    /// The file, if there is one.
+    /// Returns the file's path, if the file exists.
     fn path(self, disk: &SimulatedDisk, chance: &mut Chance) -> Option<PathBuf> {
         let directory = Path::new(DIRECTORY);
         Some(match self {
@@ -54,13 +54,13 @@ pub(super) struct Hit {
     pub(super) path: PathBuf,
     /// The bytes that may have changed.
     pub(super) range: Range<usize>,
-    /// Whether a crash may leave a file of keys like that: every slot that changed has no key, or had none.
+    /// Whether a crash could leave a key file in this state: every slot that changed has no key, or had none.
     pub(super) is_like_a_crash: bool,
 }
 
 impl Hit {
-    /// Damages one file, if there is something to damage in it: flips a bit, or has a sector lose what was written to
-    /// it, or hold what was written to another.
+    /// Damages one file, if there is anything to damage in it. Flips a bit, lets a sector lose its write, or gives it
+    /// the content of another write.
     pub(super) fn draw(disk: &SimulatedDisk, chance: &mut Chance) -> Option<Self> {
         let target = Target::ALL[chance.index(Target::ALL.len())];
         let path = target.path(disk, chance)?;

@@ -204,6 +204,17 @@ def test_drips_end_with_the_time_for_a_login(dev, authority):
     assert heard.startswith(b"421 4.4.2 ") and 1.5 < time.monotonic() - began < 5
 
 
+def test_a_handshake_that_never_comes_ends_with_the_time_for_a_login(dev, authority):
+    door = Door(dev, authority, "login_seconds = 2\n")
+    clear = Lines(door.port)
+    clear.hear()
+    clear.say("EHLO me.test\r\n")
+    assert clear.say("STARTTLS\r\n").startswith("220 ")
+    for lines in (clear, Lines(door.tls_port)):
+        lines.sock.settimeout(10)
+        assert lines.is_closed()
+
+
 def test_guesses_take_a_second_each_however_they_come(dev, authority):
     door = Door(dev, authority)
     began = time.monotonic()

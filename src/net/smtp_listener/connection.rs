@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{ListenerConfig, ListenerTls, MailHandler};
+use super::{Deadlines, ListenerConfig, ListenerTls, MailHandler};
 use crate::engine::ports::BoxFuture;
 use crate::engine::smtp_submission::Decision;
 use crate::smtp::server::{
@@ -272,7 +272,10 @@ impl Connection {
         };
         let Wire::Plain(stream) = self.wire else { return Err(io::Error::other("STARTTLS inside TLS")) };
         let accepted = TlsAcceptor::from(tls.current()).accept(stream);
-        let stream = timeout(self.config.deadlines.handshake, accepted).await??;
+        let Deadlines { handshake, login, .. } = self.config.deadlines;
+        let end = Instant::now() + handshake;
+        let end = login.map_or(end, |login| end.min(self.began + login));
+        let stream = timeout_at(end, accepted).await??;
         let version = stream.get_ref().1.protocol_version().and_then(|version| version.as_str()).unwrap_or("unknown");
         // rustls writes TLSv1_3.
         self.handler.on_tls(&version.replace('_', "."));

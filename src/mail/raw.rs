@@ -167,7 +167,7 @@ fn check_from(fields: &[Field<'_>], sender: Option<&Address>, faults: &mut Fault
     };
     let list = mailbox::list(&from.unfolded()).unwrap_or_default();
     let [named] = list.as_slice() else {
-        faults.insert("the From header must have exactly one mailbox");
+        faults.insert("the From header must have exactly one mailbox, at a domain such as example.com");
         return;
     };
     if sender.is_some_and(|sender| sender.domain() != named.address.domain()) {

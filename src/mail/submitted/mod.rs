@@ -230,7 +230,7 @@ fn sender(fields: &[Field<'_>], mail_from: &str, faults: &mut Faults) -> Option<
     };
     let mut list = mailbox::list(&from.unfolded()).unwrap_or_default();
     if list.len() != 1 {
-        faults.insert("the From header must have exactly one mailbox");
+        faults.insert("the From header must have exactly one mailbox, at a domain such as example.com");
         return None;
     }
     list.pop()

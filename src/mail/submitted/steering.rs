@@ -2,7 +2,9 @@
 //! before the message is signed.
 
 use std::collections::HashSet;
+use std::fmt;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::super::read::decoded_text;
@@ -37,6 +39,33 @@ struct Gathered {
     metadata: Map<String, Value>,
 }
 
+/// The pairs of a JSON object, a repeated name included, which the API refuses too.
+struct Pairs(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Pairs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+
+        from.deserialize_map(Reader)
+    }
+}
+
 /// Returns whether a field sets an option and is not sent.
 pub(super) fn is_steering(field: &Field<'_>) -> bool {
     field.name.get(..PREFIX.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(PREFIX.as_bytes()))
@@ -65,8 +94,8 @@ impl Gathered {
             "idempotency-key" => self.idempotency_key = Some(value.to_owned()),
             "expires-at" => self.expires_at = Some(value.trim().to_owned()),
             "metadata" => match serde_json::from_str(value) {
-                Ok(Value::Object(pairs)) => pairs.into_iter().for_each(|(key, value)| self.put(key, value, violations)),
-                Ok(_) | Err(_) => {
+                Ok(Pairs(pairs)) => pairs.into_iter().for_each(|(key, value)| self.put(key, value, violations)),
+                Err(_) => {
                     violations.add(METADATA, r#"must be a JSON object of strings, such as {"order":"1001"}"#);
                 }
             },
@@ -84,7 +113,7 @@ impl Gathered {
     fn put(&mut self, key: String, value: Value, violations: &mut Violations) {
         // A header can contain thousands of pairs: one above the limit is enough to be refused.
         if self.metadata.contains_key(&key) {
-            violations.add(METADATA, "gives a name that X-Service-Metadata-<name> gives too");
+            violations.add(METADATA, "gives a name twice, or one that X-Service-Metadata-<name> gives too");
         } else if self.metadata.len() <= METADATA_COUNT {
             self.metadata.insert(key, value);
         }

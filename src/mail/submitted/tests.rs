@@ -132,8 +132,9 @@ fn all_faults_of_steering_headers_are_gathered_under_their_names() {
     assert_eq!(faults(&pairs), ["X-Service-Metadata: must have at most 10 pairs"]);
     let number = faults("X-Service-Metadata: {\"a\":1}\r\n");
     assert_eq!(number, ["X-Service-Metadata-a: must be a string"]);
-    let twice = faults("X-Service-Metadata: {\"a\":\"1\"}\r\nX-Service-Metadata-A: 2\r\n");
-    assert_eq!(twice.len(), 1);
+    for twice in [r#"{"a":"1"}"#.to_owned() + "\r\nX-Service-Metadata-A: 2", r#"{"a":"1","a":"2"}"#.to_owned()] {
+        assert_eq!(faults(&format!("X-Service-Metadata: {twice}\r\n")).len(), 1, "{twice}");
+    }
 }
 
 #[test]
@@ -144,6 +145,17 @@ fn faults_of_raw_are_faults_here() {
         ["message: must not have lines of more than 998 bytes"]
     );
     assert!(matches!(read(&"X: y\r\n".repeat(20_000)), Err(Unsubmitted::HeaderTooLong)));
+}
+
+#[test]
+fn a_sender_at_a_host_without_a_domain_is_told_what_an_address_needs() {
+    for from in ["root@localhost", "Shop", "a@example.com, b@example.com"] {
+        let Err(Unsubmitted::Invalid(violations)) = read(&format!("From: {from}\r\n\r\nx\r\n")) else {
+            panic!("{from}")
+        };
+        let told = "the From header must have exactly one mailbox, at a domain such as example.com";
+        assert_eq!(violations.by_field()["message"], [told]);
+    }
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result
         writeln!(console.out, "{}", serde_json::json!({ "valid": true, "warnings": warnings }))?;
         return Ok(Exit::Done);
     }
-    writeln!(console.out, "{name} is valid")?;
+    writeln!(console.out, "The configuration {name} is valid")?;
     for warning in warnings {
         writeln!(console.out, "warning: {warning}")?;
     }

@@ -62,7 +62,8 @@ pub(super) async fn listen(
         let socket = sockets.listen(*address).await;
         bound.push(socket.and_then(|socket| http.listen_on(socket, tls.clone())).map_err(|error| {
             let what = format!("cannot listen on {address}");
-            Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in http.listen.")
+            let remedy = "Free the port, or name another: in http.listen, or for dev with --listen.";
+            Trouble::new(Exit::Failed, what, error.to_string(), remedy)
         })?);
     }
     let socket = directory.join(SOCKET_NAME);

@@ -115,6 +115,13 @@ def test_a_bare_port_is_one_of_loopback(workdir, option):
         stop(child)
 
 
+def test_a_port_that_is_taken_names_the_option_for_another(dev):
+    taken = dev().info["url"].rsplit(":", 1)[1]
+    command = [binary(), "dev", "--port", taken, "--smtp-listen", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1 and "for dev with --listen" in done.stderr, done
+
+
 def test_an_unknown_identifier_is_named_with_the_command_that_lists_the_known_ones(dev):
     done = cli(dev(), "key", "remove", "key_1")
     assert done.returncode != 0 and "No key key_1. Run: postrider key list" in done.stderr, done

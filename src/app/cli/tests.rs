@@ -166,6 +166,8 @@ fn a_configuration_is_checked_with_its_warnings() {
     let ran = alone("config check", &[("POSTRIDER_CONFIG", file)]);
     assert_eq!(ran.exit, Exit::Done, "{ran:?}");
     assert!(ran.out.ends_with("is valid\n"), "{ran:?}");
+    let ran = alone("config check", &[("POSTRIDER_HOSTNAME", "mail.example.com")]);
+    assert!(ran.out.starts_with("The configuration of the environment is valid\n"), "{ran:?}");
     let elsewhere = [("POSTRIDER_CONFIG", file), ("POSTRIDER_HTTP__LISTEN", "127.0.0.1:8443")];
     assert!(alone("config check", &elsewhere).out.contains("is valid\nwarning: http.tls.mode is \"acme\""));
     let ran = alone(

@@ -1,5 +1,5 @@
-//! Answer of a handler: a status, a body with its type, and headers of its own. The service adds those that every
-//! answer carries (contract 1).
+//! Answer of a handler: a status, a body with its type, and headers. The service adds the headers that every answer has
+//! (contract 1).
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::net::http_body::{Body, BodyStream};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// An answer in the making.
+/// An answer that is being built.
 #[derive(Debug)]
 pub struct Answer {
     status: StatusCode,
@@ -31,7 +31,7 @@ impl Answer {
         Self { status, headers, body, account: None, refusal: None }
     }
 
-    /// `value` as JSON. A value that can't be written (a map with keys that are no text) is a fault of ours: 500.
+    /// Returns `value` as JSON. If it can't be serialised (a map with keys that are not strings), the answer is 500.
     pub fn json(status: StatusCode, value: &impl Serialize) -> Self {
         match serde_json::to_vec(value) {
             Ok(bytes) => Self::json_bytes(status, bytes),
@@ -47,29 +47,29 @@ impl Answer {
         }
     }
 
-    /// JSON that is already written, such as a stored event.
+    /// Returns JSON that is already serialised, such as a stored event.
     pub fn json_bytes(status: StatusCode, json: impl Into<Bytes>) -> Self {
         Self::new(status, JSON, Body::Whole(json.into()))
     }
 
-    /// Bytes of another type.
+    /// Returns a body of another type.
     pub fn bytes(status: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
         Self::new(status, HeaderValue::from_static(content_type), Body::Whole(bytes.into()))
     }
 
-    /// A body that goes on, such as server-sent events.
+    /// Returns a streamed body, such as server-sent events.
     pub fn stream(status: StatusCode, content_type: &'static str, stream: BodyStream) -> Self {
         Self::new(status, HeaderValue::from_static(content_type), Body::Stream(stream))
     }
 
-    /// 204.
+    /// Returns 204.
     pub fn no_content() -> Self {
         let (status, headers) = (StatusCode::NO_CONTENT, HeaderMap::new());
         Self { status, headers, body: Body::empty(), account: None, refusal: None }
     }
 
-    /// A page of a list (contract 1): rows of JSON that are already written, joined as they are, the cursor of the next
-    /// page, which also becomes a `Link` to `path`, and further members.
+    /// Returns a page of a list (contract 1): serialised rows, joined unchanged, the cursor of the next page, which
+    /// also becomes a `Link` to `path`, and further members.
     pub fn page<R: AsRef<[u8]>>(
         path: &str,
         limit: usize,
@@ -87,7 +87,7 @@ impl Answer {
             body.extend_from_slice(row.as_ref());
         }
         body.extend_from_slice(b"],\"next_cursor\":");
-        // A cursor is base64url, but it stands in JSON: written by the serializer, it is right whatever it is.
+        // A cursor is base64url, but the serializer escapes it correctly in any case.
         body.extend_from_slice(&serde_json::to_vec(&next_cursor).unwrap_or_else(|_| b"null".to_vec()));
         for (name, value) in members {
             body.extend_from_slice(format!(",{}:{value}", Value::from(name.as_str())).as_bytes());
@@ -102,7 +102,7 @@ impl Answer {
         }
     }
 
-    /// A page of a list whose rows are written now.
+    /// Returns a page of a list, and serialises its rows.
     pub fn page_of<T: Serialize>(path: &str, limit: usize, rows: &[T], next_cursor: Option<&str>) -> Self {
         let written: Result<Vec<_>, _> = rows.iter().map(serde_json::to_vec).collect();
         match written {
@@ -111,7 +111,7 @@ impl Answer {
         }
     }
 
-    /// Sets a header. A value that is no header value (control characters) is left out.
+    /// Sets a header. An invalid value (control characters) is left out.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -120,7 +120,7 @@ impl Answer {
         self
     }
 
-    /// Adds a header beside those of the same name, such as a second cookie.
+    /// Adds a header to those of the same name, such as a second cookie.
     #[must_use]
     pub fn and_header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -129,47 +129,47 @@ impl Answer {
         self
     }
 
-    /// Sets `Location`, which every 201 and 202 carries.
+    /// Sets `Location`, which every 201 and 202 has.
     #[must_use]
     pub fn with_location(self, path: &str) -> Self {
         self.with_header(LOCATION, path)
     }
 
-    /// The status so far.
+    /// Returns the status.
     pub const fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The headers so far.
+    /// Returns the headers.
     pub const fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
-    /// The answer to somebody who is signed in to `account`, which its memory is charged to.
+    /// Marks the answer as one to a user signed in to `account`, to which its memory is charged.
     #[must_use]
     pub const fn for_account(mut self, account: AccountId) -> Self {
         self.account = Some(account);
         self
     }
 
-    /// The answer of a refusal that a handler has written itself, to be counted by the machine word of its error.
+    /// Marks the answer as a refusal that the handler has written itself. It is counted under this error code.
     #[must_use]
     pub(super) const fn refused_as(mut self, code: &'static str) -> Self {
         self.refusal = Some(code);
         self
     }
 
-    /// The machine word of [`Self::refused_as`].
+    /// Returns the error code of [`Self::refused_as`].
     pub(super) const fn refusal(&self) -> Option<&'static str> {
         self.refusal
     }
 
-    /// The account of [`Self::for_account`].
+    /// Returns the account of [`Self::for_account`].
     pub(super) const fn account(&self) -> Option<AccountId> {
         self.account
     }
 
-    /// The bytes of the body that nothing but this answer holds: no static text, no part of a cache, no stream.
+    /// Returns the bytes of the body that only this answer holds: not static text, a part of a cache, or a stream.
     pub(super) fn own_bytes(&mut self) -> Option<&mut Bytes> {
         match &mut self.body {
             Body::Whole(bytes) => Some(bytes).filter(|bytes| bytes.is_unique()),
@@ -177,7 +177,7 @@ impl Answer {
         }
     }
 
-    /// Puts the stream of a body that goes on into another one.
+    /// Wraps the stream of a streamed body.
     pub(super) fn wrap_stream(&mut self, wrap: impl FnOnce(BodyStream) -> BodyStream) {
         self.body = match std::mem::replace(&mut self.body, Body::empty()) {
             Body::Stream(stream) => Body::Stream(wrap(stream)),
@@ -185,12 +185,12 @@ impl Answer {
         };
     }
 
-    /// Whether the body goes on.
+    /// Returns whether the body is a stream.
     pub(super) const fn is_stream(&self) -> bool {
         matches!(self.body, Body::Stream(_))
     }
 
-    /// The answer as hyper sends it.
+    /// Converts the answer for hyper.
     pub(super) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
@@ -199,7 +199,7 @@ impl Answer {
     }
 }
 
-/// Percent-encodes what is not unreserved (RFC 3986 2.3), for a value in a query.
+/// Percent-encodes all but unreserved characters (RFC 3986 2.3), for a query value.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! The memory of answers that wait for their readers: charged like request bodies ([`super::body_budget`]), so that
-//! nobody who asks for much and reads nothing takes what others need.
+//! Memory of answers that wait to be read, charged like request bodies ([`super::body_budget`]): a client that requests
+//! much and reads nothing must not use up the memory of others.
 
 use std::io;
 use std::pin::Pin;
@@ -15,15 +15,15 @@ use super::body_budget::{BodyBudgets, Charge, Excess, Holder, UNCHARGED_BYTES};
 use super::error::ApiError;
 use crate::net::http_body::BodyStream;
 
-/// Bytes that an answer which goes on holds: its part that is read, and the one that the client has not taken.
+/// Charged bytes of a streamed answer: the part that is being read, and the one that the client has not taken.
 const STREAM_BYTES: usize = 96 * 1024;
 
-/// Charges the bytes of `answer` to whoever asked, until the last of them is sent or dropped. Small answers and those
-/// to the operator are free.
+/// Charges the bytes of `answer` to the client, until the last of them is sent or dropped. Small answers and those to
+/// the operator are free.
 ///
 /// # Errors
-/// [`ApiError::Overloaded`] where the holder, or all together, hold too much. An account still gets the answer to what
-/// it has changed: the charge overdraws its share.
+/// [`ApiError::Overloaded`] if the holder, or all together, hold too much. An account still gets the answer to its own
+/// changes: then the charge overdraws its share.
 pub(super) fn charged(
     mut answer: Answer,
     method: &Method,
@@ -48,7 +48,7 @@ pub(super) fn charged(
     Ok(answer)
 }
 
-/// A body that goes on, and its charge until it ends.
+/// A streamed body with its charge, until it ends.
 struct ChargedStream {
     stream: BodyStream,
     _charge: Charge,

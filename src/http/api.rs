@@ -1,4 +1,4 @@
-//! THE route table: every address of the API, who may come to it, and what answers.
+//! The route table: every path of the API, with its access rule and handler.
 
 use hyper::Method;
 
@@ -21,12 +21,12 @@ macro_rules! run {
     };
 }
 
-/// The rows of the API. The operator's socket serves the same table.
+/// Returns the routes of the API. The operator's socket serves the same table.
 pub fn routes() -> Vec<Route<Api>> {
     let (get, post, patch, delete) = (Method::GET, Method::POST, Method::PATCH, Method::DELETE);
     let operator =
         |method: &Method, path, name, handler| Route::new(method.clone(), path, name, Access::Operator(handler));
-    // A key that sets a webhook's URL can read all events.
+    // A key that can set a webhook's URL can read all events.
     let events = Scopes::of(&[Manage, Read]);
     vec![
         Route::open(get.clone(), "/healthz", "health", run!(health::lives)),

@@ -1,5 +1,5 @@
-//! Reading a request's body under its limits: how large it may be and how slow, and whose share of the memory it takes
-//! (contract 1). Called by the service before any handler sees the request.
+//! Reads a request's body under its limits: size, rate, and the holder's share of the memory (contract 1). The service
+//! calls it before the handler.
 
 use std::error::Error as _;
 use std::io;
@@ -18,35 +18,35 @@ use super::route::{ANY_TYPE, BodySize};
 use crate::machine::pace::Pace;
 use crate::net::http_listener::Connection;
 
-/// The most bytes of a form.
+/// Maximum size of a form in bytes.
 pub const FORM_BYTES: usize = 64 * 1024;
-/// The most bytes of JSON that is no message.
+/// Maximum size in bytes of JSON that is not a message.
 pub const JSON_BYTES: usize = 256 * 1024;
-/// The most bytes of a list or a file.
+/// Maximum size of a list or a file in bytes.
 pub const UPLOAD_BYTES: usize = 25 * 1024 * 1024;
 
-/// A refused body of this many bytes is read before the answer, a larger one beside it.
+/// A refused body up to this size in bytes is read before the answer, a larger one concurrently.
 const DISCARD_INLINE: u64 = 64 * 1024;
 const DISCARD_INLINE_WAIT: Duration = Duration::from_secs(1);
-/// Room made before a body of announced length has shown that it comes.
+/// Capacity allocated for a body of announced length before its bytes arrive.
 const FIRST_ROOM: usize = 64 * 1024;
 
 /// The limits of one body.
 #[derive(Debug, Clone)]
 pub struct BodyLimits {
-    /// The most bytes of a message (`limits.body_bytes`).
+    /// Maximum size of a message in bytes (`limits.body_bytes`).
     pub message_bytes: usize,
     /// The window over which `rate` is measured.
     pub window: Duration,
-    /// Bytes a second that must come in every window.
+    /// Minimum rate in bytes per second, in every window.
     pub rate: usize,
     /// Time limit of a whole body.
     pub whole: Duration,
     /// Time for which a small unauthenticated body is not charged.
     pub uncharged: Duration,
-    /// Time for which a refused body is read and discarded, so that its sender sees the answer and not a reset.
+    /// Time for which a refused body is read and discarded, so that the client sees the answer and not a reset.
     pub discard: Duration,
-    /// Maximum pause of its sender meanwhile.
+    /// Maximum pause of the client meanwhile.
     pub discard_pause: Duration,
 }
 
@@ -65,7 +65,7 @@ impl Default for BodyLimits {
 }
 
 impl BodyLimits {
-    /// The most bytes of a body of this size.
+    /// Returns the maximum number of bytes of a body of this size.
     pub const fn most(&self, size: BodySize) -> usize {
         match size {
             BodySize::Form => FORM_BYTES,
@@ -84,13 +84,13 @@ pub struct ReadBody {
 }
 
 impl ReadBody {
-    /// No body.
+    /// Returns an empty body.
     pub const fn none() -> Self {
         Self { bytes: Bytes::new() }
     }
 }
 
-/// Whether `headers` announce a body that the route takes: `accepts` without a type at all, and without an encoding.
+/// Checks that `headers` announce a body that the route accepts: a type of `accepts` or none, and no content encoding.
 ///
 /// # Errors
 /// [`ApiError::UnsupportedMediaType`].
@@ -110,12 +110,12 @@ pub fn check_type(headers: &HeaderMap, accepts: &[&str]) -> Result<(), ApiError>
     }
 }
 
-/// The whole of `body`, of at most `most` bytes, charged to `holder`.
+/// Reads the whole `body` of at most `most` bytes, charged to `holder`.
 ///
 /// # Errors
-/// [`ApiError::PayloadTooLarge`] as soon as that is known, [`ApiError::RequestTimeout`] where it comes too slowly or
-/// ends early, [`ApiError::InvalidJson`] where its chunks are malformed, [`ApiError::Overloaded`] where its holder, or
-/// all bodies together, hold too much.
+/// [`ApiError::PayloadTooLarge`] as soon as that is known, [`ApiError::RequestTimeout`] if it arrives too slowly or
+/// ends early, [`ApiError::InvalidJson`] if its chunks are malformed, [`ApiError::Overloaded`] if its holder, or all
+/// bodies together, hold too much.
 pub async fn read(
     body: &mut Incoming,
     most: usize,
@@ -137,7 +137,7 @@ pub async fn read(
             return Err(ApiError::PayloadTooLarge(most));
         }
         charge.grow(data.len())?;
-        // Most bodies come in one piece and are handed on as they are.
+        // Most bodies arrive in one piece, which is passed on without a copy.
         if first.is_empty() && joined.is_empty() {
             first = data;
             continue;
@@ -160,13 +160,13 @@ struct Progress<'l> {
 }
 
 impl Progress<'_> {
-    /// The next piece; none at the end.
+    /// Returns the next piece; `None` at the end.
     async fn next(&mut self, body: &mut Incoming, charge: &mut Charge) -> Result<Option<Bytes>, ApiError> {
         loop {
             let too_slow = self.start + self.pace.deadline().min(self.limits.whole);
             let charged_from = charge.is_free().then(|| self.start + self.limits.uncharged);
             let wake = charged_from.map_or(too_slow, |from| from.min(too_slow));
-            // The frame is asked for before the timer is set, so a body that is there costs no timer.
+            // The frame is requested before the timer is set, so a body that has arrived costs no timer.
             let data = match timeout_at(wake, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(fault))) => return Err(unreadable(&fault)),
@@ -183,7 +183,7 @@ impl Progress<'_> {
     }
 }
 
-/// A body that ends early came too slowly; one that is not framed as it says will not be better the next time.
+/// A body that ends early may be retried. One with malformed framing will not be better the next time.
 fn unreadable(fault: &hyper::Error) -> ApiError {
     let cause = fault.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     match cause {
@@ -194,15 +194,15 @@ fn unreadable(fault: &hyper::Error) -> ApiError {
     }
 }
 
-/// Takes what is left of a refused body off the wire. A connection that is closed over unread bytes is reset, and the
-/// sender, still writing, would never see the answer.
+/// Reads and discards the rest of a refused body. Closing a connection with unread bytes resets it, and the client,
+/// still writing, would never see the answer.
 pub async fn discard(mut body: Incoming, limits: &BodyLimits, connection: &Arc<Connection>) {
     if body.size_hint().exact().is_some_and(|length| length <= DISCARD_INLINE) {
         let _read = timeout(DISCARD_INLINE_WAIT, drain(&mut body, UPLOAD_BYTES, DISCARD_INLINE_WAIT)).await;
         return;
     }
-    // Bounded in time and bytes, and over with the connection whose body it is. The answer is out, so the connection
-    // makes way for others.
+    // Limited in time and bytes, and ended with its connection. The answer has been sent, so the connection may be
+    // closed in favour of others.
     let (lingering, patience, pause) = (connection.linger(), limits.discard, limits.discard_pause);
     let most = limits.message_bytes.saturating_mul(2);
     tokio::spawn(async move {

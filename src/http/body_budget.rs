@@ -1,6 +1,6 @@
-//! The memory for bodies, and who holds how much of it: one supply for accounts, and a small one for requests that are
-//! not authenticated. [`super::body::read`] charges each request's body to its holder as it comes,
-//! [`super::answer_budget`] each answer's.
+//! Memory budget for bodies: one supply for accounts, and a small one for unauthenticated requests.
+//! [`super::body::read`] charges each request's body to its holder as it arrives, [`super::answer_budget`] each
+//! answer's.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,34 +11,34 @@ use crate::base::id::AccountId;
 use crate::domain::network::Network;
 use crate::machine::shares::Shares;
 
-/// The part of the shared supply that one account may hold: the divisor.
+/// Divisor of the shared supply: the part that one account may hold.
 const ACCOUNT_PART: usize = 4;
-/// Requests of one account whose bodies are awaited: a quarter of the listener's places
+/// Maximum number of one account's requests that wait for a body: a quarter of the listener's connections
 /// ([`crate::net::http_listener::HttpLimits::connections`]).
 const AWAITED_MAX: usize = 256;
-/// A stranger's body of this many bytes at most is not charged at first ([`super::body::BodyLimits::uncharged`]), so
-/// that a small form is read even where others use up the strangers' supply.
+/// Maximum size in bytes of an unauthenticated body that is not charged at first
+/// ([`super::body::BodyLimits::uncharged`]). So a small form is read even if others use up that supply.
 pub(super) const UNCHARGED_BYTES: usize = 4 * 1024;
 
-/// Whom a request's body is charged to.
+/// Holder to which a request's body is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Holder {
-    /// A client that is not authenticated, by its network; none on a Unix socket.
+    /// An unauthenticated client, by its network; `None` on a Unix socket.
     Stranger(Option<Network>),
-    /// An account, by its key or a session.
+    /// An account, identified by its key or a session.
     Account(AccountId),
     /// Commands on the operator's socket.
     Operator,
 }
 
-/// Bytes that bodies may hold together.
+/// Maximum numbers of bytes that bodies may hold.
 #[derive(Debug, Clone)]
 pub struct BudgetSizes {
-    /// Of authenticated requests. One account may hold a quarter.
+    /// All authenticated requests. One account may hold a quarter.
     pub shared: usize,
-    /// Of requests that are not authenticated.
+    /// All unauthenticated requests.
     pub strangers: usize,
-    /// Of these, those of one client.
+    /// The unauthenticated requests of one client.
     pub stranger: usize,
 }
 
@@ -49,7 +49,7 @@ impl Default for BudgetSizes {
 }
 
 impl BudgetSizes {
-    /// The usual sizes, or larger ones where an account's quarter has no room for one message of `bytes`.
+    /// Returns the usual sizes, or larger ones if an account's quarter is too small for one message of `bytes`.
     pub fn for_messages_of(bytes: usize) -> Self {
         let usual = Self::default();
         Self { shared: usual.shared.max(bytes.saturating_mul(ACCOUNT_PART)), ..usual }
@@ -61,12 +61,12 @@ impl BudgetSizes {
 pub struct BodyBudgets {
     shared: Mutex<Shares<Holder>>,
     strangers: Mutex<Shares<Holder>>,
-    /// Requests of accounts whose bodies are awaited.
+    /// Requests of accounts that wait for a body.
     awaited: Arc<Mutex<Shares<Holder>>>,
 }
 
 impl BodyBudgets {
-    /// Supplies of these sizes.
+    /// Creates supplies of these sizes.
     pub fn new(sizes: &BudgetSizes) -> Self {
         Self {
             shared: Mutex::new(Shares::new(sizes.shared, sizes.shared / ACCOUNT_PART)),
@@ -78,7 +78,7 @@ impl BodyBudgets {
     /// Counts a request that waits for its body until the result is dropped. Only those of accounts are limited.
     ///
     /// # Errors
-    /// [`ApiError::Overloaded`] where the account has [`AWAITED_MAX`] of them.
+    /// [`ApiError::Overloaded`] if the account has [`AWAITED_MAX`] of them.
     pub(super) fn await_body(&self, holder: &Holder) -> Result<Option<AwaitedBody>, ApiError> {
         if !matches!(holder, Holder::Account(_)) {
             return Ok(None);
@@ -100,8 +100,8 @@ impl BodyBudgets {
         shares.take(holder, bytes).map_err(|_| ApiError::Overloaded)
     }
 
-    /// Takes `bytes` at once; at most the holder's whole share, so that one large answer is possible while it holds
-    /// nothing else. Returns what was taken.
+    /// Charges `bytes` at once, but at most the holder's whole share, so that one large answer is possible while the
+    /// holder holds nothing else. Returns the charged number.
     fn take_some(&self, holder: &Holder, bytes: usize, excess: Excess) -> Result<usize, ApiError> {
         let mut shares = self.of(holder).lock().unwrap_or_else(PoisonError::into_inner);
         let units = bytes.min(shares.each());
@@ -119,16 +119,16 @@ impl BodyBudgets {
     }
 }
 
-/// Treatment of an answer for which its holder's share has no room.
+/// Treatment of an answer that exceeds its holder's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Excess {
     /// It is refused.
     Refuse,
-    /// It is charged all the same, and the holder's next bodies are refused.
+    /// It is charged nevertheless, and the holder's next bodies are refused.
     Overdraw,
 }
 
-/// A counted request that waits for its body, until it is dropped.
+/// A counted request that waits for its body. Dropping it removes it from the count.
 #[derive(Debug)]
 pub(super) struct AwaitedBody {
     awaited: Arc<Mutex<Shares<Holder>>>,
@@ -141,28 +141,28 @@ impl Drop for AwaitedBody {
     }
 }
 
-/// Memory charged for one body, returned when it is dropped.
+/// Memory charged for one body, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     budgets: Arc<BodyBudgets>,
     holder: Holder,
     received: usize,
     charged: usize,
-    /// Whether a small body is still free of charge.
+    /// Whether a small body is still uncharged.
     is_free: bool,
 }
 
 impl Charge {
-    /// The charge of a body of which nothing has come.
+    /// Creates the charge of a body before its first byte.
     pub(super) fn new(budgets: &Arc<BodyBudgets>, holder: Holder) -> Self {
         let is_free = matches!(holder, Holder::Stranger(_));
         Self { budgets: Arc::clone(budgets), holder, received: 0, charged: 0, is_free }
     }
 
-    /// The charge of an answer of `bytes`.
+    /// Charges an answer of `bytes`.
     ///
     /// # Errors
-    /// [`ApiError::Overloaded`] where the holder, or all together, hold too much.
+    /// [`ApiError::Overloaded`] if the holder, or all together, hold too much.
     pub(in crate::http) fn of_answer(
         budgets: &Arc<BodyBudgets>,
         holder: Holder,
@@ -173,26 +173,26 @@ impl Charge {
         Ok(Self { budgets: Arc::clone(budgets), holder, received: bytes, charged, is_free: false })
     }
 
-    /// Bytes that have come.
+    /// Returns the number of received bytes.
     pub(super) const fn received(&self) -> usize {
         self.received
     }
 
-    /// Whether the body is free of charge so far.
+    /// Returns whether the body is still uncharged.
     pub(super) const fn is_free(&self) -> bool {
         self.is_free
     }
 
-    /// Adds `bytes` that have come.
+    /// Adds `bytes` that arrived.
     ///
     /// # Errors
-    /// [`ApiError::Overloaded`] where the holder, or all together, hold too much.
+    /// [`ApiError::Overloaded`] if the holder, or all together, hold too much.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
         self.received += bytes;
         if self.is_free && self.received <= UNCHARGED_BYTES { Ok(()) } else { self.settle() }
     }
 
-    /// Charges everything that has come.
+    /// Charges everything that has arrived.
     ///
     /// # Errors
     /// As [`Self::grow`].
@@ -203,14 +203,14 @@ impl Charge {
         Ok(())
     }
 
-    /// Ties the charge to the bytes that it is for: it ends with the last clone or slice of them. Work that goes on
-    /// after its request ended, such as an import, still holds them.
+    /// Ties the charge to its bytes: it ends with the last clone or slice of them. Work that continues after its
+    /// request, such as an import, still holds them.
     pub(super) fn hold(self, bytes: Bytes) -> Bytes {
         if bytes.is_empty() { bytes } else { Bytes::from_owner(Charged { bytes, _charge: self }) }
     }
 }
 
-/// Bytes of a body and their charge.
+/// Bytes of a body with their charge.
 struct Charged {
     bytes: Bytes,
     _charge: Charge,

@@ -1,4 +1,4 @@
-//! A JSON list of bytes, as some clients write a file, read into base64 without a value for each byte.
+//! Reads a JSON list of bytes, as some clients encode a file, into base64 without a JSON value per byte.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// The bytes as base64; a list of anything else becomes one that holds null, which is neither text nor empty.
+/// Returns the bytes as base64. A list of anything else becomes a list with null, which is neither text nor empty.
 pub(super) fn read<'de, A: SeqAccess<'de>>(mut items: A) -> Result<Value, A::Error> {
     let (mut bytes, mut is_sound) = (Vec::new(), true);
     while let Some(item) = items.next_element_seed(Byte)? {
@@ -19,7 +19,7 @@ pub(super) fn read<'de, A: SeqAccess<'de>>(mut items: A) -> Result<Value, A::Err
     Ok(if is_sound { STANDARD.encode(bytes).into() } else { Value::Array(vec![Value::Null]) })
 }
 
-/// One element, if it is a byte.
+/// One element that is a byte.
 struct Byte;
 
 impl<'de> DeserializeSeed<'de> for Byte {

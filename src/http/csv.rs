@@ -1,19 +1,19 @@
-//! CSV (RFC 4180): reading records with the line on which each begins, and writing them.
+//! CSV (RFC 4180): reads records with their first line numbers, and writes records.
 //!
-//! Lines may end with LF alone, a byte order mark is passed over, and lines without anything are no records.
+//! Lines may end with LF alone. A byte order mark is skipped, and empty lines are ignored.
 
 /// Error: the text is not valid CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCsv {
-    /// A quoted field without an end.
+    /// A quoted field has no end.
     #[error("a quoted field is never closed")]
     Open,
-    /// Something stands between a closing quote and the next comma.
+    /// There is text between a closing quote and the next comma.
     #[error("after a closing quote there may only be a comma or the line's end; double the quotes inside of a field")]
     AfterQuote,
 }
 
-/// The records of a text, one after the other.
+/// Iterator over the records of a text.
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     rest: &'a str,
@@ -21,22 +21,22 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records of `text`; lines count from 1.
+    /// Returns the records of `text`; lines are counted from 1.
     pub fn of(text: &'a str) -> Self {
         Self { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 }
     }
 
-    /// The records of the rest of a text, which begins with a record.
+    /// Returns the records of the rest of a text, which starts with a record.
     pub const fn of_rest(rest: &'a str) -> Self {
         Self { rest, line: 1 }
     }
 
-    /// The text that was not read yet.
+    /// Returns the unread text.
     pub const fn rest(&self) -> &'a str {
         self.rest
     }
 
-    /// Takes the field up to the next separator, and says whether the record goes on after it.
+    /// Reads the field up to the next separator. Returns whether the record continues after it.
     fn field(&mut self) -> Result<(String, bool), InvalidCsv> {
         let field = match self.rest.strip_prefix('"') {
             Some(inside) => self.quoted(inside)?,
@@ -44,7 +44,7 @@ impl<'a> Records<'a> {
                 let end = self.rest.find([',', '\n']).unwrap_or(self.rest.len());
                 let (field, rest) = self.rest.split_at(end);
                 self.rest = rest;
-                // A CR belongs to the line's end.
+                // A CR belongs to the line end.
                 let is_last = !rest.starts_with(',');
                 if is_last { field.strip_suffix('\r').unwrap_or(field) } else { field }.to_owned()
             }
@@ -97,7 +97,7 @@ impl<'a> Records<'a> {
 }
 
 impl Iterator for Records<'_> {
-    /// The line on which the record begins, and its fields.
+    /// The first line of the record, and its fields.
     type Item = (usize, Result<Vec<String>, InvalidCsv>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -117,7 +117,8 @@ impl Iterator for Records<'_> {
                     }
                 }
                 Err(fault) => {
-                    // After an unterminated field the rest can't be parsed; after any other error the next line counts.
+                    // After an unterminated field the rest can't be parsed. After other errors parsing continues on the
+                    // next line.
                     match fault {
                         InvalidCsv::Open => self.rest = "",
                         InvalidCsv::AfterQuote => self.skip_line(),
@@ -129,13 +130,13 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// Appends a record with its line end to `text`, quoting the fields that need it.
+/// Appends a record with its line end to `text`. Quotes the fields that need it.
 pub fn write_record(text: &mut String, fields: &[&str]) {
     for (place, field) in fields.iter().enumerate() {
         if place > 0 {
             text.push(',');
         }
-        // White space at an end survives only in quotes with some programs.
+        // Some programs keep leading and trailing white space only in quotes.
         let is_plain = !field.contains(['"', ',', '\r', '\n']) && field.trim() == *field;
         if is_plain {
             text.push_str(field);

@@ -1,6 +1,6 @@
-//! Guard of the routes under `/dev`, which need no key: it admits clients on this machine and those that `--dev-allow`
-//! names, under a host name that no public DNS record can have. A web page elsewhere could otherwise have its visitor's
-//! browser read captured mail, by a DNS name that it points at loopback (DNS rebinding) or by a cross-site request.
+//! Guard of the routes under `/dev`, which need no key. It accepts clients on this machine and those of `--dev-allow`,
+//! under a host name that no public DNS record can have. Otherwise a web page could make its visitor's browser read
+//! captured mail, with a DNS name that points to loopback (DNS rebinding) or with a cross-site request.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,19 +14,19 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Top-level domains that are never delegated (RFC 2606, RFC 6761, RFC 6762, and ICANN's choice for private use).
 const LOCAL_SUFFIXES: [&str; 4] = [".localhost", ".local", ".internal", ".test"];
 
-/// Why a route under `/dev` does not answer.
+/// Reasons for a refused request under `/dev`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DevForbidden {
-    /// The client is not on this machine, and nobody let it in.
+    /// The client is not on this machine, and its address is not allowed.
     Address(Option<IpAddr>),
     /// The `Host` could be a public name.
     Host,
-    /// A page of another origin asks.
+    /// The request comes from a page of another origin.
     Origin,
 }
 
 impl DevForbidden {
-    /// One sentence that a person can act on.
+    /// Returns one sentence that a person can act on.
     pub(super) fn message(self) -> Cow<'static, str> {
         match self {
             Self::Address(Some(address)) => format!(
@@ -41,10 +41,10 @@ impl DevForbidden {
     }
 }
 
-/// Checks a request for a route under `/dev`; `stranger` is the address of a client that may not use them.
+/// Checks a request for a route under `/dev`. `stranger` is the address of a client that may not use them.
 ///
 /// # Errors
-/// [`ApiError::DevForbidden`] where it must not be answered.
+/// [`ApiError::DevForbidden`] if the request is refused.
 pub(super) fn check(uri: &Uri, headers: &HeaderMap, stranger: Option<Option<IpAddr>>) -> Result<(), ApiError> {
     let host = uri.authority().map_or_else(|| text(headers, &HOST), |authority| Some(authority.as_str()));
     let refused = if let Some(address) = stranger {
@@ -63,7 +63,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Whether a `Host` is an IP literal or a name that only this machine or its network can resolve.
+/// Returns whether a `Host` is an IP literal or a name that only this machine or its network can resolve.
 fn is_local(host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         let (address, port) = rest.split_once(']').unwrap_or_default();
@@ -78,7 +78,7 @@ fn is_local(host: &str) -> bool {
     !name.contains('.') || is_suffixed || name.parse::<Ipv4Addr>().is_ok()
 }
 
-/// Whether a browser says that a page of another origin asks. Programs send neither header.
+/// Returns whether a browser reports a request from a page of another origin. Programs send neither header.
 fn is_foreign(headers: &HeaderMap, host: &str) -> bool {
     let is_cross_site =
         headers.get_all(SEC_FETCH_SITE).iter().any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"));

@@ -1,5 +1,5 @@
-//! Every way in which the API refuses or fails: the table of contract 1, "Errors", as a type. One total match each
-//! gives the status, the code, the sentence and the headers.
+//! All refusals and failures of the API: the table of contract 1, "Errors", as a type. One exhaustive match each
+//! returns status, code, sentence and headers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ use crate::store::error::StoreError;
 
 mod sentence;
 
-/// Why a key does not open the API. The code is the same; the sentence helps whoever set it up.
+/// Reasons for a 401. The code is the same; the sentence helps to fix the setup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unauthenticated {
-    /// No `Authorization` header.
+    /// There is no `Authorization` header.
     Missing,
-    /// A header that is not one `Bearer` and one token.
+    /// The header is not exactly `Bearer` and one token.
     Malformed,
-    /// Unknown, revoked or expired; which of them is not told.
+    /// The key is unknown, revoked or expired; the answer does not say which.
     Unknown,
 }
 
@@ -36,15 +36,15 @@ pub enum ApiError {
     Unauthenticated(Unauthenticated),
     /// 403 `stream_forbidden`: the stream that the key is limited to.
     StreamForbidden(String),
-    /// 403 `scope_forbidden`: the scope that the key lacks.
+    /// 403 `scope_forbidden`: the missing scope.
     ScopeForbidden(Scope),
     /// 403 `account_suspended`: the operator's reason.
     AccountSuspended(String),
-    /// 403 `dev_forbidden`: why a route under `/dev` does not answer.
+    /// 403 `dev_forbidden`: the reason for a refused request under `/dev`.
     DevForbidden(DevForbidden),
-    /// 404 `not_found`: a path or an identifier.
+    /// 404 `not_found`: an unknown path or identifier.
     NotFound,
-    /// 405 `method_not_allowed`: what is allowed, as the `Allow` header lists it.
+    /// 405 `method_not_allowed`: the value of the `Allow` header.
     MethodNotAllowed(String),
     /// 410 `content_gone`.
     ContentGone,
@@ -56,13 +56,13 @@ pub enum ApiError {
     IdempotencyMismatch,
     /// 409 `idempotency_in_progress`.
     IdempotencyInProgress,
-    /// 409 `conflict`: the sentence that says with what.
+    /// 409 `conflict`: the sentence that names the conflict.
     Conflict(String),
-    /// 413 `payload_too_large`: the most that is taken, in bytes.
+    /// 413 `payload_too_large`: the limit in bytes.
     PayloadTooLarge(usize),
-    /// 415 `unsupported_media_type`: what is taken instead, as a sentence.
+    /// 415 `unsupported_media_type`: the accepted types, as a sentence.
     UnsupportedMediaType(String),
-    /// 422 `invalid_json`: what is wrong and where.
+    /// 422 `invalid_json`: the error and its position.
     InvalidJson(String),
     /// 422 `validation_failed`.
     Invalid(Violations),
@@ -70,7 +70,7 @@ pub enum ApiError {
     DomainUnknown(String),
     /// 422 `domain_unverified`: the domain of `from`.
     DomainUnverified(String),
-    /// 422 `recipient_suppressed`: why it is.
+    /// 422 `recipient_suppressed`: the reason.
     RecipientSuppressed(String),
     /// 429 `rate_limited`: seconds to wait.
     RateLimited(u64),
@@ -78,7 +78,7 @@ pub enum ApiError {
     QuotaExceeded(&'static str, u64),
     /// 429 `storage_quota_exceeded`.
     StorageQuotaExceeded,
-    /// 500 `internal`. Its detail goes to the log, under the request's id, and never to the caller.
+    /// 500 `internal`. The detail goes to the log, under the request's ID, and never to the client.
     Internal,
     /// 503 `storage_full`.
     StorageFull,
@@ -90,7 +90,7 @@ pub enum ApiError {
     ShuttingDown,
     /// 503 `replica_unavailable`: nothing was changed.
     ReplicaUnavailable,
-    /// 503 `replica_unavailable`: the change is on this machine's disk alone.
+    /// 503 `replica_unavailable`: the change is only on this machine's disk.
     ReplicaInDoubt,
 }
 
@@ -100,13 +100,13 @@ impl From<Violations> for ApiError {
     }
 }
 
-/// A failure of the store is told without its detail, which goes to the log.
+/// A store failure is reported without its detail, which goes to the log.
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "request failed because of the store");
         match error {
             StoreError::Full => Self::StorageFull,
-            // Listeners close before the store does, so a closed store is one that failed before.
+            // Listeners close before the store, so a closed store is one that failed earlier.
             StoreError::Database(_)
             | StoreError::Corrupted(_)
             | StoreError::Unsynced(_)
@@ -119,7 +119,7 @@ impl From<StoreError> for ApiError {
     }
 }
 
-/// The body of contract 1.
+/// The error body of contract 1.
 #[derive(Serialize)]
 pub(super) struct ErrorBody<'a> {
     message: Cow<'a, str>,
@@ -142,7 +142,7 @@ describe! {
 }
 
 impl ApiError {
-    /// The HTTP status.
+    /// Returns the HTTP status.
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
@@ -175,7 +175,7 @@ impl ApiError {
         }
     }
 
-    /// The machine word.
+    /// Returns the error code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Unauthenticated(_) => "unauthenticated",
@@ -210,7 +210,7 @@ impl ApiError {
         }
     }
 
-    /// One sentence that a person can act on.
+    /// Returns one sentence that a person can act on.
     pub fn message(&self) -> Cow<'_, str> {
         match self {
             Self::Unauthenticated(Unauthenticated::Missing) => {
@@ -280,7 +280,7 @@ impl ApiError {
         }
     }
 
-    /// The faults by field; present on every 422.
+    /// Returns the violations by field, which every 422 has.
     pub(super) fn errors(&self) -> Option<Cow<'_, BTreeMap<String, Vec<String>>>> {
         let one = |field: &str, sentence: &str| {
             Some(Cow::Owned(BTreeMap::from([(field.to_owned(), vec![sentence.to_owned()])])))
@@ -319,7 +319,7 @@ impl ApiError {
         }
     }
 
-    /// Whole seconds after which it is worth trying again; at least 1.
+    /// Returns the seconds after which a retry is useful, at least 1.
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::RateLimited(seconds) | Self::QuotaExceeded(_, seconds) => Some((*seconds).max(1)),
@@ -351,17 +351,17 @@ impl ApiError {
         }
     }
 
-    /// The error as JSON.
+    /// Returns the error as a JSON body.
     pub(super) fn body(&self) -> ErrorBody<'_> {
         ErrorBody { message: self.message(), code: self.code(), errors: self.errors() }
     }
 
-    /// The error as an answer, to which a handler may still add headers.
+    /// Returns the error as an answer, to which a handler may add headers.
     pub fn answer(&self) -> Answer {
         self.with_message(self.message())
     }
 
-    /// The error as the answer to the request with this identifier, which a 500 tells in its message.
+    /// Returns the answer to the request with this ID, which the message of a 500 contains.
     pub(super) fn answer_for(&self, request_id: &str) -> Answer {
         if let Self::Internal = self {
             return self.with_message(format!("{} ({request_id})", self.message()).into());
@@ -373,7 +373,7 @@ impl ApiError {
         self.with_headers(Answer::json(self.status(), &ErrorBody { message, ..self.body() }))
     }
 
-    /// The answer with the headers that the error asks for.
+    /// Adds the headers that the error requires.
     pub(super) fn with_headers(&self, mut answer: Answer) -> Answer {
         if let Some(seconds) = self.retry_after() {
             answer = answer.with_header(RETRY_AFTER, &seconds.to_string());

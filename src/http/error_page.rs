@@ -1,6 +1,6 @@
-//! Errors as pages: who asked for a page is a person, and a person is not shown JSON.
+//! Errors as pages: a person who requested a page gets a page, not JSON.
 //!
-//! The service asks here which form an error takes; how a page looks, the panel says.
+//! The service asks here for the form of an error. The panel renders the page.
 
 use hyper::Method;
 use hyper::header::{ACCEPT, HeaderMap};
@@ -11,13 +11,14 @@ use super::error::ApiError;
 use super::route::Access;
 use super::service::Gate;
 
-/// Makes the page of an error, of the request's headers and its identifier.
+/// Renders the page of an error from the request's headers and its ID.
 pub type ErrorPage<S> = fn(&S, &ApiError, &HeaderMap, &str) -> Answer;
 
-/// Paths under which every answer is for programs, known or not.
+/// Path prefixes whose answers are always for programs, whether a route exists or not.
 const FOR_PROGRAMS: [&str; 6] = ["/v1", "/dev", "/healthz", "/readyz", "/unsubscribe", "/metrics"];
 
-/// Whether an error of this request is to be a page: the route is one, or nothing is there and a browser looks.
+/// Returns whether an error of this request should be a page: the route is a page, or the path is unknown and the
+/// client is a browser.
 pub(super) fn is_wanted<S: Gate>(known: Option<&Access<S>>, head: &Parts) -> bool {
     match known {
         Some(Access::Page(..)) => true,
@@ -36,7 +37,7 @@ fn is_for_programs(path: &str) -> bool {
     FOR_PROGRAMS.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Whether `text/html` is named: browsers do, programs that take anything do not.
+/// Returns whether `text/html` is accepted explicitly, as browsers do and programs that accept anything do not.
 fn takes_html(headers: &HeaderMap) -> bool {
     let given = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     given.flat_map(|value| value.split(',')).any(|kind| {

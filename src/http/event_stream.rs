@@ -1,8 +1,8 @@
-//! An account's events as Server-Sent Events (contract 4): the body of `GET /v1/events/stream`, and of the panel's.
+//! An account's events as Server-Sent Events (contract 4): the body of `GET /v1/events/stream`, and of the panel's
+//! stream.
 //!
-//! Made by the handler, driven by the connection: the next page is read when the client has taken the one
-//! before. Comments and the `retry` hint are lines without a blank one behind them, since some readers take every blank
-//! line for an event.
+//! Created by the handler, driven by the connection: the next page is read once the client has taken the previous one.
+//! Comments and the `retry` hint have no blank line after them, since some clients treat every blank line as an event.
 
 use std::future::Future;
 use std::io;
@@ -14,14 +14,14 @@ use hyper::body::{Body, Frame};
 
 use crate::engine::follow::{Followed, Follower, Told};
 
-/// First line of a stream: clients reconnect after so many milliseconds.
+/// First line of a stream: the reconnect delay of clients in milliseconds.
 const OPENING: &[u8] = b"retry: 3000\n";
 const HEARTBEAT: &[u8] = b": nothing new\n";
 
-/// Whether whoever follows may still do so, beyond what the follower knows of its key.
+/// Returns whether the client may continue, in addition to the follower's check of its key.
 type StillMay = Box<dyn Fn() -> bool + Send>;
 
-/// State of a stream: the follower, and the conditions under which it goes on.
+/// State of a stream: the follower, and the condition under which it continues.
 struct Telling {
     follower: Follower,
     still_may: StillMay,
@@ -36,12 +36,12 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    /// The stream of what `follower` is told.
+    /// Creates the stream of `follower`'s events.
     pub(super) fn new(follower: Follower) -> Self {
         Self::while_allowed(follower, || true)
     }
 
-    /// The same for as long as `still_may` says so, which is asked before anything is told.
+    /// Creates a stream that ends once `still_may` returns false. It is checked before each event is sent.
     pub(crate) fn while_allowed(follower: Follower, still_may: impl Fn() -> bool + Send + 'static) -> Self {
         let telling = Telling { follower, still_may: Box::new(still_may) };
         Self { step: Box::pin(async { Ok(Some((telling, Bytes::from_static(OPENING)))) }) }
@@ -81,7 +81,7 @@ async fn step(mut telling: Telling) -> Stepped {
     })
 }
 
-/// The events as the format has them; a record is JSON without line ends, so it is one `data` line.
+/// Formats events. A record is JSON without line ends, so it is one `data` line.
 fn written(events: &[Followed]) -> Bytes {
     let mut text = Vec::with_capacity(events.iter().map(|event| event.record.len() + 64).sum());
     for Followed { id, kind, record } in events {

@@ -1,6 +1,5 @@
-//! Authenticator: decides who may make a request. Implemented by the state that the handlers share, and called by
-//! [`super::service`] for each
-//! request.
+//! Authenticator: decides who may make a request. The state of the handlers implements it, and [`super::service`] calls
+//! it for each request.
 
 use std::future::Future;
 
@@ -12,56 +11,56 @@ use crate::base::id::AccountId;
 use crate::domain::api_key::Scope;
 use crate::net::http_client::Client;
 
-/// The remaining requests.
+/// Header with the remaining requests.
 pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Answer of the rate limit to one request.
+/// Result of the rate limit for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admission {
-    /// Requests left in the window, this one taken off.
+    /// Number of requests left in the window, after this one.
     pub left: u64,
-    /// Seconds until the window is whole again.
+    /// Seconds until the whole window is available again.
     pub reset_s: u64,
-    /// Seconds to wait, where this request is one too many.
+    /// Seconds to wait, if this request exceeds the limit.
     pub refused: Option<u64>,
 }
 
 impl Admission {
-    /// The value of [`RATE_LIMIT`].
+    /// Returns the value of [`RATE_LIMIT`].
     pub(super) fn to_header(self) -> String {
         format!("\"key\";r={};t={}", self.left, self.reset_s)
     }
 }
 
-/// Authenticates requests. Implemented by the state that the handlers share.
+/// Authenticates requests. Implemented by the state of the handlers.
 pub trait Gate: Send + Sync + 'static {
     /// Author of a request: the key, its account, and its permissions.
     type Caller: Send + Sync + 'static;
 
-    /// The caller that this key's text belongs to; none where it is unknown, revoked or expired.
+    /// Returns the caller of this key; `None` if the key is unknown, revoked or expired.
     fn authenticate(&self, key: &str) -> impl Future<Output = Result<Option<Self::Caller>, ApiError>> + Send;
 
-    /// The caller that a command on the operator's socket is, for the account that it names, if it names one.
+    /// Returns the caller for a command on the operator's socket, for the given account, if any.
     fn operator(&self, account: Option<&str>) -> impl Future<Output = Result<Self::Caller, ApiError>> + Send;
 
-    /// The account that the caller acts for.
+    /// Returns the account that the caller acts for.
     fn account(&self, caller: &Self::Caller) -> AccountId;
 
-    /// Whether a client may use the routes under `/dev`, by its own address.
+    /// Returns whether a client may use the routes under `/dev`, by its own address.
     fn is_dev_client(&self, client: Client) -> bool {
         client.is_loopback()
     }
 
-    /// Whether the caller has the scope.
+    /// Returns whether the caller has the scope.
     fn may(&self, caller: &Self::Caller, scope: Scope) -> bool;
 
-    /// Refuses a change by a caller whose account is suspended.
+    /// Refuses changes by a caller whose account is suspended.
     ///
     /// # Errors
     /// [`ApiError::AccountSuspended`], or the store's failure.
     fn check_suspension(&self, caller: &Self::Caller) -> Result<(), ApiError>;
 
-    /// Refuses a change while another machine may own the log of the replica. May wait for the bucket's word.
+    /// Refuses changes while another machine may own the log of the replica. May wait for the bucket's answer.
     ///
     /// # Errors
     /// [`ApiError::ReplicaUnavailable`].
@@ -69,11 +68,11 @@ pub trait Gate: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// Counts one request of the caller's.
+    /// Counts one request of the caller.
     fn admit(&self, caller: &Self::Caller) -> Admission;
 }
 
-/// The token of `Authorization: Bearer <token>` (RFC 6750 2.1; the scheme's case does not matter, RFC 9110 11.1).
+/// Returns the token of `Authorization: Bearer <token>` (RFC 6750 2.1; the scheme is case-insensitive, RFC 9110 11.1).
 pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     let malformed = ApiError::Unauthenticated(Unauthenticated::Malformed);
     let mut given = headers.get_all(AUTHORIZATION).iter();

@@ -2,11 +2,11 @@
 
 use hyper::http::request::Parts;
 
-/// Hyper holds HTTP/1 to this too; HTTP/2 has no limit of its own.
+/// Maximum number of fields. Hyper enforces it for HTTP/1; HTTP/2 has no limit of its own.
 const HEADERS_MAX: usize = 100;
 
-/// Whether the head has more than `most` bytes or too many fields. Hyper's caps are met while it reads, and let through
-/// what one read brings; this one is exact.
+/// Returns whether the head has more than `most` bytes or too many fields. Hyper checks its limits between reads, so
+/// one read may exceed them. This check is exact.
 pub(super) fn is_too_large(head: &Parts, most: usize) -> bool {
     let line = head.uri.path().len() + head.uri.query().map_or(0, str::len);
     let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();

@@ -1,6 +1,6 @@
-//! Text that becomes part of a page.
+//! Escapes text for a page.
 
-/// `text` so that no character of it is markup, in an element's content or in a quoted attribute.
+/// Escapes `text` for an element's content or a quoted attribute.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! One request between its arrival and its handler, with what the service has learnt of it on the way.
+//! The context of one request, between its arrival and its handler.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,25 +13,25 @@ use super::route::{Call, Params};
 use crate::net::http_client::Client;
 use crate::net::http_listener::Connection;
 
-/// A request on its way, and what was learnt of it.
+/// A request and what the service knows about it so far.
 pub(super) struct Journey<'j> {
     pub(super) head: Parts,
     pub(super) body: Incoming,
     pub(super) connection: &'j Arc<Connection>,
     pub(super) client: Client,
     pub(super) request_id: &'j Arc<str>,
-    /// Whether an error is to be a page.
+    /// Whether an error should be a page.
     pub(super) for_people: bool,
-    /// The service whose client asks, where it is not one of ours.
+    /// The other service whose client sent the request, if it is for a compatible API.
     pub(super) door: Option<Door>,
-    /// Set once the caller is known: from then on every answer tells the rate.
+    /// Set once the caller is known. From then on every answer has the rate headers.
     pub(super) admission: &'j OnceLock<Admission>,
-    /// Whom the answer is charged to; a stranger where it isn't set.
+    /// Holder that the answer is charged to. If it isn't set, the client is unauthenticated.
     pub(super) asker: &'j OnceLock<Holder>,
 }
 
 impl Journey<'_> {
-    /// The call that the handler gets, without its body yet. Takes the headers.
+    /// Returns the call for the handler, without its body. Takes the headers.
     pub(super) fn call<C>(&mut self, caller: C, params: Params) -> Call<C> {
         Call {
             caller,

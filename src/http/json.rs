@@ -1,7 +1,8 @@
-//! Strict JSON: what a request's body must be before any field is looked at (contract 1, `invalid_json`), and the form
-//! in which two bodies are the same (contract 3, idempotency).
+//! Strict JSON: the check of a request's body before its fields are parsed (contract 1, `invalid_json`), and the
+//! canonical form for comparing bodies (contract 3, idempotency).
 //!
-//! serde_json alone lets a repeated key win silently and nests to 128; this reads each body once and refuses both.
+//! serde_json alone accepts repeated keys and nests to 128. This module parses each body once and refuses repeated keys
+//! and deep nesting.
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,21 +17,21 @@ use super::error::ApiError;
 /// Reads JSON that is UTF-8.
 type Reader<'b> = serde_json::Deserializer<serde_json::de::StrRead<'b>>;
 
-/// Maximum nesting of arrays and objects, the body itself counted.
+/// Maximum nesting of arrays and objects, including the body itself.
 const DEPTH_MAX: usize = 32;
 
-/// Values and members of a body, all counted. The largest message that is accepted has a few hundred. A parsed value
-/// takes many times the memory of its text, which the budget of bodies does not count.
+/// Maximum number of values and members of a body. The largest accepted message has a few hundred. A parsed value takes
+/// many times the memory of its text, which the budget of bodies does not count.
 const VALUES_MAX: usize = 100_000;
 
-/// Values and members of a list of messages: 500 messages of 500.
+/// Maximum number of values and members of a list of messages: 500 messages of 500.
 const LIST_VALUES_MAX: usize = 250_000;
 
-/// The object that `body` holds.
+/// Parses `body` as an object.
 ///
 /// # Errors
-/// [`ApiError::InvalidJson`] where it is not JSON in UTF-8, not an object, repeats a key at any depth, holds a lone
-/// surrogate or a number out of range, nests too deep or has too many values.
+/// [`ApiError::InvalidJson`] if it is not JSON in UTF-8, is not an object, repeats a key at any depth, contains a lone
+/// surrogate or a number out of range, nests too deep, or has too many values.
 pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     parse_with(body, Lists::Values)
 }
@@ -61,7 +62,8 @@ fn invalid(fault: &str) -> ApiError {
     ApiError::InvalidJson(format!("Invalid JSON: {fault}."))
 }
 
-/// The same of an email in Resend's form, whose attachments may be lists of bytes: each becomes base64 as it is read.
+/// Parses an email in Resend's form, whose attachments may be lists of bytes. Each list is converted to base64 while it
+/// is read.
 ///
 /// # Errors
 /// As [`parse_object`].
@@ -69,7 +71,7 @@ pub fn parse_email(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     parse_with(body, Lists::Email)
 }
 
-/// The list of emails that `body` holds.
+/// Parses `body` as a list of emails.
 ///
 /// # Errors
 /// As [`parse_object`], for a list.
@@ -80,17 +82,18 @@ pub fn parse_list(body: &[u8]) -> Result<Vec<Value>, ApiError> {
     if let Value::Array(items) = value { Ok(items) } else { Err(invalid("expected a list")) }
 }
 
-/// A digest of a request to `address` with this body. No other address shares it, and no [`canonical_hash`].
+/// Returns a digest of a request to `address` with this body. It differs for any other address, and from every
+/// [`canonical_hash`].
 pub fn named_hash(address: &str, body: &Value) -> [u8; 32] {
     let mut form = Vec::with_capacity(1024);
-    // An object's form begins with another byte.
+    // The form of an object begins with another byte.
     form.push(b'@');
     write_text(address, &mut form);
     write_value(body, &mut form);
     Sha256::digest(&form).into()
 }
 
-/// A digest of `object` that two bodies share exactly where they are equal after parsing, whatever their white space,
+/// Returns a digest of `object`. It is the same for bodies that are equal after parsing, whatever their white space,
 /// order of keys and escapes.
 pub fn canonical_hash(object: &Map<String, Value>) -> [u8; 32] {
     let mut form = Vec::with_capacity(1024);
@@ -98,11 +101,11 @@ pub fn canonical_hash(object: &Map<String, Value>) -> [u8; 32] {
     Sha256::digest(&form).into()
 }
 
-/// Writes a kind byte, a length, and the members in order of their keys: no two objects share a form.
+/// Writes a kind byte, a length, and the members in order of their keys: no two objects have the same form.
 fn write_object(object: &Map<String, Value>, form: &mut Vec<u8>) {
     form.push(b'o');
     write_length(object.len(), form);
-    // The map sorts its keys itself unless a dependency turns serde_json's `preserve_order` on.
+    // The map is sorted by key unless a dependency enables serde_json's `preserve_order`.
     let mut members: Vec<_> = object.iter().collect();
     members.sort_unstable_by_key(|(key, _)| *key);
     for (key, value) in members {
@@ -154,16 +157,16 @@ fn write_length(length: usize, form: &mut Vec<u8>) {
     form.extend_from_slice(&(length as u64).to_le_bytes());
 }
 
-/// Policy for lists, by their place. A list of bytes would take dozens of times the memory of its text.
+/// Treatment of lists, by position. A list of bytes would take dozens of times the memory of its text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
-    /// They stay lists.
+    /// Lists stay lists.
     Values,
-    /// They stay lists, and those of the member `attachments` may hold files.
+    /// Lists stay lists; those of the member `attachments` may contain files.
     Email,
-    /// They stay lists; the member `content` of their objects is a file.
+    /// Lists stay lists; the member `content` of their objects is a file.
     Files,
-    /// They are bytes, and become base64.
+    /// Lists are bytes, and become base64.
     Bytes,
 }
 
@@ -177,7 +180,7 @@ impl Lists {
     }
 }
 
-/// Reads an object that stands `depth` deep, while `left` values may follow.
+/// Reads an object at nesting `depth`, with `left` more values allowed.
 struct ObjectVisitor<'a> {
     depth: usize,
     left: &'a Cell<usize>,
@@ -212,7 +215,7 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
     }
 }
 
-/// Reads any value inside a container that stands `depth` deep.
+/// Reads any value inside a container at nesting `depth`.
 #[derive(Clone, Copy)]
 struct ValueSeed<'a> {
     depth: usize,
@@ -358,7 +361,7 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
-            // Eighths are exact; serde_json reads other fractions to within their last bit.
+            // Eighths are exact. serde_json may round the last bit of other fractions.
             any::<i32>().prop_map(|eighths| Value::from(f64::from(eighths) / 8.0)),
             ".{0,8}".prop_map(Value::from),
         ];

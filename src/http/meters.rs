@@ -1,5 +1,5 @@
-//! Meters of the API: requests by route and status class, their durations, and refusals that an operator should
-//! know of. Labels come from the route table and from fixed lists: no path, address or account ever is one.
+//! Meters of the API: requests by route and status class, their durations, and the refusals that matter to an operator.
+//! Labels come from the route table and from fixed lists, never from paths, addresses or accounts.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -10,9 +10,9 @@ use hyper::StatusCode;
 use crate::base::meter::{Counter, Distribution, Histogram};
 use crate::base::time::Timestamp;
 
-/// The name under which requests for unknown paths are counted.
+/// Route name under which requests for unknown paths are counted.
 pub const UNKNOWN: &str = "unknown";
-/// The refusals that are counted, by the machine word of their error.
+/// Error codes of the counted refusals.
 pub const REFUSALS: [&str; 8] = [
     "rate_limited",
     "quota_exceeded",
@@ -23,7 +23,7 @@ pub const REFUSALS: [&str; 8] = [
     "storage_failed",
     "shutting_down",
 ];
-/// The limits that an operator's page counts, by the machine word of their error.
+/// Error codes of the limits on the operator's page.
 pub const LIMITS: [&str; 7] = [
     "rate_limited",
     "quota_exceeded",
@@ -33,7 +33,7 @@ pub const LIMITS: [&str; 7] = [
     "storage_full",
     "request_timeout",
 ];
-/// Hours of which reached limits are counted.
+/// Number of hours for which reached limits are counted.
 const LIMIT_HOURS: usize = 24;
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -58,26 +58,26 @@ struct RouteMeters {
     duration: Histogram,
 }
 
-/// A route's numbers, as they stood.
+/// A snapshot of one route's counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteCount {
-    /// Its name in the route table.
+    /// Name in the route table.
     pub route: &'static str,
-    /// Requests by the class of their answer's status, such as `2xx`.
+    /// Number of requests by status class, such as `2xx`.
     pub classes: Vec<(&'static str, u64)>,
     /// Durations of answers, in microseconds.
     pub duration: Distribution,
 }
 
 impl RequestMeters {
-    /// Meters for routes of these names.
+    /// Creates meters for routes with these names.
     pub fn new(names: impl IntoIterator<Item = &'static str>) -> Self {
         let meters = || RouteMeters { classes: Default::default(), duration: Histogram::of_durations() };
         let routes = names.into_iter().chain([UNKNOWN]).map(|name| (name, meters())).collect();
         Self { routes, refusals: Default::default(), limits: Mutex::default() }
     }
 
-    /// Counts an answer of the route called `route` that took so long.
+    /// Counts an answer of `route`, and the time that it took.
     pub(super) fn answered(&self, route: &str, status: StatusCode, took: Duration) {
         let Some(meters) = self.routes.get(route) else { return };
         if let Some(class) = meters.classes.get(usize::from(status.as_u16() / 100).saturating_sub(1)) {
@@ -86,7 +86,7 @@ impl RequestMeters {
         meters.duration.observe_duration(took);
     }
 
-    /// Counts a refusal at `now` by the machine word of its error, where it is one of [`REFUSALS`] or [`LIMITS`].
+    /// Counts a refusal at `now` by its error code, if that is in [`REFUSALS`] or [`LIMITS`].
     pub(super) fn refused(&self, code: &str, now: Timestamp) {
         if let Some(place) = LIMITS.iter().position(|limit| *limit == code) {
             self.reach(place, hour_of(now));
@@ -109,7 +109,7 @@ impl RequestMeters {
         }
     }
 
-    /// Each of [`LIMITS`] that was reached in the 24 hours up to `now`, and how often, since the start at most.
+    /// Returns each of [`LIMITS`] that was reached in the 24 hours up to `now`, and how often, at most since the start.
     pub fn limits_reached(&self, now: Timestamp) -> Vec<(&'static str, u64)> {
         let from = hour_of(now).saturating_sub(LIMIT_HOURS as u64 - 1);
         let hours = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +121,7 @@ impl RequestMeters {
         counted.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// The routes that were asked for, by name.
+    /// Returns the requested routes, by name.
     pub fn routes(&self) -> Vec<RouteCount> {
         let count = |(route, meters): (&&'static str, &RouteMeters)| RouteCount {
             route,
@@ -133,7 +133,7 @@ impl RequestMeters {
         routes
     }
 
-    /// Each of [`REFUSALS`], and how many there were.
+    /// Returns the counts of [`REFUSALS`].
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         REFUSALS.into_iter().zip(self.refusals.iter().map(Counter::read))
     }

@@ -1,5 +1,5 @@
-//! Floor 7: the API. One route table drives dispatch, authentication, scopes and the access log; handlers get what has
-//! been checked and answer an [`answer::Answer`] or an [`error::ApiError`].
+//! Floor 7: the API. One route table drives dispatch, authentication, scopes and the access log. Handlers get checked
+//! requests and return an [`answer::Answer`] or an [`error::ApiError`].
 
 pub mod answer;
 mod answer_budget;

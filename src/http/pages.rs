@@ -1,4 +1,4 @@
-//! The pages that recipients see: no part of the API, served beside it.
+//! The pages for recipients, served beside the API.
 
 use hyper::Method;
 
@@ -6,7 +6,7 @@ use super::handlers::unsubscribe;
 use super::route::{BodyRule, Route};
 use super::state::Api;
 
-/// The rows of the pages.
+/// Returns the routes of the pages.
 pub fn routes() -> Vec<Route<Api>> {
     let link = "/unsubscribe/{token}";
     vec![

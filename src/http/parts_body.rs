@@ -1,4 +1,4 @@
-//! A body that is made in parts, each when the client has taken the one before.
+//! A body that is produced in parts, each after the client has taken the previous one.
 
 use std::future::Future;
 use std::io;
@@ -10,8 +10,8 @@ use hyper::body::{Body, Frame};
 
 /// The source of the parts.
 pub(crate) trait Parts: Sized + Send + 'static {
-    /// Makes the next part; none at the end. An error ends the connection, so that the client doesn't take the parts
-    /// that it has for all of them.
+    /// Produces the next part; `None` at the end. An error ends the connection, so that the client does not mistake an
+    /// incomplete body for a complete one.
     fn next(self) -> impl Future<Output = io::Result<Option<(Self, Bytes)>>> + Send;
 }
 
@@ -21,7 +21,7 @@ type Step<P> = Pin<Box<dyn Future<Output = io::Result<Option<(P, Bytes)>>> + Sen
 pub(crate) struct PartsBody<P>(Step<P>);
 
 impl<P: Parts> PartsBody<P> {
-    /// The body that begins with `first` and goes on with `parts`.
+    /// Creates a body that starts with `first` and continues with `parts`.
     pub(crate) fn new(first: Bytes, parts: P) -> Self {
         Self(Box::pin(async { Ok(Some((parts, first))) }))
     }

@@ -1,5 +1,5 @@
-//! Strict queries: every parameter is known, given once and readable, or the answer is a 422 that names it
-//! (contract 1).
+//! Strict query parsing: every parameter must be known, given once and valid. Otherwise the answer is a 422 that names
+//! it (contract 1).
 
 use std::str::FromStr;
 
@@ -9,22 +9,22 @@ use crate::domain::violation::Violations;
 const LIMIT_DEFAULT: usize = 50;
 const LIMIT_MAX: usize = 100;
 
-/// The parameters of one request, decoded.
+/// The decoded parameters of one request.
 #[derive(Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
-/// Which page of a list is asked for.
+/// The requested page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Rows at most.
+    /// Maximum number of rows.
     pub limit: usize,
-    /// The opaque cursor, where one is given.
+    /// The opaque cursor, if given.
     pub cursor: Option<String>,
 }
 
 impl Query {
-    /// Reads `raw`, which may only hold the parameters of `known`; what is wrong goes to `violations`. A known name
-    /// that ends with `[]` stands for every name in the brackets.
+    /// Parses `raw`, which may only contain the parameters of `known`. Errors go to `violations`. A known name that
+    /// ends with `[]` stands for every name in the brackets.
     pub fn parse(raw: &str, known: &[&'static str], violations: &mut Violations) -> Self {
         let mut query = Self::default();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
@@ -49,22 +49,22 @@ impl Query {
         query
     }
 
-    /// The value of a parameter, where it is given.
+    /// Returns the value of a parameter, if given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// All parameters, names and values.
+    /// Returns all parameters, names and values.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The value of a parameter, parsed.
+    /// Returns the parsed value of a parameter.
     pub fn parsed<T: FromStr<Err: std::fmt::Display>>(&self, name: &str, violations: &mut Violations) -> Option<T> {
         violations.check(name, self.get(name)?.parse())
     }
 
-    /// `limit` and `cursor`.
+    /// Parses `limit` and `cursor`.
     pub fn page(&self, violations: &mut Violations) -> Page {
         let limit = self.get("limit").map_or(Some(LIMIT_DEFAULT), |text| {
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -77,7 +77,7 @@ impl Query {
     }
 }
 
-/// The name in the brackets of `metadata[order]`, where `name` is what stands before them.
+/// Returns the name in the brackets of `metadata[order]`, where `name` is the part before them.
 pub fn bracketed<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')
 }
@@ -95,7 +95,7 @@ pub enum Plus {
     IsPlus,
 }
 
-/// Undoes percent-encoding; nothing where a `%` is not followed by two hex digits or the bytes are not UTF-8.
+/// Decodes percent-encoding; `None` if a `%` is not followed by two hex digits or the bytes are not UTF-8.
 pub fn decode(text: &str, plus: Plus) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

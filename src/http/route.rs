@@ -1,7 +1,7 @@
-//! One row of the route table, and what its handler gets.
+//! One row of the route table, and the call that its handler gets.
 //!
-//! The kind of access and the handler stand in one value, so a handler that needs a caller can't be put on an open
-//! path: its [`Call`] carries the proof that the checks before it were passed.
+//! Access rule and handler are one value, so a handler that needs a caller can't be put on an open path: its [`Call`]
+//! proves that the checks before it have passed.
 
 use std::sync::Arc;
 
@@ -28,20 +28,20 @@ use crate::net::http_listener::Connection;
 /// `|state, call| Box::pin(handler(state, call))`.
 pub type Handler<S, C> = for<'a> fn(&'a S, Call<C>) -> BoxFuture<'a, Result<Answer, ApiError>>;
 
-/// Whether a page takes the body of a call, which is not read yet: whom the body is charged to, or the answer that
-/// refuses it.
+/// Decides before the body is read whether a page accepts a call. Returns the holder that the body is charged to, or
+/// the answer that refuses it.
 pub type PageCheck<S> = for<'a> fn(&'a S, &'a Call<()>) -> Result<Holder, Box<Answer>>;
 
 /// Access rule and handler of a route.
 pub enum Access<S: Gate> {
-    /// Anyone.
+    /// Any client, without a key.
     Open(Handler<S, ()>),
-    /// The page itself decides: people come with a session, not with a key. On the operator's socket the path is
-    /// unknown. The check runs before a body is read, and again with the handler.
+    /// The page itself decides: people have a session, not a key. On the operator's socket the path is unknown. The
+    /// check runs before the body is read, and again with the handler.
     Page(PageCheck<S>, Handler<S, ()>),
-    /// Clients on this machine, as far as [`super::dev_guard`] lets them.
+    /// Clients on this machine, as far as [`super::dev_guard`] allows.
     Loopback(Handler<S, ()>),
-    /// Commands that come in by the operator's socket; for others the path is unknown.
+    /// Commands on the operator's socket; for other clients the path is unknown.
     Operator(Handler<S, ()>),
     /// Any key.
     Key(Handler<S, S::Caller>),
@@ -49,27 +49,27 @@ pub enum Access<S: Gate> {
     Scoped(Scopes, Handler<S, S::Caller>),
 }
 
-/// Whether a request's body is read, and of which types.
+/// Whether a request's body is read, and which types are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyRule {
-    /// Not at all.
+    /// The body is not read.
     Ignored,
-    /// Read to be held to nothing: it is empty, or an object without members ([`Call::no_members`]).
+    /// The body must be empty, or an object without members ([`Call::no_members`]).
     Nothing,
     /// Any media type is accepted.
     OfAnyType,
-    /// With one of these types, or none.
+    /// One of these types, or none, is accepted.
     Of(&'static [&'static str]),
 }
 
-/// Stands for every type where the types of a route are listed.
+/// Represents every type in the list of a route's types.
 pub(super) const ANY_TYPE: &[&str] = &["*/*"];
 
 impl BodyRule {
     /// `application/json`.
     pub const JSON: Self = Self::Of(&["application/json"]);
 
-    /// The types that are read; none where nothing is.
+    /// Returns the accepted types; `None` if no body is read.
     pub const fn types(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Ignored => None,
@@ -85,24 +85,24 @@ impl BodyRule {
 pub enum BodySize {
     /// A form of the panel.
     Form,
-    /// JSON that is no message.
+    /// JSON that is not a message.
     Json,
-    /// A list or a file, of a caller who is authenticated.
+    /// A list or a file, from an authenticated caller.
     Upload,
     /// A message.
     Message,
 }
 
-/// The parameters of a path, by name, decoded.
+/// The decoded parameters of a path, by name.
 pub(super) type Params = Vec<(&'static str, String)>;
 
 /// One row of the table.
 pub struct Route<S: Gate> {
-    /// Its method. HEAD comes with GET.
+    /// HTTP method. HEAD is added to GET.
     pub method: Method,
-    /// Its path, such as `/v1/messages/{id}`.
+    /// Path, such as `/v1/messages/{id}`.
     pub path: &'static str,
-    /// Its name in the log, such as `messages.show`.
+    /// Name in the log, such as `messages.show`.
     pub name: &'static str,
     /// Access rule and handler.
     pub access: Access<S>,
@@ -110,24 +110,24 @@ pub struct Route<S: Gate> {
     pub body: BodyRule,
     /// Maximum size of the body.
     pub size: BodySize,
-    /// The service whose clients it serves, where it is not for ours.
+    /// The other service whose clients use the route, if it is one of a compatible API.
     pub door: Option<Door>,
 }
 
 impl<S: Gate> Route<S> {
-    /// A row; POST, PUT and PATCH read JSON, the others no body.
+    /// Creates a row. POST, PUT and PATCH accept JSON, the other methods no body.
     pub fn new(method: Method, path: &'static str, name: &'static str, access: Access<S>) -> Self {
         let reads = matches!(method, Method::POST | Method::PUT | Method::PATCH);
         let body = if reads { BodyRule::JSON } else { BodyRule::Ignored };
         Self { method, path, name, access, body, size: BodySize::Json, door: None }
     }
 
-    /// A row for any key.
+    /// Creates a row for any key.
     pub fn key(method: Method, path: &'static str, name: &'static str, handler: Handler<S, S::Caller>) -> Self {
         Self::new(method, path, name, Access::Key(handler))
     }
 
-    /// A row for keys with all of `scopes`.
+    /// Creates a row for keys with all of `scopes`.
     pub fn scoped(
         method: Method,
         path: &'static str,
@@ -138,26 +138,26 @@ impl<S: Gate> Route<S> {
         Self::new(method, path, name, Access::Scoped(scopes.into(), handler))
     }
 
-    /// A row for anyone.
+    /// Creates a row without authentication.
     pub fn open(method: Method, path: &'static str, name: &'static str, handler: Handler<S, ()>) -> Self {
         Self::new(method, path, name, Access::Open(handler))
     }
 
-    /// The row with another rule for its body.
+    /// Returns the row with another rule for its body.
     #[must_use]
     pub const fn with_body(mut self, body: BodyRule) -> Self {
         self.body = body;
         self
     }
 
-    /// The row for clients of another service.
+    /// Returns the row for clients of another service.
     #[must_use]
     pub(super) const fn of_door(mut self, door: Door) -> Self {
         self.door = Some(door);
         self
     }
 
-    /// The row with bodies of another size.
+    /// Returns the row with another maximum size of bodies.
     #[must_use]
     pub const fn with_size(mut self, size: BodySize) -> Self {
         self.size = size;
@@ -169,11 +169,11 @@ impl<S: Gate> Route<S> {
 pub struct Call<C> {
     /// Author of the request.
     pub caller: C,
-    /// The method; HEAD where GET was routed.
+    /// The method; HEAD if a GET route was matched.
     pub method: Method,
     /// The request's headers.
     pub headers: HeaderMap,
-    /// The identifier under which the request is logged.
+    /// The ID under which the request is logged.
     pub request_id: Arc<str>,
     pub(super) uri: hyper::Uri,
     pub(super) params: Params,
@@ -183,54 +183,55 @@ pub struct Call<C> {
 }
 
 impl<C> Call<C> {
-    /// A parameter of the path, decoded; empty where the path has none of that name.
+    /// Returns a decoded parameter of the path; empty if the path has none with that name.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// The path as it was asked for.
+    /// Returns the requested path.
     pub fn path(&self) -> &str {
         self.uri.path()
     }
 
-    /// The path and the query as they were asked for.
+    /// Returns the requested path and query.
     pub fn path_and_query(&self) -> &str {
         self.uri.path_and_query().map_or("/", hyper::http::uri::PathAndQuery::as_str)
     }
 
-    /// The host that was asked: `:authority` in HTTP/2, the `Host` header in HTTP/1.
+    /// Returns the requested host: `:authority` in HTTP/2, the `Host` header in HTTP/1.
     pub fn host(&self) -> Option<&str> {
         self.uri.authority().map(hyper::http::uri::Authority::as_str).or_else(|| self.header(&HOST))
     }
 
-    /// Takes the body out, so that its memory is free as soon as its taker drops it.
+    /// Takes the body out, so that its memory is freed as soon as the result is dropped.
     pub fn take_body(&mut self) -> Bytes {
         std::mem::replace(&mut self.body, ReadBody::none()).bytes
     }
 
-    /// The query, which may only hold the parameters of `known`; what is wrong goes to `violations`.
+    /// Parses the query, which may only contain the parameters of `known`. Errors go to `violations`.
     pub fn query(&self, known: &[&'static str], violations: &mut Violations) -> Query {
         Query::parse(self.uri.query().unwrap_or(""), known, violations)
     }
 
-    /// The body as sent; empty where the route reads none.
+    /// Returns the raw body; empty if the route reads none.
     pub const fn body(&self) -> &Bytes {
         &self.body.bytes
     }
 
-    /// The body as a strict JSON object.
+    /// Parses the body as a strict JSON object.
     ///
     /// # Errors
-    /// [`ApiError::InvalidJson`]; a query, which no request with a body takes (contract 1: unknown query parameters).
+    /// [`ApiError::InvalidJson`]; a query, which requests with a body must not have (contract 1: unknown query
+    /// parameters).
     pub fn json(&self) -> Result<serde_json::Map<String, serde_json::Value>, ApiError> {
         self.no_query()?;
         json::parse_object(self.body())
     }
 
-    /// Refuses a query, and a body that says anything.
+    /// Refuses a query, and a body with members.
     ///
     /// # Errors
-    /// A fault for each parameter or member; [`ApiError::InvalidJson`].
+    /// A violation for each parameter or member; [`ApiError::InvalidJson`].
     pub fn no_members(&self) -> Result<(), ApiError> {
         self.no_query()?;
         if self.body().is_empty() {
@@ -244,24 +245,24 @@ impl<C> Call<C> {
     /// Refuses a query.
     ///
     /// # Errors
-    /// A fault for each of its parameters.
+    /// A violation for each of its parameters.
     pub fn no_query(&self) -> Result<(), ApiError> {
         let mut violations = Violations::new();
         self.query(&[], &mut violations);
         Ok(violations.or(|| Some(()))?)
     }
 
-    /// The text of a header that is given once and is visible ASCII.
+    /// Returns the text of a header that is given once and is visible ASCII.
     pub fn header(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Where the request comes from, a trusted proxy's word taken for it.
+    /// Returns the client of the request, according to a trusted proxy if there is one.
     pub const fn client(&self) -> Client {
         self.client
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.connection.encrypted
     }

@@ -1,5 +1,5 @@
-//! The route table at work: from a method and a path to a row, or to what the path allows instead. No redirects, and no
-//! path that only looks like another (contract 1).
+//! Looks up a method and a path in the route table. There are no redirects, and similar paths are never treated as
+//! equal (contract 1).
 
 use hyper::Method;
 
@@ -7,13 +7,13 @@ use super::query::{Plus, decode};
 use super::route::{Params, Route};
 use super::service::Gate;
 
-/// The rows, ready to be looked up.
+/// The routes, indexed for lookups.
 pub struct Router<S: Gate> {
     paths: matchit::Router<usize>,
     places: Vec<Place<S>>,
 }
 
-/// A path with its rows, one for each method.
+/// A path with its rows, one per method.
 struct Place<S: Gate> {
     path: &'static str,
     names: Vec<&'static str>,
@@ -31,16 +31,16 @@ pub(super) enum Found<'r, S: Gate> {
     Nothing,
 }
 
-/// The table contradicts itself: a fault of the program, found when it starts.
+/// The table contradicts itself: a bug, detected at the start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the route {0} can't be in the table: {1}")]
 pub struct InvalidTable(&'static str, String);
 
 impl<S: Gate> Router<S> {
-    /// The table of these rows.
+    /// Creates a router for these rows.
     ///
     /// # Errors
-    /// [`InvalidTable`] where a path is malformed or hides another, or a method is given twice.
+    /// [`InvalidTable`] if a path is malformed or hides another, or a method is given twice.
     pub fn new(routes: impl IntoIterator<Item = Route<S>>) -> Result<Self, InvalidTable> {
         let mut router = Self { paths: matchit::Router::new(), places: Vec::new() };
         for route in routes {
@@ -66,12 +66,12 @@ impl<S: Gate> Router<S> {
         Ok(())
     }
 
-    /// Every row, for what is generated from the table.
+    /// Returns every row, for documents generated from the table.
     pub fn routes(&self) -> impl Iterator<Item = &Route<S>> {
         self.places.iter().flat_map(|place| &place.routes)
     }
 
-    /// Whether a row answers this method at this path.
+    /// Returns whether a row matches this method and path.
     pub fn knows(&self, method: &Method, path: &str) -> bool {
         matches!(self.find(method, path), Found::Row(..))
     }

@@ -1,4 +1,4 @@
-//! An account's messages or events as CSV or as JSON lines, oldest first: the body of `/v1/messages/export` and
+//! An account's messages or events as CSV or JSON lines, oldest first: the body of `/v1/messages/export` and
 //! `/v1/events/export`, and of the panel's downloads.
 
 mod columns;
@@ -17,22 +17,22 @@ use crate::domain::violation::Violations;
 use crate::engine::exports::{Export, ExportError, ExportPart};
 use columns::{EVENT_COLUMNS, MESSAGE_COLUMNS, write_cells, write_head};
 
-/// The longest time that an export covers.
+/// Maximum time that an export covers.
 pub(crate) const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// The time that a request may have taken on its way, where its span ends now.
+/// Allowance for the transit time of a request whose span ends now.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// The form of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ExportFormat {
-    /// Comma-separated values, the first line naming the columns.
+    /// Comma-separated values. The first line has the column names.
     #[default]
     Csv,
-    /// A JSON object on each line.
+    /// One JSON object per line.
     JsonLines,
 }
 
-/// The text names no format.
+/// Error: the text is not a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be csv or ndjson")]
 pub(crate) struct InvalidFormat;
@@ -45,7 +45,7 @@ impl FromStr for ExportFormat {
 }
 
 impl ExportFormat {
-    /// Its name, which is also the end of a file's name.
+    /// Returns its name, which is also the file extension.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -53,7 +53,7 @@ impl ExportFormat {
         }
     }
 
-    /// The type of the body.
+    /// Returns the media type of the body.
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
             Self::Csv => "text/csv; charset=utf-8",
@@ -62,8 +62,8 @@ impl ExportFormat {
     }
 }
 
-/// The times between which an export's rows are, both excluded. A span that ends now ends with the rows of this
-/// moment. What is too wide goes to `violations`.
+/// Returns the times between which an export's rows are, both exclusive. A span that ends now includes the rows of this
+/// moment. A span that is too long goes to `violations`.
 pub(crate) fn span(
     after: Option<Timestamp>,
     before: Option<Timestamp>,
@@ -82,17 +82,17 @@ pub(crate) fn span(
 /// Returns whether the client may still read.
 type StillMay = Box<dyn Fn() -> bool + Send>;
 
-/// The rest of an export.
+/// The unread part of an export.
 pub(crate) struct RowExport {
     export: Export,
     format: ExportFormat,
     still_may: StillMay,
-    /// The time at which the content of listed messages is judged to be gone.
+    /// Time for judging whether the content of listed messages has expired.
     expiry: Timestamp,
 }
 
 impl RowExport {
-    /// The rows of `export`, for as long as `still_may` allows it. Reads the first part.
+    /// Starts `export`, which continues for as long as `still_may` returns true. Reads the first part.
     ///
     /// # Errors
     /// [`ExportError`].
@@ -107,7 +107,7 @@ impl RowExport {
         Ok(PartsBody::new(first, rows))
     }
 
-    /// The next part; none at the end. The first one has the names of the columns.
+    /// Returns the next part; `None` at the end. The first part has the column names.
     async fn read(&mut self, is_first: bool) -> Result<Option<Bytes>, ExportError> {
         let (format, expiry) = (self.format, self.expiry);
         let written = self.export.next(move |part| {

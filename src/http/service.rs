@@ -1,8 +1,8 @@
-//! The way of a request: identifier, route, key, scope, request rate, body, handler, and the headers that every answer
-//! carries. The order of the checks is contract 1's. No body is read before the request is authenticated, save small
-//! ones of open paths, out of a budget of their own.
+//! Processes a request: ID, route, key, scope, request rate, body, handler, and the headers that every answer has. The
+//! order of the checks is that of contract 1. No body is read before the request is authenticated, except small ones on
+//! open paths, which have a separate budget.
 //!
-//! Whatever happens inside, an answer comes out: a panic is a 500 whose detail stays in the log.
+//! There is always an answer: a panic is a 500 whose detail stays in the log.
 
 use std::sync::{Arc, OnceLock};
 
@@ -37,22 +37,22 @@ use crate::net::http_body::Body;
 use crate::net::http_client::Client;
 use crate::net::http_listener::{Connection, ListenerKind, Serve};
 
-/// The account that a command on the operator's socket speaks for.
+/// Header with the account that a command on the operator's socket acts for.
 pub const ACCOUNT_HEADER: HeaderName = HeaderName::from_static("x-postrider-account");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// The route that makes a base of the replica, which changes nothing of the store.
+/// The route that makes a base of the replica, which does not change the store.
 const MAKES_BASE: &str = "replica.base";
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// The numbers of a service.
+/// Limits of a service.
 #[derive(Debug, Clone)]
 pub struct ServiceLimits {
     /// The limits of one body.
     pub body: BodyLimits,
-    /// The bytes that bodies may hold together.
+    /// The memory budget of bodies.
     pub budgets: Arc<BodyBudgets>,
-    /// Bytes of a request's head.
+    /// Maximum size of a request's head in bytes.
     pub head_bytes: usize,
     /// Limit in `RateLimit-Policy` (`limits.requests_per_minute`).
     pub requests_per_minute: u64,
@@ -69,7 +69,7 @@ impl Default for ServiceLimits {
     }
 }
 
-/// The API over a state: what the listeners serve.
+/// The API over a shared state, as served by the listeners.
 pub struct HttpService<S: Gate> {
     state: Arc<S>,
     router: Router<S>,
@@ -82,7 +82,7 @@ pub struct HttpService<S: Gate> {
 }
 
 impl<S: Gate> HttpService<S> {
-    /// The service of `router` over `state`.
+    /// Creates the service of `router` over `state`.
     pub fn new(
         state: Arc<S>,
         router: Router<S>,
@@ -96,19 +96,19 @@ impl<S: Gate> HttpService<S> {
         Self { state, router, clock, entropy, limits, policy, meters, error_page: None }
     }
 
-    /// The service with pages for the errors that people see.
+    /// Adds pages for the errors that people see.
     #[must_use]
     pub fn with_error_page(mut self, page: ErrorPage<S>) -> Self {
         self.error_page = Some(page);
         self
     }
 
-    /// The counters of requests.
+    /// Returns the counters of requests.
     pub const fn meters(&self) -> &Arc<RequestMeters> {
         &self.meters
     }
 
-    /// The handlers' state.
+    /// Returns the handlers' state.
     pub const fn state(&self) -> &Arc<S> {
         &self.state
     }
@@ -127,7 +127,7 @@ impl<S: Gate> HttpService<S> {
         // A client that waits for `100 Continue` learns the result from the answer itself.
         let asks_first = journey.head.headers.contains_key(EXPECT);
         let outcome = self.pass(found, &mut journey).await;
-        // A body too slow to be read is too slow to be read off; HTTP/2 resets its stream and nothing else.
+        // A body that arrived too slowly is not read to the end. HTTP/2 only resets its stream.
         let unread = !journey.body.is_end_stream() && journey.head.version < Version::HTTP_2;
         if unread && !asks_first && !matches!(outcome, Err(ApiError::RequestTimeout)) {
             body::discard(journey.body, &self.limits.body, journey.connection).await;
@@ -181,7 +181,7 @@ impl<S: Gate> HttpService<S> {
         handler(&self.state, call).await
     }
 
-    /// Refuses a change where the replica's log may be another machine's.
+    /// Refuses changes while another machine may own the replica's log.
     async fn check_replica(&self, route: &Route<S>) -> Result<(), ApiError> {
         if matches!(route.method, Method::GET | Method::HEAD) || route.name == MAKES_BASE {
             return Ok(());
@@ -189,7 +189,7 @@ impl<S: Gate> HttpService<S> {
         self.state.check_replica().await
     }
 
-    /// The page's own check before its body is read, so that nobody sends one in vain or at others' cost.
+    /// Runs the page's check before its body is read, so that no client sends a body in vain or at others' cost.
     async fn page(
         &self,
         found: Found<'_, S>,
@@ -210,7 +210,7 @@ impl<S: Gate> HttpService<S> {
         handler(&self.state, call).await
     }
 
-    /// Key, path, method, scope and rate, in this order; then the handler.
+    /// Checks key, path, method, scope and rate, in this order, then calls the handler.
     async fn keyed(&self, found: Found<'_, S>, journey: &mut Journey<'_>) -> Result<Answer, ApiError> {
         let caller = self.caller(journey).await?;
         let holder = match journey.connection.kind {
@@ -228,7 +228,7 @@ impl<S: Gate> HttpService<S> {
                     None => handler,
                 }
             }
-            // A path whose rows differ in access: the row found is not of the kind that was asked for.
+            // The path has rows with different access rules, and the row found has another kind.
             Access::Open(_) | Access::Page(..) | Access::Loopback(_) | Access::Operator(_) => {
                 return Err(ApiError::NotFound);
             }
@@ -248,7 +248,7 @@ impl<S: Gate> HttpService<S> {
     async fn caller(&self, journey: &Journey<'_>) -> Result<S::Caller, ApiError> {
         let headers = &journey.head.headers;
         match journey.connection.kind {
-            // Only the operator can open the socket; the request rate is for keys.
+            // Only the operator can open the socket; the request rate applies to keys.
             ListenerKind::Admin => {
                 let account = headers.get(ACCOUNT_HEADER).map(|value| value.to_str().unwrap_or(""));
                 self.state.operator(account).await
@@ -263,7 +263,7 @@ impl<S: Gate> HttpService<S> {
         }
     }
 
-    /// The body of a request that may bring one, charged to `holder`.
+    /// Reads the body of a request that may have one, charged to `holder`.
     async fn body(
         &self,
         route: &Route<S>,
@@ -279,7 +279,7 @@ impl<S: Gate> HttpService<S> {
         body::read(&mut journey.body, limits.most(route.size), limits, &self.limits.budgets, holder).await
     }
 
-    /// The answer with what every answer carries.
+    /// Adds the parts that every answer has.
     fn finish(&self, answer: Answer, method: &Method, id: &str, admission: Option<&Admission>) -> Response<Body> {
         let mut response = answer.into_response();
         let length = response.body().length();
@@ -292,7 +292,7 @@ impl<S: Gate> HttpService<S> {
         }
         if let Some(admission) = admission {
             headers.insert(RATE_LIMIT_POLICY, self.policy.clone());
-            // A list of messages has counted more than its request.
+            // A list of messages has counted more than one request.
             if !headers.contains_key(RATE_LIMIT)
                 && let Ok(value) = HeaderValue::try_from(admission.to_header())
             {
@@ -354,8 +354,8 @@ impl<S: Gate> Serve for HttpService<S> {
         let answer = answer_budget::charged(answer, &method, &self.limits.budgets, asker).unwrap_or_else(refusal);
         let took = started.elapsed();
         self.meters.answered(route, answer.status(), took);
-        // The route's name, not the path: paths may hold addresses, and those stay out of the log. At `debug`, since
-        // a line for every message would cost more than routing it.
+        // Logs the route's name, not the path: paths may contain addresses, which must not be logged. At `debug`, since
+        // a line per message would cost more than routing it.
         tracing::debug!(
             method = method.as_str(),
             route,
@@ -373,7 +373,7 @@ impl<S: Gate> Serve for HttpService<S> {
     }
 }
 
-/// Ends the connection with this answer; HTTP/2 has no header for that.
+/// Closes the connection after this answer. HTTP/2 has no header for that.
 fn close(response: &mut Response<Body>, version: Version, connection: &Connection) {
     if version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

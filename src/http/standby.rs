@@ -1,4 +1,4 @@
-//! The HTTP service of a standby: it lives, and takes no work. The operator's socket shows its state and promotes it.
+//! The HTTP service of a standby: it is alive but not ready. The operator's socket shows its state and promotes it.
 
 use std::sync::Arc;
 
@@ -14,33 +14,33 @@ use crate::engine::replica::ReplicaStatus;
 use crate::net::http_body::Body;
 use crate::net::http_listener::{Connection, ListenerKind, Serve};
 
-/// Bytes of a promotion's body.
+/// Maximum size of a promotion's body in bytes.
 const BODY_BYTES_MAX: usize = 4096;
 
-/// A promotion that the operator asks for.
+/// A promotion requested by the operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromotionRequest {
-    /// Promote although the active may live.
+    /// Promote even if the active machine may still run.
     pub force: bool,
-    /// Hold what is queued.
+    /// Put queued messages on hold.
     pub hold: bool,
-    /// Go on without the bucket.
+    /// Continue without the bucket.
     pub without_bucket: bool,
 }
 
-/// Why a standby was not promoted.
+/// Reason for a refused promotion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromotionRefusal {
-    /// The status of the answer.
+    /// HTTP status.
     pub status: u16,
-    /// The machine word.
+    /// Error code.
     pub code: &'static str,
-    /// The sentence.
+    /// Error message.
     pub message: String,
 }
 
-/// A promotion on its way to the standby's loop, and where its answer goes.
+/// A promotion for the standby's loop, and the channel for its answer.
 pub type Promotion = (PromotionRequest, oneshot::Sender<Result<serde_json::Value, PromotionRefusal>>);
 
 /// The service.
@@ -50,7 +50,7 @@ pub struct StandbyService {
 }
 
 impl StandbyService {
-    /// A service that shows `status` and hands over promotions.
+    /// Creates a service that shows `status` and passes on promotions.
     pub const fn new(status: watch::Receiver<ReplicaStatus>, promotions: mpsc::Sender<Promotion>) -> Self {
         Self { status, promotions }
     }

@@ -1,5 +1,5 @@
-//! State that the handlers share: the engine, and the numbers of the configuration that only the interface needs. As a
-//! [`Gate`] it says who is at the door.
+//! State that the handlers share: the engine, and configuration that only the API needs. As a [`Gate`] it authenticates
+//! requests.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -23,23 +23,23 @@ use crate::store::error::StoreError;
 
 /// The state of the API.
 pub struct Api {
-    /// Everything that handlers call.
+    /// The engine, which the handlers call.
     pub engine: Arc<Engine>,
-    /// Which addresses a webhook's URL may name.
+    /// Decides which addresses a webhook's URL may have.
     pub guard: Arc<Guard>,
     /// Parts that `dev` adds; `None` in `serve`.
     pub dev: Option<Arc<Dev>>,
-    /// The most bytes of a request's body (`limits.body_bytes`).
+    /// Maximum size of a request's body in bytes (`limits.body_bytes`).
     pub body_bytes: usize,
-    /// The memory for bodies and for stored messages that are read.
+    /// The memory budget of bodies and of stored messages that are read.
     pub budgets: Arc<BodyBudgets>,
-    /// The source of the status, once the service runs.
+    /// The source of the status, set once the service runs.
     pub status: OnceLock<StatusSources>,
     is_shutting_down: AtomicBool,
 }
 
 impl Api {
-    /// The state over an engine.
+    /// Creates the state over an engine.
     pub const fn new(
         engine: Arc<Engine>,
         guard: Arc<Guard>,
@@ -58,7 +58,7 @@ impl Api {
         }
     }
 
-    /// Has `/readyz` say from now on that the service is going, and ends the event streams, which would never end.
+    /// Makes `/readyz` report the shutdown from now on, and ends the event streams, which would otherwise never end.
     pub fn shut_down(&self) {
         self.is_shutting_down.store(true, Relaxed);
         self.engine.streams.end();
@@ -67,7 +67,7 @@ impl Api {
         }
     }
 
-    /// Returns what `use_it` makes of the signed message, and `None` once its content has expired.
+    /// Passes the signed message to `use_it` and returns the result, or `None` if its content has expired.
     ///
     /// # Errors
     /// [`ApiError::Internal`] if the content is damaged; errors of the store.
@@ -78,7 +78,7 @@ impl Api {
         use_it: impl FnOnce(Vec<u8>) -> T + Send + 'static,
     ) -> Result<Option<T>, ApiError> {
         self.engine.content(account, record, use_it).await.map_err(|error| match error {
-            // The store works: this message alone can't be read.
+            // The store works; only this message is unreadable.
             StoreError::Content(fault) => {
                 tracing::error!(message_id = %record.id, fault, "could not read the content of a message");
                 ApiError::Internal
@@ -100,17 +100,17 @@ impl Api {
         let bytes = usize::try_from(record.row.size_bytes).unwrap_or(usize::MAX);
         let charge = Charge::of_answer(&self.budgets, Holder::Account(account), bytes, Excess::Refuse)?;
         let read = move |signed| {
-            // The read goes on where its request has ended.
+            // The read continues even if its request has ended.
             let _charge = charge;
             signed
         };
         self.content(account, record, read).await
     }
 
-    /// Whether new work is taken.
+    /// Checks that the service accepts new work.
     ///
     /// # Errors
-    /// The 503 that says why not.
+    /// The 503 with the reason.
     pub(crate) fn check_ready(&self) -> Result<(), ApiError> {
         if self.is_shutting_down.load(Relaxed) {
             return Err(ApiError::ShuttingDown);
@@ -128,8 +128,8 @@ impl Api {
         Ok(())
     }
 
-    /// Counts `more` requests of the caller's beside the one that was counted already; where they do not fit, that one
-    /// is taken back. None for the operator, who has no limit.
+    /// Counts `more` requests of the caller in addition to the one counted already. If they exceed the limit, that one
+    /// is uncounted too. `None` for the operator, who has no limit.
     pub(super) fn admit_more(&self, caller: &Caller, more: usize) -> Option<Admission> {
         let key = caller.key.as_ref()?;
         let more = u32::try_from(more).unwrap_or(u32::MAX);
@@ -143,12 +143,12 @@ impl Api {
         Some(Admission { left: view.remaining.into(), reset_s: view.reset_secs, refused })
     }
 
-    /// The account of a caller; it is there, since its key or its name was found.
+    /// Returns the account of a caller. It exists, since its key or name was found.
     pub(super) fn account_of(&self, caller: &Caller) -> Result<Account, ApiError> {
         self.engine.account(caller.account)?.ok_or(ApiError::Internal)
     }
 
-    /// The only account, for commands that name none.
+    /// Returns the only account, for commands without one.
     fn only_account(&self) -> Result<AccountId, ApiError> {
         let accounts = self.engine.accounts(PageRequest { before: None, limit: 2 })?.rows;
         match accounts.as_slice() {

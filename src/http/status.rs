@@ -1,4 +1,4 @@
-//! The part of `GET /v1/status` that the engine does not know: the program's start, its certificate and its log.
+//! The facts of `GET /v1/status` that the engine lacks: the program's start, its certificate and its log.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::net::tls_settings::Presented;
 
 /// The facts that `app` adds to the status.
 pub struct StatusSources {
-    /// When the service started.
+    /// Start time of the service.
     pub started_at: Timestamp,
     /// The certificate of HTTP, if it speaks TLS.
     pub certificate: Option<Arc<Presented>>,
@@ -25,11 +25,10 @@ pub struct StatusSources {
 
 /// The checks of `postrider doctor` from within the service.
 pub trait Doctor: Send + Sync {
-    /// The last examination, if there was one. Reads memory alone.
+    /// Returns the last result, if there is one. Reads only memory.
     fn last(&self) -> Option<Arc<Examination>>;
 
-    /// Runs every check, and keeps the result as the last examination. None while another run is under way. Takes up to
-    /// some seconds.
+    /// Runs every check, and stores the result. `None` while another run is in progress. Takes up to some seconds.
     fn examine(&self) -> BoxFuture<'_, Option<Arc<Examination>>>;
 }
 
@@ -38,7 +37,7 @@ pub trait Doctor: Send + Sync {
 pub struct Examination {
     /// The end of the run.
     pub at: Timestamp,
-    /// The checks, in their order.
+    /// The checks, in order.
     pub checks: Vec<Finding>,
 }
 
@@ -49,7 +48,7 @@ pub struct Finding {
     pub name: String,
     /// `OK`, `WARN` or `FAIL`.
     pub verdict: String,
-    /// The facts that were found.
+    /// The observed facts.
     pub seen: String,
     /// The remedy; empty if there is nothing to do.
     pub remedy: String,
@@ -58,7 +57,7 @@ pub struct Finding {
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogLine {
-    /// When it was written.
+    /// Time of the line.
     #[serde(serialize_with = "iso::serialize")]
     pub at: Timestamp,
     /// `warn` or `error`.

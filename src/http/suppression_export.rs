@@ -1,7 +1,7 @@
 //! An account's suppressions as CSV: the body of `GET /v1/suppressions/export`, and of the panel's download.
 //!
-//! The next part is read when the client has taken the one before, so that a list of a million costs the memory of one
-//! part. Each part has a snapshot of its own: a long download doesn't keep old pages of the database from reuse.
+//! The next part is read when the client has taken the previous one, so that a list of a million needs the memory of
+//! one part. Each part uses its own snapshot, so that a long download does not keep old database pages alive.
 
 use std::io;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::engine::Engine;
 use crate::engine::suppressions::SuppressionsAfter;
 use crate::store::error::StoreError;
 
-/// Suppressions that are read at once.
+/// Number of suppressions read at once.
 const STEP: usize = 250;
 
 /// Returns whether the client may still read the list.
 type StillMay = Box<dyn Fn() -> bool + Send>;
 
-/// An export that is not at its end.
+/// An unfinished export.
 pub(crate) struct SuppressionExport {
     engine: Arc<Engine>,
     account: AccountId,
     still_may: StillMay,
-    /// Where the list goes on; none after its last part.
+    /// Position after which the list continues; `None` after its last part.
     after: Option<SuppressionsAfter>,
 }
 
 impl SuppressionExport {
-    /// The list of `account`, for as long as `still_may` allows it. Reads the first part.
+    /// Starts the list of `account`, which continues for as long as `still_may` returns true. Reads the first part.
     ///
     /// # Errors
     /// Those of the store.

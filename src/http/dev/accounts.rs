@@ -1,4 +1,4 @@
-//! Accounts for tests: one for each test that runs beside others, and all of it from the beginning (contract 12.2).
+//! Accounts for tests: a separate one for each parallel test, and the reset of all of them (contract 12.2).
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ use crate::http::state::Api;
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
 
-/// The domain under which an account's own is made where none is named.
+/// Parent of an account's domain if the request names none.
 const PARENT: &str = "example.test";
-/// The name of an account where none is given.
+/// Default name of an account.
 const NAME: &str = "Test";
 
 #[derive(Serialize)]
@@ -69,7 +69,7 @@ pub(super) async fn create(api: &Api, call: Call<()>) -> Result<Answer, ApiError
     Ok(Answer::json(StatusCode::CREATED, &view))
 }
 
-/// The members of a body, which may be empty.
+/// Returns the members of a body, which may be empty.
 fn members(call: &Call<()>) -> Result<Map<String, Value>, ApiError> {
     if call.body().is_empty() {
         call.no_query()?;
@@ -94,7 +94,7 @@ struct Furnished {
     ids: GivenIds,
 }
 
-/// Gives an account its domains and keys.
+/// Creates the domains and keys of an account.
 async fn furnish(engine: &Arc<Engine>, account: AccountId, domain: Option<DomainName>) -> Result<Furnished, ApiError> {
     let invalid = |fault: &dyn std::fmt::Display| ApiError::from(Violations::of("domain", fault.to_string()));
     let domain = match domain {

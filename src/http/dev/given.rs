@@ -1,7 +1,7 @@
-//! The keys and domains that accounts of `dev` got when they were made. A reset keeps them (contract 12.2).
+//! The initial keys and domains of `dev`'s accounts, which a reset restores (contract 12.2).
 //!
-//! The rows are those of the moment at which it was given, so whatever a test changes or removes comes back. Which
-//! accounts there are beside the first is kept in a file of the data directory.
+//! The rows are copies from the time of creation, so everything that a test changes or removes is restored. A file in
+//! the data directory lists the accounts other than the first.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,16 +18,16 @@ use crate::store::op::erase::RawRow;
 
 const FILE: &str = "dev-accounts.json";
 
-/// The accounts, and what each begins again with.
+/// The accounts with their initial rows.
 pub struct GivenAccounts {
     file: PathBuf,
     first: OnceLock<AccountId>,
     accounts: Mutex<HashMap<AccountId, Given>>,
-    /// Accounts are made, reset and removed one at a time.
+    /// Serialises creating, resetting and removing accounts.
     pub(super) turn: Turn<()>,
 }
 
-/// The keys and domains of one account.
+/// The initial keys and domains of one account.
 #[derive(Debug, Clone)]
 struct Given {
     ids: GivenIds,
@@ -35,13 +35,13 @@ struct Given {
 }
 
 impl GivenAccounts {
-    /// Those of a data directory. None are known before [`Self::begin`].
+    /// Creates the set for a data directory. It is empty until [`Self::begin`].
     pub fn of(data_dir: &std::path::Path) -> Self {
         let (file, accounts) = (data_dir.join(FILE), Mutex::default());
         Self { file, first: OnceLock::new(), accounts, turn: Turn::default() }
     }
 
-    /// Takes note of what the first account was given, and of the accounts that an earlier process made.
+    /// Records the initial rows of the first account, and of the accounts that an earlier process created.
     ///
     /// # Errors
     /// Those of the file system and of the store.
@@ -58,7 +58,7 @@ impl GivenAccounts {
         Ok(())
     }
 
-    /// Takes note of what an account was given.
+    /// Records the initial rows of an account.
     pub(super) fn note(&self, engine: &Engine, account: AccountId, ids: GivenIds) -> Result<(), StoreError> {
         let rows = engine.rows_of(account, &ids)?;
         self.accounts().insert(account, Given { ids, rows });
@@ -66,18 +66,18 @@ impl GivenAccounts {
         Ok(())
     }
 
-    /// Forgets an account that is gone.
+    /// Removes a deleted account.
     pub(super) fn forget(&self, account: AccountId) {
         self.accounts().remove(&account);
         self.write();
     }
 
-    /// The first account.
+    /// Returns the first account.
     pub(super) fn first(&self) -> Option<AccountId> {
         self.first.get().copied()
     }
 
-    /// The rows that an account begins again with; of an account that was not given anything, its own row alone.
+    /// Returns the initial rows of an account; only its own row if none were recorded.
     pub(super) fn rows(&self, engine: &Engine, account: AccountId) -> Result<Vec<RawRow>, StoreError> {
         if let Some(given) = self.accounts().get(&account) {
             return Ok(given.rows.clone());
@@ -89,7 +89,7 @@ impl GivenAccounts {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes which accounts there are beside the first.
+    /// Writes the list of accounts other than the first.
     fn write(&self) {
         let first = self.first();
         let accounts = self.accounts();

@@ -23,7 +23,7 @@ use crate::net::dev::filter::MailFilter;
 
 /// The filters of a list.
 const PARAMETERS: [&str; 6] = ["to", "from", "subject", "account_id", "count", "wait"];
-/// Messages that may be waited for.
+/// Maximum number of messages to wait for.
 const COUNT_MAX: usize = 1000;
 /// Maximum time to wait.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ pub(super) async fn list(api: &Api, call: Call<()>) -> Result<Answer, ApiError> 
 
 fn filter_of(query: &Query, violations: &mut Violations) -> MailFilter {
     let mut address = |name: &str| {
-        // A `+` in a query stands for a space, which no address has outside of quotes.
+        // A `+` in a query means a space, which addresses contain only in quotes.
         let parsed: Result<Address, InvalidAddress> = query.get(name)?.replace(' ', "+").parse();
         violations.check(name, parsed).map(|address| address.match_key())
     };
@@ -66,7 +66,7 @@ fn filter_of(query: &Query, violations: &mut Violations) -> MailFilter {
     }
 }
 
-/// Whole seconds or milliseconds.
+/// Parses whole seconds or milliseconds.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -95,7 +95,7 @@ pub(super) async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> 
     call.no_query()?;
     let id: MessageId = call.param("id").parse().map_err(|_| ApiError::NotFound)?;
     let capture = Arc::clone(&dev(api)?.capture);
-    // From its content's deadline on a message is refused everywhere (contract 7).
+    // From its content's deadline on a message is refused in every interface (contract 7).
     if api.engine.is_content_over(id)? {
         return Err(ApiError::NotFound);
     }

@@ -1,6 +1,5 @@
-//! The routes under `/dev` (contract 8 and 12.2): captured mail, the virtual clock, and accounts for tests. They
-//! stand in the table of `dev` alone, without authentication, and answer this machine and those that it lets in
-//! (`dev_guard`).
+//! The routes under `/dev` (contract 8 and 12.2): captured mail, the virtual clock, and accounts for tests. Only `dev`
+//! has them. They need no authentication, and answer only this machine and the networks of `--dev-allow` (`dev_guard`).
 
 mod accounts;
 mod given;
@@ -27,23 +26,23 @@ use crate::engine::blocking::OPERATOR;
 use crate::engine::virtual_clock::{AdvanceError, VirtualClock};
 use crate::net::dev::capture::Capture;
 
-/// The longest single advance: a hundred years.
+/// Maximum length of a single advance: a hundred years.
 const ADVANCE_SECONDS_MAX: f64 = 100.0 * 366.0 * 86_400.0;
 
 /// State of the routes.
 pub struct Dev {
     /// The captured mail.
     pub capture: Arc<Capture>,
-    /// The virtual clock, where time is virtual.
+    /// The virtual clock, if time is virtual.
     pub clock: Option<Arc<VirtualClock>>,
     /// Networks that may use the routes, in addition to this machine.
     pub allow: Vec<Network>,
-    /// The keys and domains that accounts got.
+    /// The initial keys and domains of the accounts.
     pub given: GivenAccounts,
 }
 
 impl Dev {
-    /// Has captured mail tell the account that sent it. Called before anything is sent.
+    /// Makes captured mail show the sending account. Called before anything is sent.
     pub fn attach(&self, engine: &Arc<Engine>) {
         let engine = Arc::downgrade(engine);
         self.capture.find_accounts(Box::new(move |message| {
@@ -55,13 +54,13 @@ impl Dev {
         }));
     }
 
-    /// Whether a client at `address` may use the routes.
+    /// Returns whether a client at `address` may use the routes.
     pub(super) fn lets_in(&self, address: IpAddr) -> bool {
         self.allow.iter().any(|network| network.contains(address))
     }
 }
 
-/// Boxes a handler for a row of the table.
+/// Boxes a handler for the route table.
 macro_rules! run {
     ($handler:path) => {
         Access::Loopback(|api, call| Box::pin($handler(api, call)))
@@ -125,7 +124,7 @@ async fn advance(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
         .ok_or_else(|| ApiError::Conflict("time is real here: start dev with --virtual-clock to move it".to_owned()))?;
     let by = advance_of(&call.json()?)?;
     let store = Arc::clone(&api.engine.store);
-    // On its own, so that it goes to its end when the client leaves.
+    // In a separate task, so that it completes even if the client disconnects.
     let moved = tokio::spawn(async move { VirtualClock::advance(&clock, by, &store).await }).await;
     match moved {
         Ok(Ok(moved)) => Ok(Answer::json(StatusCode::OK, &Moved { now: moved.now, fired: moved.fired })),

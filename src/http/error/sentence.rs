@@ -1,8 +1,8 @@
-//! Longer sentences of errors: that of an invalid request names the fields, with the hints that were collected.
+//! Long error sentences: that of an invalid request names the fields, with hints.
 
 use crate::domain::violation::Violations;
 
-/// For a client whose request was committed, while the bucket of the replica has not confirmed it.
+/// For a client whose request was committed, but not confirmed by the bucket of the replica.
 pub(super) const IN_DOUBT: &str = "It is in doubt whether this request took effect: the bucket of the replica has not \
                                    confirmed it yet. Repeat it with the same Idempotency-Key.";
 

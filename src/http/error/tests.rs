@@ -1,4 +1,4 @@
-//! Every 422 names its errors, and every answer that asks to wait says how long.
+//! Every 422 has its errors, and every answer that asks to wait says for how long.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Accounts, for the operator alone (contract 8).
+//! Accounts, for the operator only (contract 8).
 
 use hyper::StatusCode;
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::account::AccountView;
 
-/// A new account as it is asked for.
+/// A request for a new account.
 pub(crate) struct NewAccount {
     /// Its name.
     pub(crate) name: AccountName,
@@ -28,7 +28,7 @@ pub(crate) struct NewAccount {
     pub(crate) quota: QuotaLimits,
 }
 
-/// The account that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a new account. The panel's form uses it too.
 pub(crate) fn new_of(object: Map<String, Value>, usual: QuotaLimits) -> Result<NewAccount, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
@@ -74,13 +74,13 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
     shown(api, id(&call)?)
 }
 
-/// An account as it is now.
+/// Returns an account as it is now.
 fn shown(api: &Api, id: AccountId) -> Result<Answer, ApiError> {
     let account = api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &AccountView::new(&account, api.engine.suspension(id)?)))
 }
 
-/// The reason that the members of `object` give: for a suspension, or for a look at the account.
+/// Parses the reason in `object`: for a suspension, or for viewing the account.
 pub(crate) fn reason_of<R>(object: Map<String, Value>) -> Result<R, ApiError>
 where
     R: std::str::FromStr<Err = InvalidReason>,
@@ -95,7 +95,7 @@ where
 /// `POST /v1/accounts/{id}/suspend`.
 pub(in crate::http) async fn suspend(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let id: AccountId = id(&call)?;
-    // An account that is not there is a 404 whatever the body says.
+    // An unknown account is a 404 whatever the body.
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     let reason = reason_of(call.json()?)?;
     api.engine.suspend_account(Behalf::operator(id), reason).await.map_err(not_there)?;
@@ -111,17 +111,17 @@ pub(in crate::http) async fn resume(api: &Api, call: Call<()>) -> Result<Answer,
     shown(api, id)
 }
 
-/// `PATCH /v1/accounts/{id}`. Members that are not given stay.
+/// `PATCH /v1/accounts/{id}`. Missing members stay unchanged.
 pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let id: AccountId = id(&call)?;
-    // An account that is not there is a 404 whatever the body says.
+    // An unknown account is a 404 whatever the body.
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     let change = change_of(call.json()?)?;
     let account = api.engine.change_account(Behalf::operator(id), change).await.map_err(not_there)?;
     Ok(Answer::json(StatusCode::OK, &AccountView::new(&account, api.engine.suspension(id)?)))
 }
 
-/// The change that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a change. The panel's form uses it too.
 pub(crate) fn change_of(object: Map<String, Value>) -> Result<AccountChange, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);

@@ -1,4 +1,4 @@
-//! Alerts: an account's own, and for the operator all of them, with their checks and their test.
+//! Alerts: an account's own, and for the operator all of them, with checks and a test notice.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     shown(api, AlertsOf::Account(call.caller.account), id(&call)?)
 }
 
-/// `GET /v1/operator/alerts`: those of the service and of every account.
+/// `GET /v1/operator/alerts`: alerts of the service and of every account.
 pub(in crate::http) async fn list_all(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     listed(api, &call, AccountId::default(), AlertsOf::All).await
 }
@@ -69,7 +69,7 @@ pub(in crate::http) async fn check(api: &Api, call: Call<()>) -> Result<Answer, 
     Ok(Answer::json(StatusCode::OK, &ChangedView::new(&changed)))
 }
 
-/// `POST /v1/operator/alerts/test`: sends a test to everybody whom the operator's alerts go to.
+/// `POST /v1/operator/alerts/test`: sends a test to all recipients of the operator's alerts.
 pub(in crate::http) async fn test(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_members()?;
     let results = api.engine.test_alerts().await?;

@@ -1,4 +1,4 @@
-//! `GET /v1/backup`, for the operator alone (contract 8 `backup`).
+//! `GET /v1/backup`, for the operator only (contract 8 `backup`).
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::store::backup::Extent;
 
-/// A backup as it is taken. An answer that is cut off is no whole one, and says so itself.
+/// Streams a backup while it is taken. An interrupted download is detected by its format.
 pub(in crate::http) async fn take(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let mut violations = Violations::new();
     let query = call.query(&["content", "master_key"], &mut violations);
@@ -31,7 +31,7 @@ pub(in crate::http) async fn take(api: &Api, call: Call<()>) -> Result<Answer, A
     Ok(Answer::stream(StatusCode::OK, "application/octet-stream", Box::pin(Chunks(chunks))))
 }
 
-/// The body: what comes from the store, as the client takes it.
+/// The body: the chunks of the store, as the client reads them.
 struct Chunks(mpsc::Receiver<io::Result<Bytes>>);
 
 impl Body for Chunks {

@@ -1,4 +1,4 @@
-//! The service's clock, for the operator alone.
+//! The service's clock, for the operator only.
 
 use hyper::StatusCode;
 
@@ -14,8 +14,8 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
     Ok(Answer::json(StatusCode::OK, &view(api)))
 }
 
-/// `POST /v1/clock/accept`: the wall clock is right. May be repeated. The answer comes when the wall clock has been
-/// taken over.
+/// `POST /v1/clock/accept`: declares the wall clock correct. Idempotent. The answer is sent once the service has
+/// adopted the wall clock.
 pub(in crate::http) async fn accept(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_members()?;
     api.engine.accept_clock().await?;

@@ -20,15 +20,15 @@ use crate::http::view::dmarc::{DmarcReportView, DmarcView, IgnoredReporterView, 
 use crate::store::error::Stop;
 use crate::store::op::dmarc::DmarcRefusal;
 
-/// Days that are shown where nothing else is asked for.
+/// Default number of days.
 pub(crate) const DAYS_DEFAULT: u32 = 30;
-/// Days that reports are kept.
+/// Number of days for which reports are kept.
 pub(crate) const DAYS_MAX: u32 = 400;
 
 /// `GET /v1/domains/{id}/dmarc`.
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
-    // A domain that is not there is a 404 whatever the query says.
+    // An unknown domain is a 404 whatever the query.
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
     let mut violations = Violations::new();
     let query = call.query(&["days"], &mut violations);
@@ -40,14 +40,14 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     shown(api, account, id, days).await
 }
 
-/// The number of days that a query asks for; none where it is no number in the range.
+/// Parses the number of days in a query; `None` if it is not a number in the range.
 pub(crate) fn days_of(text: Option<&str>) -> Option<u32> {
     let Some(text) = text else { return Some(DAYS_DEFAULT) };
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|days| digits && (1..=DAYS_MAX).contains(days))
 }
 
-/// The figures of a domain.
+/// Returns the figures of a domain.
 pub(crate) async fn shown(api: &Api, account: AccountId, id: DomainId, days: u32) -> Result<Answer, ApiError> {
     let overview = api.engine.dmarc_overview(account, id, days).await?.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &DmarcView::new(&overview)))
@@ -63,9 +63,9 @@ pub(in crate::http) async fn mark_source(api: &Api, call: Call<Caller>) -> Resul
     Ok(Answer::json(StatusCode::OK, &SourceView::new(&source)))
 }
 
-/// The source and the mark that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the source and the mark in `object`. The panel's form uses it too.
 pub(crate) fn mark_of(object: Map<String, Value>) -> Result<(SourceNetwork, Option<bool>), ApiError> {
-    // Null takes the mark away, so it is not the same as a member that is left out.
+    // Null removes the mark, so it differs from a missing member.
     let names_mine = object.contains_key("mine");
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
@@ -88,7 +88,7 @@ pub(in crate::http) async fn ignore_reporter(api: &Api, call: Call<Caller>) -> R
     Ok(Answer::json(StatusCode::OK, &IgnoredReporterView::new(&reporter)))
 }
 
-/// The reporter that the members of `object` name, and whether it is ignored; the panel's form is checked by it too.
+/// Parses the reporter in `object`, and whether it is ignored. The panel's form uses it too.
 pub(crate) fn reporter_of(object: Map<String, Value>) -> Result<(String, bool), ApiError> {
     let names_ignored = object.get("ignored").is_some_and(|value| !value.is_null());
     let mut violations = Violations::new();
@@ -111,7 +111,7 @@ pub(in crate::http) async fn reports(api: &Api, call: Call<Caller>) -> Result<An
     listing.answer_of(rows.iter().map(|(id, row)| DmarcReportView::new(*id, row)), next)
 }
 
-/// Why a mark is refused.
+/// Returns the error of a refused mark.
 pub(crate) fn refused(stop: Stop<DmarcRefusal>) -> ApiError {
     match stop {
         Stop::Refused(DmarcRefusal::NotFound) => ApiError::NotFound,

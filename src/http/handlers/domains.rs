@@ -32,7 +32,7 @@ pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Ans
     Ok(answer.with_location(&format!("/v1/domains/{id}")))
 }
 
-/// The domain that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a new domain. The panel's form uses it too.
 pub(crate) fn new_of(object: Map<String, Value>) -> Result<(DomainName, Stream), ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
@@ -42,7 +42,7 @@ pub(crate) fn new_of(object: Map<String, Value>) -> Result<(DomainName, Stream),
     Ok(violations.or(|| name.zip(stream))?)
 }
 
-/// The record of a domain.
+/// Returns the record of a domain.
 pub(crate) fn shown(api: &Api, id: DomainId, row: &DomainRow) -> Answer {
     Answer::json(StatusCode::OK, &DomainView::new(id, row, &api.engine.settings))
 }
@@ -85,14 +85,14 @@ pub(in crate::http) async fn verify(api: &Api, call: Call<Caller>) -> Result<Ans
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
-    // A domain that is not there is a 404 whatever the body says.
+    // An unknown domain is a 404 whatever the body.
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
     let change = change_of(call.json()?)?;
     let row = api.engine.update_domain(&call.caller, id, change).await.map_err(refused)?;
     Ok(shown(api, id, &row))
 }
 
-/// The change that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a change. The panel's form uses it too.
 pub(crate) fn change_of(object: Map<String, Value>) -> Result<DomainChange, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
@@ -130,7 +130,7 @@ pub(in crate::http) async fn rotate_dkim(api: &Api, call: Call<Caller>) -> Resul
     Ok(shown(api, id, &row))
 }
 
-/// Why a domain is not changed.
+/// Returns the error of a refused change.
 pub(crate) fn refused(stop: Stop<DomainRefusal>) -> ApiError {
     match stop {
         Stop::Refused(DomainRefusal::Exists) => Violations::of("name", "is a domain of this account already").into(),

@@ -29,7 +29,7 @@ use crate::store::op::redeliver::{RedeliverRefusal, ReplayOf};
 use crate::store::row::delivery::AttemptRow;
 use crate::store::row::endpoint::EndpointRow;
 
-/// The way for events to a program that no endpoint may name.
+/// Advice for URLs that no endpoint may have: the way for events to reach a program under development.
 const WHILE_DEVELOPING: &str = "While developing: postrider webhook listen --forward-to URL";
 
 /// `POST /v1/webhooks`.
@@ -40,7 +40,7 @@ pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Ans
     Ok(answer.with_location(&format!("/v1/webhooks/{id}")))
 }
 
-/// The endpoint that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a new endpoint. The panel's form uses it too.
 pub(crate) fn new_of(object: Map<String, Value>, guard: &Guard) -> Result<NewEndpoint, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
@@ -52,17 +52,17 @@ pub(crate) fn new_of(object: Map<String, Value>, guard: &Guard) -> Result<NewEnd
     Ok(violations.or(|| Some(NewEndpoint { url: url?, events, description }))?)
 }
 
-/// `PATCH /v1/webhooks/{id}`. Members that are not given stay; `events` and `description` may be set to null.
+/// `PATCH /v1/webhooks/{id}`. Missing members stay unchanged; `events` and `description` may be set to null.
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let id: EndpointId = id(&call)?;
-    // An endpoint that is not there is a 404 whatever the body says.
+    // An unknown endpoint is a 404 whatever the body.
     api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     let change = change_of(call.json()?, &api.guard)?;
     let row = api.engine.update_endpoint(&call.caller, id, change).await.map_err(refused)?;
     Ok(shown(id, &row))
 }
 
-/// The change that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a change. The panel's form uses it too.
 pub(crate) fn change_of(object: Map<String, Value>, guard: &Guard) -> Result<EndpointChange, ApiError> {
     let is_given = |name: &str| object.contains_key(name);
     let (sets_events, sets_description) = (is_given("events"), is_given("description"));
@@ -79,7 +79,7 @@ pub(crate) fn change_of(object: Map<String, Value>, guard: &Guard) -> Result<End
     Ok(violations.or(|| Some(EndpointChange { url, events, description, enabled }))?)
 }
 
-/// The record of an endpoint.
+/// Returns the record of an endpoint.
 pub(crate) fn shown(id: EndpointId, row: &EndpointRow) -> Answer {
     Answer::json(StatusCode::OK, &EndpointView::new(id, row))
 }
@@ -102,7 +102,7 @@ fn url(fields: &mut Fields<'_>, text: Option<String>, guard: &Guard) -> Option<W
     }
 }
 
-/// The types in the caller's order, each once.
+/// Parses the event types, in the caller's order without duplicates.
 fn event_types(fields: &mut Fields<'_>) -> Option<Vec<EventType>> {
     let names = texts(fields, "events")?;
     if names.is_empty() {
@@ -121,7 +121,7 @@ fn description(fields: &mut Fields<'_>) -> Option<String> {
     label(fields, "description", text)
 }
 
-/// Why an endpoint is not changed.
+/// Returns the error of a refused change.
 pub(crate) fn refused(stop: Stop<EndpointRefusal>) -> ApiError {
     match stop {
         Stop::Refused(EndpointRefusal::TooMany) => ApiError::Conflict(format!(
@@ -150,7 +150,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 /// `GET /v1/webhooks/{id}/deliveries`.
 pub(in crate::http) async fn deliveries(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let (account, id): (_, EndpointId) = (call.caller.account, id(&call)?);
-    // An endpoint that is not there is a 404 whatever the query says.
+    // An unknown endpoint is a 404 whatever the query.
     api.engine.endpoint(account, id)?.ok_or(ApiError::NotFound)?;
     let listing = Listing::plain(&call, format!("deliveries of {id}"), account)?;
     let Page { rows, next } = api.engine.deliveries(account, id, None, listing.page)?.ok_or(ApiError::NotFound)?;
@@ -165,7 +165,7 @@ pub(in crate::http) async fn delivery(api: &Api, call: Call<Caller>) -> Result<A
     Ok(delivery_shown(&record, &attempts))
 }
 
-/// The record of a delivery.
+/// Returns the record of a delivery.
 pub(crate) fn delivery_shown(record: &DeliveryRecord, attempts: &[(u8, AttemptRow)]) -> Answer {
     Answer::json(StatusCode::OK, &DeliveryView::with_attempts(record, attempts))
 }
@@ -219,7 +219,7 @@ pub(in crate::http) async fn replay(api: &Api, call: Call<Caller>) -> Result<Ans
     Ok(Answer::json(StatusCode::OK, &ReplayView { created }))
 }
 
-/// The replay that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a replay. The panel's form uses it too.
 pub(crate) fn replay_of(object: Map<String, Value>) -> Result<(ReplayOf, Timestamp), ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
@@ -232,7 +232,7 @@ pub(crate) fn replay_of(object: Map<String, Value>) -> Result<(ReplayOf, Timesta
     Ok((of, violations.or(|| since)?))
 }
 
-/// Why nothing is delivered once more.
+/// Returns the error of a refused redelivery.
 pub(crate) fn not_redelivered(stop: Stop<RedeliverRefusal>) -> ApiError {
     match stop {
         Stop::Refused(RedeliverRefusal::NotFound) => ApiError::NotFound,

@@ -17,7 +17,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Tells nginx and its like to pass on each event as it comes.
+/// Tells nginx and similar proxies to forward each event at once.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// `GET /v1/events`.
@@ -31,7 +31,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     violations.or(|| Some(()))?;
     let message = match listing.filter("message_id").map(str::parse) {
         Some(Ok(message)) => Some(message),
-        // An unknown message has no events, and what is no identifier is as unknown as any other (contract 4).
+        // An unknown message has no events, and a malformed identifier counts as unknown (contract 4).
         Some(Err(_)) => return Ok(listing.answer::<&[u8]>(&[], None)),
         None => None,
     };
@@ -39,20 +39,20 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     Ok(listing.answer(&rows, next))
 }
 
-/// `GET /v1/events/stream`. The `Last-Event-ID` of the answer is where it begins, for a program that is cut off before
-/// its first event.
+/// `GET /v1/events/stream`. The `Last-Event-ID` of the answer is the start position, for a client that is disconnected
+/// before its first event.
 pub(in crate::http) async fn stream(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let mut violations = Violations::new();
     let query = call.query(&["type", "message_id", "last_event_id"], &mut violations);
     let kind = query.parsed("type", &mut violations);
     let filter = match query.get("message_id").map(str::parse) {
         Some(Ok(message)) => Some(EventFilter { message: Some(message), kind, ..EventFilter::default() }),
-        // As unknown as any other: no event will fit.
+        // A malformed identifier counts as unknown: no event will match.
         Some(Err(_)) => None,
         None => Some(EventFilter { kind, ..EventFilter::default() }),
     };
     let given = last_event_id(&call, &mut violations);
-    // The header is the newer one: it comes with a reconnection to an address that named the first.
+    // The header is newer than the parameter: clients send it when they reconnect to the same URL.
     let after = query.parsed("last_event_id", &mut violations);
     let after: Option<EventId> = violations.or(|| Some(given.or(after)))?;
     let follower = api.engine.follow(&call.caller, filter, after).map_err(refused)?;
@@ -64,13 +64,13 @@ pub(in crate::http) async fn stream(api: &Api, call: Call<Caller>) -> Result<Ans
     })
 }
 
-/// The answer that goes on with `stream`.
+/// Returns the answer with the body `stream`.
 pub(crate) fn followed(stream: EventStream) -> Answer {
     let answer = Answer::stream(StatusCode::OK, "text/event-stream", Box::pin(stream));
     answer.with_header(ACCEL_BUFFERING, "no")
 }
 
-/// The header's identifier, where there is one.
+/// Parses the header's identifier, if there is one.
 pub(crate) fn last_event_id<C>(call: &Call<C>, violations: &mut Violations) -> Option<EventId> {
     let mut given = call.headers.get_all(&LAST_EVENT_ID).iter();
     let text = given.next()?.to_str().unwrap_or("");

@@ -40,20 +40,20 @@ pub(in crate::http) async fn events(api: &Api, call: Call<Caller>) -> Result<Ans
     let after = query.parsed("after", &mut violations);
     let before = query.parsed("before", &mut violations);
     let format = query.parsed("format", &mut violations).unwrap_or_default();
-    // An identifier that is none is as unknown as any other, so no event is of its message (contract 4).
+    // A malformed identifier counts as unknown, so no event belongs to its message (contract 4).
     let message = query.get("message_id").map(|text| text.parse().unwrap_or_default());
     let filter = of_events(&api.engine, EventFilter { message, kind, after, before }, &mut violations);
     violations.or(|| Some(()))?;
     exported_to(api, call.caller, filter, format).await
 }
 
-/// The messages that a filter asks for, within the time that an export covers.
+/// Returns the export of the messages that match a filter, within the maximum span.
 pub(crate) fn of_messages(engine: &Engine, filter: MessageFilter, violations: &mut Violations) -> MessageFilter {
     let (after, before) = span(filter.after, filter.before, engine.clock.now(), violations);
     MessageFilter { after: Some(after), before: Some(before), ..filter }
 }
 
-/// The events that a filter asks for, within the time that an export covers.
+/// Returns the export of the events that match a filter, within the maximum span.
 pub(crate) fn of_events(engine: &Engine, filter: EventFilter, violations: &mut Violations) -> ExportFilter {
     let (after, before) = span(filter.after, filter.before, engine.clock.now(), violations);
     ExportFilter::Events(EventFilter { after: Some(after), before: Some(before), ..filter })
@@ -69,7 +69,7 @@ async fn exported_to(
     exported(api, account, filter, format, move || engine.is_key_live(&caller).unwrap_or(false)).await
 }
 
-/// The rows that `filter` asks for as a file, read part by part for as long as `still_may` allows it.
+/// Returns the rows of the export as a file. They are read in parts for as long as `still_may` returns true.
 pub(crate) async fn exported(
     api: &Api,
     account: AccountId,

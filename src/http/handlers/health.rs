@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether it takes work (contract 8, Running).
+//! Liveness and readiness of the process (contract 8, Running).
 
 use hyper::StatusCode;
 

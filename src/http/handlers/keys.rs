@@ -29,7 +29,7 @@ pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Ans
     Ok(answer.with_location(&format!("/v1/keys/{}", key.id)))
 }
 
-/// The key that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a new key. The panel's form uses it too.
 pub(crate) fn new_of(object: Map<String, Value>, now: Timestamp) -> Result<NewKey, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
@@ -59,7 +59,7 @@ fn expires_at(fields: &mut Fields<'_>, now: Timestamp) -> Option<Timestamp> {
     Some(at)
 }
 
-/// Why a key is not made.
+/// Returns the error of a refused new key.
 pub(crate) fn refused(stop: Stop<NewKeyRefusal>) -> ApiError {
     match stop {
         Stop::Refused(NewKeyRefusal::Scope(scope)) => ApiError::ScopeForbidden(scope),
@@ -86,22 +86,22 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     Ok(shown(&key))
 }
 
-/// The record of a key.
+/// Returns the record of a key.
 pub(crate) fn shown(key: &ApiKey) -> Answer {
     Answer::json(StatusCode::OK, &KeyView::new(key))
 }
 
-/// `PATCH /v1/keys/{id}`: the name alone can change.
+/// `PATCH /v1/keys/{id}`: only the name can change.
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let (account, id): (_, KeyId) = (call.caller.account, id(&call)?);
-    // A key that is not there is a 404 whatever the body says.
+    // An unknown key is a 404 whatever the body.
     api.engine.key(account, id)?.ok_or(ApiError::NotFound)?;
     let name = change_of(call.json()?)?;
     let key = api.engine.rename_key(&call.caller, id, name).await.map_err(not_there)?;
     Ok(shown(&key))
 }
 
-/// The name that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the new name in `object`. The panel's form uses it too.
 pub(crate) fn change_of(object: Map<String, Value>) -> Result<Option<String>, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
@@ -112,7 +112,7 @@ pub(crate) fn change_of(object: Map<String, Value>) -> Result<Option<String>, Ap
     Ok(violations.or(|| Some(name))?)
 }
 
-/// `DELETE /v1/keys/{id}`: revokes. The next request with the key is refused.
+/// `DELETE /v1/keys/{id}`: revokes the key. The next request with it is refused.
 pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     api.engine.revoke_key(&call.caller, id(&call)?).await.map_err(not_there)?;

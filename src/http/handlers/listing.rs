@@ -1,5 +1,5 @@
-//! Which page of which list is asked for, and the answer that holds it (contract 1). A cursor carries its filters, so
-//! it may be given alone.
+//! Requests for a page of a list, and the answers (contract 1). A cursor contains its filters, so it may be given
+//! alone.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use crate::http::route::Call;
 /// Parameters of every list.
 const PARAMETERS: [&str; 2] = ["limit", "cursor"];
 
-/// One request for a page.
+/// A request for one page.
 pub(super) struct Listing {
     list: String,
     account: AccountId,
@@ -25,7 +25,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Reads the query of a list that may be filtered by `known`; what is wrong goes to `violations`.
+    /// Parses the query of a list with the filters `known`. Errors go to `violations`.
     pub(super) fn read<C>(
         call: &Call<C>,
         list: impl Into<String>,
@@ -51,24 +51,24 @@ impl Listing {
         Self { list, account, path: call.path().to_owned(), filters, page }
     }
 
-    /// The same for a list without filters.
+    /// Parses the query of a list without filters.
     pub(super) fn plain<C>(call: &Call<C>, list: impl Into<String>, account: AccountId) -> Result<Self, ApiError> {
         let mut violations = Violations::new();
         let listing = Self::read(call, list, account, &[], &mut violations);
         Ok(violations.or(|| Some(listing))?)
     }
 
-    /// The value of a filter, given now or carried by the cursor.
+    /// Returns the value of a filter, from the query or the cursor.
     pub(super) fn filter(&self, name: &str) -> Option<&str> {
         self.filters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// All filters, given now or carried by the cursor.
+    /// Returns all filters, from the query or the cursor.
     pub(super) fn filters(&self) -> impl Iterator<Item = (&str, &str)> {
         self.filters.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The value of a filter, parsed.
+    /// Returns the parsed value of a filter.
     pub(super) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
         &self,
         name: &str,
@@ -77,12 +77,12 @@ impl Listing {
         violations.check(name, self.filter(name)?.parse())
     }
 
-    /// The answer with rows that are already written.
+    /// Returns the answer with serialised rows.
     pub(super) fn answer<R: AsRef<[u8]>>(self, rows: &[R], next: Option<Ulid>) -> Answer {
         self.answer_with(rows, next, &Map::new())
     }
 
-    /// The answer with rows that are already written, and with `members` behind the cursor.
+    /// Returns the answer with serialised rows, and with `members` after the cursor.
     pub(super) fn answer_with<R: AsRef<[u8]>>(
         self,
         rows: &[R],
@@ -94,7 +94,7 @@ impl Listing {
         Answer::page(&path, page.limit, rows, cursor.as_deref(), members)
     }
 
-    /// The answer with rows to be written.
+    /// Returns the answer and serialises the rows.
     pub(super) fn answer_of<T: Serialize>(
         self,
         rows: impl Iterator<Item = T>,
@@ -103,7 +103,7 @@ impl Listing {
         self.answer_of_with(rows, next, &Map::new())
     }
 
-    /// The answer with rows to be written, and with `members` behind the cursor.
+    /// Returns the answer and serialises the rows, with `members` after the cursor.
     pub(super) fn answer_of_with<T: Serialize>(
         self,
         rows: impl Iterator<Item = T>,

@@ -1,4 +1,4 @@
-//! `GET /v1/me`: the account, its quota and the key that asks.
+//! `GET /v1/me`: the account, its quota and the key of the request.
 
 use hyper::StatusCode;
 

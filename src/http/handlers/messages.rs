@@ -1,4 +1,4 @@
-//! Messages: sending one (contract 3), looking at one, withdrawing one, and listing them (contract 3).
+//! Messages: sending, showing, canceling and listing them (contract 3).
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -36,7 +36,7 @@ use crate::store::row::message_index::METADATA_BYTES_MAX;
 use crate::store::schema;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Characters of an Idempotency-Key.
+/// Maximum number of characters of an Idempotency-Key.
 pub(in crate::http) const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
 const IDEMPOTENT_REPLAY: HeaderName = HeaderName::from_static("idempotent-replay");
 const QUOTA_WINDOW: HeaderName = HeaderName::from_static("x-service-quota-window");
@@ -59,7 +59,7 @@ pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Ans
     }
 }
 
-/// The 202, of this message or of the one that was accepted before.
+/// Returns the 202 for this message, or for the one accepted before.
 fn accepted_answer(accepted: Accepted) -> Answer {
     let location = location(&accepted.answer);
     let mut answer = Answer::json_bytes(StatusCode::ACCEPTED, accepted.answer);
@@ -70,20 +70,20 @@ fn accepted_answer(accepted: Accepted) -> Answer {
     if accepted.is_replay { marked_as_replay(answer) } else { answer }
 }
 
-/// The answer to a repeated request.
+/// Marks the answer as a replay.
 pub(in crate::http) fn marked_as_replay(answer: Answer) -> Answer {
     answer.with_header(IDEMPOTENT_REPLAY, "true")
 }
 
 /// Result of reading a request.
 enum Asked {
-    /// A message that was already accepted with this key and this body.
+    /// A message that was accepted before with this key and this body.
     Before(Accepted),
     /// A new message.
     Now(Box<Submission>, Option<IdempotencyClaim>),
 }
 
-/// The body and the Idempotency-Key, whose faults are told together.
+/// Parses the body and the Idempotency-Key, and reports the violations of both together.
 fn read(api: &Api, call: &Call<Caller>) -> Result<Asked, ApiError> {
     let body = call.json()?;
     let mut violations = Violations::new();
@@ -106,7 +106,7 @@ fn read(api: &Api, call: &Call<Caller>) -> Result<Asked, ApiError> {
     Ok(violations.or(|| Some(Asked::Now(Box::new(submission?), claim)))?)
 }
 
-/// The SHA-256 of the key, where there is one: 1 to 255 printable ASCII characters, given once.
+/// Returns the SHA-256 of the key, if there is one: 1 to 255 printable ASCII characters, given once.
 pub(in crate::http) fn idempotency_key(headers: &HeaderMap, violations: &mut Violations) -> Option<[u8; 32]> {
     let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
     let key = given.next()?.as_bytes();
@@ -121,7 +121,8 @@ pub(in crate::http) fn idempotency_key(headers: &HeaderMap, violations: &mut Vio
     Some(Sha256::digest(key).into())
 }
 
-/// Where the message is: its identifier stands in the answer, which for a replay is that of the first request.
+/// Returns the path of the message. Its identifier comes from the answer, which in a replay is that of the first
+/// request.
 fn location(answer: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named<'a> {
@@ -131,7 +132,7 @@ fn location(answer: &[u8]) -> Option<String> {
     Some(format!("/v1/messages/{}", named.id))
 }
 
-/// The quota headers of contract 3.
+/// Adds the quota headers of contract 3.
 pub(in crate::http) fn with_quota(answer: Answer, quota: &QuotaView) -> Answer {
     let (window, view) = quota.tightest();
     answer
@@ -141,7 +142,7 @@ pub(in crate::http) fn with_quota(answer: Answer, quota: &QuotaView) -> Answer {
         .with_header(QUOTA_RESET, &view.reset.to_string())
 }
 
-/// The answer with the caller's quota as it stands; without it where that can't be read.
+/// Adds the caller's current quota to the answer, unless it can't be read.
 pub(in crate::http) fn with_quota_of(api: &Api, caller: &Caller, answer: Answer) -> Answer {
     let quota = api.account_of(caller).and_then(|account| Ok(api.engine.quota(&account)?));
     match quota {
@@ -150,14 +151,14 @@ pub(in crate::http) fn with_quota_of(api: &Api, caller: &Caller, answer: Answer)
     }
 }
 
-/// Why an address is suppressed, and since when.
+/// Returns why an address is suppressed, and since when.
 fn suppression_reason(api: &Api, caller: &Caller, match_key: &str) -> Result<String, ApiError> {
     let key = schema::named(caller.account, match_key.as_bytes());
     let row = suppression::find(&api.engine.store.snapshot()?, caller.account, &key)?;
     Ok(row.map_or_else(|| "listed".to_owned(), |row| format!("{} since {}", row.reason.as_str(), row.created_at)))
 }
 
-/// Why a message from and to these addresses was not accepted.
+/// Returns the error for a message from and to these addresses that was not accepted.
 pub(crate) fn not_accepted(api: &Api, caller: &Caller, error: SubmitError, from: &Address, to: &Address) -> ApiError {
     match error {
         SubmitError::Refused(Refusal::RecipientSuppressed) => {
@@ -167,7 +168,7 @@ pub(crate) fn not_accepted(api: &Api, caller: &Caller, error: SubmitError, from:
     }
 }
 
-/// Why an idempotency key can't be used.
+/// Returns the error of an unusable idempotency key.
 pub(in crate::http) fn key_refused(error: SubmitError) -> ApiError {
     match error {
         SubmitError::Invalid(violations) => violations.into(),
@@ -203,7 +204,7 @@ fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {
             ApiError::QuotaExceeded(exhausted.window.as_str(), exhausted.retry_after_secs)
         }
         Refusal::StorageExhausted => ApiError::StorageQuotaExceeded,
-        // Its domain was changed under the message again and again: worth another try.
+        // The message's domain changed repeatedly during the request. A retry is useful.
         Refusal::DomainChanged => ApiError::Overloaded,
     }
 }
@@ -224,7 +225,7 @@ pub(in crate::http) async fn cancel(api: &Api, call: Call<Caller>) -> Result<Ans
     Ok(Answer::json_bytes(StatusCode::OK, record_json(api, call.caller.account, &record).await?))
 }
 
-/// Withdraws the message in the path.
+/// Cancels the message in the path.
 pub(in crate::http) async fn cancel_now(api: &Api, call: &Call<Caller>) -> Result<MessageId, ApiError> {
     let id = id(call)?;
     let canceled = api.engine.cancel(&call.caller, id).await;
@@ -237,7 +238,7 @@ pub(in crate::http) async fn cancel_now(api: &Api, call: &Call<Caller>) -> Resul
     })
 }
 
-/// The whole record as JSON; the panel shows the same bytes.
+/// Returns the whole record as JSON. The panel shows the same bytes.
 pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageRecord) -> Result<Vec<u8>, ApiError> {
     let row = record.row.clone();
     let list_fields = record.row.list_fields();
@@ -260,18 +261,18 @@ pub(in crate::http) async fn raw(api: &Api, call: Call<Caller>) -> Result<Answer
     Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed))
 }
 
-/// The message in the path.
+/// Returns the message in the path.
 pub(in crate::http) fn find(api: &Api, call: &Call<Caller>) -> Result<MessageRecord, ApiError> {
     api.engine.message(call.caller.account, id(call)?)?.ok_or(ApiError::NotFound)
 }
 
-/// The filters of a list of messages, beside [`METADATA`].
+/// Filters of the message list, besides [`METADATA`].
 pub(super) const FILTERS: [&str; 9] =
     ["to", "from", "subject", "message_id_header", "status", "stream", "via", "after", "before"];
 
-/// The filters by metadata, one for each name in the brackets.
+/// Filters by metadata, one for each name in brackets.
 pub(super) const METADATA: &str = "metadata[]";
-/// Metadata pairs that a list may be filtered by.
+/// Maximum number of metadata filters of a list.
 pub(in crate::http) const METADATA_FILTERS: usize = 3;
 
 /// `GET /v1/messages`.
@@ -293,7 +294,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     listing.answer_of_with(rows.iter().map(|record| MessageView::in_list(record, expiry)), next, &members)
 }
 
-/// The filter for messages with `header`, which names one of ours, or one that a client gave.
+/// Sets the filter for messages with the Message-ID `header`, ours or the client's.
 pub(super) fn with_message_id(
     api: &Api,
     account: AccountId,
@@ -312,7 +313,7 @@ pub(super) fn with_message_id(
     Ok(filter)
 }
 
-/// The metadata pairs among the parameters `given`. What is wrong goes to `violations`.
+/// Parses the metadata filters among the parameters `given`. Errors go to `violations`.
 pub(crate) fn metadata_of<'a>(
     given: impl Iterator<Item = (&'a str, &'a str)>,
     violations: &mut Violations,
@@ -335,8 +336,8 @@ pub(crate) fn metadata_of<'a>(
     pairs
 }
 
-/// The filter whose members `given` tells by their names; the panel's search is read by it too. What is wrong goes to
-/// `violations`. A Message-ID that is none of ours is one that a client gave by SMTP.
+/// Parses the filter whose members `given` returns by name. The panel's search uses it too. Errors go to `violations`.
+/// A Message-ID that is not ours is one that a client set by SMTP.
 pub(crate) fn filter_of<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Violations) -> MessageFilter {
     fn parsed<T: FromStr<Err: Display>>(text: Option<&str>, name: &str, violations: &mut Violations) -> Option<T> {
         violations.check(name, text?.parse())
@@ -356,13 +357,13 @@ pub(crate) fn filter_of<'a>(given: impl Fn(&str) -> Option<&'a str>, violations:
     }
 }
 
-/// A Message-ID without its angle brackets, which people leave off.
+/// Removes the angle brackets of a Message-ID, which people often omit.
 fn bare(header: &str) -> &str {
     let header = header.trim();
     header.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(header)
 }
 
-/// The message that a Message-ID names: its left side is the identifier (contract 3).
+/// Returns the message that a Message-ID names: its left side is the identifier (contract 3).
 pub(crate) fn named_id(header: &str) -> Option<MessageId> {
     bare(header).split_once('@')?.0.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The handlers: each reads what was asked, has the engine do it, and shows what came of it. What they share stands
+//! The handlers: each parses the request, calls the engine, and returns the result. Helpers used by several of them are
 //! here.
 
 pub(crate) mod accounts;
@@ -37,15 +37,15 @@ use crate::domain::text::{has_control, is_longer};
 use crate::store::error::Stop;
 use crate::store::op::NotThere;
 
-/// Characters of a name or a description that an account gives.
+/// Maximum number of characters of an account's names and descriptions.
 pub(super) const LABEL_CHARACTERS: usize = 255;
 
-/// The identifier in the path. One that is malformed is as unknown as any other (contract 1).
+/// Parses the identifier in the path. A malformed one counts as unknown (contract 1).
 fn id<T: FromStr>(call: &Call<impl Sized>) -> Result<T, ApiError> {
     call.param("id").parse().map_err(|_| ApiError::NotFound)
 }
 
-/// A change of what is not there.
+/// Returns the error of a change to a missing object.
 pub(crate) fn not_there(stop: Stop<NotThere>) -> ApiError {
     match stop {
         Stop::Refused(NotThere) => ApiError::NotFound,
@@ -53,7 +53,7 @@ pub(crate) fn not_there(stop: Stop<NotThere>) -> ApiError {
     }
 }
 
-/// A name, where it can be shown.
+/// Parses a name of printable text.
 fn label(fields: &mut Fields<'_>, name: &'static str, text: Option<String>) -> Option<String> {
     let text = text?;
     if text.trim().is_empty() || is_longer(&text, LABEL_CHARACTERS) || has_control(&text) {
@@ -65,13 +65,13 @@ fn label(fields: &mut Fields<'_>, name: &'static str, text: Option<String>) -> O
     Some(text)
 }
 
-/// A stream, where one is given.
+/// Parses a stream, if one is given.
 fn stream(fields: &mut Fields<'_>) -> Option<Stream> {
     let text = fields.text("stream")?;
     fields.check("stream", text.parse())
 }
 
-/// The texts of an array; what is no text is a fault under its place.
+/// Parses an array of texts. Elements of other types are violations under their index.
 fn texts(fields: &mut Fields<'_>, name: &'static str) -> Option<Vec<String>> {
     let values = fields.array(name)?;
     let mut texts = Vec::with_capacity(values.len());

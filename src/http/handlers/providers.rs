@@ -11,9 +11,9 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::providers::ProvidersView;
 
-/// Days without the parameter.
+/// Default number of days.
 pub(crate) const DAYS_DEFAULT: u32 = 7;
-/// Days at most.
+/// Maximum number of days.
 pub(crate) const DAYS_MAX: u32 = 90;
 
 /// `GET /v1/providers`.

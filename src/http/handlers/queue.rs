@@ -1,4 +1,4 @@
-//! The queue, for the operator alone (contract 8).
+//! The queue, for the operator only (contract 8).
 
 use hyper::StatusCode;
 use serde_json::json;
@@ -18,8 +18,8 @@ use crate::store::error::Stop;
 use crate::store::op::NotThere;
 use crate::store::op::pause::{PAUSES_MAX, TooManyPauses};
 
-/// `GET /v1/queue`: every site for which something waits or is on the wire, on one page. Where the queues of a restored
-/// store stand still, the page says so.
+/// `GET /v1/queue`: every site with waiting or active messages, on one page. If the queues of a restored store are on
+/// hold, the page says so.
 pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let standing = api.engine.standing().await?;
@@ -32,14 +32,14 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
     Ok(Answer::json(StatusCode::OK, &page))
 }
 
-/// `POST /v1/queue/release`: has the queues of a restored store go on.
+/// `POST /v1/queue/release`: releases the queues of a restored store.
 pub(in crate::http) async fn release(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_members()?;
     let released = api.engine.release_queue().await?;
     Ok(Answer::json(StatusCode::OK, &ReleasedView::new(&released)))
 }
 
-/// The account that is spoken for, and the site or recipients' domain that the body names.
+/// Returns the account of the request, and the site or recipient domain in the body.
 async fn named(api: &Api, call: &Call<()>) -> Result<(AccountId, SiteName), ApiError> {
     let account = account(api, call).await?;
     let mut violations = Violations::new();
@@ -49,14 +49,14 @@ async fn named(api: &Api, call: &Call<()>) -> Result<(AccountId, SiteName), ApiE
     Ok((account, violations.or(|| site)?))
 }
 
-/// `POST /v1/queue/pause`: an account's mail for a site waits. May be repeated.
+/// `POST /v1/queue/pause`: pauses an account's mail for a site. Idempotent.
 pub(in crate::http) async fn pause(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, site) = named(api, &call).await?;
     api.engine.pause_site(Behalf::operator(account), site.clone()).await.map_err(too_many)?;
     Ok(Answer::json(StatusCode::OK, &PausedView { site: site.as_str(), paused: true }))
 }
 
-/// Why one more site is not paused.
+/// Returns the error of too many paused sites.
 pub(crate) fn too_many(stop: Stop<TooManyPauses>) -> ApiError {
     match stop {
         Stop::Refused(TooManyPauses) => {
@@ -66,7 +66,7 @@ pub(crate) fn too_many(stop: Stop<TooManyPauses>) -> ApiError {
     }
 }
 
-/// `POST /v1/queue/resume`: it goes on. May be repeated.
+/// `POST /v1/queue/resume`: resumes an account's mail for a site. Idempotent.
 pub(in crate::http) async fn resume(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, site) = named(api, &call).await?;
     match api.engine.resume_site(Behalf::operator(account), site.clone()).await {
@@ -76,7 +76,7 @@ pub(in crate::http) async fn resume(api: &Api, call: Call<()>) -> Result<Answer,
     Ok(Answer::json(StatusCode::OK, &PausedView { site: site.as_str(), paused: false }))
 }
 
-/// `POST /v1/queue/try`: what an account has waiting for a site is tried at once.
+/// `POST /v1/queue/try`: retries an account's waiting mail for a site at once.
 pub(in crate::http) async fn try_now(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, site) = named(api, &call).await?;
     let tried = api.engine.try_site(Behalf::operator(account), site.clone()).await?;

@@ -1,4 +1,4 @@
-//! Replication, for the operator alone.
+//! Replication, for the operator only.
 
 use hyper::StatusCode;
 
@@ -14,7 +14,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
     Ok(Answer::json(StatusCode::OK, &status(api)))
 }
 
-/// `POST /v1/replica/base`: makes a base now. The answer comes when it is whole.
+/// `POST /v1/replica/base`: makes a base now. The answer is sent when it is complete.
 pub(in crate::http) async fn base(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_members()?;
     if let Some(replication) = api.engine.replication.get() {

@@ -21,7 +21,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     Ok(Answer::json(StatusCode::OK, &SettingsView::new(&api.account_of(&call.caller)?)))
 }
 
-/// `PATCH /v1/settings`. Members that are not given stay.
+/// `PATCH /v1/settings`. Missing members stay unchanged.
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let change = read(&call)?;
     let account = api.engine.change_account(&call.caller, change).await.map_err(not_there)?;
@@ -32,7 +32,7 @@ fn read(call: &Call<Caller>) -> Result<AccountChange, ApiError> {
     change_of(call.json()?)
 }
 
-/// The change that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a change. The panel's form uses it too.
 pub(crate) fn change_of(object: Map<String, Value>) -> Result<AccountChange, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);

@@ -1,4 +1,4 @@
-//! `GET /v1/status`, for the operator alone: how the service is, in one answer.
+//! `GET /v1/status`, for the operator only: the state of the service in one answer.
 
 use hyper::StatusCode;
 

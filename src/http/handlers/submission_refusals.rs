@@ -1,4 +1,4 @@
-//! `GET /v1/submission-refusals`: the last answers 4xx and 5xx to the account's SMTP clients, from memory.
+//! `GET /v1/submission-refusals`: the last 4xx and 5xx answers to the account's SMTP clients, from memory.
 
 use super::super::view::submission::RefusalView;
 use crate::domain::violation::Violations;
@@ -8,7 +8,7 @@ use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
 
-/// `GET /v1/submission-refusals`. A key that is limited to a stream sees only its own.
+/// `GET /v1/submission-refusals`. A key that is limited to a stream sees only that stream.
 pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let mut violations = Violations::new();
     let query = call.query(&["limit"], &mut violations);

@@ -1,6 +1,6 @@
-//! Lists of suppressions as they come in and go out: CSV with a header line, or JSON lines (contract 6).
+//! Import and export formats of suppressions: CSV with a header line, or JSON lines (contract 6).
 //!
-//! Both forms become JSON objects, so that one check holds for both, and every fault of every line is told.
+//! Both forms become JSON objects, so that one check applies to both, and all errors of all lines are reported.
 
 use serde_json::{Map, Value};
 
@@ -18,38 +18,38 @@ use crate::store::content::compression::{compress, decompress};
 use crate::store::op::suppression::{IMPORTED_MAX, Suppression};
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
-/// The members of a line, and the columns of CSV in the export's order.
+/// The members of a line, and the CSV columns in the order of the export.
 const COLUMNS: [&str; 4] = ["email", "reason", "created_at", "note"];
-/// Faulty lines that one answer tells of; a list with more of them is the wrong list.
+/// Maximum number of invalid lines that one answer reports. A list with more of them is the wrong list.
 const FAULTY_LINES_MAX: usize = 1000;
 
 /// Format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Comma-separated values, the first line naming the columns.
+    /// Comma-separated values. The first line has the column names.
     Csv,
-    /// An object on each line.
+    /// One object per line.
     JsonLines,
 }
 
-/// Why a list is not taken.
+/// Reasons for refusing a list.
 #[derive(Debug)]
 pub(crate) enum FaultyList {
-    /// It is no text at all.
+    /// It is not text.
     Unreadable(ApiError),
-    /// These lines have faults.
+    /// These lines have errors.
     Lines(Violations, Vec<FaultyLine>),
 }
 
-/// A list without faults. It is kept as text, batch by batch and compressed, and read again: as objects, a million
-/// lines would take ten times their size.
+/// A list without errors. It is stored as compressed text in batches and parsed again: as objects, a million lines
+/// would take ten times as much memory.
 #[derive(Debug)]
 pub(crate) struct CheckedList {
     form: Form,
     now: Timestamp,
-    /// The columns that the first line of CSV names.
+    /// The columns in the first line of CSV.
     columns: Vec<&'static str>,
-    /// The text of each batch, compressed.
+    /// The compressed text of each batch.
     batches: Vec<Box<[u8]>>,
     count: usize,
 }
@@ -81,9 +81,9 @@ impl SuppressionBatches for CheckedList {
 
 /// Policy for the lines without errors.
 enum Keep {
-    /// Where every batch begins.
+    /// Store the start of every batch.
     Places(Vec<usize>),
-    /// The suppressions of one batch.
+    /// Store the suppressions of one batch.
     Batch(Vec<Suppression>),
 }
 
@@ -96,7 +96,7 @@ struct Reading {
     violations: Violations,
 }
 
-/// Checks the whole list in `body`; returns all of its faults where it has any.
+/// Checks the whole list in `body`. Returns all of its errors, if there are any.
 pub(super) fn check(body: &[u8], form: Form, now: Timestamp) -> Result<CheckedList, FaultyList> {
     let text = std::str::from_utf8(body).map_err(|fault| {
         let sentence = format!("must be UTF-8: see byte {}", fault.valid_up_to() + 1);
@@ -116,7 +116,7 @@ pub(super) fn check(body: &[u8], form: Form, now: Timestamp) -> Result<CheckedLi
     match reading.keep {
         Keep::Places(batches) if reading.faulty.is_empty() => {
             let ends = batches.iter().skip(1).copied().chain([text.len()]);
-            // Boxed, for compressing reserves more than it fills.
+            // Boxed, since compression reserves more than it uses.
             let pack = |(at, end): (&usize, usize)| compress(&text.as_bytes()[*at..end]).into_boxed_slice();
             let batches = batches.iter().zip(ends).map(pack).collect();
             let count = reading.count;
@@ -136,7 +136,7 @@ impl Reading {
         is_full || self.faulty.len() == FAULTY_LINES_MAX
     }
 
-    /// Reads a whole text, and returns the columns that it names.
+    /// Parses a whole text, and returns its columns.
     fn csv(&mut self, text: &str) -> Vec<&'static str> {
         let mut records = Records::of(text);
         let Some((line, head)) = records.next() else {
@@ -175,7 +175,7 @@ impl Reading {
         }
     }
 
-    /// Reads the lines of `rest`, the end of `text`.
+    /// Parses the lines of `rest`, the end of `text`.
     fn json_lines(&mut self, text: &str, rest: &str) {
         let mut at = text.len() - rest.len();
         for (line, written) in (1..).zip(rest.split_inclusive('\n')) {
@@ -197,7 +197,7 @@ impl Reading {
         }
     }
 
-    /// A line without a fault, which begins at byte `at`.
+    /// Stores a valid line, which starts at byte `at`.
     fn keep(&mut self, at: usize, suppression: Suppression) {
         match &mut self.keep {
             Keep::Places(places) if self.count.is_multiple_of(IMPORTED_MAX) => places.push(at),
@@ -207,13 +207,13 @@ impl Reading {
         self.count += 1;
     }
 
-    /// A line that can't be read at all.
+    /// Records a line that can't be parsed.
     fn fault(&mut self, line: usize, message: String) {
         self.violations.add(format!("lines.{line}"), message.as_str());
         self.faulty.push(FaultyLine { line, message });
     }
 
-    /// A line that can be read.
+    /// Checks a parsed line.
     fn object(&mut self, line: usize, at: usize, object: Map<String, Value>) {
         let mut violations = Violations::new();
         let path = format!("lines.{line}");
@@ -242,7 +242,7 @@ fn lift(fields: &mut Fields<'_>, now: Timestamp) -> Option<Suppression> {
     Some(Suppression { created_at, note, ..Suppression::of(address?, reason) })
 }
 
-/// All faults of a line in one sentence.
+/// Formats all errors of a line as one sentence.
 fn sentence(violations: &Violations, path: &str) -> String {
     let faults = violations.by_field().iter().flat_map(|(field, sentences)| {
         let name = field.strip_prefix(path).unwrap_or(field).trim_start_matches('.');
@@ -251,7 +251,7 @@ fn sentence(violations: &Violations, path: &str) -> String {
     faults.collect::<Vec<_>>().join("; ")
 }
 
-/// The known columns that the first line names, in its order.
+/// Returns the known columns of the first line, in its order.
 fn columns(names: &[String]) -> Result<Vec<&'static str>, String> {
     let mut columns = Vec::with_capacity(names.len());
     for name in names {
@@ -269,7 +269,7 @@ fn columns(names: &[String]) -> Result<Vec<&'static str>, String> {
     if columns.contains(&"email") { Ok(columns) } else { Err("must name the column email".to_owned()) }
 }
 
-/// The first line of an export.
+/// Returns the first line of an export.
 pub(in crate::http) fn head() -> String {
     let mut text = String::new();
     write_record(&mut text, &COLUMNS);

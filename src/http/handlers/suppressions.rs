@@ -29,12 +29,12 @@ use crate::store::error::Stop;
 use crate::store::op::suppression::{Name, Suppression};
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
-/// The type of a list as CSV.
+/// Media type of a CSV list.
 pub(in crate::http) const CSV: &str = "text/csv";
-/// The type of a list as JSON lines.
+/// Media type of a list of JSON lines.
 pub(in crate::http) const NDJSON: &str = "application/x-ndjson";
 
-/// `POST /v1/suppressions`: 201, or 200 with what is there where the address is suppressed already.
+/// `POST /v1/suppressions`: 201, or 200 with the existing suppression if the address is already suppressed.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let suppression = new_of(call.json()?)?;
     let added = api.engine.suppress(&call.caller, suppression).await?;
@@ -43,7 +43,7 @@ pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Ans
     Ok(answer.with_location(&format!("/v1/suppressions/{}", added.row.id)))
 }
 
-/// The suppression that the members of `object` ask for; the panel's form is checked by it too.
+/// Parses the members of `object` as a suppression. The panel's form uses it too.
 pub(crate) fn new_of(object: Map<String, Value>) -> Result<Suppression, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
@@ -53,7 +53,7 @@ pub(crate) fn new_of(object: Map<String, Value>) -> Result<Suppression, ApiError
     Ok(violations.or(|| Some(Suppression { note, ..Suppression::of(address?, SuppressionReason::Manual) }))?)
 }
 
-/// The address to suppress. A pattern may look like an address, and would match nobody.
+/// Parses the address to suppress. A pattern may look like an address, but would match nothing.
 pub(super) fn email(fields: &mut Fields<'_>) -> Option<Address> {
     let text = fields.required_text("email")?;
     if is_pattern(&text) {
@@ -63,13 +63,13 @@ pub(super) fn email(fields: &mut Fields<'_>) -> Option<Address> {
     fields.check("email", text.parse())
 }
 
-/// Whether a text has a `*` where patterns have one: around the local part, or in the domain.
+/// Returns whether a text has a `*` as patterns do: around the local part, or in the domain.
 fn is_pattern(text: &str) -> bool {
     let (local, domain) = text.rsplit_once('@').unwrap_or(("", text));
     local.starts_with('*') || local.ends_with('*') || domain.contains('*')
 }
 
-/// The account's own words; an empty text is none.
+/// Parses the account's note; an empty text counts as none.
 pub(super) fn note(fields: &mut Fields<'_>) -> Option<String> {
     let text = fields.text("note").filter(|text| !text.is_empty());
     label(fields, "note", text)
@@ -86,7 +86,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     listing.answer_of(rows.iter().map(SuppressionView::new), next)
 }
 
-/// Which suppressions are asked for; what is wrong goes to `violations`. The panel's search is checked by it too.
+/// Parses the filter. Errors go to `violations`. The panel's search uses it too.
 pub(crate) fn filter_of<'v>(value: impl Fn(&str) -> Option<&'v str>, violations: &mut Violations) -> SuppressionFilter {
     SuppressionFilter {
         address: value("email").and_then(|text| violations.check("email", text.parse())),
@@ -94,7 +94,7 @@ pub(crate) fn filter_of<'v>(value: impl Fn(&str) -> Option<&'v str>, violations:
     }
 }
 
-/// The identifier or address in the path. What is neither is as unknown as any other (contract 1).
+/// Returns the identifier or address in the path. Anything else counts as unknown (contract 1).
 fn name(call: &Call<Caller>) -> Result<Name, ApiError> {
     let text = call.param("name");
     let by_address = || text.parse().map(Name::Address).map_err(|_| ApiError::NotFound);
@@ -108,7 +108,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     Ok(shown(&row))
 }
 
-/// The record of a suppression.
+/// Returns the record of a suppression.
 pub(crate) fn shown(row: &SuppressionRow) -> Answer {
     Answer::json(StatusCode::OK, &SuppressionView::new(row))
 }
@@ -142,7 +142,7 @@ pub(in crate::http) async fn import(api: &Api, mut call: Call<Caller>) -> Result
     Ok(Answer::json(StatusCode::OK, &ImportedView::new(done)))
 }
 
-/// Why a list is not imported.
+/// Returns the error of a refused import.
 pub(crate) fn not_imported(stop: Stop<ImportRefusal>) -> ApiError {
     match stop {
         Stop::Refused(ImportRefusal::Running) => ApiError::Conflict(
@@ -153,8 +153,8 @@ pub(crate) fn not_imported(stop: Stop<ImportRefusal>) -> ApiError {
     }
 }
 
-/// Checks a whole list off the async threads; returns all of its faults where it has any. The panel's import is checked
-/// by it too.
+/// Checks a whole list outside the async threads. Returns all of its errors, if there are any. The panel's import uses
+/// it too.
 pub(crate) async fn list_of(
     api: &Api,
     account: AccountId,
@@ -179,14 +179,14 @@ fn is_dry_run(call: &Call<Caller>) -> Result<bool, ApiError> {
     Ok(violations.or(|| Some(is_dry))?)
 }
 
-/// The list's form by its type, which was checked before; CSV where none is given.
+/// Returns the list's form by its type, which was checked before; CSV is the default.
 fn form(call: &Call<Caller>) -> Form {
     let given = call.header(&CONTENT_TYPE).unwrap_or(CSV);
     let essence = given.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case(NDJSON) { Form::JsonLines } else { Form::Csv }
 }
 
-/// `GET /v1/suppressions/export`: the whole list, in the form that the import takes.
+/// `GET /v1/suppressions/export`: the whole list, in the format of the import.
 pub(in crate::http) async fn export(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let (engine, caller) = (Arc::clone(&api.engine), call.caller);
@@ -194,7 +194,7 @@ pub(in crate::http) async fn export(api: &Api, call: Call<Caller>) -> Result<Ans
     exported(api, account, move || engine.is_key_live(&caller).unwrap_or(false)).await
 }
 
-/// The whole list of an account as a file, read part by part for as long as `still_may` allows it.
+/// Returns the whole list of an account as a file. It is read in parts for as long as `still_may` returns true.
 pub(crate) async fn exported(
     api: &Api,
     account: AccountId,

@@ -1,5 +1,5 @@
-//! The pages behind hosted unsubscribe links (RFC 8058). Mail programs and scanners follow links on their own, so
-//! looking changes nothing; only the POST, by a mail program's one click or the page's button, does.
+//! The pages of hosted unsubscribe links (RFC 8058). Mail programs and scanners follow links on their own, so GET
+//! changes nothing. Only POST unsubscribes, sent by a mail program's one-click or by the page's button.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -14,7 +14,7 @@ use crate::http::state::Api;
 use crate::store::error::Stop;
 
 const STYLE: &[u8] = include_bytes!("../../../data/pages/unsubscribe.css");
-/// No script, no frame, and nothing of anyone else's.
+/// No scripts, no frames, and no resources of other hosts.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
@@ -33,7 +33,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
     Ok(page(StatusCode::OK, "Unsubscribe", &asks))
 }
 
-/// `POST /unsubscribe/{token}`. What it says does not matter: RFC 8058 knows one thing to say.
+/// `POST /unsubscribe/{token}`. The body is ignored, since RFC 8058 defines only one.
 pub(in crate::http) async fn click(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let Some(link) = api.engine.unsubscribe_link(call.param("token"))? else { return Ok(unknown()) };
     match api.engine.unsubscribe(&link).await {
@@ -65,7 +65,7 @@ fn sender(link: &Link) -> String {
     format!("<strong>{}</strong>", escape(name.unwrap_or(link.message.from.domain().as_str())))
 }
 
-/// The sender's own page, where one was given.
+/// Returns a link to the sender's own page, if one was given.
 fn senders_own(link: &Link) -> String {
     let url = link.message.unsubscribe_url.as_deref().unwrap_or_default();
     format!(

@@ -1,4 +1,4 @@
-//! Users of the panel, for the operator alone (contract 8).
+//! Users of the panel, for the operator only (contract 8).
 
 use hyper::StatusCode;
 
@@ -21,13 +21,14 @@ use crate::http::state::Api;
 use crate::http::view::user::{NewUserView, SetupLinkView, UserView};
 use crate::store::error::Stop;
 
-/// The account that the operator speaks for.
+/// Returns the account that the operator acts for.
 pub(super) async fn account(api: &Api, call: &Call<()>) -> Result<AccountId, ApiError> {
     let named = call.headers.get(ACCOUNT_HEADER).map(|value| value.to_str().unwrap_or(""));
     Ok(api.operator(named).await?.account)
 }
 
-/// The user in the path, by identifier or by address. An address names its account, since it is unique in the store.
+/// Returns the user in the path, by identifier or address. An address determines the account, since it is unique in the
+/// store.
 async fn named(api: &Api, call: &Call<()>) -> Result<(AccountId, User), ApiError> {
     if let Ok(email) = call.param("id").parse::<Address>() {
         let found = api.engine.user_by_email(&email)?.ok_or(ApiError::NotFound)?;
@@ -39,7 +40,7 @@ async fn named(api: &Api, call: &Call<()>) -> Result<(AccountId, User), ApiError
     Ok((account, user))
 }
 
-/// `POST /v1/users`: the password is made here and told this once.
+/// `POST /v1/users`: generates a password, which is shown only in this answer.
 pub(in crate::http) async fn create(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let account = account(api, &call).await?;
     let mut violations = Violations::new();
@@ -61,8 +62,8 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
     listing.answer_of(rows.iter().map(UserView::new), next)
 }
 
-/// `PATCH /v1/users/{id}`: role, disabled, operator; `"new_password": true` makes one and shows it this once, `"totp":
-/// false` removes a lost second factor, `"setup_link": true` answers with a link by which they choose a password.
+/// `PATCH /v1/users/{id}`: role, disabled, operator. `"new_password": true` generates a password and shows it once,
+/// `"totp": false` removes a lost second factor, `"setup_link": true` returns a link for choosing a password.
 pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, user) = named(api, &call).await?;
     let id = user.id;
@@ -83,7 +84,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     fields.finish();
     violations.or(|| Some(()))?;
     let kept_out = || ApiError::Conflict("The user is kept from signing in; let them in first.".to_owned());
-    // Before anything is changed: what is refused changes nothing.
+    // Before any change, so that a refused request changes nothing.
     if is_linked && disabled.unwrap_or(user.disabled) {
         return Err(kept_out());
     }
@@ -96,7 +97,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
         false => user,
     };
     let user = match operator {
-        // A change of its own, so that the audit log has a line of it.
+        // A separate change, so that the audit log has a line for it.
         Some(_) => {
             let change = UserChange { operator, ..UserChange::default() };
             api.engine.change_user(Behalf::operator(account), id, change).await.map_err(refused)?
@@ -134,12 +135,12 @@ fn refused(stop: Stop<UserRefusal>) -> ApiError {
     }
 }
 
-/// The account has as many users as it may have.
+/// Returns the error of an account with the maximum number of users.
 pub(crate) fn too_many() -> ApiError {
     ApiError::Conflict(format!("An account has at most {USERS_COUNT} panel users. Remove a user first."))
 }
 
-/// The user is the last owner who can sign in.
+/// Returns the error of a change to the last owner who can sign in.
 pub(crate) fn last_owner() -> ApiError {
     ApiError::Conflict("This is the account's last owner who can sign in. Make another user an owner first.".to_owned())
 }

@@ -1,10 +1,10 @@
-//! Writes the OpenMetrics 1.0 text format. Knows nothing of what it writes about.
+//! Writes the OpenMetrics 1.0 text format. It has no knowledge of the metrics.
 
 use std::fmt::Write as _;
 
 use crate::base::meter::Distribution;
 
-/// The media type of what is written.
+/// Media type of the text.
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A label's name and value.
@@ -15,7 +15,7 @@ pub(super) type Label<'a> = (&'a str, &'a str);
 pub(super) enum Unit {
     /// Microseconds, written as seconds.
     Microseconds,
-    /// Things.
+    /// A number of objects.
     Things,
 }
 
@@ -30,12 +30,12 @@ impl Unit {
     }
 }
 
-/// The text under way.
+/// The text that is being written.
 #[derive(Debug, Default)]
 pub(super) struct Exposition(String);
 
 impl Exposition {
-    /// Counters of one family; `name` is without `_total`.
+    /// Writes the counters of one family; `name` is without `_total`.
     pub(super) fn counters<'a>(
         &mut self,
         name: &str,
@@ -48,7 +48,7 @@ impl Exposition {
         }
     }
 
-    /// Gauges of one family.
+    /// Writes the gauges of one family.
     pub(super) fn gauges<'a, V: std::fmt::Display>(
         &mut self,
         name: &str,
@@ -61,13 +61,13 @@ impl Exposition {
         }
     }
 
-    /// Facts that are labels of a constant.
+    /// Writes facts as labels of a constant.
     pub(super) fn info(&mut self, name: &str, help: &str, labels: &[Label<'_>]) {
         self.family(name, "info", help);
         self.sample(name, "_info", labels, 1);
     }
 
-    /// Histograms of one family.
+    /// Writes the histograms of one family.
     pub(super) fn histograms<'a>(
         &mut self,
         name: &str,
@@ -87,7 +87,7 @@ impl Exposition {
         }
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub(super) fn finish(mut self) -> String {
         self.0.push_str("# EOF\n");
         self.0

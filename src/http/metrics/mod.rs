@@ -1,8 +1,8 @@
-//! `GET /metrics` in OpenMetrics form, on a listener of its own and in clear: it is for the machine's own network, and
-//! no key opens it (contract 8 "Running").
+//! `GET /metrics` in OpenMetrics format, on a separate listener over plain http without a key: it is for the machine's
+//! own network (contract 8 "Running").
 //!
-//! `app` makes the service and listens. A scrape reads counters, asks the file system for sizes and looks at a bounded
-//! number of rows; it never walks the store.
+//! `app` creates the service and the listener. A scrape reads counters, file system sizes and a limited number of rows;
+//! it never scans the store.
 
 mod exposition;
 mod page;
@@ -37,7 +37,7 @@ pub struct MetricsService {
 }
 
 impl MetricsService {
-    /// The page over the meters of these. `certificate` is what HTTP presents, where it speaks TLS.
+    /// Creates the page over these meters. `certificate` is the one that HTTP presents, if it uses TLS.
     pub const fn new(
         engine: Arc<Engine>,
         requests: Arc<RequestMeters>,
@@ -73,7 +73,7 @@ impl Serve for MetricsService {
     }
 }
 
-/// The metrics listener of a standby, which has no store that is open.
+/// The metrics listener of a standby, whose store is not open.
 pub struct StandbyMetricsService {
     status: watch::Receiver<ReplicaStatus>,
     meters: Arc<BucketMeters>,
@@ -81,7 +81,7 @@ pub struct StandbyMetricsService {
 }
 
 impl StandbyMetricsService {
-    /// The page over `status` and the `meters` of the bucket.
+    /// Creates the page over `status` and the `meters` of the bucket.
     pub const fn new(status: watch::Receiver<ReplicaStatus>, meters: Arc<BucketMeters>, process: Process) -> Self {
         Self { status, meters, process }
     }
@@ -101,7 +101,7 @@ impl Serve for StandbyMetricsService {
     }
 }
 
-/// The answer to a request, where `page` makes the page.
+/// Answers a request with the text of `page`.
 async fn respond(request: &Request<Incoming>, page: impl Future<Output = Response<Body>>) -> Response<Body> {
     let mut response = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => page.await,

@@ -1,6 +1,6 @@
-//! Which metrics there are: their names, help texts and labels, from the meters of every floor.
+//! All metrics: their names, help texts and labels, from the meters of every floor.
 //!
-//! Labels are route names, status classes, outcomes, streams and kinds: never an address, an account or a domain.
+//! Labels are route names, status classes, outcomes, streams and kinds, never addresses, accounts or domains.
 
 use super::exposition::{Exposition, Unit};
 use super::process::Process;
@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::meters::StoreMeters;
 
-/// The page as of `now`. Blocks while it asks the store and the file system.
+/// Returns the page at `now`. Blocks on the store and the file system.
 ///
 /// # Errors
 /// Those of the store.

@@ -1,4 +1,4 @@
-//! Metrics of the process, as far as the system provides them.
+//! Metrics of the process, if the system provides them.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::base::time::Timestamp;
 /// The process and its program.
 #[derive(Debug, Clone)]
 pub struct Process {
-    /// When it started.
+    /// Start time.
     pub started_at: Timestamp,
     /// The program's version.
     pub version: &'static str,
@@ -37,7 +37,7 @@ impl Process {
     }
 }
 
-/// `VmRSS` of proc(5), where there is one.
+/// Returns `VmRSS` of proc(5), if available.
 fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

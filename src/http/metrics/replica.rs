@@ -1,4 +1,4 @@
-//! The metrics of replication. Their families are there without replication too, so that alerts find them.
+//! Metrics of replication. Their families exist without replication too, so that alert rules find them.
 
 use super::exposition::{Exposition, Unit};
 use crate::base::time::Timestamp;
@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::engine::bucket::meters::BucketMeters;
 use crate::engine::replica::{ReplicaStatus, Role, State};
 
-/// Writes the metrics of `engine`'s replication as of `now`.
+/// Writes the metrics of `engine`'s replication at `now`.
 pub(super) fn write(text: &mut Exposition, engine: &Engine, now: Timestamp) {
     let replication = engine.replication.get();
     write_status(text, &replication.map_or_else(ReplicaStatus::off, |replication| replication.status(now)));
@@ -23,7 +23,7 @@ pub(super) fn write(text: &mut Exposition, engine: &Engine, now: Timestamp) {
     write_requests(text, replication.and_then(|replication| replication.meters.as_deref()));
 }
 
-/// Writes what the status says, which a standby has too.
+/// Writes the metrics of the status, which a standby has too.
 pub(super) fn write_status(text: &mut Exposition, status: &ReplicaStatus) {
     role(text, status.role);
     let states = State::ALL.iter().map(|state| (vec![("state", state.as_str())], u8::from(*state == status.state)));
@@ -62,7 +62,7 @@ fn role(text: &mut Exposition, current: Role) {
     text.gauges("postrider_replica_role", "1 for the role of this process, 0 for the others.", roles);
 }
 
-/// Writes the counts of requests to the bucket, where there is one.
+/// Writes the counts of requests to the bucket, if there is one.
 pub(super) fn write_requests(text: &mut Exposition, meters: Option<&BucketMeters>) {
     text.counters(
         "postrider_replica_requests",

@@ -1,10 +1,9 @@
-//! Whether JSON fits a schema of the document, for tests. Stricter than the document is for clients, who are to pass
-//! over what they do not know: a member that is not described is a fault. Patterns and formats are left to the peers'
-//! tests.
+//! Checks JSON against a schema of the document, for tests. It is stricter than clients, which ignore unknown members:
+//! an undescribed member is an error. Patterns and formats are checked by the peers' tests.
 
 use serde_json::Value;
 
-/// Returns the parts of `value` that do not match `schema`, each with its place.
+/// Returns the parts of `value` that do not match `schema`, each with its position.
 pub(in crate::http) fn faults(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     Check { document, faults: &mut faults }.value(schema, value, "$");

@@ -1,4 +1,4 @@
-//! The routes about reaching the inbox.
+//! The routes about deliverability.
 
 use hyper::StatusCode;
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::mail::explain::HEADERS_BYTES_MAX;
 
 const DELIVERABILITY: &str = "Deliverability";
 
-/// The description of a route about deliverability.
+/// Returns the description of a deliverability route.
 pub(super) fn deliverability(name: &str) -> Option<Operation> {
     Some(match name {
         "explain" => Operation::new(DELIVERABILITY, "Explain a test mail")

@@ -15,7 +15,7 @@ use crate::http::view::dmarc::{DmarcReportView, DmarcView, IgnoredReporterView, 
 const DELIVERABILITY: &str = "Deliverability";
 const DOMAIN_ID: &str = "The domain's identifier.";
 
-/// The description of a route of DMARC reports.
+/// Returns the description of a route of DMARC reports.
 pub(super) fn operation(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(DELIVERABILITY, summary).at("id", DomainId::schema(), DOMAIN_ID);
     let limited = || ApiError::StreamForbidden(Stream::Marketing.to_string());

@@ -1,5 +1,5 @@
-//! The errors of contract 1 in the document: which of them a row of the table brings with it, and how each status
-//! looks. Every example is what an [`ApiError`] really answers.
+//! The errors of contract 1 in the document: those that a row of the table implies, and the body of each status. Every
+//! example is a real answer of an [`ApiError`].
 
 use hyper::Method;
 use hyper::header::HeaderMap;
@@ -18,8 +18,8 @@ use crate::http::query::Query;
 use crate::http::route::{Access, BodyRule, BodySize, Route};
 use crate::http::state::Api;
 
-/// The responses of `route` by status, with its `own` errors and the form that its 422 may have beside the usual one.
-/// Those that only have what rows bring with them go to `shared`.
+/// Returns the responses of `route` by status, with its `own` errors and the alternative form of its 422, if any.
+/// Responses that only have implied errors go to `shared`.
 pub(super) fn responses(
     route: &Route<Api>,
     own: &[ApiError],
@@ -36,7 +36,7 @@ pub(super) fn responses(
             errors.iter().filter(|error| error.status().as_u16() == status).cloned().collect()
         };
         let (mut errors, own) = (of(&brought), of(own));
-        // The sentences about size and type differ where the body is not plain JSON.
+        // The sentences about size and type differ if the body is not plain JSON.
         let is_usual = match status {
             413 => route.size == BodySize::Json,
             415 => route.body == BodyRule::JSON,
@@ -56,7 +56,7 @@ pub(super) fn responses(
     responses
 }
 
-/// Returns the errors of the route itself.
+/// Returns the errors that a row of the table implies.
 fn brought(route: &Route<Api>) -> Vec<ApiError> {
     let mut errors = vec![ApiError::HeadersTooLarge, ApiError::Internal];
     let keyed = is_keyed(route);
@@ -108,7 +108,7 @@ fn unknown_parameter() -> ApiError {
 fn response(status: u16, errors: &[ApiError], keyed: bool) -> Value {
     let (mut always, mut sometimes) = (EVERY_ANSWER.to_vec(), Vec::new());
     match status {
-        // Before the key was looked at, nothing is known of its rate; a failing store may be why it was not.
+        // Before the key was checked its rate is unknown, and a failing store may be the reason.
         401 => always.push(Header::WwwAuthenticate),
         431 | 500 | 503 => sometimes.extend(KNOWN_KEY),
         _ if keyed => always.extend(KNOWN_KEY),
@@ -153,12 +153,12 @@ fn codes(errors: &[ApiError]) -> Vec<&'static str> {
     codes
 }
 
-/// A reference to the response, which goes to `shared` under its codes' names.
+/// Returns a reference to the response, which goes to `shared` under the names of its codes.
 fn refer(shared: &mut Map<String, Value>, errors: &[ApiError], response: Value) -> Value {
     let capitalised = |word: &str| word[..1].to_uppercase() + &word[1..];
     let name = |error: &ApiError| {
         let code: String = error.code().split('_').map(capitalised).collect();
-        // Each scope has its sentence.
+        // Each scope has its own sentence.
         if let ApiError::ScopeForbidden(scope) = error { capitalised(scope.as_str()) + &code } else { code }
     };
     let key = errors.iter().map(name).collect::<Vec<_>>().join("Or");
@@ -173,7 +173,7 @@ pub(super) fn elsewhere() -> [(&'static str, Value); 1] {
     [("MethodNotAllowed", response(405, &[error], true))]
 }
 
-/// Every code: one error of each kind.
+/// Returns the schema of all error codes.
 pub(in crate::http) fn error_code() -> Schema {
     let some = String::new;
     let every = [

@@ -1,8 +1,8 @@
-//! Whole examples out of those of the members: what is shown of an answer always fits its schema.
+//! Builds complete examples from those of the members, so that an example always matches its schema.
 
 use serde_json::{Map, Value, json};
 
-/// An example of what `schema` describes; its references lead into `schemas`.
+/// Returns an example for `schema`, whose references point into `schemas`.
 pub(super) fn of(schema: &Value, schemas: &Map<String, Value>) -> Value {
     if let Some(example) = schema["examples"].get(0).or_else(|| schema["enum"].get(0)) {
         return example.clone();

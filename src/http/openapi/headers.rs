@@ -1,4 +1,5 @@
-//! The headers of answers (contract 1 and 3): each is a component of the document, referred to wherever it is sent.
+//! The headers of answers (contract 1 and 3). Each is a component of the document, referenced by the answers that have
+//! it.
 
 use serde_json::{Map, Value, json};
 
@@ -35,9 +36,9 @@ use Header::{
 
 /// Headers of every answer.
 pub(super) const EVERY_ANSWER: [Header; 2] = [RequestId, CacheControl];
-/// Headers of every answer to a known key.
+/// Headers of every answer to a valid key.
 pub(super) const KNOWN_KEY: [Header; 2] = [RateLimit, RateLimitPolicy];
-/// The quota (contract 3).
+/// Quota headers (contract 3).
 pub(super) const QUOTA: [Header; 4] = [QuotaWindow, QuotaLimit, QuotaRemaining, QuotaReset];
 
 impl Header {
@@ -60,7 +61,7 @@ impl Header {
         LastEventId,
     ];
 
-    /// The field name.
+    /// Returns the field name.
     pub(super) const fn name(self) -> &'static str {
         match self {
             RequestId => "X-Request-Id",
@@ -126,7 +127,7 @@ impl Header {
     }
 }
 
-/// The components of the document: each header as one that is there, and as one that may be (`-Optional`).
+/// Returns the components of the document: each header as required, and as optional (`-Optional`).
 pub(super) fn components() -> Map<String, Value> {
     Header::ALL.into_iter().flat_map(|header| [component(header, true), component(header, false)]).collect()
 }
@@ -140,7 +141,7 @@ fn key(header: Header, required: bool) -> String {
     format!("{}{}", header.name(), if required { "" } else { "-Optional" })
 }
 
-/// The `headers` member of an answer.
+/// Returns the `headers` member of an answer.
 pub(super) fn sent(always: &[Header], sometimes: &[Header]) -> Value {
     let reference = |header: &Header, required| {
         let target = format!("#/components/headers/{}", key(*header, required));

@@ -1,8 +1,8 @@
-//! `GET /v1/openapi.json`: the OpenAPI 3.1 description of the API, made from the one route table, the handlers' own
-//! types, and what stands here beside each route by its name. Made once, served from memory.
+//! `GET /v1/openapi.json`: the OpenAPI 3.1 description of the API, generated from the route table, the handlers' own
+//! types, and the descriptions here, by route name. Generated once, served from memory.
 //!
-//! A route without its description, a type with a member that is not described, an example that does not fit, and a
-//! committed copy (`docs/openapi.json`) that is stale each fail a test or do not compile.
+//! A route without a description, a type with an undescribed member, an example that does not match, and a stale
+//! committed copy (`docs/openapi.json`) each fail a test or do not compile.
 
 #[cfg(test)]
 pub(super) mod check;
@@ -55,7 +55,7 @@ const TAGS: [(&str, &str); 9] = [
 /// The document's bytes.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| written(&document(&api::routes())).into());
 
-/// The description as Markdown.
+/// Returns the description as Markdown.
 pub(crate) fn for_people() -> String {
     reference::written(&document(&api::routes()))
 }
@@ -66,7 +66,7 @@ pub(in crate::http) async fn show(_: &Api, call: Call<()>) -> Result<Answer, Api
     Ok(Answer::json_bytes(StatusCode::OK, DOCUMENT.clone()))
 }
 
-/// The description of a route, by its name in the table.
+/// Returns the description of a route, by its name in the table.
 fn operation(name: &str) -> Option<Operation> {
     let kinds = [sending::operation, webhooks::operation, resources::domains, resources::suppressions];
     kinds
@@ -75,7 +75,7 @@ fn operation(name: &str) -> Option<Operation> {
         .find_map(|describe| describe(name))
 }
 
-/// Whether a route is anyone's to know: not the operator's, not `dev`'s.
+/// Returns whether a route is public: neither the operator's nor `dev`'s.
 const fn is_public(route: &Route<Api>) -> bool {
     match route.access {
         Access::Open(_) | Access::Key(_) | Access::Scoped(..) => true,
@@ -83,13 +83,13 @@ const fn is_public(route: &Route<Api>) -> bool {
     }
 }
 
-/// The description as it is served, for tests.
+/// Returns the description as it is served, for tests.
 #[cfg(test)]
 pub(super) fn described() -> Value {
     serde_json::from_slice(&DOCUMENT).unwrap()
 }
 
-/// The description of `routes`.
+/// Returns the description of `routes`.
 fn document(routes: &[Route<Api>]) -> Value {
     let (mut paths, mut responses) = (Map::new(), Map::from_iter(errors::elsewhere().map(|(k, v)| (k.to_owned(), v))));
     for route in routes.iter().filter(|route| is_public(route)) {
@@ -126,7 +126,7 @@ fn document(routes: &[Route<Api>]) -> Value {
     document
 }
 
-/// Gives each success with JSON an example.
+/// Adds an example to each success with JSON.
 fn add_examples(paths: &mut Value, schemas: &Map<String, Value>) {
     let operations = paths.as_object_mut().into_iter().flatten().filter_map(|(_, path)| path.as_object_mut()).flatten();
     for (_, operation) in operations {
@@ -139,7 +139,7 @@ fn add_examples(paths: &mut Value, schemas: &Map<String, Value>) {
     }
 }
 
-/// `value` with references where it had definitions, which go to `schemas`.
+/// Replaces the definitions in `value` by references, and moves them to `schemas`.
 fn hoisted(value: Value, schemas: &mut Map<String, Value>) -> Value {
     match value {
         Value::Object(mut object) => {
@@ -162,7 +162,7 @@ fn hoisted(value: Value, schemas: &mut Map<String, Value>) -> Value {
     }
 }
 
-/// `document` as it is served and committed.
+/// Returns `document` as it is served and committed.
 fn written(document: &Value) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(document)
         .unwrap_or_else(|error| unreachable!("a document of JSON values can be written: {error}"));

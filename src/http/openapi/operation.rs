@@ -1,5 +1,5 @@
-//! Description of one route, which stands beside its row of the table, and the conversion of both to an operation of
-//! the document. Facts in the row (method, path, scope, body types) are not repeated.
+//! Description of one route, in addition to its row of the table, and the conversion of both to an operation of the
+//! document. Facts of the row (method, path, scope, body types) are not repeated.
 
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ pub(super) struct Operation {
     refusal: Option<Schema>,
 }
 
-/// One success.
+/// One successful answer.
 #[derive(Debug, Clone)]
 struct Given {
     status: StatusCode,
@@ -39,7 +39,7 @@ struct Given {
 const JSON: &str = "application/json";
 
 impl Operation {
-    /// A route under `tag` that does what `summary` says.
+    /// Creates the description of a route under `tag` with this summary.
     pub(super) const fn new(tag: &'static str, summary: &'static str) -> Self {
         Self {
             tag,
@@ -71,17 +71,17 @@ impl Operation {
         self
     }
 
-    /// The parameter of the path.
+    /// Adds the parameter of the path.
     pub(super) fn at(self, name: &str, schema: Schema, says: &str) -> Self {
         self.parameter("path", name, schema, says)
     }
 
-    /// A parameter of the query.
+    /// Adds a query parameter.
     pub(super) fn query(self, name: &str, schema: Schema, says: &str) -> Self {
         self.parameter("query", name, schema, says)
     }
 
-    /// Parameters of the query whose names are those of `object`'s members, each in brackets behind `name`.
+    /// Adds query parameters for the members of `object`, each in brackets after `name`.
     pub(super) fn query_members(mut self, name: &str, object: Schema, says: &str) -> Self {
         self = self.query(name, object, says);
         if let Some(parameter) = self.parameters.last_mut() {
@@ -91,12 +91,12 @@ impl Operation {
         self
     }
 
-    /// A header of the request.
+    /// Adds a request header.
     pub(super) fn header(self, name: &str, schema: Schema, says: &str) -> Self {
         self.parameter("header", name, schema, says)
     }
 
-    /// A body, with requests that are answered with success. Several stand in the order of the row's types.
+    /// Adds a body, with examples of successful requests. Several bodies are in the order of the row's types.
     pub(super) fn takes(mut self, schema: Schema, examples: &[(&'static str, Value)]) -> Self {
         self.takes.push((schema, examples.to_vec()));
         self
@@ -112,33 +112,33 @@ impl Operation {
         self
     }
 
-    /// A success with JSON; 201 and 202 carry `Location`.
+    /// Adds a success with JSON; 201 and 202 have `Location`.
     pub(super) fn gives(self, status: StatusCode, says: &'static str, schema: Schema) -> Self {
         self.given(status, says, vec![(JSON, schema)])
     }
 
-    /// A success with a body of another type.
+    /// Adds a success with a body of another type.
     pub(super) fn gives_as(self, media: &'static str, says: &'static str, schema: Schema) -> Self {
         self.given(StatusCode::OK, says, vec![(media, schema)])
     }
 
-    /// Another type that the body of the last success may have.
+    /// Adds another type for the body of the last success.
     pub(super) fn or_as(mut self, media: &'static str, schema: Schema) -> Self {
         self.gives.last_mut().into_iter().for_each(|given| given.bodies.push((media, schema.clone())));
         self
     }
 
-    /// 204.
+    /// Adds a 204.
     pub(super) fn gives_nothing(self, says: &'static str) -> Self {
         self.given(StatusCode::NO_CONTENT, says, Vec::new())
     }
 
-    /// One page of a list, and the parameters that choose it.
+    /// Adds a page of a list, and its parameters.
     pub(super) fn gives_page(self, name: &str, row: Schema) -> Self {
         self.gives_page_of(page(name, row))
     }
 
-    /// One page of a list with this schema, and the parameters that choose it.
+    /// Adds a page of a list with this schema, and its parameters.
     pub(super) fn gives_page_of(self, page: Schema) -> Self {
         let limit = Schema::count().within(1, 100).with("default", 50);
         let cursor = "The `next_cursor` of the page before; it carries its filters and may be given alone.";
@@ -148,31 +148,31 @@ impl Operation {
             .sometimes(&[Header::Link])
     }
 
-    /// Headers that the last success always carries.
+    /// Adds headers that the last success always has.
     pub(super) fn always(mut self, headers: &[Header]) -> Self {
         self.gives.last_mut().into_iter().for_each(|given| given.always.extend(headers));
         self
     }
 
-    /// Headers that the last success may carry.
+    /// Adds headers that the last success may have.
     pub(super) fn sometimes(mut self, headers: &[Header]) -> Self {
         self.gives.last_mut().into_iter().for_each(|given| given.sometimes.extend(headers));
         self
     }
 
-    /// Errors of its own, beside those that its row brings with it.
+    /// Adds errors besides those that the row implies.
     pub(super) fn fails(mut self, errors: impl IntoIterator<Item = ApiError>) -> Self {
         self.fails.extend(errors);
         self
     }
 
-    /// Another form that its 422 may have.
+    /// Adds another form of the 422.
     pub(super) fn refuses_with(mut self, schema: Schema) -> Self {
         self.refusal = Some(schema);
         self
     }
 
-    /// The operation of `route`. Responses that many routes share go to `shared`.
+    /// Returns the operation of `route`. Responses that many routes share go to `shared`.
     pub(super) fn render(self, route: &Route<Api>, shared: &mut Map<String, Value>) -> Value {
         let keyed = is_keyed(route);
         let scope = match route.access {
@@ -212,7 +212,7 @@ fn needed(scopes: Scopes) -> String {
     format!("Needs the {kind} {}.", names.join(" and "))
 }
 
-/// Whether a key is asked for.
+/// Returns whether the route requires a key.
 pub(super) const fn is_keyed(route: &Route<Api>) -> bool {
     matches!(route.access, Access::Key(_) | Access::Scoped(..))
 }

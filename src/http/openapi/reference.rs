@@ -1,11 +1,10 @@
-//! The description as a page for people: `/docs/api`, and `docs/api.md`, its committed copy, which is stale where it is
-//! not what the document says.
+//! The description as a page for people: `/docs/api`, and `docs/api.md`, its committed copy, which a test compares.
 
 use serde_json::{Map, Value};
 
 use super::TAGS;
 
-/// The Markdown of `document`.
+/// Returns `document` as Markdown.
 pub(super) fn written(document: &Value) -> String {
     let mut out = format!("# The API\n\n{}\n", text(&document["info"]["description"]).trim());
     for (tag, about) in TAGS {
@@ -65,7 +64,7 @@ fn operation_of(out: &mut String, document: &Value, path: &str, method: &str, op
     }
 }
 
-/// The codes that the examples of an error show, each leading to what it means.
+/// Returns the codes in the examples of an error, each linked to its meaning.
 fn codes(content: &Value) -> String {
     let mut codes: Vec<&str> = members(&content["application/json"]["examples"])
         .filter_map(|(_, example)| example["value"]["code"].as_str())
@@ -75,7 +74,7 @@ fn codes(content: &Value) -> String {
     codes.iter().map(|code| format!("[`{code}`](errors.md#{code})")).collect::<Vec<_>>().join(", ")
 }
 
-/// The first example of what is sent or answered, where it is JSON.
+/// Appends the first example of a request or answer, if it is JSON.
 fn example(out: &mut String, content: &Value) {
     let Some((_, example)) = members(&content["examples"]).next() else { return };
     if example["value"].is_object() {
@@ -98,13 +97,13 @@ fn object(out: &mut String, name: &str, schema: &Value) {
         out.push_str("\n| member | type | |\n|---|---|---|\n");
     }
     for (member, schema) in properties {
-        // In what is answered every member is there; what is asked for is said of what is sent.
+        // Answers contain every member, so only requests mark required ones.
         let mark = if name.ends_with("Request") && required.contains(&member) { " (required)" } else { "" };
         *out += &format!("| `{member}`{mark} | {} | {} |\n", kind(schema), cell(text(&schema["description"])));
     }
 }
 
-/// The type of a schema in a few words.
+/// Returns the type of a schema in a few words.
 fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         return format!("[{name}](#{})", name.to_lowercase());
@@ -138,7 +137,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Text inside a table.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

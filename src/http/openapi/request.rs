@@ -1,7 +1,7 @@
 //! Schemas of requests: the rules of contract 2, 3, 5 and 6, with the numbers of `domain::limits`.
 //!
-//! The handlers take members out of an object by hand, to tell every fault at once, so there is no type to derive these
-//! from; the tests of `openapi` hold both together. Optional members may be null, which counts as absent.
+//! The handlers parse members one by one, to report all violations at once, so there is no type to derive these from.
+//! The tests of `openapi` compare both. Optional members may be null, which counts as absent.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::domain::stream::Stream;
 use crate::domain::webhook_url::URL_CHARS_MAX;
 use crate::http::handlers::LABEL_CHARACTERS;
 
-/// No C0, DEL or C1.
+/// No control characters: C0, DEL or C1.
 const NO_CONTROL: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
 const HEADERS_SAY: &str = "Custom headers, at most 16 KiB in all; names differ when case is ignored. Refused by name: \
     From, To, Cc, Bcc, Resent-Bcc, Sender, Subject, Date, Message-ID, MIME-Version, Content-*, DKIM-Signature, ARC-*, \
@@ -25,12 +25,12 @@ const RAW_SAYS: &str = "A whole RFC 5322 message as text, or base64 of it, inste
     from_name and attachments. from and to stay required and are the envelope; the message's one From must be at the \
     domain of from.";
 
-/// A mailbox. `idn-email`, since names and domains may be international (RFC 6531).
+/// A mailbox. `idn-email`, since local parts and domains may be international (RFC 6531).
 pub(super) fn address() -> Schema {
     Schema::string().format("idn-email").length(3, limits::ADDRESS_BYTES)
 }
 
-/// A moment with any offset.
+/// A time with any UTC offset.
 pub(super) fn time() -> Schema {
     Schema::string().format("date-time")
 }
@@ -43,7 +43,7 @@ fn body() -> Schema {
     Schema::string().pattern(r"^[^\u0000]*$").length(0, limits::BODY_BYTES)
 }
 
-/// A name that an account gives.
+/// A name given by the account.
 fn label() -> Schema {
     Schema::string().pattern(NO_CONTROL).length(1, LABEL_CHARACTERS)
 }

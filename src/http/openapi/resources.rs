@@ -32,7 +32,7 @@ const SERVICE: &str = "Service";
 const DOMAIN_ID: &str = "The domain's identifier.";
 const KEY_ID: &str = "The key's identifier.";
 
-/// The description of a route of domains.
+/// Returns the description of a route of domains.
 pub(super) fn domains(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(DOMAINS, summary).at("id", DomainId::schema(), DOMAIN_ID);
     let limited = || ApiError::StreamForbidden(Stream::Marketing.to_string());
@@ -80,7 +80,7 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
     })
 }
 
-/// The description of a route of suppressions.
+/// Returns the description of a route of suppressions.
 pub(super) fn suppressions(name: &str) -> Option<Operation> {
     let at = |summary| {
         let name = Schema::string().with("minLength", 1).example("gone@example.org");
@@ -135,7 +135,7 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
     })
 }
 
-/// The description of a route of keys.
+/// Returns the description of a route of keys.
 pub(super) fn keys(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(KEYS, summary).at("id", KeyId::schema(), KEY_ID);
     let no_key = |refusal| handlers::keys::refused(Stop::Refused(refusal));
@@ -165,7 +165,7 @@ pub(super) fn keys(name: &str) -> Option<Operation> {
     })
 }
 
-/// The description of a route of the account or of the service.
+/// Returns the description of a route of the account or of the service.
 pub(super) fn account(name: &str) -> Option<Operation> {
     let health = || Schema::object().member("status", Schema::words([json!("ok")])).named("Health", "Yes.");
     Some(match name {

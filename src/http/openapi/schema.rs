@@ -1,11 +1,11 @@
-//! A JSON Schema in the making, in the 2020-12 dialect that OpenAPI 3.1 speaks. Each method is one keyword.
+//! Builder of a JSON Schema, in the 2020-12 dialect of OpenAPI 3.1. Each method adds one keyword.
 //!
-//! A named schema is written in place, behind [`DEFINE`]; the document hoists it to its components and leaves a
-//! reference, so nobody has to hand a registry around.
+//! A named schema is defined in place, under [`DEFINE`]. The document moves it to its components and leaves a
+//! reference, so that no registry has to be passed around.
 
 use serde_json::{Map, Value, json};
 
-/// Stands where a definition is, as `{"$define": {"<name>": <schema>}}`, until the document hoists it.
+/// Key of an in-place definition, `{"$define": {"<name>": <schema>}}`, until the document moves it.
 pub(super) const DEFINE: &str = "$define";
 
 /// A schema.
@@ -30,7 +30,7 @@ impl Schema {
         Self::of("integer").with("minimum", 0)
     }
 
-    /// A number from 0 on, of which 1 is the whole.
+    /// A fraction, of which 1 is the whole.
     pub(in crate::http) fn share() -> Self {
         Self::of("number").with("minimum", 0)
     }
@@ -43,12 +43,12 @@ impl Schema {
         Self::of("array").with("items", items.into_value())
     }
 
-    /// An object whose members are not known by name.
+    /// An object with arbitrary member names.
     pub(in crate::http) fn map(values: Self) -> Self {
         Self::of("object").with("additionalProperties", values.into_value())
     }
 
-    /// An object whose members follow.
+    /// An object; its members are added by the next calls.
     pub(in crate::http) fn object() -> Self {
         Self::of("object").with("properties", json!({})).with("required", json!([]))
     }
@@ -85,7 +85,7 @@ impl Schema {
         self.with("format", format)
     }
 
-    /// So many characters.
+    /// Limits the number of characters.
     #[must_use]
     pub(in crate::http) fn length(self, least: usize, most: usize) -> Self {
         let schema = if least > 0 { self.with("minLength", least) } else { self };
@@ -97,7 +97,7 @@ impl Schema {
         self.with("minimum", least).with("maximum", most)
     }
 
-    /// A member that is always there.
+    /// Adds a required member.
     #[must_use]
     pub(in crate::http) fn member(mut self, name: &str, schema: Self) -> Self {
         if let Some(Value::Array(required)) = self.0.get_mut("required") {
@@ -106,7 +106,7 @@ impl Schema {
         self.optional(name, schema)
     }
 
-    /// A member that may be left out.
+    /// Adds an optional member.
     #[must_use]
     pub(in crate::http) fn optional(mut self, name: &str, schema: Self) -> Self {
         if let Some(Value::Object(properties)) = self.0.get_mut("properties") {
@@ -115,7 +115,7 @@ impl Schema {
         self
     }
 
-    /// The members of `other` beside its own.
+    /// Adds the members of `other`.
     #[must_use]
     pub(in crate::http) fn merged(mut self, other: Self) -> Self {
         let other = other.opened();
@@ -125,13 +125,13 @@ impl Schema {
         self
     }
 
-    /// Nothing but the members named.
+    /// Allows only the named members.
     #[must_use]
     pub(in crate::http) fn closed(self) -> Self {
         self.with("additionalProperties", false)
     }
 
-    /// The schema or null.
+    /// Allows null too.
     #[must_use]
     pub(in crate::http) fn or_null(mut self) -> Self {
         let Some(Value::String(kind)) = self.0.get("type") else {
@@ -142,14 +142,14 @@ impl Schema {
         self
     }
 
-    /// The schema as a component of this name.
+    /// Makes the schema a component with this name.
     #[must_use]
     pub(in crate::http) fn named(self, name: &str, says: &str) -> Self {
         let definition = self.says(says).into_value();
         Self(Map::from_iter([(DEFINE.to_owned(), json!({ name: definition }))]))
     }
 
-    /// A named schema's own definition, to be built on.
+    /// Returns the definition of a named schema, to be extended.
     #[must_use]
     pub(in crate::http) fn opened(self) -> Self {
         let definition = self.0.get(DEFINE).and_then(Value::as_object).and_then(|named| named.values().next());

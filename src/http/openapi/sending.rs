@@ -1,4 +1,4 @@
-//! The description of the routes of messages and events (contract 3 and 4).
+//! The routes of messages and events (contract 3 and 4).
 
 use hyper::StatusCode;
 use serde_json::json;
@@ -27,7 +27,7 @@ const EVENTS: &str = "Events";
 const ID: &str = "The message's identifier.";
 const SAMPLE: &str = "msg_01M7XS2DXANT70XBRCN1YAAC4B";
 
-/// The description of a route of messages or events.
+/// Returns the description of a route of messages or events.
 pub(super) fn operation(name: &str) -> Option<Operation> {
     Some(match name {
         "messages.create" => create(),
@@ -132,7 +132,7 @@ fn create() -> Operation {
         ])
 }
 
-/// The answer of an export, and the parameter that chooses its form.
+/// Adds the answer of an export, and the parameter for its format.
 fn exported(operation: Operation) -> Operation {
     let format = Schema::words(["csv", "ndjson"].map(Into::into)).with("default", "csv");
     operation
@@ -161,7 +161,7 @@ fn list() -> Operation {
         .gives_page_of(page.named("MessagePage", "One page of a list, newest first."))
 }
 
-/// The filters of messages.
+/// Adds the filters of messages.
 fn filtered(operation: Operation) -> Operation {
     let header = Schema::string().example(format!("<{SAMPLE}@example.test>"));
     let value = Schema::string().length(0, METADATA_BYTES_MAX);

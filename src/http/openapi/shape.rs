@@ -1,5 +1,5 @@
-//! JSON shapes of the interface's own types. Each type that is answered implements [`Shape`] beside its fields, by
-//! [`describe`] for structs and [`words`] for enumerations: both name every field or variant, so that a new one without
+//! JSON shapes of the API's own types. Each type in an answer implements [`Shape`] next to its fields, with
+//! [`describe`] for structs and [`words`] for enumerations. Both name every field or variant, so that a new one without
 //! a description does not compile.
 
 use std::borrow::Cow;
@@ -14,17 +14,17 @@ use crate::base::time::Timestamp;
 
 /// A type with a schema.
 pub(in crate::http) trait Shape {
-    /// The schema of its JSON.
+    /// Returns the schema of its JSON.
     fn schema() -> Schema;
 }
 
-/// A type with members that only some answers have.
+/// A type with members that only some answers contain.
 pub(in crate::http) trait Whole: Shape {
-    /// The schema with all of them.
+    /// Returns the schema with all of them.
     fn whole() -> Schema;
 }
 
-/// The schema of what a getter gets: the type is the field's own.
+/// Returns the schema of a getter's result, whose type is that of the field.
 pub(in crate::http) fn shape_of<V, T: Shape>(_: impl Fn(&V) -> &T) -> Schema {
     T::schema()
 }
@@ -83,7 +83,7 @@ macro_rules! describe {
 }
 pub(in crate::http) use describe;
 
-/// Implements [`Shape`] for enumerations without data, by their own JSON.
+/// Implements [`Shape`] for enumerations without data, from their own JSON.
 macro_rules! words {
     ($($type:ty as $name:literal, $says:literal: $($variant:ident)+;)*) => {$(
         impl $crate::http::openapi::shape::Shape for $type {
@@ -101,7 +101,7 @@ macro_rules! identifiers {
     ($($id:ty)+) => {$(
         impl Shape for $id {
             fn schema() -> Schema {
-                // A ULID in Crockford base 32; the first of its characters carries three bits.
+                // A ULID in Crockford base 32; its first character encodes three bits.
                 let pattern = format!("^{}_[0-7][0-9A-HJKMNP-TV-Z]{{25}}$", <$id>::PREFIX);
                 let example = format!("{}_01M7XS2DXANT70XBRCN1YAAC4B", <$id>::PREFIX);
                 Schema::string().pattern(&pattern).example(example)
@@ -124,7 +124,7 @@ macro_rules! counts {
 }
 counts! { u8 u16 u32 u64 usize }
 
-/// A share of one: floating-point numbers of the interface are nothing else.
+/// A fraction of one: the API uses floating-point numbers for nothing else.
 impl Shape for f64 {
     fn schema() -> Schema {
         Schema::share()

@@ -1,4 +1,4 @@
-//! Stories of the description: it is whole, its examples fit, and the committed copy is what is served.
+//! Tests of the description: it is complete, its examples match, and the committed copy is current.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::check::faults;
 use super::*;
 use crate::http::route::BodyRule;
 
-/// Calls `visit` with every object of the document and its place.
+/// Calls `visit` with every object of the document and its position.
 fn every_object(value: &Value, at: &str, visit: &mut impl FnMut(&Map<String, Value>, &str)) {
     match value {
         Value::Object(object) => {
@@ -121,7 +121,7 @@ fn every_operation_tells_its_errors_and_the_headers_that_every_answer_carries() 
                 assert_eq!(responses.contains_key(status), keyed, "{at} and {status}");
             }
             assert_eq!(responses.contains_key("404"), path.contains('{'), "{at}");
-            // An action takes no members, and tells so of a body of another type too.
+            // An action takes no members, and refuses a body of another type too.
             assert_eq!(responses.contains_key("415"), matches!(&**method, "post" | "patch"), "{at}");
             for (status, response) in responses {
                 let response =

@@ -1,5 +1,4 @@
-//! The description of the routes of webhook endpoints and deliveries (contract 5), and of the request that an endpoint
-//! gets.
+//! The routes of webhook endpoints and deliveries (contract 5), and the request to an endpoint.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -22,7 +21,7 @@ const WEBHOOKS: &str = "Webhooks";
 const ID: &str = "The endpoint's identifier.";
 const DELIVERY_ID: &str = "The delivery's identifier.";
 
-/// The description of a route of webhooks.
+/// Returns the description of a route of webhooks.
 pub(super) fn operation(name: &str) -> Option<Operation> {
     let too_many = format!("An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them.");
     let no_redelivery = |refusal| not_redelivered(Stop::Refused(refusal));
@@ -91,7 +90,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
     })
 }
 
-/// The request that an endpoint gets (contract 5).
+/// Returns the request to an endpoint (contract 5).
 pub(super) fn event() -> Value {
     let header = |name: &str, says: &str, schema: Schema| {
         let schema = schema.into_value();

@@ -1,5 +1,5 @@
-//! The shapes of lower floors' types that the interface shows as they are: enumerations, and the event record with what
-//! it carries (contract 4).
+//! The shapes of lower floors' types that the API shows unchanged: enumerations, and the event record with its data
+//! (contract 4).
 
 use super::schema::Schema;
 use super::shape::{Shape, describe, words};
@@ -205,14 +205,14 @@ describe! {
     }
 }
 
-/// The type of an event that a webhook delivery sends: any of the log's, or a test's.
+/// Returns the event types of webhook deliveries: those of the log, and the test's.
 pub(in crate::http) fn delivered_type() -> Schema {
     let types = EventType::ALL.map(EventType::as_str).into_iter().chain([crate::domain::event::TEST_TYPE]);
     let says = "The type of an event in a webhook. Only tests of the endpoint send `test`.";
     Schema::words(types.map(Into::into)).named("DeliveredType", says)
 }
 
-/// Why an attempt of a webhook delivery failed.
+/// Returns the reasons of a failed attempt of a webhook delivery.
 pub(in crate::http) fn attempt_error() -> Schema {
     use PostError::{Blocked, Connect, Dns, Protocol, Reset, Status, Timeout, Tls};
     let _every_variant = |error: PostError| match error {
@@ -224,7 +224,7 @@ pub(in crate::http) fn attempt_error() -> Schema {
     Schema::words(errors.map(Into::into)).named("AttemptError", says)
 }
 
-/// A page of a list of `row`.
+/// Returns the schema of a page of a list of `row`.
 pub(super) fn page(name: &str, row: Schema) -> Schema {
     let says = "The `cursor` of the next page; null on the last.";
     let cursor = <Option<String>>::schema().says(says).example(());

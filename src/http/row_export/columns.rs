@@ -1,4 +1,4 @@
-//! The columns of an export as CSV: the members of a record, nested ones dotted.
+//! The CSV columns of an export: the members of a record, with nested ones dotted.
 
 use std::borrow::Cow;
 
@@ -86,7 +86,7 @@ pub(super) const EVENT_COLUMNS: [&str; 32] = [
     "complaint.reporter",
 ];
 
-/// Appends the line that names the columns.
+/// Appends the line with the column names.
 pub(super) fn write_head(text: &mut String, columns: &[&str]) {
     write_record(text, columns);
 }
@@ -97,12 +97,12 @@ pub(super) fn write_cells(text: &mut String, columns: &[&str], record: &Value) {
     write_record(text, &cells.iter().map(Cow::as_ref).collect::<Vec<_>>());
 }
 
-/// The member that a dotted name leads to.
+/// Returns the member of a dotted name.
 fn member<'a>(record: &'a Value, column: &str) -> &'a Value {
     column.split('.').fold(record, |value, name| &value[name])
 }
 
-/// A member as text: nothing where it is null, and JSON where it holds others.
+/// Formats a member as text: empty for null, and JSON for objects and arrays.
 fn cell(value: &Value) -> Cow<'_, str> {
     match value {
         Value::Null => Cow::Borrowed(""),
@@ -118,7 +118,7 @@ mod tests {
     use serde_json::json;
     use std::collections::BTreeSet;
 
-    /// The names of a component's members, those of nested objects dotted.
+    /// Returns the member names of a component, with those of nested objects dotted.
     fn names(document: &Value, component: &str, prefix: &str) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for (name, schema) in document["components"]["schemas"][component]["properties"].as_object().unwrap() {

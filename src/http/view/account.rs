@@ -1,4 +1,4 @@
-//! An account, its keys, and what `GET /v1/me` tells (contract 2, contract 8 `account show`).
+//! Views of an account, its keys, and `GET /v1/me` (contract 2, contract 8 `account show`).
 
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub(in crate::http) struct AccountView<'a> {
     quota: crate::domain::account::QuotaLimits,
     #[serde(serialize_with = "iso::serialize")]
     created_at: Timestamp,
-    /// Left out unless the account is suspended: contract 8 lists the members of an account.
+    /// Omitted unless the account is suspended: contract 8 lists the members of an account.
     #[serde(skip_serializing_if = "Option::is_none")]
     suspended: Option<SuspensionView>,
 }
@@ -87,7 +87,7 @@ impl<'a> SettingsView<'a> {
     }
 }
 
-/// An API key; its secret only in the answer that makes it.
+/// An API key; its secret is only in the answer that creates it.
 #[derive(Serialize)]
 pub(in crate::http) struct KeyView<'a> {
     #[serde(serialize_with = "id::as_text")]
@@ -156,13 +156,13 @@ pub(in crate::http) struct StorageView {
 }
 
 impl StorageView {
-    /// The view of `used_bytes` under a limit, of which 0 is none.
+    /// Creates the view of `used_bytes` under a limit; 0 means no limit.
     pub(in crate::http) fn new(used_bytes: u64, limit_bytes: u64) -> Self {
         Self { used_bytes, limit_bytes: Some(limit_bytes).filter(|limit| *limit > 0) }
     }
 }
 
-/// The key that asks; null for the operator.
+/// The key of the request; null for the operator.
 #[derive(Serialize)]
 struct OwnKeyView<'a> {
     #[serde(serialize_with = "id::as_text")]
@@ -182,7 +182,7 @@ struct RateLimitView {
     reset: u64,
 }
 
-/// The limits that a client may want to know before it sends.
+/// Limits that matter to a client before it sends.
 #[derive(Serialize)]
 struct LimitsView {
     request_bytes: usize,

@@ -16,10 +16,10 @@ use crate::machine::dmarc_advice::{Action, Advice};
 use crate::store::op::dmarc::start_of;
 use crate::store::row::dmarc::DmarcReportRow;
 
-/// Sources that are shown at most, the largest ones.
+/// Maximum number of sources shown, the largest ones.
 const SOURCES_MAX: usize = 200;
 
-/// A UTC day, counted from the epoch, as its date.
+/// Formats a UTC day, counted from the epoch, as a date.
 pub(crate) fn date(day: u32) -> String {
     start_of(day).to_date()
 }
@@ -28,9 +28,9 @@ fn as_date<S: Serializer>(day: &u32, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&date(*day))
 }
 
-/// A share of all, where there are any.
+/// Returns a fraction; `None` if the total is 0.
 fn rate(count: u64, of: u64) -> Option<f64> {
-    // Counts are far below the 2^53 from which a float loses ones.
+    // Counts are far below 2^53, above which floats skip integers.
     #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
     let rate = (of > 0).then(|| count as f64 / of as f64);
     rate
@@ -70,7 +70,7 @@ struct ReporterView<'a> {
     messages: u64,
 }
 
-/// A reporter, with whether it counts.
+/// A reporter, and whether it is ignored.
 #[derive(Serialize)]
 pub(in crate::http) struct IgnoredReporterView<'a> {
     name: &'a str,
@@ -116,7 +116,7 @@ struct RecommendationView<'a> {
     blockers: Vec<String>,
 }
 
-/// A report of the list.
+/// A report in the list.
 #[derive(Serialize)]
 pub(in crate::http) struct DmarcReportView<'a> {
     #[serde(serialize_with = "id::as_text")]
@@ -253,7 +253,7 @@ fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Schema {
     Schema::words(words.into_iter().map(Value::from))
 }
 
-/// One of these words, or null.
+/// Returns the schema of one of these words, or null.
 fn nullable<'a>(words: impl IntoIterator<Item = &'a str>) -> Schema {
     Schema::words(words.into_iter().map(Value::from).chain([Value::Null])).or_null()
 }

@@ -1,4 +1,4 @@
-//! A sending domain with its keys and the records that it should publish (contract 2).
+//! View of a sending domain with its keys and the records to publish (contract 2).
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! A webhook endpoint, and its deliveries with their attempts (contract 5).
+//! Views of a webhook endpoint, and its deliveries with their attempts (contract 5).
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::machine::delivery::Status;
 use crate::store::row::delivery::AttemptRow;
 use crate::store::row::endpoint::EndpointRow;
 
-/// An endpoint; its secret only in the answer that makes it.
+/// An endpoint; its secret is only in the answer that creates it.
 #[derive(Serialize)]
 pub(in crate::http) struct EndpointView<'a> {
     #[serde(serialize_with = "id::as_text")]
@@ -68,7 +68,7 @@ pub(in crate::http) struct ReplayView {
     pub(in crate::http) created: u64,
 }
 
-/// A delivery; its attempts only where it is looked at alone.
+/// A delivery; its attempts are only included if it is shown alone.
 #[derive(Serialize)]
 pub(in crate::http) struct DeliveryView<'a> {
     #[serde(serialize_with = "id::as_text")]

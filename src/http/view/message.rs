@@ -1,4 +1,4 @@
-//! A message's record (contract 3): alone with its content and timeline, in lists without both.
+//! View of a message (contract 3): alone with its content and timeline, in lists without both.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ pub(in crate::http) struct ContentView {
 }
 
 impl ContentView {
-    /// Reads the content of `signed`; `raw` only if the caller sent a whole message, as base64 if it is not UTF-8.
+    /// Reads the content of `signed`. `raw` is set only if the caller sent a whole message; it is base64 if it is not
+    /// UTF-8.
     pub(in crate::http) fn of(signed: Vec<u8>, row: &MessageRow, list_fields: ListFields) -> Self {
         let mut parts = read::parts_of(&signed, list_fields);
         for (body, ends_line) in [(&mut parts.text, row.text_ends_line), (&mut parts.html, row.html_ends_line)] {
@@ -40,16 +41,16 @@ impl ContentView {
         Self { parts, raw }
     }
 
-    /// The content.
+    /// Returns the content.
     pub(in crate::http) fn into_parts(self) -> read::Parts {
         self.parts
     }
 }
 
-/// A member of the content: absent in lists (none), null once the content is gone (some none).
+/// A member of the content: absent in lists (`None`), null once the content is gone (`Some(None)`).
 type OfContent<T> = Option<Option<T>>;
 
-/// A message. `events` follow behind, as the bytes that they are.
+/// A message. The serialised `events` are appended.
 #[derive(Serialize)]
 pub(in crate::http) struct MessageView<'a> {
     #[serde(serialize_with = "id::as_text")]
@@ -99,7 +100,7 @@ pub(in crate::http) struct MessageView<'a> {
     content_deleted_at: Option<Timestamp>,
 }
 
-/// Why a message waits.
+/// The reason for which a message waits.
 #[derive(Serialize)]
 pub(in crate::http) struct WaitView<'a> {
     reason: WaitReason,
@@ -117,7 +118,7 @@ impl<'a> WaitView<'a> {
 }
 
 impl<'a> MessageView<'a> {
-    /// The record as lists show it.
+    /// Returns the record as shown in lists.
     pub(in crate::http) fn in_list(record: &'a MessageRecord, now: Timestamp) -> Self {
         let MessageRecord { id, row, transfer, next_attempt_at, waiting } = record;
         let last = &transfer.last;
@@ -158,7 +159,7 @@ impl<'a> MessageView<'a> {
         }
     }
 
-    /// The record with its content, or with nulls where that is gone.
+    /// Returns the record with its content, or with nulls if the content is gone.
     pub(in crate::http) fn alone(record: &'a MessageRecord, content: Option<&'a ContentView>, now: Timestamp) -> Self {
         Self {
             headers: Some(content.map(|content| &content.parts.headers)),
@@ -170,7 +171,7 @@ impl<'a> MessageView<'a> {
         }
     }
 
-    /// The record as JSON, with `events` spliced in as the bytes that were written once.
+    /// Returns the record as JSON, with the stored bytes of `events` inserted.
     pub(in crate::http) fn with_events(&self, events: &[Vec<u8>]) -> Result<Vec<u8>, serde_json::Error> {
         let mut json = serde_json::to_vec(self)?;
         json.pop();

@@ -1,5 +1,5 @@
-//! The JSON of the API's records: structs whose fields are exactly the contract's, in its order. They borrow rows and
-//! are serialised at once.
+//! The JSON of the API's records: structs whose fields are exactly the contract's, in the same order. They borrow rows
+//! and are serialised at once.
 
 pub(super) mod account;
 pub(super) mod alert;

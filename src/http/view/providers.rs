@@ -47,7 +47,7 @@ pub(crate) struct BouncesView {
     pub(crate) undetermined: u64,
 }
 
-/// A frequent answer.
+/// A frequent reply.
 #[derive(Serialize)]
 pub(crate) struct AnswerView<'a> {
     pub(crate) smtp_code: Option<u16>,
@@ -59,7 +59,7 @@ pub(crate) struct AnswerView<'a> {
     pub(crate) message_id: MessageId,
 }
 
-/// A page of the provider.
+/// A link to the provider's page.
 #[derive(Serialize)]
 pub(crate) struct LinkView {
     pub(crate) title: &'static str,
@@ -72,7 +72,7 @@ impl<'a> ProvidersView<'a> {
     }
 }
 
-/// The UTC day that `moment` is in.
+/// Returns the UTC day of `moment`.
 fn day(moment: Timestamp) -> String {
     moment.to_string().split('T').next().unwrap_or_default().to_owned()
 }

@@ -50,7 +50,7 @@ pub(in crate::http) struct PausedView<'a> {
 pub(in crate::http) struct TriedView<'a> {
     pub(in crate::http) site: &'a str,
     pub(in crate::http) messages: u64,
-    /// Whether there may be more, for another call.
+    /// Whether another call may retry more.
     pub(in crate::http) more: bool,
 }
 

@@ -20,7 +20,7 @@ struct StreamsView {
     marketing: StreamView,
 }
 
-/// One stream: its levels, and what they come from.
+/// One stream: its levels, and the figures behind them.
 #[derive(Serialize)]
 struct StreamView {
     bounce_level: Level,
@@ -28,7 +28,7 @@ struct StreamView {
     windows: Vec<WindowView>,
 }
 
-/// Outcomes of the messages that a window accepted.
+/// Outcomes of the messages accepted in a window.
 #[derive(Serialize)]
 struct WindowView {
     window_hours: u32,

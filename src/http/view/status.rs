@@ -43,14 +43,14 @@ pub(in crate::http) struct QueueView {
     pub(in crate::http) on_hold: bool,
 }
 
-/// The certificate; without a time where it is our own.
+/// The certificate; without a time if it is self-signed.
 #[derive(Serialize)]
 pub(in crate::http) struct CertificateView {
     #[serde(serialize_with = "iso::option::serialize")]
     pub(in crate::http) expires_at: Option<Timestamp>,
 }
 
-/// Room on the disk.
+/// Free space on the disk.
 #[derive(Serialize)]
 pub(in crate::http) struct DiskView {
     pub(in crate::http) free_bytes: u64,

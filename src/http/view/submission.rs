@@ -1,4 +1,4 @@
-//! SMTP submission as JSON: how a message came, where programs find the listeners, and what was refused.
+//! SMTP submission as JSON: how a message was submitted, the addresses of the listeners, and refused submissions.
 
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ impl<'a> SubmissionView<'a> {
     }
 }
 
-/// Where programs find SMTP submission.
+/// Addresses of SMTP submission for programs.
 #[derive(Serialize)]
 pub(in crate::http) struct SmtpView<'a> {
     host: &'a str,

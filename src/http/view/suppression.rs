@@ -1,4 +1,4 @@
-//! A suppression, and what an import answers (contract 6).
+//! Views of a suppression, and of the answer to an import (contract 6).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ impl<'a> SuppressionView<'a> {
 pub(in crate::http) struct ImportedView {
     imported: usize,
     skipped: usize,
-    /// Always empty: a list with a fault is not imported at all.
+    /// Always empty: a list with an error is not imported at all.
     errors: [(); 0],
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct FaultyLine {
     pub(crate) message: String,
 }
 
-/// The 422 of a list with faulty lines: contract 1's members, and the lines.
+/// The 422 of a list with invalid lines: contract 1's members, and the lines.
 #[derive(Serialize)]
 pub(in crate::http) struct FaultyListView<'a> {
     pub(in crate::http) message: Cow<'a, str>,

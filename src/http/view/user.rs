@@ -1,4 +1,4 @@
-//! A user of the panel, as the operator sees them (contract 8).
+//! View of a panel user for the operator (contract 8).
 
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ impl<'a> UserView<'a> {
     }
 }
 
-/// A user whose password was just made: it is told this once.
+/// A user with a new password, which is shown only once.
 #[derive(Serialize)]
 pub(in crate::http) struct NewUserView<'a> {
     #[serde(serialize_with = "id::as_text")]
@@ -54,7 +54,7 @@ impl<'a> NewUserView<'a> {
     }
 }
 
-/// A user for whom a setup link was just made: it is told this once.
+/// A user with a new setup link, which is shown only once.
 #[derive(Serialize)]
 pub(in crate::http) struct SetupLinkView<'a> {
     #[serde(serialize_with = "id::as_text")]

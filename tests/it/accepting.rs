@@ -1,4 +1,4 @@
-//! Answers to a POST, and their promises.
+//! Tests of the answers to POST /v1/messages.
 
 use reqwest::Method;
 use serde_json::json;
@@ -16,7 +16,7 @@ async fn the_202_has_exactly_the_specifications_fields_and_the_quota() {
     assert_eq!(fields, ["created_at", "from", "id", "message_id_header", "status", "stream", "subject", "to"]);
     assert_eq!(accepted["to"], "You@Example.ORG");
     assert_eq!(accepted["message_id_header"], format!("<{}@example.test>", accepted["id"].as_str().unwrap()));
-    // Both windows have as much left, so the one that resets later is named.
+    // Both windows have the same number left, so the one that resets later is named.
     assert_eq!(answer.header("x-service-quota-window"), "day");
     assert_eq!(answer.header("x-service-quota-remaining"), "9999999");
     assert_eq!(answer.header("location"), format!("/v1/messages/{}", accepted["id"].as_str().unwrap()));
@@ -106,7 +106,7 @@ async fn a_repetition_is_answered_though_what_was_valid_then_would_be_too_late_n
     dev.call(Method::POST, "/v1/messages", Some(body)).await.expect(422);
 }
 
-/// All of them at once.
+/// Awaits all futures concurrently.
 async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|cx| {

@@ -1,4 +1,5 @@
-//! kill -9 while many clients send: every key has one message, and the quota counts what is stored (contract 3).
+//! kill -9 while many clients send: every idempotency key has one message, and the quota counts the stored ones
+//! (contract 3).
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,14 +13,14 @@ fn letter(number: usize) -> Value {
     json!({"from": "hello@example.test", "to": format!("you{number}@example.org"), "text": "once"})
 }
 
-/// `dev` on `directory` with this quota for its account.
+/// Starts `dev` on `directory` with this quota for its account.
 fn with_quota(directory: &Path, per_hour: u64) -> Dev {
     let config = directory.join("quota.toml");
     std::fs::write(&config, format!("[quota]\nper_hour = {per_hour}\nper_day = 1000\n")).unwrap();
     Dev::on(&directory.join("data"), &["--virtual-clock", "--config", config.to_str().unwrap()])
 }
 
-/// Sends message `number` under a key of its own; nothing where the service dies meanwhile.
+/// Sends message `number` with its own key; `None` if the service dies before the answer.
 async fn try_send(dev: &Dev, number: usize) -> Option<Answer> {
     let key = format!("key-{number}");
     let key = [("idempotency-key", key.as_str())];
@@ -52,7 +53,7 @@ fn futures<'f, F: Future<Output = T> + 'f, T>(count: usize, make: impl Fn(usize)
     (0..count).map(|number| (number, Box::pin(make(number)) as _)).collect()
 }
 
-/// The first of them that ends.
+/// Returns the first future that ends, with its index.
 async fn next<T>(running: &mut Running<'_, T>) -> (usize, T) {
     std::future::poll_fn(|cx| {
         for place in 0..running.len() {
@@ -65,7 +66,7 @@ async fn next<T>(running: &mut Running<'_, T>) -> (usize, T) {
     .await
 }
 
-/// The identifiers of all stored messages.
+/// Returns the identifiers of all stored messages.
 async fn stored(dev: &Dev) -> Vec<String> {
     let (mut ids, mut path) = (Vec::new(), "/v1/messages?limit=100".to_owned());
     loop {
@@ -119,7 +120,7 @@ async fn the_quota_is_exact_under_64_clients_and_across_kill_9() {
     assert!(kept >= answered && kept <= QUOTA, "{answered} were promised, {kept} are kept");
     assert_eq!(used(&dev).await, (kept, QUOTA - kept), "what is counted is what is stored");
 
-    // Without a key each is a new one: exactly the rest is accepted.
+    // Without a key each is a new message: exactly the rest of the quota is accepted.
     let mut sends = futures(64, |number| dev.call(Method::POST, "/v1/messages", Some(letter(number))));
     let mut accepted = 0;
     while !sends.is_empty() {
@@ -152,7 +153,7 @@ async fn a_stream_goes_on_over_a_restart_without_gap_or_repeat() {
     let mut first = dev.follow(None).await;
     dev.send("a@example.org").await;
     let seen = first.id().await;
-    // Told of at least one; killed before it has told of all.
+    // At least one was reported; the service is killed before all are.
     dev.send("b@example.org").await;
     dev.kill();
 

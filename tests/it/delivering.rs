@@ -1,4 +1,4 @@
-//! Outcomes of an accepted message.
+//! Tests of the outcomes of accepted messages.
 
 use serde_json::json;
 

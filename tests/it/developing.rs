@@ -1,4 +1,4 @@
-//! `dev` for tests of an application: waits, accounts, resets, and who may come (contract 12.2).
+//! Tests of `dev` as used by test suites: waits, accounts, resets, and access (contract 12.2).
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! A store that fails under the running service: it says so at once, and the process ends with an error.
+//! Tests of a store that fails under the running service: the service reports it immediately, and the process ends with
+//! an error.
 
 use std::fs;
 
@@ -12,7 +13,7 @@ async fn a_service_whose_store_fails_is_not_ready_and_ends_with_an_error() {
     let dev = Dev::start();
     dev.send("before@example.org").await;
     dev.get("/readyz").await.expect(200);
-    // The next segment of content, for another hour, finds no directory to be made in.
+    // The next content segment, for another hour, can't create its directory.
     let content = dev.data_dir().join("content");
     fs::rename(&content, content.with_extension("gone")).unwrap();
     fs::write(&content, b"no directory").unwrap();

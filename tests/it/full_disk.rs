@@ -1,5 +1,5 @@
-//! A full disk (contract 8 "Running"), on a small one of its own: accepting stops in time, what was accepted goes on,
-//! and all is as before when room returns.
+//! Tests of a full disk (contract 8 "Running"), on a small separate disk. Accepting stops in time, accepted mail is
+//! still delivered, and everything works again once there is space.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::support::Dev;
 
 const SIZE: &str = "size=192m,mode=0700";
 
-/// A small disk, gone when it is dropped.
+/// A small disk, unmounted when it is dropped.
 struct Disk {
     place: tempfile::TempDir,
 }
 
 impl Disk {
-    /// Nothing where this user may not mount one.
+    /// Mounts a small disk; `None` if this user may not mount.
     fn mount() -> Option<Self> {
         let place = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", SIZE, "tmpfs"]).arg(place.path()).status();
@@ -35,7 +35,7 @@ impl Disk {
         space.f_bavail * space.f_frsize
     }
 
-    /// Another program takes all room but `left`.
+    /// Fills the disk like another program, except `left` bytes.
     fn fill(&self, left: u64) {
         let file = File::create(self.path().join("another's")).unwrap();
         fallocate(&file, FallocateFlags::empty(), 0, self.free() - left).unwrap();
@@ -76,7 +76,7 @@ async fn a_full_disk_stops_accepting_alone_and_only_as_long_as_it_is_full() {
     let refused = smtp.say("MAIL FROM:<hello@example.test>\r\n").await;
     assert!(refused.starts_with("452 4.3.1 "), "{refused}");
     assert!(smtp.say("NOOP\r\n").await.starts_with("250 "), "the session stays usable");
-    // Outcomes still find the room that was kept for them, and retention makes some.
+    // Outcomes still fit into the reserved space, and expired content frees more.
     dev.advance(600).await;
     assert_eq!(dev.message(&waiting).await["status"], "delivered");
     assert_eq!(dev.message(&before).await["text"], "It works.\n");

@@ -1,4 +1,5 @@
-//! A damaged journal: `serve` does not start on it, `check` names it, and the operator may accept the loss, once.
+//! Tests of a damaged journal: `serve` refuses to start, `check` reports the damage, and the operator may accept the
+//! loss, once.
 
 use std::fs;
 use std::io::Read as _;
@@ -7,10 +8,10 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::Dev;
 
-/// Where the first record begins.
+/// Start of the first record.
 const RECORDS: usize = 8192;
 
-/// A data directory as kill -9 left it, with a bit flipped in the first record of its journal.
+/// Creates a data directory as after kill -9, with a flipped bit in the first record of its journal.
 async fn damaged(directory: &Path) {
     let dev = Dev::on(directory, &["--virtual-clock"]);
     for number in 0..5 {
@@ -18,7 +19,7 @@ async fn damaged(directory: &Path) {
     }
     dev.kill_now();
     drop(dev);
-    // The service does not run on a directory of `dev`.
+    // `serve` refuses a directory of `dev`.
     fs::remove_file(directory.join("dev.json")).unwrap();
     let path = directory.join("journal");
     let mut journal = fs::read(&path).unwrap();
@@ -45,7 +46,7 @@ fn ended(command: &mut Command) -> (i32, String) {
     (status.code().unwrap(), String::from_utf8([stdout, stderr].concat()).unwrap())
 }
 
-/// The names of damaged journals that were kept.
+/// Returns the kept files of damaged journals.
 fn kept(data: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
     paths.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("journal.damaged-")).collect()

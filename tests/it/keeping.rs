@@ -1,5 +1,5 @@
-//! Keeping the store: backups while it runs, what is made of them elsewhere, and checks that find what was planted
-//! (contract 8 `backup`, `restore`, `check`, `queue release`).
+//! Tests of backups of a running service, their restores, and checks that find planted faults (contract 8 `backup`,
+//! `restore`, `check`, `queue release`).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -60,7 +60,7 @@ fn check(directory: &Path) -> Ran {
     run(&["check", "--data-dir", text(directory), "--json"])
 }
 
-/// A directory for a story, and places in it.
+/// A directory for one test, with paths in it.
 struct Places {
     directory: tempfile::TempDir,
 }
@@ -75,7 +75,7 @@ impl Places {
     }
 }
 
-/// The captured mail's message identifiers.
+/// Returns the message identifiers of captured mail.
 async fn captured(dev: &Dev) -> Vec<String> {
     let mail = dev.get("/dev/mail").await.expect(200).json();
     mail["data"].as_array().unwrap().iter().map(|mail| mail["message_id"].as_str().unwrap().to_owned()).collect()
@@ -167,7 +167,7 @@ async fn without_content_a_message_that_waited_ends_as_failed() {
     dev.advance(86_400).await;
     let record = dev.message(&waiting).await;
     assert_eq!(record["status"], "failed");
-    // The receiver defers twice, and then the content is asked for, an hour long.
+    // The receiver defers twice; then reading the content fails for an hour.
     assert_eq!(types(&record), ["queued", "deferred", "deferred", "deferred", "failed"]);
     assert_eq!(dev.terminate().await.code(), Some(0));
     assert_eq!(check(&new).json()["failed"], 0);
@@ -180,7 +180,7 @@ async fn webhooks_that_were_owed_stand_still_too() {
     fs::write(&config, "[network]\nallow = [\"127.0.0.0/8\"]\n").unwrap();
     let options = ["--virtual-clock", "--config", text(&config)];
     let dev = Dev::on(&places.of("old"), &options);
-    // Nobody listens there: each attempt fails at once.
+    // Nothing listens at this port, so each attempt fails immediately.
     let hook = json!({"url": "https://127.0.0.1:1/", "events": ["queued"]});
     let hook = dev.post("/v1/webhooks", hook).await.expect(201).json();
     let path = format!("/v1/webhooks/{}/deliveries", hook["id"].as_str().unwrap());
@@ -230,7 +230,7 @@ async fn a_backup_among_64_clients_has_every_202_from_before_it() {
             })
         })
         .collect();
-    // Answers that have arrived are counted: a message is in the log before its client has read the 202.
+    // Count the answers that have arrived: a message is in the log before its client has read the 202.
     while answers.load(Ordering::SeqCst) < CLIENTS {
         tokio::task::yield_now().await;
     }
@@ -269,8 +269,7 @@ async fn a_backup_that_is_killed_leaves_no_file_that_looks_whole() {
         dev.send(&format!("you{number}@example.org")).await;
     }
     let (file, data_dir) = (places.of("a.backup"), dev.data_dir());
-    // Stopped at different moments of its short life, by chance of the machine: at none may the name be there and the
-    // backup not whole.
+    // Stop the backup at different moments. At none of them may the name exist without a complete backup.
     let words = ["backup", text(&file), "--data-dir", text(&data_dir), "--with-content", "--with-key"];
     for spins in [0, 1, 2, 4, 8, 16, 32, 64] {
         let mut child = command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -309,7 +308,7 @@ async fn a_check_finds_what_was_planted_and_leaves_a_running_store_alone() {
     dev.advance(0).await;
     let running = check(&data);
     assert_eq!((running.code, running.out.as_str(), running.err.lines().count()), (6, "", 3), "{}", running.err);
-    // Content that is over is no failure, however the clock came there.
+    // Expired content is not a failure, even if the clock jumped.
     dev.advance(31 * 86_400).await;
     dev.send("deferred@simulator.test").await;
     dev.advance(0).await;

@@ -1,5 +1,4 @@
-//! The event log as a whole (contract 4): pages over concurrent writes, restarts and retention, and filters of any
-//! size.
+//! Tests of the event log (contract 4): pages with concurrent writes, restarts and retention, and filters of any size.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +8,14 @@ use crate::support::Dev;
 
 const DAY: u64 = 86_400;
 
-/// One page, and where the next one begins.
+/// Returns one page and the cursor of the next.
 async fn page(dev: &Dev, path: &str, cursor: Option<&str>) -> (Vec<Value>, Option<String>) {
     let more = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
     let page = dev.get(&format!("{path}{more}")).await.expect(200).json();
     (page["data"].as_array().unwrap().clone(), page["next_cursor"].as_str().map(str::to_owned))
 }
 
-/// The identifiers of all events that fit, page by page.
+/// Returns the identifiers of all matching events, page by page.
 async fn listed(dev: &Dev, filter: &str, limit: usize) -> Vec<String> {
     let path = format!("/v1/events?limit={limit}{filter}");
     let (mut seen, mut cursor) = (Vec::new(), None);
@@ -54,7 +53,7 @@ async fn pages_go_on_over_writes_and_restarts_without_gap_or_repeat() {
     for number in 0.. {
         let path = "/v1/events?limit=7";
         let later = format!("later{number}@example.org");
-        // The write and the read run at once; which comes first must not matter.
+        // The write and the read run concurrently; their order must not matter.
         let ((events, next), _) = tokio::join!(page(&dev, path, cursor.as_deref()), dev.send(&later));
         seen.extend(ids(&events));
         let Some(next) = next else { break };
@@ -64,7 +63,7 @@ async fn pages_go_on_over_writes_and_restarts_without_gap_or_repeat() {
             dev = start();
         }
     }
-    // The first page was read beside the first write, which it may have seen.
+    // The first page was read concurrently with the first write, and may include it.
     let newer = seen.len() - expected.len();
     assert!(newer <= 2, "{newer} events of later writes are on pages that were begun before them");
     assert_eq!(seen[newer..], expected);
@@ -121,7 +120,7 @@ async fn filters_give_exactly_what_fits_at_any_size_of_a_page() {
             for limit in [1, 2, 3, 100] {
                 assert_eq!(listed(&dev, &filter, limit).await, fitting(message, kind), "{filter} by {limit}");
             }
-            // The request rate follows the virtual clock, and so do retries: none is left.
+            // The request rate follows the virtual clock. No retries are outstanding.
             dev.advance(60).await;
         }
     }

@@ -1,5 +1,5 @@
-//! Stories over the real program: `postrider dev` on a temporary directory, spoken to over HTTP as an application
-//! would. Time is virtual; nothing here sleeps to wait.
+//! Tests of the real program: `postrider dev` on a temporary directory, used over HTTP like an application would. Time
+//! is virtual, and no test sleeps.
 
 #![expect(clippy::unwrap_used, reason = "a story that can't go on has failed")]
 

@@ -1,5 +1,4 @@
-//! Stories of who watches the service: what `/metrics` says after what happened, read by a parser that forgives
-//! nothing.
+//! Tests of `/metrics`, with a strict parser.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +6,10 @@ use serde_json::json;
 
 use super::support::{Answer, Dev};
 
-/// The samples of an OpenMetrics text, by name with labels.
+/// Samples of an OpenMetrics text, by name with labels.
 type Samples = BTreeMap<String, f64>;
 
-/// Reads an OpenMetrics 1.0 text; panics at whatever breaks its rules.
+/// Parses an OpenMetrics 1.0 text; panics at every violation of its rules.
 fn parsed(text: &str) -> Samples {
     assert!(text.ends_with("\n# EOF\n"), "the end is missing: {text}");
     let (mut samples, mut families) = (Samples::new(), BTreeSet::new());
@@ -51,7 +50,7 @@ fn check_name(name: &str, family: &str, kind: &str) {
     assert!(!name.contains('@') && !name.contains("acc_") && !name.contains(".test"), "{name} tells on somebody");
 }
 
-/// Buckets rise, and the last one is the count.
+/// Checks that bucket counts ascend, and that the last one is the total.
 fn check_histograms(samples: &Samples) {
     for (name, value) in samples.iter().filter(|(name, _)| name.contains("le=\"+Inf\"")) {
         let count = name.replace("_bucket", "_count").replace("{le=\"+Inf\"}", "").replace(",le=\"+Inf\"", "");
@@ -65,7 +64,7 @@ fn check_histograms(samples: &Samples) {
     }
 }
 
-/// `dev` with its metrics on a free port, and their address.
+/// Starts `dev` with metrics on a free port, and returns their address.
 fn watched() -> (Dev, String) {
     let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
     std::fs::write(&file, "[metrics]\nlisten = \"127.0.0.1:0\"\n[limits]\nrequests_per_minute = 600\n").unwrap();
@@ -143,7 +142,7 @@ async fn what_came_back_by_mail_is_counted_by_kind() {
     assert_eq!(counted["postrider_came_back_refusals_total{reason=\"mailbox\"}"], 0.0);
 }
 
-/// The names in a text that may be metrics.
+/// Returns the names in a text that may be metrics.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("postrider_") || word.starts_with("process_")).collect()
@@ -155,7 +154,7 @@ async fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
     dev.send("delivered@simulator.test").await;
     let samples = scraped(&url).await;
     let mut there: BTreeSet<_> = samples.keys().map(|name| name.split('{').next().unwrap()).collect();
-    // Told where there is a certificate, which `dev` has not.
+    // Only present with a certificate, which `dev` does not have.
     there.insert("postrider_certificate_expiry_timestamp_seconds");
     for text in [
         include_str!("../../packaging/monitoring/alerts.yml"),

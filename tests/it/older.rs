@@ -1,9 +1,9 @@
-//! Stores that earlier versions wrote, kept under `tests/stores`, one for each format: every later version opens them
-//! and has all that was in them. The files of a store are kept as they were, the database under zstd.
+//! Stores of earlier versions, kept under `tests/stores`, one for each format. Every later version must open them and
+//! find all their data. Their files are unchanged; the database is compressed with zstd.
 //!
-//! `cargo test --test it -- --ignored keep_a_store_of_this_version` rewrites the one of the present format; after a
-//! release it is never written again. `keep_a_killed_store_of_this_version` writes one whose process was killed while
-//! its journal held records.
+//! `cargo test --test it -- --ignored keep_a_store_of_this_version` rewrites the store of the current format; after a
+//! release it is never rewritten. `keep_a_killed_store_of_this_version` writes one whose process was killed while its
+//! journal had records.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::support::{Dev, types};
 
 const DATABASE: &str = "postrider.redb";
 const JOURNAL: &str = "journal";
-/// Messages that every store has: their addresses and outcomes.
+/// Messages in every store: their addresses and outcomes.
 const MESSAGES: [(&str, &[&str]); 5] = [
     ("delivered@simulator.test", &["queued", "delivered"]),
     ("bounced@simulator.test", &["queued", "bounced"]),
@@ -28,7 +28,7 @@ fn stores() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores")
 }
 
-/// Under which name, and as what, a file is copied; nothing where it is not.
+/// Returns the new name and content of a copied file; `None` skips the file.
 type Change<'a> = &'a dyn Fn(&Path) -> Option<(PathBuf, Vec<u8>)>;
 
 /// Copies a store's files, each through `change`.
@@ -48,7 +48,7 @@ fn named(path: &Path) -> PathBuf {
     path.file_name().unwrap().into()
 }
 
-/// Copies a kept store, decompressing what is compressed.
+/// Copies a kept store and decompresses its files.
 fn unpack(kept: &Path, data: &Path) {
     copy(kept, data, &|path| {
         let bytes = fs::read(path).unwrap();
@@ -75,12 +75,12 @@ async fn a_killed_store_of_format_1_has_what_its_journal_held_and_its_rows_are_b
         assert_eq!(listed["data"].as_array().unwrap().len(), many, "{line}: {listed}");
     }
     assert_eq!(dev.terminate().await.code(), Some(0));
-    // The rows as they were: their backup can be restored, and is then of the present format.
+    // The original rows: their backup can be restored, and then has the current format.
     let restored = place.path().join("restored");
     let (backup, key) = (data.join("format-1.backup"), data.join("master.key"));
     let line = format!("restore {} --master-key {}", backup.display(), key.display());
     command(&restored, &line);
-    // It has no content, for a migration touches none.
+    // The backup has no content, because a migration changes none.
     let report = checked(&restored);
     assert_eq!((&report["failed"], &report["format"]), (&json!(0), &json!(2)), "{report}");
 }
@@ -141,7 +141,7 @@ async fn a_store_of_every_format_opens_and_has_all_that_was_in_it() {
         assert_eq!(hooks["data"][0]["url"], "https://hooks.example.com/in");
         let suppressed = dev.get("/v1/suppressions").await.expect(200).json();
         assert_eq!(suppressed["data"].as_array().unwrap().len(), 3, "{suppressed}");
-        // It goes on from where it stood.
+        // It continues from its last state.
         dev.advance(86_400).await;
         let page = dev.get("/v1/messages?to=deferred@simulator.test").await.json();
         assert_eq!(page["data"][0]["status"], "delivered");
@@ -166,7 +166,7 @@ async fn keep_a_store_of_this_version() {
     let dev = Dev::on(&data, &["--virtual-clock"]);
     let hook = json!({"url": "https://hooks.example.com/in", "events": ["bounced"], "description": "kept"});
     let hook = dev.post("/v1/webhooks", hook).await.expect(201).json();
-    // Held, so that what it is owed stands in the store.
+    // Hold the endpoint, so that the store contains its outstanding deliveries.
     let path = format!("/v1/webhooks/{}", hook["id"].as_str().unwrap());
     dev.call(reqwest::Method::PATCH, &path, Some(json!({"enabled": false}))).await.expect(200);
     dev.post("/v1/suppressions", json!({"email": "nobody@example.org", "note": "asked"})).await.expect(201);
@@ -182,7 +182,7 @@ async fn keep_a_store_of_this_version() {
     keep(&data, &format!("format-{}", report["format"]));
 }
 
-/// Writes the files of the store in `data` to `tests/stores`, the database and the journal under zstd.
+/// Writes the files of the store in `data` to `tests/stores`, the database and the journal compressed with zstd.
 fn keep(data: &Path, name: &str) {
     let kept = stores().join(name);
     drop(fs::remove_dir_all(&kept));
@@ -198,7 +198,7 @@ fn keep(data: &Path, name: &str) {
     });
 }
 
-/// Runs an operator's command with `--json`, words separated by spaces, and returns what it printed.
+/// Runs an operator's command with `--json`, words separated by spaces, and returns its output.
 fn command(data: &Path, line: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
     let output = command.args(line.split(' ')).args(["--json", "--data-dir"]).arg(data).output().unwrap();
@@ -233,7 +233,7 @@ async fn keep_a_killed_store_of_this_version() {
         let key = [("idempotency-key", to)];
         dev.call_with(reqwest::Method::POST, "/v1/messages", Some(body), &key).await.expect(202);
     };
-    // Its deliveries fail, because no such name exists.
+    // Its deliveries fail, because the name does not exist.
     let failing = json!({"url": "https://nobody.invalid/in", "events": ["delivered"]});
     dev.post("/v1/webhooks", failing).await.expect(201);
     let hook = json!({"url": "https://hooks.example.com/in", "events": ["bounced"], "description": "kept"});
@@ -244,7 +244,7 @@ async fn keep_a_killed_store_of_this_version() {
     for (to, _) in &MESSAGES[..3] {
         send(to).await;
     }
-    // A checkpoint is due after five seconds: the rows before are in the database, those after it in the journal.
+    // A checkpoint is due after five seconds: rows before it are in the database, later ones in the journal.
     dev.advance(20).await;
     fill_second_account(&dev, &data).await;
     for (to, _) in &MESSAGES[3..] {

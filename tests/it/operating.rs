@@ -1,4 +1,4 @@
-//! The operator's commands against the running service: they print the API's own objects and end with its verdict.
+//! Tests of the operator's commands against the running service: they print the API's objects and return its result.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ impl Ran {
     }
 }
 
-/// Runs the command in `line`, words parted by spaces, for the service of `directory`.
+/// Runs the command in `line`, words separated by spaces, for the service of `directory`.
 fn run(directory: &str, line: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
     command.args(line.split(' ')).args(["--json", "--data-dir", directory]);

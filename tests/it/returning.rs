@@ -1,4 +1,4 @@
-//! Returned mail: bounces and complaints, over the real receiver.
+//! Tests of returned mail: bounces and complaints, over the real receiver.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ const CONFIG: &str = "hostname = \"mail.example.com\"\n\
     [bounces]\nhost = \"bounces.example.com\"\nlisten = [\"127.0.0.1:0\"]\n";
 const GONE: &str = "550 5.1.1 <you@example.org>: User unknown";
 
-/// A service whose receiver listens, and where.
+/// A service with its receiver's address.
 struct World {
     dev: Dev,
     receiver: SocketAddr,
@@ -23,7 +23,7 @@ impl World {
         Self::on(tempfile::tempdir().unwrap())
     }
 
-    /// On a directory that may hold a service already.
+    /// Starts a service in a directory that may already have a store.
     fn on(directory: tempfile::TempDir) -> Self {
         let config = directory.path().join("postrider.toml");
         std::fs::write(&config, CONFIG).unwrap();
@@ -39,7 +39,7 @@ impl World {
         Session::open(self.receiver).await
     }
 
-    /// A message that was delivered: its identifier and its return path.
+    /// Delivers a message, and returns its identifier and its return path.
     async fn delivered(&self, to: &str) -> (String, String) {
         let id = self.dev.send(to).await;
         self.dev.advance(0).await;
@@ -47,7 +47,7 @@ impl World {
         (id, mail["mail_from"].as_str().unwrap().to_owned())
     }
 
-    /// The header section of a message as it went out.
+    /// Returns the header section of a sent message.
     async fn headers(&self, id: &str) -> String {
         let raw = self.dev.get(&format!("/v1/messages/{id}/raw")).await.expect(200);
         let raw = String::from_utf8(raw.bytes).unwrap();
@@ -169,7 +169,7 @@ async fn a_complaint_is_tied_by_the_return_path_and_by_nothing_less() {
     assert!(headers.contains("\r\nFeedback-ID: ") && headers.contains("feedback-id;"), "{headers}");
     let mut session = world.session().await;
     let fbl = "fbl@bounces.example.com";
-    // Everybody who sees the message has these headers; only servers know the return path.
+    // Everybody who has the message sees these headers; only servers see the return path.
     let token = headers.split_once("\nFeedback-ID: ").unwrap().1.split(':').next().unwrap();
     assert!(session.rcpt(&format!("b+{token}@bounces.example.com")).await.starts_with("550 5.1.1 "));
     let dsn = dsn("you@example.org", "failed", "5.1.1", GONE).replace("Subject: Hello\n", &headers);

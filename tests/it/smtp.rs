@@ -1,4 +1,4 @@
-//! A mail server that brings something back: it says what it is told, line by line.
+//! An SMTP client for tests, which sends line by line.
 
 use std::net::SocketAddr;
 
@@ -7,11 +7,11 @@ use tokio::net::TcpStream;
 
 use crate::support::Dev;
 
-/// A session in clear.
+/// A session without TLS.
 pub(crate) struct Session(BufReader<TcpStream>);
 
 impl Session {
-    /// Connects and says EHLO.
+    /// Connects and sends EHLO.
     pub(crate) async fn open(address: SocketAddr) -> Self {
         let mut session = Self(BufReader::new(TcpStream::connect(address).await.unwrap()));
         assert!(session.hear().await.starts_with("220 "));
@@ -25,7 +25,7 @@ impl Session {
         Self::open(url.strip_prefix("smtp://").unwrap().parse().unwrap()).await
     }
 
-    /// The last line of the next answer; empty where the server has closed.
+    /// Returns the last line of the next reply; empty if the server has closed the connection.
     pub(crate) async fn hear(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -45,14 +45,14 @@ impl Session {
         self.0.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// The answer to RCPT, in a transaction of its own from the null path.
+    /// Returns the reply to RCPT, in a separate transaction with the null return path.
     pub(crate) async fn rcpt(&mut self, to: &str) -> String {
         assert!(self.say("RSET\r\n").await.starts_with("250 "));
         assert!(self.say("MAIL FROM:<>\r\n").await.starts_with("250 "));
         self.say(&format!("RCPT TO:<{to}>\r\n")).await
     }
 
-    /// Mails `message`, and tells the answer that it ends with.
+    /// Sends `message`, and returns the final reply.
     pub(crate) async fn mail(&mut self, to: &str, message: &str) -> String {
         let answer = self.rcpt(to).await;
         if !answer.starts_with("250 ") {
@@ -68,7 +68,7 @@ impl Session {
     }
 }
 
-/// A delivery status notification about `recipient`, as Postfix writes them.
+/// Returns a delivery status notification about `recipient`, in Postfix's form.
 pub(crate) fn dsn(recipient: &str, action: &str, status: &str, diagnostic: &str) -> String {
     format!(
         "From: MAILER-DAEMON@mx.example.org\nTo: you\nSubject: Undelivered Mail Returned to Sender\nMIME-Version: 1.0\n\
@@ -81,7 +81,7 @@ pub(crate) fn dsn(recipient: &str, action: &str, status: &str, diagnostic: &str)
     )
 }
 
-/// A complaint of this type that returns `headers`.
+/// Returns a complaint of this type that includes `headers`.
 pub(crate) fn arf(kind: &str, headers: &str) -> String {
     format!(
         "From: <fbl@example.org>\nTo: you\nSubject: complaint\nMIME-Version: 1.0\n\

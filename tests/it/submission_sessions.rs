@@ -1,4 +1,4 @@
-//! Any bytes to a submission session: the properties that the fuzz target of `fuzz/` checks for longer.
+//! Tests of submission sessions with arbitrary bytes: the properties that the fuzz target of `fuzz/` checks for longer.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Stories of `serve` under a supervisor: what it tells systemd, and what it logs for machines.
+//! Tests of `serve` under a supervisor: its notifications to systemd and its log.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,8 @@ use serde_json::Value;
 struct Serve(Child);
 
 impl Serve {
-    /// With this more in its configuration, a supervisor at `socket`, and its log in the file `log` of `folder`.
+    /// Starts `serve` with additional configuration, a supervisor at `socket`, and its log in the file `log` of
+    /// `folder`.
     fn start(folder: &Path, more: &str, socket: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
         command.args(["serve", "--config"]).arg(configure(folder, "127.0.0.1:0", more)).stdin(Stdio::null());
@@ -32,7 +33,7 @@ impl Serve {
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
-    /// Asks it to stop, and waits for its end.
+    /// Stops it, and returns the exit code.
     fn stop(mut self) -> i32 {
         self.signal("-TERM");
         self.0.wait().unwrap().code().unwrap()
@@ -41,13 +42,13 @@ impl Serve {
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        // Already gone where a story stopped it.
+        // The process may already have been stopped by a test.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// Writes the configuration, with this more in it.
+/// Writes the configuration with additional lines.
 fn configure(folder: &Path, listen: &str, more: &str) -> PathBuf {
     let config = folder.join("postrider.toml");
     let data = folder.join("data").display().to_string();
@@ -66,7 +67,7 @@ fn supervisor(folder: &Path) -> (UnixDatagram, std::path::PathBuf) {
     (socket, path)
 }
 
-/// Reads until the process says `wanted`; gives what it said before.
+/// Reads until the process sends `wanted`; returns the earlier notifications.
 fn heard(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
     let mut before = Vec::new();
     let mut bytes = [0; 512];
@@ -95,7 +96,7 @@ fn the_supervisor_is_told_of_the_beginning_the_life_and_the_end() {
     heard(&socket, "STOPPING=1");
 }
 
-/// The supervisor is told when it begins and ends, and the log what has changed.
+/// Tests that a reload notifies the supervisor at its begin and end, and logs the changes.
 #[test]
 fn a_hangup_reads_the_configuration_again_and_says_what_changed() {
     let folder = tempfile::tempdir().unwrap();
@@ -124,7 +125,7 @@ fn a_hangup_reads_the_configuration_again_and_says_what_changed() {
     assert_eq!(serve.stop(), 0);
 }
 
-/// As under a socket unit: the port is not free, and nobody but the supervisor could open it.
+/// Tests a socket unit: the port is taken, and only the supervisor can open it.
 #[test]
 fn a_socket_that_the_supervisor_opened_is_served() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,7 +173,7 @@ fn the_log_for_machines_is_an_object_a_line() {
     assert!(!log.contains("Somebody"), "what a caller sends is not logged");
 }
 
-/// Skipped, with a word about it, where the machine has no systemd to ask.
+/// Skipped with a note if the machine has no systemd.
 #[test]
 fn the_unit_is_as_closed_as_a_mail_service_can_be() {
     let systemd = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
@@ -186,7 +187,7 @@ fn the_unit_is_as_closed_as_a_mail_service_can_be() {
         analysis.args(["security", "--offline=true", "--no-pager", &format!("--threshold={threshold}")]).arg(unit);
         analysis.output()
     };
-    // The service lowers the priority of one thread, and asks whether the clock is synchronised: 0.3 of each score.
+    // The service lowers the priority of one thread, and checks whether the clock is synchronised: 0.3 of each score.
     for (unit, threshold) in
         [(systemd.join("postrider.service"), "19"), (systemd.join("postrider-standby.service"), "19"), (bare, "15")]
     {
@@ -196,7 +197,7 @@ fn the_unit_is_as_closed_as_a_mail_service_can_be() {
     }
 }
 
-/// Units that systemd would complain of, or read otherwise than they were meant.
+/// Tests that systemd reports no errors in the units and reads them as intended.
 #[test]
 fn systemd_finds_nothing_wrong_with_the_units() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,7 +222,8 @@ fn systemd_finds_nothing_wrong_with_the_units() {
     assert!(verified.status.success() && ours.is_empty(), "{said}");
 }
 
-/// A start mends a store that has failed, so the unit starts for ever; it must not where only a person can mend it.
+/// A restart may repair a failed store, so the unit restarts without a limit. It must not restart where only a person
+/// can fix the cause.
 #[test]
 fn the_unit_does_not_start_again_on_a_configuration_that_cannot_be_used() {
     let unit =

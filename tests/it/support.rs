@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 pub(crate) struct Dev {
     child: Child,
     client: reqwest::Client,
-    /// The line that it printed.
+    /// The line that it printed at its start.
     pub(crate) announcement: Value,
     _directory: Option<tempfile::TempDir>,
 }
 
-/// An answer, read whole.
+/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -44,7 +44,7 @@ impl Answer {
         self.headers.get(name).unwrap_or_else(|| panic!("no header {name}")).to_str().unwrap()
     }
 
-    /// The answer, which must have this status.
+    /// Returns the answer, which must have this status.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{}", String::from_utf8_lossy(&self.bytes));
@@ -53,12 +53,12 @@ impl Answer {
 }
 
 impl Dev {
-    /// `dev` with a virtual clock, on a temporary directory.
+    /// Starts `dev` with a virtual clock on a temporary directory.
     pub(crate) fn start() -> Self {
         Self::with(&["--virtual-clock"])
     }
 
-    /// `dev` with these arguments, on a temporary directory.
+    /// Starts `dev` with these arguments on a temporary directory.
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");
@@ -67,7 +67,7 @@ impl Dev {
         dev
     }
 
-    /// `dev` with these arguments, on a directory that is kept.
+    /// Starts `dev` with these arguments on a directory that is kept.
     pub(crate) fn on(directory: &std::path::Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
         command.args(["dev", "--json", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory).args(arguments);
@@ -82,29 +82,29 @@ impl Dev {
         self.announcement["data_dir"].as_str().unwrap().into()
     }
 
-    /// Ends it as power loss would.
+    /// Kills it, like a loss of power.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// The same, while requests are running.
+    /// Kills it while requests are running.
     pub(crate) fn kill_now(&self) {
         kill_process(Pid::from_child(&self.child), Signal::KILL).unwrap();
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Stops it, and waits for its end.
     pub(crate) async fn terminate(mut self) -> ExitStatus {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         tokio::task::spawn_blocking(move || self.child.wait().unwrap()).await.unwrap()
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has ended without being stopped.
     pub(crate) async fn ended(mut self) -> ExitStatus {
         tokio::task::spawn_blocking(move || self.child.wait().unwrap()).await.unwrap()
     }
 
-    /// Follows the event log, behind this event where one is named.
+    /// Follows the event log, after this event if one is given.
     pub(crate) async fn follow(&self, last: Option<&str>) -> Following {
         let mut request = self.request(Method::GET, "/v1/events/stream", &[]);
         if let Some(last) = last {
@@ -115,12 +115,12 @@ impl Dev {
         Following { response, text: String::new() }
     }
 
-    /// A request with the account's key.
+    /// Sends a request with the account's key.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
         self.call_with(method, path, body, &[]).await
     }
 
-    /// A request with the account's key and further headers.
+    /// Sends a request with the account's key and additional headers.
     pub(crate) async fn call_with(
         &self,
         method: Method,
@@ -131,7 +131,7 @@ impl Dev {
         Answer::of(self.posted(method, path, body, headers).send().await.unwrap()).await
     }
 
-    /// The same, where the service may die meanwhile.
+    /// Sends a request during which the service may die.
     pub(crate) async fn try_call(
         &self,
         method: Method,
@@ -171,7 +171,7 @@ impl Dev {
         self.call(Method::POST, path, Some(body)).await
     }
 
-    /// Posts a text of another type than JSON.
+    /// Posts a text of another content type than JSON.
     pub(crate) async fn upload(&self, path: &str, kind: &str, text: &str) -> Answer {
         let url = format!("{}{path}", self.announcement["url"].as_str().unwrap());
         let key = self.announcement["api_key"].as_str().unwrap();
@@ -179,26 +179,26 @@ impl Dev {
         Answer::of(request.send().await.unwrap()).await
     }
 
-    /// Sends a plain message to `to` and gives its identifier.
+    /// Sends a plain message to `to` and returns its identifier.
     pub(crate) async fn send(&self, to: &str) -> String {
         let body = json!({"from": "hello@example.test", "to": to, "subject": "Hello", "text": "It works.\n"});
         let answer = self.post("/v1/messages", body).await.expect(202);
         answer.json()["id"].as_str().unwrap().to_owned()
     }
 
-    /// The record of a message.
+    /// Returns the record of a message.
     pub(crate) async fn message(&self, id: &str) -> Value {
         self.get(&format!("/v1/messages/{id}")).await.expect(200).json()
     }
 
-    /// The time that many seconds from now, as the API takes it.
+    /// Returns the time in that many seconds, in the API's format.
     pub(crate) async fn time_in(&self, seconds: i64) -> String {
         let now = self.get("/dev/clock").await.expect(200).json();
         let now: jiff::Timestamp = now["now"].as_str().unwrap().parse().unwrap();
         (now + jiff::SignedDuration::from_secs(seconds)).to_string()
     }
 
-    /// Moves time, and waits until all that came due is settled.
+    /// Moves time, and waits until everything due is settled.
     pub(crate) async fn advance(&self, seconds: u64) -> Value {
         self.post("/dev/clock", json!({"advance_seconds": seconds})).await.expect(200).json()
     }
@@ -211,7 +211,7 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// The identifier of the next event.
+    /// Returns the identifier of the next event.
     pub(crate) async fn id(&mut self) -> String {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -224,7 +224,7 @@ impl Following {
         }
     }
 
-    /// Reads on until the stream ends, which it must do whole.
+    /// Reads until the stream ends, which must be complete.
     pub(crate) async fn read_to_end(mut self) {
         while self.response.chunk().await.unwrap().is_some() {}
     }
@@ -232,13 +232,13 @@ impl Following {
 
 impl Drop for Dev {
     fn drop(&mut self) {
-        // Already gone where a story killed it.
+        // The process may already have been killed by a test.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// The types of a message's events, oldest first.
+/// Returns the types of a message's events, oldest first.
 pub(crate) fn types(message: &Value) -> Vec<&str> {
     message["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! Addresses that get no mail: how they come to the list and leave it, and what that does to messages.
+//! Tests of suppressed addresses: how they are added and removed, and the effect on messages.
 
 use reqwest::Method;
 use serde_json::{Value, json};

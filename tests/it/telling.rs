@@ -1,4 +1,4 @@
-//! Events, and the webhooks that tell them.
+//! Tests of events and their webhooks.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::support::Dev;
 
-/// One request as it came.
+/// One received request.
 #[derive(Clone, Debug)]
 struct Received {
     headers: Vec<(String, String)>,
@@ -29,7 +29,7 @@ impl Received {
     }
 }
 
-/// A receiver with a certificate of its own authority, that answers every request with the present status.
+/// A receiver with a certificate from its own authority, which answers every request with the current status.
 struct Receiver {
     url: String,
     received: Arc<Mutex<Vec<Received>>>,
@@ -304,7 +304,7 @@ async fn what_failed_is_replayed_once_and_a_deleted_endpoint_hears_nothing_more(
     assert_eq!((&shown["status"], &shown["attempt"]), (&json!("failed"), &json!(1)));
 }
 
-/// More than memory holds of the deliveries of one endpoint.
+/// More deliveries of one endpoint than are kept in memory.
 const MESSAGES: usize = 1200;
 
 #[tokio::test]
@@ -316,7 +316,7 @@ async fn a_backlog_larger_than_what_memory_holds_of_one_endpoint_is_told_whole_a
         for number in 0..MESSAGES / 3 {
             dev.send(&format!("you{batch}.{number}@example.org")).await;
         }
-        // A minute admits so many requests and no more.
+        // The rate limit allows only so many requests a minute.
         dev.advance(60).await;
     }
     let all = json!({ "since": "2020-01-01T00:00:00Z", "only_failed": false });

@@ -1,4 +1,4 @@
-//! The virtual clock, and what follows it.
+//! Tests of the virtual clock and its effects.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The Rust code of `docs/webhooks.md`, run as it is printed there.
+//! The Rust code of `docs/webhooks.md`, executed as printed there.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

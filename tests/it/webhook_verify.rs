@@ -1,4 +1,4 @@
-//! A receiver in Rust verifies a webhook: below this line as docs/webhooks.md prints it.
+//! A receiver in Rust verifies a webhook. The code below this line is printed in docs/webhooks.md.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

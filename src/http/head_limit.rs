@@ -2,7 +2,7 @@
 
 use hyper::http::request::Parts;
 
-/// Maximum number of fields. Hyper enforces it for HTTP/1; HTTP/2 has no limit of its own.
+/// Maximum number of fields. Hyper enforces it for HTTP/1; its HTTP/2 has no such limit.
 const HEADERS_MAX: usize = 100;
 
 /// Returns whether the head has more than `most` bytes or too many fields. Hyper checks its limits between reads, so

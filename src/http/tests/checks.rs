@@ -1,4 +1,4 @@
-//! The order of the checks, and what every answer carries.
+//! The order of the checks, and the parts of every answer.
 
 use super::*;
 
@@ -41,7 +41,7 @@ async fn without_a_good_key_every_path_that_is_not_open_is_401() {
 async fn checks_stand_in_the_order_of_the_contract() {
     let (_server, mut client) = connected().await;
     let text = "Content-Type: text/plain\r\n";
-    // Each request has every later fault too.
+    // Each request fails every later check too.
     for (line, key, status, code) in [
         ("POST /v1/messages", "bad", 401, "unauthenticated"),
         ("POST /v1/nothing", "reader", 404, "not_found"),
@@ -78,7 +78,7 @@ async fn another_method_is_told_what_is_allowed_and_head_stands_where_get_does()
     let head = client.ask("HEAD /v1/messages/1", "all", "", "").await;
     assert_eq!((head.status, head.header("content-length")), (200, get.header("content-length")));
     assert_eq!(head.header("content-type"), get.header("content-type"));
-    // Nothing of a body is left to be taken for the next answer.
+    // No rest of a body is taken for the next request.
     assert_eq!(client.get("/healthz", "").await.body, "ok\n");
     let reply = client.ask("HEAD /v1/messages", "all", "", "").await;
     assert_eq!((reply.status, reply.header("allow")), (405, "POST"));

@@ -1,4 +1,4 @@
-//! The ways in: the operator's socket, TLS, HTTP/2; and the way out, the end of the service.
+//! Access by the operator's socket, TLS and HTTP/2; and the shutdown of the service.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -34,7 +34,7 @@ async fn the_operators_socket_needs_no_key_and_names_its_account_by_a_header() {
     assert_eq!(client.get("/v1/nothing", "").await.status, 404);
 }
 
-/// A certificate for `localhost` with the settings of both sides.
+/// Creates a certificate for `localhost` with the settings of both sides.
 fn pair() -> (ServerConfig, ClientConfig) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let provider = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -84,7 +84,7 @@ async fn tls_serves_both_protocols_and_a_swapped_certificate_holds_for_new_conne
     assert_eq!(old.post("{}").await.status, 202);
 }
 
-/// No key is taken in clear where TLS is spoken.
+/// No key is accepted in clear text on a TLS listener.
 #[tokio::test]
 async fn who_comes_in_clear_to_a_listener_of_tls_is_sent_to_it() {
     let (config, client_config) = pair();

@@ -1,5 +1,5 @@
-//! HTTP/2 as no careful client speaks it, frame by frame (RFC 9113): what is malformed ends its stream, what is abusive
-//! ends its connection, and neither takes more room or time than it is given.
+//! HTTP/2 from misbehaving clients, frame by frame (RFC 9113): malformed frames end their stream, abusive ones their
+//! connection, and neither exceeds its limits of memory and time.
 
 use tokio::time::timeout;
 
@@ -16,10 +16,10 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ENHANCE_YOUR_CALM: u32 = 11;
-/// `431` as RFC 7541, appendix B, codes it.
+/// `431` in the Huffman code of RFC 7541, appendix B.
 const HUFFMAN_431: [u8; 3] = [0x69, 0x90, 0xff];
 const SHORT: Duration = Duration::from_millis(50);
-/// In which all that is to happen has happened.
+/// Time limit for everything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -57,7 +57,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// The code of a RST_STREAM or a GOAWAY.
+    /// Returns the code of a RST_STREAM or a GOAWAY.
     fn code(&self) -> u32 {
         let from = if self.kind == GO_AWAY { 4 } else { 0 };
         u32::from_be_bytes(self.payload[from..from + 4].try_into().unwrap())
@@ -65,12 +65,12 @@ impl Frame {
 }
 
 impl Client<TcpStream> {
-    /// A connection with these settings.
+    /// Opens a connection with these settings.
     async fn begin(http: HttpLimits, settings: &[u8]) -> (HttpServer<HttpService<Toy>>, Self) {
         Self::begin_with(http, ServiceLimits::default(), settings).await
     }
 
-    /// The same with a service of these limits.
+    /// Opens a connection to a service with these limits.
     async fn begin_with(
         http: HttpLimits,
         service: ServiceLimits,
@@ -99,7 +99,7 @@ impl Client<TcpStream> {
         usize::from(self.unread[0]) << 16 | usize::from(self.unread[1]) << 8 | usize::from(self.unread[2])
     }
 
-    /// The end of `stream`: by an answer or by a reset.
+    /// Returns the frame that ends `stream`: an answer or a reset.
     async fn end_of(&mut self, stream: u32) -> Frame {
         loop {
             let frame = self.next_frame().await.expect("the connection ended");
@@ -110,7 +110,7 @@ impl Client<TcpStream> {
         }
     }
 
-    /// The GOAWAY's code, once the connection has ended; none where it ended without.
+    /// Returns the GOAWAY's code once the connection has ended; `None` if it ended without one.
     async fn farewell(&mut self) -> Option<u32> {
         let mut code = None;
         while let Some(frame) = self.next_frame().await {
@@ -119,7 +119,7 @@ impl Client<TcpStream> {
         code
     }
 
-    /// Whether writing `bytes` again and again, and reading nothing, comes to an end; and after how many bytes.
+    /// Writes `bytes` repeatedly and reads nothing, until the connection ends. Returns the number of bytes written.
     async fn pour(&mut self, bytes: &[u8]) -> usize {
         let mut poured = 0;
         let pouring = async {

@@ -150,7 +150,7 @@ async fn at_the_cap_the_connections_that_are_idle_longest_make_way() {
         assert_eq!(client.get("/healthz", "").await.status, 200);
         clients.push(client);
     }
-    // The first has asked last, so the second is idle longest.
+    // The first has sent the latest request, so the second is idle longest.
     assert_eq!(clients[0].get("/healthz", "").await.status, 200);
     assert_eq!(Client::open(address).await.get("/healthz", "").await.status, 200);
     assert!(clients[1].is_closed().await);
@@ -205,7 +205,8 @@ async fn unfinished_bodies_of_strangers_take_nothing_from_those_with_a_key() {
         client.write(" ".repeat(9000)).await;
         held.push(client);
     }
-    // Two of them hold what strangers may; the third is refused, and so is any that is not small.
+    // Two of them use up the memory for unauthenticated requests. The third is refused, and so is any that is not
+    // small.
     let reply = held[2].read().await;
     assert_eq!((reply.status, reply.code().as_str(), reply.header("retry-after")), (503, "overloaded", "1"));
     let mut small = Client::open(address).await;
@@ -258,7 +259,7 @@ async fn beyond_its_share_an_address_is_turned_away_and_this_machine_has_no_shar
     assert_eq!(second.get("/healthz", "").await.status, 200);
     assert!(Client::open(address).await.is_closed().await);
     assert_eq!(first.get("/healthz", "").await.status, 200);
-    // A place that is given back is there again, though not before the server has seen the end.
+    // A released place is available again once the server has noticed the end.
     drop(second);
     let mut third = Client::open(address).await;
     third.write("GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").await;

@@ -1,5 +1,5 @@
-//! Stories over real loopback connections: a toy API behind the real listener, and a client that writes bytes by hand,
-//! so that what is malformed can be sent too.
+//! Tests over real loopback connections: a toy API behind the real listener, and a client that writes raw bytes, so
+//! that malformed requests can be sent too.
 
 mod api;
 mod checks;
@@ -48,7 +48,7 @@ struct Toy {
     released: Notify,
 }
 
-/// The key's own text: `all`, `other`, `reader`, `spent` and `suspended` are known, each of an account of its own.
+/// The text of the key: `all`, `other`, `reader`, `spent` and `suspended` are known, each with a separate account.
 struct ToyCaller(String);
 
 impl Gate for Toy {
@@ -138,7 +138,7 @@ fn router() -> Router<Toy> {
     Router::new(routes).unwrap()
 }
 
-/// A server without a listener, and its state.
+/// Creates a server without a listener, and its state.
 fn server(http: HttpLimits, limits: ServiceLimits) -> (HttpServer<HttpService<Toy>>, Arc<Toy>) {
     let toy = Arc::new(Toy::default());
     let entropy = Arc::new(SeededEntropy::new(1));
@@ -146,7 +146,7 @@ fn server(http: HttpLimits, limits: ServiceLimits) -> (HttpServer<HttpService<To
     (HttpServer::new(Arc::new(service), http), toy)
 }
 
-/// A server in clear on a port of its own.
+/// Creates a server without TLS on a free port.
 async fn listening(http: HttpLimits, limits: ServiceLimits) -> (HttpServer<HttpService<Toy>>, SocketAddr) {
     let (mut server, _) = server(http, limits);
     let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
@@ -177,7 +177,7 @@ impl Reply {
     }
 }
 
-/// A client that writes what it is told.
+/// A client that writes raw bytes.
 struct Client<S> {
     stream: S,
     unread: Vec<u8>,
@@ -222,7 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         read > 0
     }
 
-    /// Whether the server has closed the connection, and said nothing more.
+    /// Returns whether the server has closed the connection without sending anything more.
     async fn is_closed(&mut self) -> bool {
         self.unread.is_empty() && !self.fill().await
     }
@@ -264,7 +264,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     async fn read(&mut self) -> Reply {
         let mut reply = self.read_head().await;
-        // Lists end; an event stream has no end to wait for, and a backup is no text.
+        // Lists end. An event stream never ends, and a backup is not text.
         let is_list = ["text/csv", "application/x-ndjson"].iter().any(|t| reply.header("content-type").starts_with(t));
         if reply.header("transfer-encoding") == "chunked" && is_list {
             reply.body = String::from_utf8(self.read_chunks().await).unwrap();

@@ -1,15 +1,15 @@
-//! Requests that two servers could read differently: each ends its connection, and nothing hidden in it is served.
+//! Requests that two servers could parse differently: each ends its connection, and no request hidden in it is served.
 
 use super::*;
 
-/// Request that would be served if the request before it ended elsewhere.
+/// A request that would be served if the previous request ended at another place.
 const HIDDEN: &str = "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n";
 
 fn post(fields: &str, body: &str) -> String {
     format!("POST /v1/messages HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer all\r\n{fields}\r\n{body}")
 }
 
-/// The statuses of all answers until the connection is closed.
+/// Returns the statuses of all answers until the connection is closed.
 async fn statuses(pieces: &[&[u8]]) -> Vec<u16> {
     let (_server, mut client) = connected().await;
     for piece in pieces {

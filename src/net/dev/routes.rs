@@ -1,6 +1,6 @@
 //! Routes of recipients to one of `dev`'s two listeners.
 //!
-//! The simulator's `timeout` stops answering before it could know the recipient, so it has an address of its own.
+//! The simulator's `timeout` stops answering before it could know the recipient, so it has a separate address.
 
 use std::net::SocketAddr;
 

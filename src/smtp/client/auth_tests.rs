@@ -101,7 +101,7 @@ fn what_is_written_down_of_a_talk_is_neither_the_login_nor_the_message() {
         assert!(said.contains(line), "{line} in {said}");
     }
     assert!(!said.contains("cGFzcw==") && !said.contains("dXNlcg==") && !said.contains("Subject"), "{said}");
-    // The next message of the session has a transcript of its own.
+    // The next message of the session starts a new transcript.
     scene.begins().hears(&format!("RSET\r\n{PIPELINED}")).says("250 ok\r\n").passes(Duration::from_secs(600));
     scene.client.deadline_passed();
     let transcript = scene.outcome().transcript;

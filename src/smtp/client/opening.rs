@@ -81,7 +81,7 @@ impl Client {
         for part in [verb, " ", &self.settings.ehlo, "\r\n"] {
             self.out.extend_from_slice(part.as_bytes());
         }
-        // The second EHLO, after TLS, has a deadline of its own.
+        // The second EHLO, after TLS, has a separate deadline.
         let first = if self.tls.is_none() { self.opening_ends } else { Duration::MAX };
         self.due = first.min(now + self.settings.deadlines.ehlo);
         self.state = state;

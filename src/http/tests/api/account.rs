@@ -1,4 +1,4 @@
-//! Keys, the account itself, and what only the operator sees.
+//! Keys, the account itself, and the operator's view.
 
 use tokio::net::UnixStream;
 
@@ -20,7 +20,7 @@ async fn me_tells_the_account_its_quota_and_the_key_that_asks() {
     let rate = serde_json::json!({ "limit": 600, "remaining": 598, "reset": 1_700_000_060_u64 });
     assert_eq!(body["rate_limit"], rate);
     assert_eq!(body["key"]["prefix"], world.key[..16]);
-    // No scope is asked for.
+    // No scope is required.
     let sender = world.new_key(world.account, None, Scopes::parse("scopes", &["send"]).unwrap()).await;
     assert_eq!(world.client.get("/v1/me", &sender).await.status, 200);
     world.client.get("/v1/keys", &sender).await.fails_with(403, "scope_forbidden");
@@ -36,7 +36,7 @@ async fn a_new_key_shows_its_secret_once_and_opens_the_api() {
     assert_eq!(members(&made.body), [&fields[..], &["key"]].concat());
     let secret = made.json()["key"].as_str().unwrap().to_owned();
     assert_eq!(world.client.get("/v1/messages", &secret).await.status, 200);
-    // The stamp of its use is not waited for, but what is committed next stands behind it.
+    // The request does not wait until the time of its use is stored, but later commits come after it.
     world.sent_to("a@example.net").await;
     let path = made.header("location").to_owned();
     let shown = world.get(&path).await;
@@ -92,7 +92,7 @@ async fn accounts_are_the_operators_alone_and_a_command_may_name_one() {
     assert_eq!((suspended.status, &suspended.json()["suspended"]["reason"]), (200, &"unpaid".into()));
     assert_eq!(operator.ask(&format!("POST {address}/resume"), "", "", "").await.body, made.body);
     assert_eq!(operator.get("/v1/accounts", "").await.json()["data"].as_array().unwrap().len(), 2);
-    // Now there are two, so a command says which.
+    // Now there are two accounts, so a command must name one.
     operator.get("/v1/me", "").await.fails_with(422, "validation_failed");
     let named = format!("X-Postrider-Account: {}\r\n", made.json()["id"].as_str().unwrap());
     assert_eq!(operator.ask("GET /v1/me", "", &named, "").await.json()["name"], "Second");
@@ -116,7 +116,7 @@ async fn the_operator_changes_an_account_and_its_quota_counts_at_once() {
     assert_eq!(account["quota"], serde_json::json!({ "per_hour": 1, "per_day": 100_000 }));
     assert_eq!((&account["name"], &account["time_zone"]), (&"Acme".into(), &"Europe/Vienna".into()));
     world.send(letter("b@example.net")).await.fails_with(429, "quota_exceeded");
-    // Lower than what is used already, none is left and none is owed.
+    // With a limit below the current use nothing remains, and nothing is negative.
     assert_eq!(operator.ask(&line, "", "", r#"{"quota_per_hour":0,"quota_per_day":0,"name":"B"}"#).await.status, 200);
     let quota = world.get("/v1/me").await.json()["quota"].clone();
     assert_eq!((&quota["hour"]["used"], &quota["hour"]["remaining"]), (&1.into(), &0.into()));

@@ -1,4 +1,4 @@
-//! The audit log of what programs and the operator change, and of what the service finds.
+//! The audit log of changes by programs and the operator, and of the service's own events.
 
 use tokio::net::UnixStream;
 
@@ -8,7 +8,7 @@ use crate::engine::listing::PageRequest;
 use crate::store::row::audit::AuditRow;
 
 impl World {
-    /// The account's lines, oldest first.
+    /// Returns the account's lines, oldest first.
     fn audited(&self) -> Vec<AuditRow> {
         let page = PageRequest { before: None, limit: 99 };
         let lines = self.engine.audit_log(self.account, page).unwrap().rows;

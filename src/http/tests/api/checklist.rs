@@ -1,4 +1,4 @@
-//! `GET /v1/domains/{id}/checklist`: every item by what DNS and the mail of the last days show.
+//! `GET /v1/domains/{id}/checklist`: every item, by DNS and the mail of the last days.
 
 use serde_json::json;
 
@@ -98,7 +98,7 @@ async fn every_fault_of_dns_is_an_item_with_its_remedy() {
         assert_eq!(status(&list, id), "fail", "{id}: {list}");
     }
     world.publish_all(&domain);
-    // Eleven look-ups, through an include that is named twice.
+    // Eleven lookups, through an include that is named twice.
     let include = "v=spf1 a a:b.example a:c.example mx -all";
     world.names.publish("_spf.example", include);
     world.names.publish("shop.example", "v=spf1 a:mail.example.com include:_spf.example include:_spf.example -all");

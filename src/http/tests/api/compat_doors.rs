@@ -1,5 +1,4 @@
-//! Tests of both doors for other services' clients: their prefix, their errors, their keys, and that a door is not a
-//! second way in.
+//! Tests of both compatible APIs: their prefix, errors and keys, and that they grant no additional access.
 
 use serde_json::json;
 
@@ -9,13 +8,13 @@ use crate::domain::api_key::Scope;
 pub(super) const JSON: &str = "Content-Type: application/json\r\n";
 
 impl World {
-    /// Asks with the key that Resend's clients send.
+    /// Sends a request with the key as Resend's clients do.
     pub(super) async fn resend(&mut self, line: &str, headers: &str, body: &str) -> Reply {
         let key = self.key.clone();
         self.client.ask(&line.replacen(" /", " /v1/compat/resend/", 1), &key, headers, body).await
     }
 
-    /// Asks with the header that Postmark's clients send.
+    /// Sends a request with the header of Postmark's clients.
     pub(super) async fn postmark(&mut self, line: &str, headers: &str, body: &str) -> Reply {
         let headers = format!("X-Postmark-Server-Token: {}\r\n{headers}", self.key);
         self.client.ask(&line.replacen(" /", " /v1/compat/postmark/", 1), "", &headers, body).await
@@ -36,7 +35,7 @@ impl World {
     }
 }
 
-/// `base` with the members of `changes`.
+/// Returns `base` with the members of `changes` replaced.
 pub(super) fn laid_over(mut base: Value, changes: Value) -> Value {
     for (name, value) in changes.as_object().unwrap() {
         base[name] = value.clone();
@@ -45,7 +44,7 @@ pub(super) fn laid_over(mut base: Value, changes: Value) -> Value {
 }
 
 impl Reply {
-    /// The error in Resend's form.
+    /// Asserts an error in Resend's form and returns it.
     #[track_caller]
     pub(super) fn is_resend(&self, status: u16, name: &str, code: &str) -> Value {
         let told = self.json();
@@ -55,7 +54,7 @@ impl Reply {
         told
     }
 
-    /// The error in Postmark's form.
+    /// Asserts an error in Postmark's form and returns it.
     #[track_caller]
     pub(super) fn is_postmark(&self, status: u16, number: u16, code: &str) -> Value {
         let told = self.json();

@@ -1,4 +1,5 @@
-//! Lists of messages through the doors: whole or each by itself, counted as so many requests, repeated as one.
+//! Lists of messages through the compatible APIs: accepted as a whole or one by one, counted as that many requests,
+//! repeated as one.
 
 use serde_json::json;
 
@@ -219,7 +220,7 @@ async fn while_a_list_is_sent_its_key_is_in_progress_everywhere() {
     let line = "POST /v1/compat/resend/emails/batch";
     let mut ones = Box::pin(one.ask(line, &key, &headers, &list));
     let mut twos = Box::pin(two.ask(line, &key, &headers, &list));
-    // One of them is held at the writer; whichever it is, the other is told at once.
+    // One of them is held at the writer. Whichever it is, the other is answered at once.
     let (refused, running) = tokio::select! {
         reply = &mut ones => (reply, twos),
         reply = &mut twos => (reply, ones),

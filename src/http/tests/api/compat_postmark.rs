@@ -1,4 +1,4 @@
-//! Postmark's emails: what is taken, what is refused by name, and the details of a message (adoption contract C3).
+//! Postmark's emails: accepted members, members refused by name, and the details of a message (adoption contract C3).
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Resend's emails: what is taken, what is refused by name, and how a message is shown (adoption contract C2).
+//! Resend's emails: accepted members, members refused by name, and the view of a message (adoption contract C2).
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::compat_doors::JSON;
 use super::*;
 
 impl World {
-    /// The record of the email that was just sent.
+    /// Returns the record of the email just sent.
     async fn record(&mut self, sent: &Reply) -> Value {
         assert_eq!(sent.status, 200, "{}", sent.body);
         assert_eq!(members(&sent.body), ["id"]);

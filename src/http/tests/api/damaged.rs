@@ -1,5 +1,5 @@
-//! Damaged rows behind the API: the object alone answers 500 `internal`, lists leave it out, and nothing damaged is
-//! served.
+//! Damaged rows behind the API: only the object itself answers 500 `internal`, lists leave it out, and no damaged data
+//! is served.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 
 impl World {
-    /// Damages the row of a table whose key ends so.
+    /// Damages the row of a table whose key has this prefix and end.
     fn damage(&self, table: Table, prefix: &[u8], end: &[u8]) {
         let store = &self.engine.store;
         let keys = store.snapshot().unwrap().keys(table, prefix, &after_prefix(prefix), Order::Ascending, 99).unwrap();

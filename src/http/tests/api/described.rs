@@ -1,5 +1,4 @@
-//! The description is held against what is really answered: every answer of every story here, and the members that the
-//! handlers take.
+//! Compares the description with real answers: every answer in these tests, and the members that the handlers accept.
 
 use std::sync::LazyLock;
 
@@ -12,7 +11,7 @@ use crate::http::router::Found;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(described);
 
-/// Holds the answer to the request with this line against the description.
+/// Checks the answer to the request with this line against the description.
 #[track_caller]
 pub(super) fn check(line: &str, reply: &Reply) {
     let (method, target) = line.split_once(' ').unwrap();
@@ -72,7 +71,7 @@ async fn the_handlers_know_every_member_and_every_parameter_that_is_described() 
                     "metadata" => "metadata[order]",
                     name => name,
                 };
-                // With one that is unknown beside it, so that no stream is opened.
+                // With an unknown parameter too, so that no stream is opened.
                 let line = format!("{} {target}?{name}=x&nonsense=1", method.to_uppercase());
                 let key = world.key.clone();
                 let refused = world.ask_as(&key, &line, "", &Value::Null).await;
@@ -84,7 +83,7 @@ async fn the_handlers_know_every_member_and_every_parameter_that_is_described() 
 }
 
 impl World {
-    /// Paths, and an identifier of the account's own for each.
+    /// Returns paths, and an identifier of the account for each.
     async fn one_of_each(&mut self) -> [(&'static str, String); 3] {
         let hook = self.post("/v1/webhooks", json!({ "url": "https://app.example.com/hook" })).await;
         let first = |page: Reply| page.json()["data"][0]["id"].as_str().unwrap().to_owned();

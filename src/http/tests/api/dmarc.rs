@@ -8,10 +8,10 @@ use crate::domain::dmarc_source::{DmarcCounts, Evaluation};
 use crate::store::op::dmarc::{RecordDmarcReport, SourceCounts};
 use crate::store::row::dmarc::DmarcReportRow;
 
-/// The first second of the day before every story's, 2023-11-13.
+/// The first second of the day before every test's start, 2023-11-13.
 const YESTERDAY: u64 = 1_699_833_600;
 
-/// A domain with the record that asks for reports, and where it is.
+/// Creates a domain with a record that requests reports, and returns its path.
 async fn domain(world: &mut World) -> (DomainId, String) {
     let body = serde_json::json!({ "name": "shop.example", "stream": "transactional" });
     let made = world.post("/v1/domains", body).await.json();
@@ -28,7 +28,7 @@ async fn domain(world: &mut World) -> (DomainId, String) {
     (id.parse().unwrap(), path)
 }
 
-/// Records a report of one reporter: address, messages that passed, and messages that failed.
+/// Stores a report of one reporter: address, passed messages, and failed messages.
 async fn record(world: &World, domain: DomainId, reporter: &str, id: &str, sources: &[(&str, u64, u64)]) {
     let mut total = DmarcCounts::default();
     let sources = sources.iter().map(|(network, passed, failed)| {

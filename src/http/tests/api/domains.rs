@@ -1,4 +1,4 @@
-//! Sending domains: registering one, and what a look at its records finds.
+//! Sending domains: their registration, and checks of their records.
 
 use super::*;
 

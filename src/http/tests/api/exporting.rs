@@ -1,4 +1,4 @@
-//! Exports of messages and events: their rows, their columns, their span, and their end.
+//! Exports of messages and events: their rows, columns, span and end.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,12 +11,12 @@ use crate::engine::exports::{ExportFilter, OF_ACCOUNT_AT_ONCE};
 use crate::http::csv::Records;
 use crate::http::row_export::{ExportFormat, RowExport};
 
-/// The records of a CSV text, the first one naming the columns.
+/// Returns the records of a CSV text; the first one has the column names.
 fn records(text: &str) -> Vec<Vec<String>> {
     Records::of(text).map(|(_, record)| record.unwrap()).collect()
 }
 
-/// The cells of one column, from the first row on.
+/// Returns the cells of one column, from the first row on.
 fn column(text: &str, name: &str) -> Vec<String> {
     let records = records(text);
     let place = records[0].iter().position(|column| column == name).unwrap();

@@ -1,4 +1,4 @@
-//! Idempotency keys, to the letter (contract 3): what binds one, what it is bound to, what releases it.
+//! Idempotency keys in detail (contract 3): their binding, its content, and their release.
 
 use std::sync::mpsc;
 
@@ -11,7 +11,7 @@ use crate::store::tables::Tables;
 
 const KEY: &str = "Idempotency-Key: order-1\r\n";
 
-/// Holds the writer until it is let go, so that whatever is accepted meanwhile is in progress.
+/// Blocks the writer until it is released, so that requests accepted meanwhile are in progress.
 #[derive(Serialize, Deserialize)]
 struct Hold {
     #[serde(skip)]
@@ -24,7 +24,7 @@ impl Op for Hold {
 
     fn apply(&self, _: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         if let Some(held) = self.until.lock().unwrap().take() {
-            // Ends when the story lets go, or is over.
+            // Ends when the test releases it, or is over.
             let _let_go = held.recv();
         }
         Ok(())
@@ -103,7 +103,7 @@ async fn a_key_belongs_to_the_account_and_not_to_the_api_key() {
     let line = "POST /v1/messages";
     world.ask_as(&second, line, KEY, &letter("a@example.net")).await.replays(&first);
     world.ask_as(&second, line, KEY, &letter("b@example.net")).await.fails_with(409, "idempotency_mismatch");
-    // A key that may not send there is told so only where something would be sent.
+    // A key that may not send there gets that error only if the message would be sent.
     let marketer = world.new_key(world.account, Some(Stream::Marketing), Scopes::ALL).await;
     world.ask_as(&marketer, line, KEY, &letter("a@example.net")).await.replays(&first);
     let (other, stranger) = world.stranger().await;
@@ -150,7 +150,7 @@ async fn while_the_first_request_runs_the_key_is_in_progress_whatever_the_body()
     let key = world.key.clone();
     let mut ones = Box::pin(one.ask("POST /v1/messages", &key, KEY, &body));
     let mut twos = Box::pin(two.ask("POST /v1/messages", &key, KEY, &body));
-    // One of them is held at the writer; whichever it is, the other is told at once.
+    // One of them is held at the writer. Whichever it is, the other is answered at once.
     let (refused, running) = tokio::select! {
         reply = &mut ones => (reply, twos),
         reply = &mut twos => (reply, ones),
@@ -207,7 +207,7 @@ async fn a_client_that_gives_up_does_not_send_twice_by_asking_again() {
     world.send_with(KEY, &letter("b@example.net")).await.fails_with(409, "idempotency_in_progress");
     drop(lost);
     let_go.send(()).unwrap();
-    // It may be running still, or be done: it is not run again beside itself.
+    // It may still be running, or be done. It is not run a second time concurrently.
     let again = loop {
         let reply = world.send_with(KEY, &letter("a@example.net")).await;
         if reply.status != 409 {
@@ -277,7 +277,7 @@ async fn our_own_failure_leaves_the_key_free() {
     let mut world = World::new().await;
     let place = world.directory.path().to_owned();
     let away = place.with_extension("away");
-    // Its device can't be asked for free space: a fault like any other before the commit.
+    // The free space of its device can't be read: a failure like any other before the commit.
     std::fs::rename(&place, &away).unwrap();
     let failed = world.send_with(KEY, &letter("a@example.net")).await;
     std::fs::rename(&away, &place).unwrap();

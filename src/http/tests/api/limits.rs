@@ -1,4 +1,4 @@
-//! The request rate and the quota, exact: on the clock that the story sets, and under many clients at once.
+//! The exact request rate and quota: on the test's clock, and with many concurrent clients.
 
 use super::*;
 
@@ -30,10 +30,10 @@ async fn a_key_makes_600_requests_in_any_60_seconds_and_not_one_more() {
         assert_eq!(refused.header("retry-after"), retry_after, "{wait_ms}");
         assert!(refused.header("ratelimit").starts_with("\"key\";r=0;"));
     }
-    // Another key of the account has a window of its own, and so has the operator none.
+    // Another key of the account has its own window, and the operator has no limit.
     let second = world.new_key(world.account, None, Scopes::ALL).await;
     assert_eq!(world.client.get("/v1/me", &second).await.header("ratelimit"), "\"key\";r=599;t=60");
-    // At the 60th second exactly the first 300 have left: what was refused was not counted.
+    // Exactly at the 60th second the first 300 have expired; refused requests were not counted.
     world.advance(Duration::from_millis(1));
     for _ in 0..300 {
         assert_eq!(world.get("/v1/me").await.status, 200);

@@ -1,4 +1,4 @@
-//! Lists: paging under inserts, filters, cursors, and the event log's 30 days.
+//! Lists: paging while rows are inserted, filters, cursors, and the event log's 30 days.
 
 use super::*;
 

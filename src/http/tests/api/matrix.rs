@@ -1,7 +1,7 @@
 //! The tenancy matrix: every row of the route table x {own, another tenant's, unknown, malformed identifier} x {no key,
-//! revoked, expired, without the scope, limited to the other stream, whole, the operator's}.
+//! revoked, expired, without the scope, limited to the other stream, full, the operator's}.
 //!
-//! It is generated from the table: a route that has no [`fixture`] fails it.
+//! It is generated from the table: a route without a [`fixture`] fails it.
 
 mod fixture;
 mod tenants;
@@ -14,8 +14,8 @@ use super::*;
 use crate::domain::api_key::Scopes;
 use crate::http::route::{Access, Route};
 
-/// Returns an answer without the parts that may differ between two equal answers: the request's identifier, the second,
-/// and the count of requests so far.
+/// Returns an answer without the parts that may differ between equal answers: the request ID, the second, and the
+/// number of requests so far.
 fn essence(reply: Reply) -> (u16, BTreeMap<String, String>, String) {
     let varying = ["x-request-id", "date", "ratelimit"];
     let headers = reply.headers.into_iter().filter(|(name, _)| !varying.contains(&name.as_str())).collect();
@@ -30,7 +30,7 @@ fn line(route: &Route<Api>, id: &str) -> String {
     format!("{} {path}", route.method)
 }
 
-/// The rows that ask who comes, with their fixtures.
+/// Returns the rows that authenticate the client, with their fixtures.
 fn rows() -> Vec<(Route<Api>, Fixture)> {
     let guarded = routes().into_iter().filter(|route| match route.access {
         Access::Open(_) | Access::Page(..) => false,
@@ -49,7 +49,7 @@ fn every_route_has_a_fixture_that_fits_its_path_and_only_the_probes_are_open() {
             Access::Scoped(scopes, _) => {
                 let is_of_events = route.path.starts_with("/v1/webhook");
                 let wanted = match (&route.method, route.path) {
-                    // Explaining changes nothing, and takes a body.
+                    // Explaining changes nothing, though it has a body.
                     (&Method::GET, _) | (&Method::POST, "/v1/explain") => Scopes::of(&[Scope::Read]),
                     (&Method::POST, "/v1/messages") => Scopes::of(&[Scope::Send]),
                     // A key that sets a webhook's URL can read its events.
@@ -83,7 +83,7 @@ async fn an_object_of_another_tenant_an_unknown_and_a_malformed_one_are_answered
         let Some(kind) = fixture.of else { continue };
         let own = matrix.own(kind).await;
         let foreign = matrix.foreign(kind, &own);
-        // An operator's accounts are not tenants of each other.
+        // The operator's accounts are not tenants of each other.
         let is_operators = kind == Kind::Account || route.name == "alerts.show_any";
         let others = if is_operators { &[][..] } else { &foreign.others };
         let mut doors = vec![Door::Operator(matrix.world.account)];
@@ -91,7 +91,7 @@ async fn an_object_of_another_tenant_an_unknown_and_a_malformed_one_are_answered
             doors.extend([Door::Key(&keys.whole), Door::Key(&keys.limited)]);
         }
         for door in doors {
-            // Other errors in the request must not tell them apart either.
+            // Other errors in the request must not reveal a difference either.
             for (query, body) in [("", fixture.body()), ("?nonsense=1", fixture.body()), ("", fixture.faulty_body())] {
                 let ask = async |id: &String| {
                     let line = format!("{}{query}", line(&route, id));
@@ -147,7 +147,7 @@ async fn who_may_not_come_is_told_so_before_anything_is_looked_for() {
                         assert!(refused.2.contains("scope_forbidden") && refused.2.contains(scope.as_str()), "{line}");
                     }
                 }
-                // To whoever comes by the network, the operator's paths are unknown ones.
+                // For clients of the network, the operator's paths are unknown.
                 Access::Operator(_) => assert_eq!(ask(&keys.whole).await, nowhere, "{line}"),
                 Access::Key(_) | Access::Open(_) | Access::Page(..) | Access::Loopback(_) => {}
             }
@@ -168,7 +168,7 @@ async fn what_is_ones_own_is_served_to_every_key_and_to_the_operator() {
         let asked = by_key.into_iter().filter(|_| !is_operators).chain([(Door::Operator(account), whole)]);
         for (door, status) in asked.collect::<Vec<_>>() {
             let id = match fixture.of {
-                // An ended message can't be ended again.
+                // An object that has ended can't be ended again.
                 Some(kind) if route.method == Method::DELETE || route.name == "messages.cancel" => {
                     matrix.fresh(kind).await
                 }
@@ -176,7 +176,7 @@ async fn what_is_ones_own_is_served_to_every_key_and_to_the_operator() {
                 None => String::new(),
             };
             let line = line(&route, &id);
-            // Looked up again: some bodies are good once.
+            // Built again: some bodies can be used only once.
             let reply = matrix.ask(door, &line, &self::fixture::fixture(route.name).body()).await;
             assert_eq!(reply.status, status, "{line}: {}", reply.body);
         }

@@ -1,5 +1,5 @@
-//! Stories over the real table, handlers, engine and store, in a temporary directory, with a clock and names that the
-//! story sets.
+//! Tests of the real table, handlers, engine and store, in a temporary directory, with a clock and DNS names set by the
+//! test.
 
 mod account;
 mod auditing;
@@ -66,7 +66,7 @@ use crate::store::open::Surroundings;
 const START_MS: u64 = 1_700_000_000_000;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A clock that a story sets.
+/// A clock that a test sets.
 #[derive(Clone)]
 struct SetClock(Arc<AtomicU64>);
 
@@ -77,7 +77,7 @@ impl Clock for SetClock {
     fn monotonic(&self) -> Duration {
         Duration::from_millis(self.0.load(Relaxed))
     }
-    /// Polls the clock, because setting it notifies nobody.
+    /// Polls the clock, because setting it sends no notification.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             while self.now() < at {
@@ -87,7 +87,7 @@ impl Clock for SetClock {
     }
 }
 
-/// Names that a story publishes. `None` is a look-up that fails.
+/// DNS names that a test publishes. `None` is a failed lookup.
 #[derive(Default)]
 struct Names(Mutex<HashMap<String, Option<Vec<String>>>>);
 
@@ -211,7 +211,7 @@ impl World {
         self.engine.create_key(&operator, new).await.unwrap().1.expose().to_owned()
     }
 
-    /// A second account, and its key.
+    /// Creates a second account, and returns it with its key.
     async fn stranger(&self) -> (AccountId, String) {
         let account =
             self.engine.create_account("Other".parse().unwrap(), None, self.engine.settings.quota).await.unwrap().id;
@@ -222,7 +222,7 @@ impl World {
         self.clock.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Relaxed);
     }
 
-    /// Every answer that a story gets this way has to be one that the description tells of.
+    /// Sends a request. Every answer must match the description.
     async fn ask_as(&mut self, key: &str, line: &str, headers: &str, body: &Value) -> Reply {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let reply = self.client.ask(line, key, headers, &body).await;
@@ -250,7 +250,7 @@ impl World {
         self.ask_as(&key, &format!("DELETE {path}"), "", &Value::Null).await
     }
 
-    /// Sends `message` with these header lines beside it.
+    /// Sends `message` with these additional header lines.
     async fn send_with(&mut self, headers: &str, message: &Value) -> Reply {
         let key = self.key.clone();
         self.ask_as(&key, "POST /v1/messages", headers, message).await
@@ -260,14 +260,14 @@ impl World {
         self.send_with("", &message).await
     }
 
-    /// Sends a message to this address, and tells its identifier.
+    /// Sends a message to this address, and returns its identifier.
     async fn sent_to(&mut self, to: &str) -> MessageId {
         let reply = self.send(letter(to)).await;
         assert_eq!(reply.status, 202, "{}", reply.body);
         reply.json()["id"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Records how the attempt of a message ended.
+    /// Records the end of a message's attempt.
     async fn settle(&self, message: MessageId, end: TransferEnd, facts: AttemptFacts) {
         let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
         let op = SettleTransfer {
@@ -294,7 +294,7 @@ impl Reply {
         assert_eq!((self.status, self.code().as_str()), (status, code), "{}", self.body);
     }
 
-    /// The fields that a 422 names.
+    /// Returns the fields in a 422.
     fn faults(&self) -> Vec<String> {
         self.json()["errors"].as_object().unwrap().keys().cloned().collect()
     }
@@ -316,7 +316,7 @@ fn hard_bounce() -> TransferEnd {
     })
 }
 
-/// The names of a JSON object's members, in their order.
+/// Returns the member names of a JSON object, in order.
 fn members(json: &str) -> Vec<String> {
     struct Names;
     impl<'de> Visitor<'de> for Names {
@@ -335,7 +335,7 @@ fn members(json: &str) -> Vec<String> {
     serde::Deserializer::deserialize_map(&mut serde_json::Deserializer::from_str(json), Names).unwrap()
 }
 
-/// The text of a member of the first object of a page, as it stands.
+/// Returns the raw text of the first object of a page.
 fn first_of_page(json: &str) -> String {
     #[derive(serde::Deserialize)]
     struct Page<'a> {

@@ -1,10 +1,10 @@
-//! The order of the checks of POST /v1/messages (contract 1): each pair of neighbours violated at once.
+//! The order of the checks of POST /v1/messages (contract 1): each pair of neighbours fails at once.
 
 use super::*;
 
 const BOUND: &str = "Idempotency-Key: bound\r\n";
 
-/// One request that fails two neighbouring checks, and which of them is told.
+/// One request that fails two neighbouring checks, and the one that is reported.
 struct Case<'a> {
     fails: &'static str,
     key: &'a str,
@@ -118,7 +118,7 @@ async fn of_two_neighbouring_checks_the_first_is_told() {
         assert_eq!(reply.json().get("errors").is_some(), wins.0 == 422, "{fails}: errors stand on a 422 alone");
         assert_eq!(reply.header("retry-after").is_empty(), wins.0 != 429, "{fails}");
     }
-    // A replay asks for nothing that comes behind it: neither the suppression nor the quota of today.
+    // A replay skips all later checks: neither the suppression nor today's quota matters.
     let again = world.send_with(BOUND, &letter(gone)).await;
     assert_eq!((again.status, again.body), (202, bound.body));
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::event::{Authenticated, TlsFacts, TlsPolicy};
 
 impl World {
-    /// Sends a message, and has `provider` end it.
+    /// Sends a message that ends with an answer of `provider`.
     async fn answered_by(&mut self, provider: &str, end: TransferEnd, facts: AttemptFacts) -> MessageId {
         let message = self.sent_to(&format!("p{}@example.net", self.clock.0.fetch_add(1, Relaxed))).await;
         let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
@@ -90,7 +90,7 @@ async fn providers_have_rates_levels_times_and_their_most_frequent_answers() {
         levels.iter().map(|(name, level)| (&**name, level.as_str())).collect::<Vec<_>>(),
         [("google", "warn"), ("yahoo", "ok")]
     );
-    // A week later none of it is among the days.
+    // A week later it is outside the range of days.
     world.advance(7 * DAY);
     assert_eq!(world.get("/v1/providers").await.json()["data"], json!([]));
     assert_eq!(world.get("/v1/providers?days=8").await.json()["data"].as_array().unwrap().len(), 2);

@@ -1,4 +1,4 @@
-//! One message's record: its members, its content, and what is left when that is gone.
+//! A message's record: its members, its content, and the rest after the content has expired.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Webhook endpoints that go, and deliveries that are asked for.
+//! Deletion of webhook endpoints, and requested redeliveries.
 
 use super::*;
 use crate::domain::audit::Action;

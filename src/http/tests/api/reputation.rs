@@ -1,4 +1,4 @@
-//! Bounce and complaint rates in `GET /v1/me`: what they are of, when they are told, and what marks them.
+//! Bounce and complaint rates in `GET /v1/me`: their base, when they are reported, and their levels.
 
 use super::*;
 use crate::domain::event::Complaint;
@@ -10,7 +10,7 @@ use crate::store::row::message::TransferRow;
 use crate::store::schema;
 
 impl World {
-    /// Sends so many messages, and has a server take them or refuse them.
+    /// Sends this many messages, which a server accepts or refuses.
     async fn with_outcomes(&mut self, delivered: usize, bounced: usize) -> Vec<MessageId> {
         let mut messages = Vec::new();
         for n in 0..delivered + bounced {
@@ -68,7 +68,7 @@ async fn a_rate_over_its_threshold_is_marked_on_its_stream_alone() {
     assert_eq!(levels(&world.transactional().await), ["warn", "alarm"]);
     let me = world.get("/v1/me").await.json();
     assert_eq!(levels(&me["reputation"]["streams"]["marketing"]), ["ok", "ok"]);
-    // A day later the week still tells of it, and after eight nothing does.
+    // A day later the week still includes it, and after eight days nothing does.
     world.advance(DAY + DAY);
     let stream = world.transactional().await;
     assert_eq!((&stream["windows"][0]["delivered"], &stream["windows"][1]["delivered"]), (&0.into(), &194.into()));

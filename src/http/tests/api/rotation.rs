@@ -1,4 +1,4 @@
-//! The scheduled rotation of a domain's DKIM keys, by its timers and by hand.
+//! The rotation of a domain's DKIM keys, scheduled and by request.
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ impl World {
         }
     }
 
-    /// A verified domain whose keys rotate every 30 days, with a standby whose records are published.
+    /// Creates a verified domain whose keys rotate every 30 days, with a standby pair whose records are published.
     async fn rotating(&mut self) -> (String, Value) {
         let made = self.post("/v1/domains", json!({ "name": "shop.example", "stream": "transactional" })).await;
         let path = made.header("location").to_owned();
@@ -64,7 +64,7 @@ impl World {
         self.engine.domain(self.account, id).unwrap().unwrap()
     }
 
-    /// The rotation timers of the domain in the store.
+    /// Returns the rotation timers of the domain in the store.
     fn rotation_timers(&self) -> Vec<Timestamp> {
         use crate::store::read::{Order, Read};
         use crate::store::schema::Table;
@@ -74,7 +74,7 @@ impl World {
         timers.filter(|timer| timer.kind == TimerKind::DkimRotation).map(|timer| timer.due).collect()
     }
 
-    /// The selectors that sign a message now.
+    /// Returns the selectors that sign a message now.
     async fn signing(&mut self) -> String {
         let message = json!({ "from": "a@shop.example", "to": "b@example.net", "text": "x" });
         let sent = self.send(message).await.header("location").to_owned();
@@ -111,7 +111,7 @@ async fn a_schedule_is_0_or_30_to_730_days_and_makes_a_pair_that_waits() {
     let ended = world.patch(&path, json!({ "dkim_rotation_days": 0 })).await.json();
     assert_eq!((states(&ended), &ended["next_rotation_at"]), (vec!["pending"; 2], &Value::Null));
     assert!(world.rotation_timers().is_empty());
-    // No selector comes twice, for its record may still be published.
+    // No selector is reused, since its record may still be published.
     let renewed = world.patch(&path, json!({ "dkim_rotation_days": 30 })).await.json();
     assert!(renewed["dkim"][2]["selector"].as_str().unwrap().ends_with("-r3"), "{renewed}");
     assert_eq!(world.delete(&path).await.status, 204);
@@ -169,7 +169,7 @@ async fn a_standby_takes_over_where_the_signing_record_is_missed() {
     assert_eq!(states(&taken), ["retiring", "retiring", "active", "active", "pending", "pending"]);
     assert_eq!((&taken["status"], &taken["verified_at"]), (&"verified".into(), &stands["verified_at"]));
     assert_eq!(taken["next_rotation_at"], (world.clock.now() + 30 * DAY).to_string());
-    // The next one is not seen yet, so it does not take over.
+    // The next pair's records are not found yet, so it does not take over.
     world.withdraw(&taken, "active");
     let failing = world.verified(&path).await;
     assert_eq!((&failing["status"], states(&failing)), (&"failing".into(), states(&taken)));
@@ -187,7 +187,8 @@ async fn rotating_by_hand_takes_the_standby_once() {
     assert_eq!(states(&rotated), ["retiring", "retiring", "active", "active", "pending", "pending"]);
     assert_eq!(selectors(&rotated, "active"), selectors(&stands, "standby"));
     assert_eq!(rotated["next_rotation_at"], (world.clock.now() + 30 * DAY).to_string());
-    // The next pair was not seen yet: a second request changes nothing, and the pair that is seen later stands by.
+    // The next pair was not found yet: a second request changes nothing, and the pair that is found later becomes
+    // standby.
     assert_eq!(world.post(&rotate, Value::Null).await.json()["dkim"], rotated["dkim"]);
     world.publish(&rotated, "pending");
     assert_eq!(states(&world.verified(&path).await)[2..], ["active", "active", "standby", "standby"]);
@@ -234,7 +235,7 @@ async fn a_domain_that_is_never_looked_at_keeps_its_rotation_and_signs_with_seen
     assert_eq!(world.rotation_timers(), [world.clock.now() + DAY]);
     world.publish(&scheduled, "pending");
     world.advance(DAY);
-    // As its timer has it done.
+    // As its timer would do.
     let id = path.rsplit_once('/').unwrap().1.parse().unwrap();
     world.engine.check_domain(Behalf::new(world.account, Actor::Service), id).await.unwrap();
     let rotated = world.get(&path).await.json();

@@ -1,4 +1,4 @@
-//! POST /v1/messages: what is accepted, replayed and refused.
+//! POST /v1/messages: accepted, replayed and refused requests.
 
 use super::*;
 
@@ -39,7 +39,7 @@ async fn a_repeated_key_replays_the_bytes_and_another_body_is_refused() {
     world.send_with(key, &letter("b@example.net")).await.fails_with(409, "idempotency_mismatch");
     assert_eq!(world.get("/v1/messages").await.json()["data"].as_array().unwrap().len(), 1);
 
-    // A refused first request leaves the key free.
+    // A refused first request does not bind the key.
     let other = "Idempotency-Key: order 2\r\n";
     assert_eq!(world.send_with(other, &serde_json::json!({ "to": "a@example.net" })).await.status, 422);
     assert_eq!(world.send_with(other, &letter("c@example.net")).await.status, 202);
@@ -71,7 +71,7 @@ async fn the_account_says_no_in_the_contracts_order() {
     let name: DomainName = "pending.test".parse().unwrap();
     world.engine.create_domain(world.account, name, Stream::Marketing).await.unwrap();
 
-    // Each has every later fault too: the recipient is suppressed and the hour's quota used up.
+    // Each fails every later check too: the recipient is suppressed and the hour's quota used up.
     let message = |from: &str, url: Option<&str>| {
         let mut message = letter("gone@example.net");
         message["from"] = from.into();

@@ -1,4 +1,4 @@
-//! Changing what an account set up: its settings, and its keys.
+//! Changes of an account's settings and keys.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Messages submitted by SMTP: what is accepted, what is answered, and what the API tells of it.
+//! Messages submitted by SMTP: acceptance, answers, and their view in the API.
 
 use super::*;
 use crate::domain::api_key::Scope;
@@ -28,7 +28,7 @@ pub(super) fn sender() -> SmtpSender {
     SmtpSender { mail_from: "www-data@shop".to_owned(), size: None }
 }
 
-/// Submits a message, and returns the answer to it, or to the first recipient that is refused.
+/// Submits a message, and returns the answer to it, or to the first refused recipient.
 pub(super) async fn submit(session: &mut SmtpSession, to: &[&str], message: &str) -> String {
     assert_eq!(session.sender(sender()).as_line(), "250 2.1.0 OK");
     for to in to {
@@ -40,7 +40,7 @@ pub(super) async fn submit(session: &mut SmtpSession, to: &[&str], message: &str
     text(&session.message(message.as_bytes().to_vec()).await)
 }
 
-/// The identifiers of an answer.
+/// Returns the identifiers in an answer.
 fn ids(answer: &str) -> Vec<String> {
     let ids = answer.strip_prefix("250 2.0.0 ").unwrap_or_else(|| panic!("{answer}"));
     ids.split(' ').filter(|word| word.starts_with("msg_")).map(str::to_owned).collect()

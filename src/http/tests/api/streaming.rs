@@ -1,4 +1,4 @@
-//! Following the event log: what a stream tells, where it goes on, and how it ends.
+//! Event streams: their content, where they continue, and how they end.
 
 use http_body_util::BodyExt as _;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -6,14 +6,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use super::*;
 use crate::engine::follow::STREAMS_OF_ACCOUNT_MAX;
 
-/// A client that follows.
+/// A client of an event stream.
 struct Follower {
     client: Client<TcpStream>,
     head: Reply,
     text: String,
 }
 
-/// An event as the stream has it.
+/// An event as sent in the stream.
 #[derive(Debug, PartialEq, Eq)]
 struct Told {
     id: String,
@@ -30,7 +30,7 @@ impl Follower {
         Self { client, head, text: String::new() }
     }
 
-    /// One that is let in.
+    /// Opens a stream that is accepted.
     async fn let_in(world: &World, query: &str, headers: &str) -> Self {
         let mut follower = Self::open(world, &world.key, query, headers).await;
         assert_eq!(follower.head.status, 200);
@@ -38,12 +38,12 @@ impl Follower {
         follower
     }
 
-    /// Behind this event.
+    /// Opens a stream after this event.
     async fn behind(world: &World, event: &str) -> Self {
         Self::let_in(world, "", &format!("Last-Event-ID: {event}\r\n")).await
     }
 
-    /// The next line; nothing at the stream's end.
+    /// Returns the next line; `None` at the stream's end.
     async fn line(&mut self) -> Option<String> {
         loop {
             if let Some((line, rest)) = self.text.split_once('\n') {
@@ -56,7 +56,7 @@ impl Follower {
         }
     }
 
-    /// The next chunk (RFC 9112 7.1); nothing at the last one.
+    /// Returns the next chunk (RFC 9112 7.1); `None` at the last one.
     async fn chunk(&mut self) -> Option<String> {
         let unread = |client: &Client<TcpStream>| client.unread.windows(2).position(|two| two == b"\r\n");
         while unread(&self.client).is_none() {
@@ -91,7 +91,7 @@ impl Follower {
 }
 
 impl World {
-    /// The whole log, oldest first, as its list has it.
+    /// Returns the whole log, oldest first, from its list.
     async fn log(&mut self) -> Vec<Told> {
         let (mut events, mut path) = (Vec::new(), "/v1/events?limit=100".to_owned());
         loop {
@@ -152,7 +152,7 @@ async fn a_stream_goes_on_right_behind_the_event_that_is_named() {
     assert_eq!(Follower::behind(&world, second).await.events(8).await, log[2..]);
     let by_query = format!("?last_event_id={second}");
     assert_eq!(Follower::let_in(&world, &by_query, "").await.events(8).await, log[2..]);
-    // A reconnection to the same address brings the newer one by header.
+    // A reconnection to the same URL sends a newer position in the header.
     let header = format!("Last-Event-ID: {fourth}\r\n");
     assert_eq!(Follower::let_in(&world, &by_query, &header).await.events(6).await, log[4..]);
 
@@ -164,7 +164,7 @@ async fn a_stream_goes_on_right_behind_the_event_that_is_named() {
     let of_both = format!("{of_first}&type=delivered");
     assert_eq!(Follower::let_in(&world, &of_both, "").await.events(1).await, log[1..2]);
 
-    // A place that the log has not come to is its end; and no event is of a message that is none.
+    // A position beyond the log counts as its end; and no event belongs to a malformed message ID.
     let mut ahead = Follower::behind(&world, "evt_7ZZZZZZZZZZZZZZZZZZZZZZZZZ").await;
     let mut of_none = Follower::let_in(&world, "?message_id=nonsense", "").await;
     world.sent_to("new@example.net").await;
@@ -221,7 +221,7 @@ async fn many_streams_over_many_concurrent_commits_skip_and_repeat_nothing() {
         })
     });
     let senders: Vec<_> = senders.collect();
-    // One is cut off after every few events and comes again with the last one that it saw.
+    // One client is disconnected after every few events, and reconnects after the last one that it received.
     let mut cut = Vec::new();
     let mut follower = Follower::behind(&world, "evt_00000000000000000000000000").await;
     while cut.len() < SENDERS * EACH {
@@ -257,7 +257,7 @@ async fn a_stream_tells_its_own_accounts_events_alone() {
         assert_eq!((named.head.status, named.head.header("last-event-id")), (200, ""));
         named.line().await.unwrap();
         world.sent_to("b@example.net").await;
-        // Ended by its key, so that silence is known for one.
+        // Ended by its key, so that its silence is certain.
         let key = world.engine.authenticate(&stranger).unwrap().unwrap();
         let (other_account, id) = (key.account, key.key.unwrap().id);
         if query.starts_with("?last") {
@@ -286,7 +286,7 @@ async fn a_stream_ends_at_once_when_its_key_is_revoked_or_expires() {
     assert_eq!(follower.line().await, None);
 }
 
-/// Deadlines that a story outlives.
+/// Deadlines that a test exceeds.
 fn short() -> HttpLimits {
     const SHORT: Duration = Duration::from_millis(50);
     HttpLimits { head_read: SHORT, idle: SHORT, write_stall: SHORT, ..HttpLimits::default() }
@@ -319,7 +319,7 @@ async fn who_takes_nothing_is_cut_off_and_its_place_is_free_again() {
     let metadata: serde_json::Map<_, _> = (0..10).map(|n| (format!("k{n}"), "x".repeat(500).into())).collect();
     let mut message = letter("a@example.net");
     message["metadata"] = metadata.into();
-    // More than a socket's buffers hold.
+    // More than the buffers of a socket hold.
     for _ in 0..100 {
         world.client = Client::open(world.address).await;
         assert_eq!(world.send(message.clone()).await.status, 202);
@@ -352,7 +352,7 @@ async fn an_account_has_so_many_streams_and_the_next_is_told_to_wait() {
     let (_, stranger) = world.stranger().await;
     assert_eq!(Follower::open(&world, &stranger, "", "").await.head.status, 200, "others have places of their own");
     followers.pop();
-    // The server learns of it by itself, when it does.
+    // The server notices the disconnect some time later.
     while Follower::open(&world, &world.key, "", "").await.head.status != 200 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Suppressions: by hand, by outcome, and whole lists in and out.
+//! Suppressions: by request, by outcome, and import and export of whole lists.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A suspended account: its keys look, and change and send nothing.
+//! A suspended account: its keys can read, but neither change nor send.
 
 use super::*;
 use crate::engine::audit::Behalf;

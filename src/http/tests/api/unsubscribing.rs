@@ -1,4 +1,4 @@
-//! Hosted unsubscribe links: who gets them, and what looking and clicking do.
+//! Hosted unsubscribe links: which messages get them, and the effects of GET and POST.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn newsletter() -> Value {
 }
 
 impl World {
-    /// Sends a message that offers to unsubscribe, and tells its identifier and the value of its List-Unsubscribe.
+    /// Sends a message with an unsubscribe URL. Returns its identifier and the value of its List-Unsubscribe.
     async fn offered(&mut self) -> (String, String) {
         let sent = self.send(newsletter()).await;
         let id = sent.json()["id"].as_str().unwrap().to_owned();
@@ -30,7 +30,7 @@ async fn only_where_the_account_asks_for_it_our_link_takes_the_place_of_the_call
     let (id, link) = world.offered().await;
     let token = link.strip_prefix("https://mail.example.com/unsubscribe/").unwrap();
     assert!(!token.contains(&world.account.to_string()));
-    // The record keeps the caller's header.
+    // The record shows the caller's header.
     assert_eq!(
         world.get(&format!("/v1/messages/{id}")).await.json()["unsubscribe_url"],
         newsletter()["unsubscribe_url"]
@@ -80,7 +80,7 @@ async fn a_link_that_is_not_ours_is_a_page_that_says_so_and_does_nothing() {
     let last = if path.ends_with('0') { "1" } else { "0" };
     let record: MessageId = id.parse().unwrap();
     let row = world.engine.message(world.account, record).unwrap().unwrap().row;
-    // The return path's token is known to every server on the way; it opens nothing here.
+    // Every server on the way knows the return path's token. It is not valid here.
     let return_path = row.return_path[2..].split_once('@').unwrap().0.to_owned();
     for token in [format!("{}{last}", &path["/unsubscribe/".len()..path.len() - 1]), return_path, "x".into(), id] {
         for method in ["GET", "POST"] {

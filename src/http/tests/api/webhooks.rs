@@ -1,4 +1,4 @@
-//! Webhook endpoints: registering, changing, and what they are owed.
+//! Webhook endpoints: registration, changes, and deliveries.
 
 use super::*;
 

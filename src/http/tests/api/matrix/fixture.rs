@@ -1,11 +1,11 @@
-//! Requests of the matrix for each route: a total look-up by the route's name.
+//! Requests of the matrix for each route: an exhaustive match on the route's name.
 
 use super::*;
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::user::Role;
 use crate::store::op::alert::RaiseAlert;
 
-/// A kind of object that a path names.
+/// A kind of object in a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Account,
@@ -27,19 +27,19 @@ pub(super) enum Body {
     Csv(String),
 }
 
-/// The status that a good request for one's own object is answered with.
+/// The status that answers a valid request for one's own object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Own {
-    /// With a key that may do everything.
+    /// With a key that has all permissions.
     pub(super) whole: u16,
-    /// With one limited to the other stream than the fixture's.
+    /// With a key limited to a stream other than the fixture's.
     pub(super) limited: u16,
 }
 
 /// Requests for one route.
 #[derive(Debug, Clone)]
 pub(super) struct Fixture {
-    /// The kind of object that its path names.
+    /// The kind of object in its path.
     pub(super) of: Option<Kind>,
     pub(super) own: Own,
     body: Option<Value>,
@@ -55,7 +55,7 @@ impl Fixture {
         }
     }
 
-    /// A body that is at fault, where the route reads one.
+    /// Returns an invalid body, if the route reads one.
     pub(super) fn faulty_body(&self) -> Body {
         match self.body() {
             Body::None => Body::None,
@@ -91,7 +91,7 @@ fn not_limited(fixture: Fixture) -> Fixture {
     Fixture { own: Own { limited: 403, ..fixture.own }, ..fixture }
 }
 
-/// The fixture of the route with this name.
+/// Returns the fixture of the route with this name.
 pub(super) fn fixture(route: &str) -> Fixture {
     use serde_json::json;
     match route {
@@ -116,13 +116,13 @@ pub(super) fn fixture(route: &str) -> Fixture {
             Fixture { own: Own { whole: 202, limited: 403 }, ..plain(202).with(body) }
         }
         "messages.show" | "messages.raw" | "messages.cancel" => of(Kind::Message, 200),
-        // A limited key makes limited keys alone.
+        // A limited key can only create limited keys.
         "keys.create" => Fixture { own: Own { whole: 201, limited: 403 }, ..plain(201).with(json!({ "name": "k" })) },
         "keys.show" => of(Kind::Key, 200),
         "keys.update" => of(Kind::Key, 200).with(json!({ "name": "renamed" })),
         "keys.delete" => of(Kind::Key, 204),
         "domains.create" => {
-            // Each time another one: an account has a domain once.
+            // A new name each time: an account has a domain only once.
             let name = format!("new{}.test", Kind::number());
             not_limited(plain(201).with(json!({ "name": name, "stream": "transactional" })))
         }
@@ -130,7 +130,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "domains.verify" | "domains.rotate" => not_limited(of(Kind::Domain, 200)),
         "domains.update" => not_limited(of(Kind::Domain, 200).with(json!({ "stream": "transactional" }))),
         "dmarc.show" | "dmarc.reports" => of(Kind::Domain, 200),
-        // No report has named a source or come from a reporter.
+        // No report has a source or a reporter yet.
         "dmarc.sources" => not_limited(of(Kind::Domain, 404).with(json!({ "network": "192.0.2.0/24", "mine": true }))),
         "dmarc.reporters" => not_limited(of(Kind::Domain, 404).with(json!({ "name": "r", "ignored": true }))),
         "domains.delete" => not_limited(of(Kind::Domain, 204)),
@@ -161,7 +161,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
     }
 }
 
-/// Makes the names of this story's objects differ.
+/// Makes the names of this test's objects unique.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Kind {
@@ -181,7 +181,7 @@ impl Kind {
         NUMBER.fetch_add(1, Relaxed)
     }
 
-    /// Where an object of the kind is read; accounts and users have no address for keys.
+    /// Returns the path at which an object of the kind is read; keys have none for accounts and users.
     pub(super) const fn path(self) -> Option<&'static str> {
         match self {
             Self::Account | Self::User => None,
@@ -195,7 +195,7 @@ impl Kind {
         }
     }
 
-    /// Makes one for the account of `key`, which may send from `domain`, and names it.
+    /// Creates an object for the account of `key`, which may send from `domain`, and returns its identifier.
     pub(super) async fn make(self, world: &mut World, key: &str, account: AccountId, domain: &str) -> String {
         let number = Self::number();
         let host = domain.split('.').next().unwrap();
@@ -221,7 +221,7 @@ impl Kind {
                 world.made(key, &format!("/v1/webhooks/{endpoint}/test"), Value::Null).await
             }
             Self::Alert => {
-                // Raised and ended by events alone: a check, which the operator runs for all accounts, leaves it open.
+                // Only events open and end it: a check, which the operator runs for all accounts, leaves it open.
                 let subject = Subject::named(SubjectKind::Webhook, format!("w{number}"));
                 let sighting =
                     Sighting::new(Condition::WebhookDisabled, Severity::Critical, "disabled", "ten failures");
@@ -243,7 +243,7 @@ impl World {
         self.made(key, "/v1/webhooks", body).await
     }
 
-    /// Posts `body` and names what it made.
+    /// Posts `body` and returns the identifier of the created object.
     async fn made(&mut self, key: &str, path: &str, body: Value) -> String {
         let reply = self.ask_as(key, &format!("POST {path}"), "", &body).await;
         assert!([201, 202].contains(&reply.status), "{path}: {}", reply.body);

@@ -1,17 +1,18 @@
-//! The two tenants of the matrix: what each has, who asks for the first one, and what must never show to it.
+//! The two tenants of the matrix: their objects, the keys that access the first one, and data that must never leak to
+//! it.
 
 use tokio::net::UnixStream;
 
 use super::fixture::{Body, Kind};
 use super::*;
 
-/// Identifiers of one kind that are not the caller's.
+/// Identifiers of one kind that do not belong to the caller.
 pub(super) struct Foreign {
-    /// Another tenant's.
+    /// Those of another tenant.
     pub(super) others: Vec<String>,
-    /// Of a shape that is right, and nobody's.
+    /// Well-formed, and unused.
     pub(super) unknown: Vec<String>,
-    /// Of a shape that is wrong.
+    /// Malformed.
     pub(super) malformed: Vec<String>,
 }
 
@@ -20,7 +21,7 @@ pub(super) struct Matrix {
     pub(super) world: World,
     pub(super) stranger: AccountId,
     pub(super) stranger_key: String,
-    /// The first tenant's objects, by kind, as they are asked for.
+    /// The first tenant's objects, by kind.
     pub(super) own: BTreeMap<Kind, String>,
     /// The other tenant's objects, by kind.
     pub(super) theirs: BTreeMap<Kind, String>,
@@ -30,14 +31,14 @@ pub(super) struct Matrix {
     pub(super) secrets: Vec<String>,
 }
 
-/// Whom a request is from.
+/// The senders of requests.
 pub(super) struct Keys {
     pub(super) whole: String,
-    /// Limited to the stream that the fixtures do not send on.
+    /// Limited to a stream other than that of the fixtures.
     pub(super) limited: String,
     pub(super) revoked: String,
     pub(super) expired: String,
-    /// With all scopes but this one.
+    /// Keys with all scopes but this one.
     pub(super) without: Vec<(Scope, String)>,
 }
 
@@ -62,7 +63,7 @@ impl Matrix {
         Self { world, stranger, stranger_key, own: BTreeMap::new(), theirs, their_address, secrets }
     }
 
-    /// One of the first tenant's objects.
+    /// Returns one of the first tenant's objects.
     pub(super) async fn own(&mut self, kind: Kind) -> String {
         if let Some(known) = self.own.get(&kind) {
             return known.clone();
@@ -72,7 +73,7 @@ impl Matrix {
         made
     }
 
-    /// A new one.
+    /// Creates a new object of the first tenant.
     pub(super) async fn fresh(&mut self, kind: Kind) -> String {
         let (key, account) = (self.world.key.clone(), self.world.account);
         kind.make(&mut self.world, &key, account, "example.test").await
@@ -98,8 +99,8 @@ impl Matrix {
         Keys { whole: world.key.clone(), limited, revoked, expired, without }
     }
 
-    /// Asks on a connection of its own (a stream never ends), by the network with a key or by the operator's socket
-    /// without one; nothing of the other tenant may show in the answer.
+    /// Sends a request on a new connection (a stream never ends), over the network with a key or over the operator's
+    /// socket without one. Asserts that the answer has no data of the other tenant.
     pub(super) async fn ask(&self, door: Door<'_>, line: &str, body: &Body) -> Reply {
         let header = match body {
             Body::None => String::new(),
@@ -126,7 +127,7 @@ impl Matrix {
         reply
     }
 
-    /// Everything that the other tenant can see of its own.
+    /// Returns everything that the other tenant can see of its own data.
     pub(super) async fn others_state(&self) -> Vec<String> {
         let mut state = Vec::new();
         let mut paths = ["settings", "suppressions/export", "messages/export", "events/export"]
@@ -171,17 +172,17 @@ impl Matrix {
     }
 }
 
-/// Door through which a request comes.
+/// The interface of a request.
 #[derive(Clone, Copy)]
 pub(super) enum Door<'a> {
-    /// By the network, with this key; an empty one is none.
+    /// The network, with this key; an empty one means no key.
     Key(&'a str),
     /// By the operator's socket, for this account.
     Operator(AccountId),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    /// Asks; of an answer that never ends the head is all.
+    /// Sends a request. Of an answer that never ends only the head is read.
     async fn asked(&mut self, line: &str, key: &str, headers: &str, body: &str) -> Reply {
         if !line.contains("/events/stream") {
             return self.ask(line, key, headers, body).await;

@@ -1,4 +1,4 @@
-//! A store that is written in bulk, through its public door and while no server runs on it.
+//! A store that is written in bulk, through its public interface and while no server runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use postrider::store::open::Surroundings;
 
 use crate::Outcome;
 
-/// The store of a directory.
+/// Opens the store of a directory.
 pub(crate) fn open(directory: &Path) -> Outcome<Store> {
     Ok(Store::open(directory, Surroundings { now: Arc::new(|| now().into()), entropy: Arc::new(OsEntropy) })?)
 }
 
-/// Blocks until all of it is written, and nothing is left that the file system would write later, on the account of the
-/// server that is measured.
+/// Blocks until everything is written. Nothing is left that the file system would write later, at the expense of the
+/// measured server.
 pub(crate) fn close(store: &Store, directory: &Path) -> Outcome<()> {
     store.close();
     Ok(rustix::fs::syncfs(std::fs::File::open(directory)?)?)
 }
 
-/// The time.
+/// Returns the current time.
 pub(crate) fn now() -> Timestamp {
     SystemClock::new().now()
 }

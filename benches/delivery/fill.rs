@@ -1,5 +1,5 @@
-//! A stock of mail made in bulk: copies of one message that the server itself has accepted, each to a recipient of its
-//! own, through the store's public door and while no server runs on it.
+//! Mail written in bulk: copies of one message that the server has accepted, each to a different recipient. Written
+//! through the store's public interface while no server runs.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,32 +23,32 @@ use tokio::task::JoinSet;
 
 use crate::{Outcome, bulk, note};
 
-/// As many as share a commit well.
+/// Messages per operation: as many as share a commit well.
 const AT_ONCE: usize = 2048;
 
 /// Interval, in messages, at which the index is maintained, as on a running server.
 const INDEX_EVERY: usize = 1024;
 
-/// Timers that are looked through for those of the index.
+/// Maximum timers searched for those of the index.
 const LOOK: usize = 4 * AT_ONCE;
 
-/// Outcome of the copies.
+/// State of the copies.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "each benchmark that includes this wants one of them")]
 pub(crate) enum Fate {
     /// They are due.
     Queued,
-    /// They were taken at the first attempt.
+    /// They were accepted at the first attempt.
     Delivered,
 }
 
-/// The message that is copied.
+/// The message to copy.
 struct Pattern {
     store: Store,
     account: AccountId,
     row: MessageRow,
     signed: Vec<u8>,
-    /// From which timer on the index's are looked for.
+    /// Key from which the next search for index timers starts.
     looked_until: Mutex<Vec<u8>>,
 }
 
@@ -123,7 +123,7 @@ impl Pattern {
         accepted.map(|_| id).map_err(|stop| format!("{recipient}: {stop:?}").into())
     }
 
-    /// Serves the timers of the index that stand behind those that were looked at before.
+    /// Serves the index timers after those that were searched before.
     async fn index(&self) -> Outcome<()> {
         let from = self.looked_until.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let keys = self.store.snapshot()?.keys(Table::Timers, &from, &[u8::MAX; 32], Order::Ascending, LOOK)?;

@@ -1,4 +1,4 @@
-//! Latency of single messages from acceptance to delivery, by the server's own record of both.
+//! Latency of single messages from acceptance to delivery, from the server's own records.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::server::Server;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Waits until the message is delivered, and tells how long after its acceptance that was, to the millisecond.
+/// Waits until the message is delivered, and returns the time since its acceptance, with a resolution of a millisecond.
 pub(crate) async fn delivered(server: &Server, id: &str) -> Outcome<Duration> {
     let mut connection = Connection::open(server.http).await?;
     let begun = Instant::now();
@@ -29,7 +29,7 @@ pub(crate) async fn delivered(server: &Server, id: &str) -> Outcome<Duration> {
     }
 }
 
-/// `count` messages to `recipient`, one after another: their times, shortest first.
+/// Sends `count` messages to `recipient`, one after another. Returns their times, shortest first.
 pub(crate) async fn sampled(server: &Server, recipient: &str, count: usize) -> Outcome<Vec<Duration>> {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
@@ -40,7 +40,7 @@ pub(crate) async fn sampled(server: &Server, recipient: &str, count: usize) -> O
     Ok(times)
 }
 
-/// The time that `share` of the messages did not exceed, in ms.
+/// Returns the time that `share` of the messages did not exceed, in ms.
 pub(crate) fn millis_at(times: &[Duration], share: f64) -> f64 {
     let rank = (times.len() as f64 * share).ceil() as usize;
     times.get(rank.saturating_sub(1)).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)

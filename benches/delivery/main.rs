@@ -1,10 +1,10 @@
-//! Delivery alone, measured from outside: what a queue costs that the real binary finds in its data directory.
+//! Delivery alone, measured from outside: the cost of a queue that the real binary finds in its data directory.
 //!
-//! `cargo bench --bench delivery -- [options]` sets `postrider serve` up as a user would, stops it, fills its store
-//! with copies of one accepted message, and starts it again. `drain` tells rate and processor time of delivering to
-//! many sites, `queued` the memory of a long queue and the time until it moves, `timers` what those cost that are not
-//! due, `dead` what a site that takes nothing costs the mail to another.
-//! Each prints a JSON line. Nothing is asserted about speed: a figure belongs to its machine and its minute.
+//! `cargo bench --bench delivery -- [options]` sets up `postrider serve` as a user would, stops it, fills its store
+//! with copies of one accepted message, and starts it again. `drain` measures the rate and CPU time of delivery to many
+//! sites. `queued` measures the memory of a long queue and the time until it moves. `timers` measures the cost of
+//! timers that are not due. `dead` measures how much an unreachable site slows mail to another. Each prints a JSON
+//! line. Nothing is asserted about speed: a figure belongs to its machine and its minute.
 
 #[path = "../main_job/body.rs"]
 #[expect(dead_code, reason = "shared with main_job, which reports more about its letters")]
@@ -51,7 +51,7 @@ struct Options {
     /// The binary to measure
     #[arg(long, default_value = env!("CARGO_BIN_EXE_postrider"))]
     bin: PathBuf,
-    /// Where data directories are made, and so the disk that is measured
+    /// Parent of the data directories, and therefore the disk to measure
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     data_root: PathBuf,
     /// Scenarios to measure
@@ -69,10 +69,10 @@ struct Options {
     /// Messages of `queued`
     #[arg(long, default_value_t = 1_000_000)]
     queued: usize,
-    /// Size of each of their texts, in KB; 6 make a store of 5 GB out of a million
+    /// Size of each of their texts, in KB; with 6, a million messages make a store of 5 GB
     #[arg(long, default_value_t = 0)]
     queued_kilobytes: usize,
-    /// Seconds for which `queued` watches the memory
+    /// Seconds for which `queued` records the memory
     #[arg(long, default_value_t = 20)]
     watch_seconds: u64,
     /// Timers of `timers`
@@ -81,16 +81,16 @@ struct Options {
     /// Messages for the dead site of `dead`
     #[arg(long, default_value_t = 100_000)]
     dead: usize,
-    /// Names that the dead site's messages are spread over, each a site of its own
+    /// Names for the dead site's messages, each a separate site
     #[arg(long, default_value_t = 1)]
     dead_sites: usize,
     /// Messages to the healthy site of `dead`, before and during
     #[arg(long, default_value_t = 200)]
     samples: usize,
-    /// Postfix's smtp-sink; looked for, and fetched from Debian, when absent
+    /// Postfix's smtp-sink; found automatically or fetched from Debian if absent
     #[arg(long)]
     smtp_sink: Option<PathBuf>,
-    /// Passed by `cargo bench`; means nothing here
+    /// Passed by `cargo bench`; ignored
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -100,11 +100,11 @@ struct Options {
 enum Scenario {
     /// A queue for many sites is delivered to one receiver
     Drain,
-    /// A long queue is found at the start, after a clean end and after kill -9
+    /// A start with a long queue, after a clean stop and after kill -9
     Queued,
-    /// Timers of the coming month are found at the start
+    /// A start with timers of the coming month
     Timers,
-    /// One site takes nothing, another everything
+    /// One site accepts nothing, another everything
     Dead,
 }
 
@@ -123,7 +123,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
         return Err("sites, samples and sizes begin at 1".into());
     }
     std::fs::create_dir_all(&options.data_root)?;
-    // One thread for all of this process: on two cores it must not take the server's place.
+    // This process uses one thread: with two cores it must not compete with the server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for scenario in &options.only {
         let row = match scenario {
@@ -137,7 +137,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
     Ok(())
 }
 
-/// Progress goes to stderr. Nobody may be reading, and that is no fault.
+/// Progress goes to stderr. A closed stderr is no error.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

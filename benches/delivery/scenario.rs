@@ -1,4 +1,4 @@
-//! The scenarios: a server set up, its queue filled while it is stopped, then started again and watched.
+//! The scenarios: a server is set up, its queue is filled while it is stopped, then it is started again and measured.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
@@ -17,21 +17,21 @@ use crate::{Options, Outcome, timers};
 
 /// Interval between reads of counters, all of them in memory or `/proc`.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Interval between questions to the server whether anything waits, once the sink has everything.
+/// Interval between checks for waiting messages, once the sink has everything.
 const ASK_EVERY: Duration = Duration::from_millis(100);
-/// With nothing new at the sink for so long, the run has failed.
+/// Time without a new message at the sink after which the run has failed.
 const STALL_DEADLINE: Duration = Duration::from_secs(180);
-/// Of mail for the dead site: it must be on the wire, and held up there, before the healthy one's is timed.
+/// Delay before mail to the healthy site is timed, so that mail to the dead site is in flight and blocked.
 const SETTLE: Duration = Duration::from_secs(5);
 const HEALTHY: &str = "customer@healthy.test";
-/// Where `dead.test` has its servers.
+/// Address of the servers of `dead.test`.
 const DEAD_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A server with one message delivered, the receiver and the name server that it uses.
+/// A server with one delivered message, and the receiver and name server that it uses.
 struct World {
     server: Server,
     sink: Sink,
-    /// Answers as long as it is held.
+    /// Answers until it is dropped.
     _names: NameServer,
     /// The delivered message.
     pattern: String,
@@ -57,8 +57,8 @@ impl World {
         self.server.resume().await
     }
 
-    /// Starts the server on its directory: the times until it is ready, until it has taken a message, and until one was
-    /// delivered.
+    /// Starts the server on its directory. Returns the times until it is ready, until it has accepted a message, and
+    /// until one was delivered.
     async fn started(&mut self) -> Outcome<Value> {
         let already = self.sink.taken();
         let begun = Instant::now();
@@ -81,7 +81,7 @@ impl World {
         Gauge::new(self.server.pid(), &self.server.data_dir())
     }
 
-    /// Waits until the sink has `wanted` messages; tells when.
+    /// Waits until the sink has `wanted` messages. Returns the time of the last one.
     async fn taken(&self, wanted: u64) -> Outcome<Instant> {
         let (mut last, mut moved) = (self.sink.taken(), Instant::now());
         while last < wanted {
@@ -96,7 +96,7 @@ impl World {
         Ok(moved)
     }
 
-    /// Waits until every outcome is written.
+    /// Waits until every outcome is recorded.
     async fn settled(&self) -> Outcome<()> {
         let mut connection = Connection::open(self.server.http).await?;
         while self.server.has_waiting(&mut connection).await? {
@@ -106,7 +106,7 @@ impl World {
     }
 }
 
-/// Rate and processor time of delivery alone.
+/// Measures rate and CPU time of delivery alone.
 pub(crate) async fn drain(options: &Options) -> Outcome<Value> {
     let text = "The parcel with your order left us this morning.\n".repeat(options.kilobytes * 1024 / 49);
     let mut world = World::new(options, &text).await?;
@@ -134,7 +134,8 @@ pub(crate) async fn drain(options: &Options) -> Outcome<Value> {
     }))
 }
 
-/// Memory with a long queue, and how soon mail is taken and carried after a clean end, and after kill -9.
+/// Measures memory with a long queue, and the time until mail is accepted and delivered after a clean stop and after
+/// kill -9.
 pub(crate) async fn queued(options: &Options) -> Outcome<Value> {
     let text = incompressible(options.queued_kilobytes * 1024);
     let mut world = World::new(options, &text).await?;
@@ -164,12 +165,12 @@ pub(crate) async fn queued(options: &Options) -> Outcome<Value> {
     }))
 }
 
-/// Text that is as long when it is stored, near enough.
+/// Returns text that hardly compresses.
 fn incompressible(bytes: usize) -> String {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut letters = "On its way.\n".to_owned();
     while letters.len() < bytes {
-        // Knuth's MMIX: its high bits are as good as chance to a compressor.
+        // Knuth's MMIX generator: its high bits don't compress.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         letters.push(char::from(b'0' + (state >> 58) as u8));
         if letters.len().is_multiple_of(70) {
@@ -190,7 +191,7 @@ fn stored_bytes(directory: &Path) -> Outcome<u64> {
     Ok(bytes)
 }
 
-/// Memory and time that timers cost which are not due.
+/// Measures memory and time that timers cost before they are due.
 pub(crate) async fn timers(options: &Options) -> Outcome<Value> {
     let mut world = World::new(options, "On its way.\n").await?;
     world.server.stop()?;
@@ -214,10 +215,10 @@ pub(crate) async fn timers(options: &Options) -> Outcome<Value> {
     }))
 }
 
-/// Measures what a silent site costs the mail to another.
+/// Measures how much a silent site slows mail to another.
 pub(crate) async fn dead(options: &Options) -> Outcome<Value> {
     let mut world = World::new(options, "On its way.\n").await?;
-    // The kernel takes connections until its queue is full, and from then on not even those.
+    // The kernel accepts connections until its queue is full, and then none.
     let _silent = TcpListener::bind((DEAD_ADDRESS, world.sink.port()))?;
     let before = latency::sampled(&world.server, HEALTHY, options.samples).await?;
     let sites = options.dead_sites;
@@ -246,7 +247,7 @@ fn mib(kilobytes: u64) -> f64 {
     round(kilobytes as f64 / 1024.0)
 }
 
-/// Three decimals: more would be noise.
+/// Rounds to three decimals, because more would be noise.
 fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

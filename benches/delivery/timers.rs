@@ -1,4 +1,4 @@
-//! Timers made in bulk, due in the coming month: what they cost a server that has nothing to do for them yet.
+//! Timers written in bulk, due in the coming month, to measure the cost of timers that are not due.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Outcome, bulk, note};
 
-/// Timers of one operation.
+/// Timers per operation.
 const AT_ONCE: u64 = 10_000;
-/// Beyond what a server holds in memory.
+/// Later than the timers that a server keeps in memory.
 const NOT_BEFORE: Duration = Duration::from_secs(3600);
 const MONTH_MS: u64 = 30 * 24 * 3600 * 1000;
-/// Coprime to the month's milliseconds, so that timers are armed in no order, as life does it.
+/// Coprime to the milliseconds of a month, so that timers are armed in no particular order.
 const STRIDE: u64 = 1_000_000_007;
 
 /// Arms `count` timers in the store of a directory.
@@ -35,7 +35,7 @@ pub(crate) async fn arm(directory: &Path, count: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Arms the timers of these numbers.
+/// Operation that arms the timers of these numbers.
 #[derive(Serialize, Deserialize)]
 struct Arm {
     begin: Timestamp,

@@ -1,4 +1,4 @@
-//! Processor time of the measuring thread, as criterion measures by.
+//! CPU time of the measuring thread, as a measurement for criterion.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use criterion::Throughput;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time on a processor, waiting left out.
+/// CPU time, without waiting.
 pub(crate) struct CpuTime;
 
 impl Measurement for CpuTime {
@@ -44,7 +44,7 @@ fn now() -> Duration {
     Duration::new(whole, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Criterion's own, which is written for nanoseconds too.
+/// Criterion's own formatter, which is written for nanoseconds too.
 struct Formatter;
 
 impl ValueFormatter for Formatter {

@@ -1,4 +1,4 @@
-//! An event log of any length, written in bulk: the same rows that events leave, without the messages that they are of.
+//! An event log of any length, written in bulk: the same rows that events write, without their messages.
 
 use postrider::base::id::{AccountId, EventId, MessageId, Ulid};
 use postrider::domain::event::EventType;
@@ -9,26 +9,26 @@ use postrider::store::schema::{self, Table};
 use postrider::store::tables::Tables;
 use serde::{Deserialize, Serialize};
 
-/// Events of each message.
+/// Events per message.
 pub(crate) const EVENTS_OF_MESSAGE: usize = 4;
-/// Messages of one operation.
+/// Messages per operation.
 pub(crate) const MESSAGES_AT_ONCE: u64 = 2500;
-/// One message in so many is complained of: one event in 100,000.
+/// One of this many messages has a complaint: one event in 100,000.
 const COMPLAINED_EVERY: u64 = 25_000;
-/// Bytes of an event.
+/// Size of an event, in bytes.
 const EVENT_BYTES: usize = 700;
 
-/// Places in the log that was written.
+/// Positions in the log.
 pub(crate) struct Log {
-    /// An event half way through.
+    /// An event in the middle.
     pub(crate) middle: Ulid,
     /// One of the first events.
     pub(crate) early: Ulid,
-    /// A message half way through.
+    /// A message in the middle.
     pub(crate) message: MessageId,
 }
 
-/// Writes the events of [`MESSAGES_AT_ONCE`] messages.
+/// Operation that writes the events of [`MESSAGES_AT_ONCE`] messages.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Fill {
     pub(crate) account: AccountId,

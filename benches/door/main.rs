@@ -1,8 +1,7 @@
-//! The door of the API, piece by piece: what a request costs before the engine does its work, and what a page of a long
-//! event log costs.
+//! Cost of the API's request handling: each step before the engine does its work, and a page of a long event log.
 //!
-//! `cargo bench --bench door -- [filter]` measures processor time, not the clock's, so that a busy machine changes
-//! little. The goals: authentication, request rate, routing and validation of a 2 KB message under 60 microseconds
+//! `cargo bench --bench door -- [filter]` measures CPU time instead of wall time, so that a busy machine changes
+//! little. The goals: authentication, rate limit, routing and validation of a 2 KB message under 60 microseconds
 //! together; 50 events out of a million under 2 milliseconds. Nothing is asserted: a figure belongs to its machine.
 
 mod cpu;
@@ -27,7 +26,7 @@ use postrider::http::state::Api;
 use cpu::CpuTime;
 use world::World;
 
-/// Of the event log that is listed.
+/// Number of events in the log.
 const EVENTS: u64 = 1_000_000;
 const PAGE: usize = 50;
 /// Interval between requests of one key, so that 600 a minute are never exceeded.
@@ -72,7 +71,7 @@ fn door(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-/// A page of 50 out of a million, wherever it begins and whatever it is filtered by.
+/// Measures a page of 50 out of a million, with different positions and filters.
 fn events(criterion: &mut Criterion<CpuTime>) {
     let world = World::new();
     let log = world.fill(EVENTS);

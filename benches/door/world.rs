@@ -1,4 +1,4 @@
-//! System under test: the real engine over a store of its own, with one account and one key.
+//! System under test: the real engine over a new store, with one account and one key.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ fn settings() -> Settings {
     }
 }
 
-/// A message of 2 KB as its sender writes it.
+/// Returns the JSON of a 2 KB message, as a client sends it.
 pub(crate) fn message() -> String {
     let text = "Your order is on its way, and here is what you need to know of it.\\r\\n".repeat(12);
     let html = "<p>Your order is on its way, and here is what you need to know of it.</p>\\r\\n".repeat(10);
@@ -109,7 +109,7 @@ pub(crate) fn message() -> String {
     )
 }
 
-/// No name is looked up here.
+/// A resolver without names.
 struct NoNames;
 
 impl Resolve for NoNames {

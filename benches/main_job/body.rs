@@ -1,17 +1,16 @@
-//! The letters that are sent: text and html of an order confirmation, filled from a seeded generator.
+//! The messages to send: text and HTML of an order confirmation, filled from a seeded generator.
 //!
-//! They compress about as such mail does (the ratio is printed), because a store that compresses would look too good
-//! on constant bytes and too bad on random ones. All letters are encoded as JSON beforehand; making one request is
-//! a copy.
+//! They compress about as such mail does (the ratio is printed). With constant bytes a compressing store would look too
+//! good, with random ones too bad. All messages are encoded as JSON beforehand, so creating a request is a copy.
 
 use std::fmt::Write as _;
 
 use crate::Outcome;
 
-/// The domain that everything is sent from.
+/// Sending domain of all messages.
 pub(crate) const SENDING_DOMAIN: &str = "bench.test";
 
-/// Different letters of a row; they take turns.
+/// Number of different messages of a row, which are used in turn.
 const VARIETY: u64 = 64;
 /// Default level of zstd, for the printed ratio.
 const ZSTD_LEVEL: i32 = 3;
@@ -23,20 +22,20 @@ const WORDS: &str = "the your order has been shipped and will arrive on Monday p
     cushion cover notebook dotted paper pencil case leather strap watch glass jar lid bamboo tray oak shelf small medium \
     return label printed enclosed keep receipt warranty two years support hours weekdays morning evening holiday notice";
 
-/// Letters of one size.
+/// Messages of one size.
 pub(crate) struct Letters {
-    /// Each from `"from":` to the closing brace, JSON.
+    /// Each from `"from":` to the closing brace, as JSON.
     encoded: Vec<String>,
-    /// Each as a whole message but for its To field, with its dots stuffed and the end of the data.
+    /// Each as a complete message without its To field, dot-stuffed and with the end of data.
     messages: Vec<String>,
-    /// Bytes of text and html together, on average.
+    /// Average size of text and HTML together, in bytes.
     pub(crate) bytes: usize,
-    /// Bytes over bytes after zstd, letter by letter.
+    /// Compression ratio with zstd, message by message.
     pub(crate) ratio: f64,
 }
 
 impl Letters {
-    /// Letters of `kilobytes` KB: a quarter is text, the rest html.
+    /// Creates messages of `kilobytes` KB: a quarter is text, the rest HTML.
     pub(crate) fn new(kilobytes: usize) -> Outcome<Self> {
         let wanted = kilobytes * 1024;
         let (mut encoded, mut messages, mut bytes, mut compressed) = (Vec::new(), Vec::new(), 0, 0);
@@ -52,7 +51,7 @@ impl Letters {
         Ok(Self { bytes: bytes / encoded.len(), ratio: bytes as f64 / compressed as f64, encoded, messages })
     }
 
-    /// Writes submission `number` to `into` as it goes out behind DATA.
+    /// Writes submission `number` to `into` as it follows DATA.
     #[allow(dead_code, reason = "only the main job submits by SMTP")]
     pub(crate) fn write_mime(&self, number: usize, to: &str, into: &mut Vec<u8>) {
         into.extend_from_slice(format!("To: {to}\r\n").as_bytes());
@@ -68,7 +67,7 @@ impl Letters {
     }
 }
 
-/// Header fields, text and html, as a client writes them. No line begins with a dot.
+/// Returns header fields, text and HTML, as a client writes them. No line begins with a dot.
 fn message(text: &str, html: &str) -> String {
     let head = format!(
         "From: The Shop at the Corner <orders@{SENDING_DOMAIN}>\r\nSubject: Your order is on its way\r\n\
@@ -82,7 +81,7 @@ fn message(text: &str, html: &str) -> String {
     format!("{head}{}{}--b--\r\n.\r\n", part("plain", text), part("html", html))
 }
 
-/// CRLF line ends, and no line of more than 998 bytes.
+/// Returns the text with CRLF line ends and at most 998 bytes per line.
 fn wrapped(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 32);
     for line in text.lines() {
@@ -152,7 +151,7 @@ fn table_row(chance: &mut Chance) -> String {
     )
 }
 
-/// A seeded source (splitmix64), so that every run sends the same letters.
+/// A seeded generator (splitmix64), so that every run sends the same messages.
 struct Chance(u64);
 
 impl Chance {
@@ -168,7 +167,7 @@ impl Chance {
         (self.next() % bound as u64) as usize
     }
 
-    /// Words, the early ones of the list more often, as in language.
+    /// Returns words. The first of the list are more frequent, as in natural language.
     fn words(&mut self, count: usize) -> String {
         let all: Vec<&str> = WORDS.split_whitespace().collect();
         let mut picked = Vec::with_capacity(count);
@@ -191,7 +190,7 @@ impl Chance {
         format!("{}.{:02} EUR", self.below(200), self.below(100))
     }
 
-    /// A link's token: the part of a real letter that does not compress.
+    /// Returns a link's token: the part of a real message that does not compress.
     fn token(&mut self) -> String {
         format!("{:016x}{:016x}", self.next(), self.next())
     }

@@ -1,8 +1,8 @@
-//! The units that a row is measured in: one RSA-2048 signature, one 4 KB append made durable, and both in turns, which
-//! is the least that an answer can take: a processor that a disk has to wake, and a disk that had a rest, are slower
-//! than those that never stop.
+//! The units of a row: one RSA-2048 signature, one durable 4 KB append, and both alternately. The latter is the minimum
+//! time of an answer, because a processor that was woken by a disk, and a disk that was idle, are slower than busy
+//! ones.
 //!
-//! Taken before and after each row, since both change with what else the machine does.
+//! Measured before and after each row, since both change with the load of the machine.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -21,28 +21,28 @@ const SIGNS_PER_BATCH: u32 = 100;
 const SYNCS: u32 = 200;
 const APPEND_BYTES: usize = 4096;
 
-/// One taking of the units.
+/// One measurement of the units.
 #[derive(Clone, Copy)]
 pub(crate) struct Calibration {
-    /// CPU of one RSA-2048 signature with aws-lc-rs.
+    /// CPU time of one RSA-2048 signature with aws-lc-rs.
     pub(crate) sign: Duration,
     /// Median of a 4 KB append and fdatasync to a growing file.
     pub(crate) sync: Duration,
-    /// Median of one signature and one such append, one after the other.
+    /// Median of one signature followed by one such append.
     pub(crate) floor: Duration,
-    /// Flushes that the device counted for each of them; 0 means that it does not count.
+    /// Flushes that the device counted for each append; 0 means that it does not count.
     pub(crate) flushes_per_sync: f64,
 }
 
 impl Calibration {
-    /// Measures both, the disk in `directory`.
+    /// Measures all units, with the disk of `directory`.
     pub(crate) fn take(directory: &Path) -> Outcome<Self> {
         let key = KeyPair::generate(KeySize::Rsa2048)?;
         let (sync, flushes_per_sync) = sync(directory)?;
         Ok(Self { sign: sign(&key)?, sync, floor: floor(key, directory)?, flushes_per_sync })
     }
 
-    /// The unit of CPU for a row between two takings.
+    /// Returns the CPU unit for a row between two measurements.
     pub(crate) fn between(self, after: Self) -> Self {
         Self {
             sign: (self.sign + after.sign) / 2,
@@ -69,12 +69,12 @@ impl Calibration {
     }
 }
 
-/// Microseconds to a tenth.
+/// Returns microseconds, rounded to a tenth.
 pub(crate) fn micros(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e7).round() / 10.0
 }
 
-/// The cheapest of some batches: what a neighbour takes only ever adds.
+/// Returns the minimum of some batches: other processes only ever add time.
 fn sign(key: &KeyPair) -> Outcome<Duration> {
     let random = SystemRandom::new();
     let mut signature = vec![0; key.public_modulus_len()];
@@ -107,7 +107,7 @@ fn floor(key: KeyPair, directory: &Path) -> Outcome<Duration> {
     Ok(median(taken))
 }
 
-/// One signature and one durable append, one after the other.
+/// One signature followed by one durable append.
 pub(crate) struct Floor {
     key: KeyPair,
     random: SystemRandom,
@@ -117,7 +117,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// With a key of its own, and the disk in `directory`.
+    /// Creates it with a new key, and the disk of `directory`.
     pub(crate) fn in_directory(directory: &Path) -> Outcome<Self> {
         Self::new(KeyPair::generate(KeySize::Rsa2048)?, directory)
     }
@@ -150,7 +150,7 @@ fn append(file: &mut File, number: u32) -> Outcome<Duration> {
     Ok(start.elapsed())
 }
 
-/// The time that this thread ran, from the scheduler; wall time where the kernel does not tell.
+/// Running time of this thread, from the scheduler; wall time if the kernel does not report it.
 struct ThreadClock {
     ran: Option<Duration>,
     began: Instant,
@@ -169,7 +169,7 @@ impl ThreadClock {
     }
 
     fn ran() -> Option<Duration> {
-        // The scheduler books a running thread's time at its ticks and switches; a yield makes it book now.
+        // The scheduler updates a running thread's time at ticks and switches; a yield forces an update.
         std::thread::yield_now();
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))

@@ -1,7 +1,7 @@
-//! The load: kept connections that speak HTTP/1.1 by hand, all on one thread.
+//! The load: kept connections with a minimal HTTP/1.1 client, all on one thread.
 //!
-//! A request is one buffer and one write, an answer is read into a kept buffer and only its status and length are
-//! looked at. A full HTTP client would cost this machine more than the server's own HTTP.
+//! A request is one buffer and one write. An answer is read into a reused buffer, and only its status and length are
+//! parsed. A full HTTP client would use more CPU time than the server's own HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::smtp::SmtpSession;
 use crate::tls::Tls;
 use crate::{Fault, Outcome};
 
-/// Longer than any answer takes, even on a loaded machine.
+/// Maximum time of an answer, even on a loaded machine.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 const ACCEPTED: u16 = 202;
 
-/// Recipients: the messages take turns over the sites below `domain`.
+/// Recipients: consecutive messages go to different sites below `domain`.
 #[derive(Clone)]
 pub(crate) struct Recipients {
     pub(crate) domain: String,
@@ -34,8 +34,8 @@ impl Recipients {
     }
 }
 
-/// Work that one client measures between its requests, two of each in turns. Then both find the machine busy with the
-/// message before, or done with it, equally often.
+/// Work that one client measures between its requests, after every second one. Half of the measurements then run while
+/// the machine still handles the message before, and half while it is idle.
 pub(crate) type Beside = Box<dyn FnMut() -> Outcome<Duration> + Send>;
 
 /// The protocol of the submissions.
@@ -58,18 +58,18 @@ enum Client {
 pub(crate) struct Load {
     pub(crate) address: SocketAddr,
     pub(crate) protocol: Protocol,
-    /// Messages of one request: the recipients of one SMTP transaction.
+    /// Messages per request: the recipients of one SMTP transaction.
     pub(crate) each: usize,
     pub(crate) key: String,
     pub(crate) letters: Arc<Letters>,
     pub(crate) recipients: Recipients,
     pub(crate) clients: usize,
-    /// The number of the first message and of the one after the last.
+    /// Range of message numbers.
     pub(crate) numbers: std::ops::Range<usize>,
 }
 
 impl Load {
-    /// Opens the connections, then sends all of it as fast as the answers come, the first client with something beside.
+    /// Opens the connections, then sends all messages as fast as answers arrive. The first client also runs `measure`.
     ///
     /// # Errors
     /// The first answer that is not 202, with its body, or the first connection that broke.
@@ -114,14 +114,14 @@ impl Load {
     }
 }
 
-/// Result of a [`Load`] of which every message was accepted.
+/// Result of a [`Load`] whose messages were all accepted.
 pub(crate) struct Sent {
-    /// When the first request left.
+    /// Time of the first request.
     pub(crate) start: Instant,
-    /// From then to the last answer.
+    /// Time from then to the last answer.
     pub(crate) took: Duration,
     pub(crate) latencies: Latencies,
-    /// Measurements beside them.
+    /// Measurements made between the requests.
     pub(crate) beside: Option<Latencies>,
 }
 
@@ -176,7 +176,7 @@ impl Latencies {
         Self(taken)
     }
 
-    /// The answer time that `share` of the requests did not exceed.
+    /// Returns the time that `share` of the requests did not exceed.
     pub(crate) fn at(&self, share: f64) -> Duration {
         let rank = (self.0.len() as f64 * share).ceil() as usize;
         self.0.get(rank.saturating_sub(1)).copied().unwrap_or_default()
@@ -190,7 +190,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The answer as the failure of `what`.
+    /// Returns the answer as the error of `what`.
     pub(crate) fn fault(&self, what: &str) -> Fault {
         format!("{what} answered {}: {}", self.status, String::from_utf8_lossy(&self.body)).into()
     }
@@ -214,7 +214,7 @@ impl Connection {
         Ok(Self { stream: Box::new(stream), inbox: Vec::with_capacity(8192) })
     }
 
-    /// The same with TLS.
+    /// Opens a connection with TLS.
     pub(crate) async fn open_tls(address: SocketAddr, tls: &Tls) -> Outcome<Self> {
         Ok(Self { stream: Box::new(tls.connect(address).await?), inbox: Vec::with_capacity(8192) })
     }
@@ -227,7 +227,7 @@ impl Connection {
         self.exchange(request.as_bytes()).await
     }
 
-    /// Sends a whole request and reads its answer.
+    /// Sends a complete request and reads its answer.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Outcome<Answer> {
         let exchange = async {
             self.stream.write_all(request).await?;
@@ -261,7 +261,7 @@ impl Connection {
     }
 }
 
-/// Status and length of the body. Only answers with a Content-Length are understood.
+/// Parses status and body length. Only answers with a Content-Length are supported.
 fn parse_head(head: &[u8]) -> Outcome<(u16, usize)> {
     let head = std::str::from_utf8(head)?;
     let mut lines = head.lines();

@@ -1,10 +1,10 @@
-//! A name server for the benchmark, one thread on a loopback port: the world in which every `*.test` domain has a
-//! mail server on this machine.
+//! A name server for the benchmark, one thread on a loopback port. Every `*.test` domain has a mail server on this
+//! machine.
 //!
-//! It knows the sending domain's records once told, and answers the rest by rule: the MX of `NAME.test` is
-//! `mx.NAME.test`, whose address is 127.0.0.1, and under `dead.test` 127.0.0.2. Names under `servfail.test` fail and
-//! names under `silent.test` get no answer. Negative answers carry an SOA, so that they are cached as in real life
-//! (RFC 2308 section 5).
+//! It knows the sending domain's records once they are published, and answers other queries by rule. The MX of
+//! `NAME.test` is `mx.NAME.test`, whose address is 127.0.0.1, or 127.0.0.2 under `dead.test`. Names under
+//! `servfail.test` fail, and names under `silent.test` get no answer. Negative answers contain an SOA, so that they are
+//! cached as in real life (RFC 2308 section 5).
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Outcome;
 
-/// Recipients below this name meet SERVFAIL.
+/// Names below this one get SERVFAIL.
 pub(crate) const SERVFAIL: &str = "servfail.test";
-/// Recipients below this name meet silence.
+/// Names below this one get no answer.
 pub(crate) const SILENT: &str = "silent.test";
-/// Recipients below this name have servers at [`DEAD_ADDRESS`].
+/// Names below this one have servers at [`DEAD_ADDRESS`].
 const DEAD: &str = "dead.test";
-/// Where the servers stand that take nothing.
+/// Address of the servers that accept nothing.
 const DEAD_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 const A: u16 = 1;
@@ -59,7 +59,7 @@ enum Verdict {
 struct Question<'a> {
     name: String,
     kind: u16,
-    /// The question as asked: its spelling is echoed, letter case included.
+    /// The question as received: the answer repeats its spelling, including letter case.
     bytes: &'a [u8],
 }
 
@@ -86,7 +86,7 @@ impl NameServer {
         self.address
     }
 
-    /// Publishes the `records` of a domain object (contract 2) in place of those before.
+    /// Publishes the `records` of a domain object (contract 2), replacing earlier ones.
     pub(crate) fn publish(&self, domain: &serde_json::Value) {
         let mut zone = Zone::new();
         for record in domain["records"].as_array().into_iter().flatten() {
@@ -111,13 +111,13 @@ fn answer_all(socket: &UdpSocket, zone: &Mutex<Zone>) {
             reply(&buffer[..length], &zone)
         };
         if let Some(reply) = reply {
-            // An asker that is gone is asked nothing.
+            // The client may be gone.
             let _ = socket.send_to(&reply, peer);
         }
     }
 }
 
-/// The datagram that answers `query`; none for silence and for what is no query.
+/// Returns the answer to `query`; `None` for silent names and for datagrams that are no query.
 fn reply(query: &[u8], zone: &Zone) -> Option<Vec<u8>> {
     let question = question(query)?;
     let (code, answers) = match verdict(&question, zone) {
@@ -171,7 +171,7 @@ fn verdict(question: &Question<'_>, zone: &Zone) -> Verdict {
     } else if let Some(records) = zone.get(name) {
         published(records, question.kind)
     } else if !is_test(name) || name.starts_with('_') {
-        // No DANE, no MTA-STS, no reports: what most domains have.
+        // No DANE, no MTA-STS, no reports, as for most domains.
         Verdict::NoSuchName
     } else {
         by_rule(name, question.kind)
@@ -212,7 +212,7 @@ fn put_record(out: &mut Vec<u8>, data: &Data) {
         Data::Address(address) => (A, address.octets().to_vec()),
         Data::Alias(target) => (CNAME, encoded(target)),
         Data::Exchange(host) => (MX, [vec![0, 10], encoded(host)].concat()),
-        // A TXT record is a row of strings of at most 255 bytes (RFC 1035 3.3.14).
+        // A TXT record consists of strings of at most 255 bytes (RFC 1035 3.3.14).
         Data::Text(text) => {
             (TXT, text.as_bytes().chunks(255).flat_map(|part| [&[part.len() as u8], part].concat()).collect())
         }

@@ -1,12 +1,13 @@
-//! The main job, measured from outside: the real binary accepts messages over HTTP and hands them to a receiver.
+//! The main job, measured from outside: the real binary accepts messages over HTTP or SMTP and delivers them to a
+//! receiver.
 //!
-//! `cargo bench --bench main_job -- [options]` starts `postrider serve` as a child on a fresh data directory for
-//! every row, loads it from this process and reads what it cost from `/proc`. It prints a JSON line for each row
-//! and one table at the end. Nothing is asserted about speed: a rate belongs to its machine and its minute. What
-//! is checked is the work itself: every request answered 202, every message handed over.
+//! For every row, `cargo bench --bench main_job -- [options]` starts `postrider serve` as a child on a fresh data
+//! directory, generates load from this process, and reads the cost from `/proc`. It prints a JSON line for each row and
+//! one table at the end. Nothing is asserted about speed: a rate belongs to its machine and its minute. The work itself
+//! is checked: every request is answered 202, and every message is delivered.
 //!
-//! To compare two builds use `SU` (CPU of a message over CPU of one RSA-2048 signature, both of the same minute)
-//! and the counts; run the builds in turn and take the median of the pairs.
+//! To compare two builds use `SU` (CPU of a message over CPU of one RSA-2048 signature, both of the same minute) and
+//! the counts. Run the builds alternately and take the median of the pairs.
 
 mod body;
 #[path = "../delivery/bulk.rs"]
@@ -45,7 +46,7 @@ struct Options {
     /// The binary to measure
     #[arg(long, default_value = env!("CARGO_BIN_EXE_postrider"))]
     bin: PathBuf,
-    /// Where data directories are made, and so the disk that is measured
+    /// Parent of the data directories, and therefore the disk to measure
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     data_root: PathBuf,
     /// Messages of a row; rows of one client send a fifth
@@ -63,7 +64,7 @@ struct Options {
     /// Protocols of the submissions
     #[arg(long, value_enum, value_delimiter = ',', default_value = "http")]
     doors: Vec<Door>,
-    /// Recipients of one transaction in the rows of SMTP; each number makes a row of its own
+    /// Recipients per transaction in SMTP rows; each number makes a separate row
     #[arg(long, value_delimiter = ',', default_value = "1,50", value_parser = clap::value_parser!(u16).range(1..=100))]
     recipients: Vec<u16>,
     /// Only the rows with all of these tags, e.g. `10k/64/deliver`
@@ -72,26 +73,26 @@ struct Options {
     /// Receiving sites that the recipients are spread over
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     sites: u16,
-    /// Messages that were delivered, and are stored, before a row begins; each number makes a row of its own
+    /// Delivered messages stored before a row begins; each number makes a separate row
     #[arg(long, value_delimiter = ',', default_value = "0")]
     stored: Vec<usize>,
     /// Behaviour of the recipients' name server in the accept rows, so that nothing is delivered
     #[arg(long, value_enum, default_value_t = Unreachable::Servfail)]
     unreachable: Unreachable,
-    /// Postfix's smtp-sink; looked for, and fetched from Debian, when absent
+    /// Postfix's smtp-sink; found automatically or fetched from Debian if absent
     #[arg(long)]
     smtp_sink: Option<PathBuf>,
     /// The counter of syncs in the server's /metrics
     #[arg(long, default_value = "postrider_store_syncs_total")]
     sync_metric: String,
-    /// Sign and append between the first client's requests, for `p50_over_beside`; client ms, device KB and flush have
-    /// that in them
+    /// Sign and append between the first client's requests, for `p50_over_beside`; client ms, device KB and flush
+    /// include this work
     #[arg(long)]
     beside: bool,
-    /// A fifth of the messages: does it still work, roughly what does it cost
+    /// A fifth of the messages, for a quick check and a rough figure
     #[arg(long)]
     quick: bool,
-    /// Passed by `cargo bench`; means nothing here
+    /// Passed by `cargo bench`; ignored
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -99,7 +100,7 @@ struct Options {
 /// The protocol of the submissions.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Door {
-    /// HTTP in the clear
+    /// HTTP without TLS
     Http,
     /// HTTP with TLS
     Https,
@@ -137,7 +138,7 @@ impl Options {
         if self.quick { self.warm_up / 5 } else { self.warm_up }
     }
 
-    /// The doors, and how many recipients a request through each has.
+    /// Returns the protocols, with the number of recipients of a request.
     fn ways(&self) -> Vec<(Door, usize)> {
         let mut ways = Vec::new();
         for &door in &self.doors {
@@ -149,7 +150,7 @@ impl Options {
         ways
     }
 
-    /// The rows to run, cheapest scenario first.
+    /// Returns the rows to run, cheapest scenario first.
     fn plan(&self) -> Vec<Point> {
         let mut plan = Vec::new();
         for work in [Work::Accept, Work::Deliver] {
@@ -187,7 +188,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
         );
     }
     std::fs::create_dir_all(&options.data_root)?;
-    // One thread for all connections: on two cores the client must not take the server's place.
+    // All connections use one thread: with two cores the client must not compete with the server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let first = Calibration::take(&options.data_root)?;
     print(&first.json())?;
@@ -202,12 +203,12 @@ fn measure_all(options: &Options) -> Outcome<()> {
     print(&table::render(&first, &bench.bodies(), &rows))
 }
 
-/// Results go to stdout, so that they can be kept.
+/// Results go to stdout, so that they can be saved.
 fn print(text: &str) -> Outcome<()> {
     Ok(writeln!(std::io::stdout().lock(), "{text}")?)
 }
 
-/// Progress goes to stderr. Nobody may be reading, and that is no fault.
+/// Progress goes to stderr. A closed stderr is no error.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

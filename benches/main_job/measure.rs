@@ -1,8 +1,8 @@
-//! Cost of the server, read from outside: `/proc/PID` for CPU, memory and writes, `/proc/diskstats` for the disk.
+//! Cost of the server, measured from outside: `/proc/PID` for CPU, memory and writes, `/proc/diskstats` for the disk.
 //!
-//! Two figures for bytes, because each lies in its own way. `write_bytes` of `/proc/PID/io` counts dirtied pages,
-//! and on ext4 with large folios charges up to 1 MiB for 4 KB written into a preallocated file. The device's
-//! sectors are what was written, by this process and by every other one meanwhile: run in a quiet moment.
+//! There are two figures for written bytes, because each has a flaw. `write_bytes` of `/proc/PID/io` counts dirtied
+//! pages, and on ext4 with large folios charges up to 1 MiB for 4 KB written into a preallocated file. The device's
+//! sectors include the writes of all other processes, so run it on an idle machine.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -21,7 +21,7 @@ pub(crate) struct Gauge {
     disk: Disk,
 }
 
-/// The counters at one moment.
+/// Values of the counters at one moment.
 pub(crate) struct Reading {
     server_ticks: u64,
     client_ticks: u64,
@@ -32,11 +32,11 @@ pub(crate) struct Reading {
 /// Difference between two readings.
 pub(crate) struct Usage {
     pub(crate) server_seconds: f64,
-    /// CPU of this process: load, name server and reading the sink's counter.
+    /// CPU time of this process: load, name server and reading the sink's counter.
     pub(crate) client_seconds: f64,
     /// `write_bytes` of the server.
     pub(crate) written: u64,
-    /// The whole device; none where it is not in `/proc/diskstats`.
+    /// Difference for the whole device; `None` if it is not in `/proc/diskstats`.
     pub(crate) disk: Option<DiskReading>,
 }
 
@@ -45,7 +45,7 @@ impl Gauge {
         Ok(Self { pid, disk: Disk::of(directory)? })
     }
 
-    /// The counters now, with everything written so far on the device.
+    /// Reads the counters after flushing everything written so far to the device.
     pub(crate) fn read(&self) -> Outcome<Reading> {
         self.disk.settle()?;
         Ok(Reading {
@@ -56,12 +56,12 @@ impl Gauge {
         })
     }
 
-    /// Resident memory now, in KB.
+    /// Returns the resident memory, in KB.
     pub(crate) fn resident_kb(&self) -> Outcome<u64> {
         self.field("status", "VmRSS:")
     }
 
-    /// The most resident memory since the process began, in KB.
+    /// Returns the peak resident memory since the process began, in KB.
     pub(crate) fn peak_kb(&self) -> Outcome<u64> {
         self.field("status", "VmHWM:")
     }
@@ -87,7 +87,7 @@ impl Reading {
     }
 }
 
-/// The block device under a directory.
+/// The block device of a directory.
 pub(crate) struct Disk {
     directory: File,
     major: u32,
@@ -114,12 +114,13 @@ impl Disk {
         Ok(text.lines().find_map(|line| self.parse(line)))
     }
 
-    /// Has the file system write what it still holds, so that it is counted where it belongs.
+    /// Makes the file system write its pending data, so that it counts for the current period.
     fn settle(&self) -> Outcome<()> {
         Ok(rustix::fs::syncfs(&self.directory)?)
     }
 
-    /// A line of this device. The columns are those of the kernel's `Documentation/admin-guide/iostats.rst`.
+    /// Parses a line of this device. The columns are documented in the kernel's
+    /// `Documentation/admin-guide/iostats.rst`.
     fn parse(&self, line: &str) -> Option<DiskReading> {
         let columns: Vec<&str> = line.split_whitespace().collect();
         let number = |at: usize| columns.get(at).and_then(|column| column.parse::<u64>().ok());
@@ -136,17 +137,17 @@ impl DiskReading {
     }
 }
 
-/// Ticks of user and system time of a process, ended threads included.
+/// Returns the ticks of user and system time of a process, including ended threads.
 fn cpu_ticks(process: &str) -> Outcome<u64> {
     let path = format!("/proc/{process}/stat");
     let text = std::fs::read_to_string(&path)?;
-    // The name stands in parentheses and may hold anything; utime and stime are the 12th and 13th field after it.
+    // The name is in parentheses and may contain anything; utime and stime are the 12th and 13th field after it.
     let (_, fields) = text.rsplit_once(')').ok_or_else(|| format!("{path} has no name"))?;
     let ticks = |at: usize| fields.split_whitespace().nth(at).and_then(|field| field.parse::<u64>().ok());
     Ok(ticks(11).zip(ticks(12)).map(|(user, system)| user + system).ok_or("no CPU times")?)
 }
 
-/// The load average of the last minute, which every row carries.
+/// Returns the load average of the last minute, which is part of every row.
 pub(crate) fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|field| field.parse().ok()).unwrap_or(f64::NAN)

@@ -1,4 +1,4 @@
-//! The result of one row and the figures that follow from it.
+//! The result of one row and the figures derived from it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::client::Latencies;
 use crate::measure::Usage;
 use crate::scenario::Point;
 
-/// A row whose unit of CPU moved by more than this share says little.
+/// Maximum drift of the CPU unit; a row with more is unreliable.
 pub(crate) const DRIFT_MAX: f64 = 0.15;
 
 /// Measurements of one row.
@@ -15,23 +15,23 @@ pub(crate) struct Row {
     pub(crate) point: Point,
     pub(crate) messages: usize,
     pub(crate) accepted_in: Duration,
-    /// From the first request to the last message at the sink; none for accepting alone.
+    /// From the first request to the last message at the sink; `None` for acceptance alone.
     pub(crate) delivered_in: Option<Duration>,
     /// Messages at the sink beyond those sent.
     pub(crate) extra_at_sink: Option<u64>,
     pub(crate) answers: Latencies,
-    /// One signature and one durable append, between the requests.
+    /// One signature and one durable append, measured between the requests.
     pub(crate) beside: Option<Latencies>,
     pub(crate) usage: Usage,
     /// From the server's own metrics.
     pub(crate) syncs: Option<f64>,
-    /// Checkpoints of the store within the row, from the same.
+    /// Number of the store's checkpoints during the row, from the server's metrics.
     pub(crate) checkpoints: Option<f64>,
     pub(crate) signatures: usize,
     pub(crate) idle_kb: u64,
     pub(crate) peak_kb: u64,
     pub(crate) load_average: f64,
-    /// The units around the row.
+    /// The units before and after the row.
     pub(crate) unit: Calibration,
     pub(crate) drift: f64,
 }
@@ -45,17 +45,17 @@ impl Row {
         self.delivered_in.map(|time| self.messages as f64 / time.as_secs_f64())
     }
 
-    /// CPU of the server for each message, in ms.
+    /// Returns the server's CPU time per message, in ms.
     pub(crate) fn cpu_ms(&self) -> f64 {
         self.per_message(self.usage.server_seconds) * 1e3
     }
 
-    /// CPU of this process for each message, in ms.
+    /// Returns the CPU time of this process per message, in ms.
     pub(crate) fn client_ms(&self) -> f64 {
         self.per_message(self.usage.client_seconds) * 1e3
     }
 
-    /// CPU of a message over CPU of one RSA-2048 signature.
+    /// Returns the CPU time of a message divided by that of one RSA-2048 signature.
     pub(crate) fn sign_units(&self) -> f64 {
         self.cpu_ms() / (self.unit.sign.as_secs_f64() * 1e3)
     }
@@ -68,7 +68,7 @@ impl Row {
         self.usage.disk.map(|disk| self.per_message(disk.bytes as f64) / 1024.0)
     }
 
-    /// Flushes of the device for each message; none for a device that does not count them.
+    /// Returns the device's flushes per message; `None` if the device does not count them.
     pub(crate) fn flushes(&self) -> Option<f64> {
         let counted = self.unit.flushes_per_sync > 0.0;
         self.usage.disk.filter(|_| counted).map(|disk| self.per_message(disk.flushes as f64))
@@ -82,9 +82,9 @@ impl Row {
         self.drift <= DRIFT_MAX
     }
 
-    /// The row as one line. `p50_over_floor` is the median answer over one signature and one durable append, as they
-    /// take in turns before and after the row, `p50_over_beside` as they take between its requests; `p50_over_units`
-    /// over the sum of what each takes where nothing else is done.
+    /// Returns the row as one line. All three ratios have the median answer as numerator. `p50_over_floor` divides it
+    /// by one signature and one durable append, measured alternately before and after the row; `p50_over_beside` by the
+    /// same, measured between the requests. `p50_over_units` divides it by the sum of both, each measured alone.
     pub(crate) fn json(&self) -> String {
         let units = (self.unit.sign + self.unit.sync).as_secs_f64();
         let floor = self.unit.floor.as_secs_f64();
@@ -130,7 +130,7 @@ impl Row {
     }
 }
 
-/// Three decimals: more would be noise.
+/// Rounds to three decimals, because more would be noise.
 fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -17,9 +17,9 @@ use crate::{Door, Options, Outcome, Unreachable};
 
 /// Interval between reads of the sink's counter in memory.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Interval between questions to the server whether anything waits, once the sink has everything.
+/// Interval between checks for waiting messages, once the sink has everything.
 const ASK_EVERY: Duration = Duration::from_millis(100);
-/// With nothing new at the sink for so long, the run has failed.
+/// Time without a new message at the sink after which the run has failed.
 const STALL_DEADLINE: Duration = Duration::from_secs(180);
 /// The counter of checkpoints in the server's metrics.
 const CHECKPOINTS: &str = "postrider_store_checkpoint_duration_seconds_count";
@@ -29,9 +29,9 @@ const NO_RECEIVER: u16 = 9;
 /// Work that a row measures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Accepting alone: the recipients' domains cannot be resolved.
+    /// Acceptance alone: the recipients' domains can't be resolved.
     Accept,
-    /// Accepting and delivering, until nothing waits.
+    /// Acceptance and delivery, until no message waits.
     Deliver,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct Point {
     pub(crate) kilobytes: usize,
     pub(crate) clients: usize,
     pub(crate) door: Door,
-    /// Recipients of one SMTP transaction.
+    /// Recipients per SMTP transaction.
     pub(crate) recipients: usize,
-    /// Delivered messages in the store before it begins.
+    /// Delivered messages in the store before the row begins.
     pub(crate) stored: usize,
 }
 
@@ -93,14 +93,14 @@ impl Bench {
         Ok(Self { options: options.clone(), names: NameServer::start()?, sink, letters })
     }
 
-    /// Size in KB and letters, by size.
+    /// Returns messages by size in KB.
     pub(crate) fn bodies(&self) -> Vec<(usize, &Letters)> {
         let mut bodies: Vec<_> = self.letters.iter().map(|(size, letters)| (*size, letters.as_ref())).collect();
         bodies.sort_by_key(|(size, _)| *size);
         bodies
     }
 
-    /// Measures one row on a server of its own.
+    /// Measures one row on a new server.
     pub(crate) async fn run(&self, point: Point) -> Outcome<Row> {
         let port = self.sink.as_ref().map_or(NO_RECEIVER, Sink::port);
         let mut server = Server::start(&self.options, &self.names, port, point.door != Door::Http).await?;
@@ -152,7 +152,7 @@ impl Bench {
             messages: count,
             accepted_in: sent.took,
             delivered_in: delivered_at.map(|at| at - sent.start),
-            // A message that came twice is no failure of the measurement, but it is told.
+            // A duplicate message does not fail the measurement, but is reported.
             extra_at_sink: delivered_at.map(|_| self.taken() - taken - count as u64),
             answers: sent.latencies,
             beside: sent.beside,
@@ -168,7 +168,7 @@ impl Bench {
         })
     }
 
-    /// Returns the measurement of an answer's minimum, if it is to be made between the requests.
+    /// Returns the measurement of the minimum cost of an answer, if it is made between the requests.
     fn beside(&self) -> Outcome<Option<Beside>> {
         if !self.options.beside {
             return Ok(None);
@@ -205,8 +205,8 @@ impl Bench {
         self.sink.as_ref().map_or(0, Sink::taken)
     }
 
-    /// Waits until the sink has taken `wanted` messages in all and the server has written every outcome. Returns
-    /// when the sink had them; none where nothing is delivered, and then there is nothing to wait for.
+    /// Waits until the sink has accepted `wanted` messages and the server has recorded every outcome. Returns the time
+    /// at which the sink had them; `None` if nothing is delivered.
     async fn settled(&self, point: Point, server: &Server, wanted: u64) -> Outcome<Option<Instant>> {
         match point.work {
             Work::Accept => return Ok(None),

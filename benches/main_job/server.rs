@@ -1,6 +1,6 @@
 //! The server under measurement: the real binary as a child on a fresh data directory, set up as a user would.
 //!
-//! Account, key and domain come from the command line, over `admin.sock`; the domain is verified by the API.
+//! The command line creates account, key and domain over `admin.sock`; the API verifies the domain.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ use crate::tls::{self, Tls};
 use crate::{Options, Outcome};
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
-/// SIGTERM lets what is on the wire finish, 30 s at most (contract 8).
+/// After SIGTERM, work in flight has at most 30 s to finish (contract 8).
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
 const ACCEPTED: u16 = 202;
 const CONFIG: &str = "postrider.toml";
@@ -34,19 +34,19 @@ pub(crate) struct Server {
     folder: TempDir,
     bin: PathBuf,
     pub(crate) http: SocketAddr,
-    /// Set where the server listens with TLS alone.
+    /// Address of the TLS-only listener, if there is one.
     #[allow(dead_code, reason = "only the main job submits by SMTP")]
     pub(crate) smtps: Option<SocketAddr>,
     pub(crate) tls: Option<Tls>,
     metrics: Option<SocketAddr>,
     pub(crate) key: String,
-    /// DKIM signatures that each message gets.
+    /// DKIM signatures per message.
     pub(crate) signatures: usize,
 }
 
 impl Server {
-    /// Starts it and makes it ready to send. Mail goes to `delivery_port`, names are asked of `names`.
-    /// With TLS where `is_secure`.
+    /// Starts the server and prepares it for sending. Mail goes to `delivery_port`, DNS queries to `names`. Uses TLS if
+    /// `is_secure`.
     pub(crate) async fn start(
         options: &Options,
         names: &NameServer,
@@ -81,7 +81,7 @@ impl Server {
         self.read_addresses()
     }
 
-    /// Opens a connection to its API.
+    /// Opens a connection to the server's API.
     pub(crate) async fn connect(&self) -> Outcome<Connection> {
         match &self.tls {
             Some(tls) => Connection::open_tls(self.http, tls).await,
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// The process's number; 0 while it is stopped.
+    /// Returns the process number; 0 while the process is stopped.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
@@ -98,13 +98,13 @@ impl Server {
         self.folder.path().join("data")
     }
 
-    /// The end of the server's log, for a fault's message.
+    /// Returns the end of the server's log, for an error message.
     pub(crate) fn log(&self) -> String {
         let log = std::fs::read(self.folder.path().join(LOG)).unwrap_or_default();
         String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_BYTES)..]).into_owned()
     }
 
-    /// Posts a message of `text` to `recipient` and gives its identifier.
+    /// Posts a message of `text` to `recipient` and returns its identifier.
     pub(crate) async fn post(&self, recipient: &str, text: &str) -> Outcome<String> {
         let from = format!("orders@{SENDING_DOMAIN}");
         let body = json!({"from": from, "to": recipient, "subject": "Your order", "text": text}).to_string();
@@ -122,7 +122,7 @@ impl Server {
         Ok(accepted["id"].as_str().ok_or("the message has no id")?.to_owned())
     }
 
-    /// Whether a message waits: queued, or deferred.
+    /// Whether any message waits: queued or deferred.
     pub(crate) async fn has_waiting(&self, connection: &mut Connection) -> Outcome<bool> {
         for status in ["queued", "deferred"] {
             let target = format!("/v1/messages?status={status}&limit=1");
@@ -138,7 +138,7 @@ impl Server {
         Ok(false)
     }
 
-    /// The counter `name` of the server's own metrics; none where it is not there.
+    /// Returns the counter `name` from the server's metrics; `None` if it is missing.
     pub(crate) async fn counter(&self, name: &str) -> Option<f64> {
         let mut connection = Connection::open(self.metrics?).await.ok()?;
         let answer = connection.ask("GET", "/metrics", "").await.ok()?;
@@ -167,7 +167,7 @@ impl Server {
         Ok(())
     }
 
-    /// Runs one command against the server and reads the object that it prints.
+    /// Runs one command against the server and parses the object that it prints.
     fn command(&self, words: &[&str]) -> Outcome<Value> {
         let output = Command::new(&self.bin)
             .args(words)
@@ -205,9 +205,9 @@ impl Server {
         Ok(())
     }
 
-    /// Has the process end as its operator would, and waits until it has.
+    /// Stops the process as an operator would, and waits for its end.
     pub(crate) fn stop(&mut self) -> Outcome<()> {
-        // A child that has ended is left alone: its number may be another's by now.
+        // A child that has ended is not signalled, because its number may be reused.
         let Some(mut child) = self.child.take() else { return Ok(()) };
         if child.try_wait()?.is_some() {
             return Ok(());
@@ -230,27 +230,27 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // An error has no receiver here.
         let _ = self.stop();
     }
 }
 
-/// The ready descriptor is stdout, on which the server says nothing else (contract 8). The wait has a thread of its
-/// own, since a read from a pipe has no deadline.
+/// The ready descriptor is stdout, which the server does not use otherwise (contract 8). A separate thread reads it,
+/// because a read from a pipe has no time limit.
 async fn wait_until_ready(child: &mut Child) -> Outcome<()> {
     let mut ready = child.stdout.take().ok_or("no pipe to be ready on")?;
     let newline = tokio::task::spawn_blocking(move || ready.read_exact(&mut [0]));
     match tokio::time::timeout(START_DEADLINE, newline).await {
         Ok(read) => read?.map_err(|error| format!("the server ended before it was ready: {error}").into()),
         Err(_) => {
-            // Without this the reading thread would outlive the fault and hold up the exit.
+            // Otherwise the reading thread would survive the error and block the exit.
             child.kill()?;
             Err("the server did not become ready".into())
         }
     }
 }
 
-/// Everything on loopback, nothing limited: what is measured is the work, not the limits.
+/// Everything on loopback without limits, because the work is measured, not the limits.
 fn configuration(folder: &Path, names: &NameServer, delivery_port: u16, is_secure: bool) -> String {
     let security = if is_secure {
         let file = folder.join(tls::FILE);

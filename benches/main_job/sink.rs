@@ -1,7 +1,7 @@
-//! The receiver: Postfix's `smtp-sink`, which takes every message, throws it away and counts.
+//! The receiver: Postfix's `smtp-sink`, which accepts, discards and counts every message.
 //!
-//! It is the program that others measure with, and it is in C and another process, so that it is neither the
-//! bottleneck nor on this process's bill.
+//! It is widely used for measurements. It is written in C and runs in another process, so it is not the bottleneck, and
+//! its CPU time does not count for this process.
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use crate::Outcome;
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
-/// The sink writes its counter at every message. Looking only this often keeps this process off the CPU.
+/// The sink writes its counter for every message. Reading it at this interval saves CPU time.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Above the server's `max_connections`, so that the sink never refuses one.
+/// More than the server's `max_connections`, so that the sink never refuses one.
 const SESSIONS_MAX: &str = "1024";
 const BACKLOG: &str = "1024";
 
-/// A running smtp-sink; ends with this value.
+/// A running smtp-sink, which ends when this is dropped.
 pub(crate) struct Sink {
     child: Child,
     port: u16,
@@ -38,7 +38,7 @@ impl Sink {
         let mut command = Command::new(&program);
         command.args(["-c", "-m", SESSIONS_MAX]);
         if rustix::process::geteuid().is_root() {
-            // As root it insists on a user to become.
+            // As root it requires a user to switch to.
             command.args(["-u", "nobody"]);
         }
         command.args([&format!("127.0.0.1:{port}"), BACKLOG]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -58,7 +58,7 @@ impl Sink {
         self.port
     }
 
-    /// Messages taken since it started.
+    /// Returns the number of messages accepted since the start.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -81,13 +81,13 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // It may have ended by itself, which is as good.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads `sess=1 quit=1 mesg=7\r` again and again and keeps the last `mesg`.
+/// Reads `sess=1 quit=1 mesg=7\r` repeatedly and keeps the last `mesg`.
 fn follow(mut output: ChildStdout, taken: &AtomicU64) {
     let mut buffer = [0; 64 * 1024];
     let mut rest = String::new();
@@ -111,7 +111,7 @@ fn installed() -> Option<PathBuf> {
     std::env::split_paths(&path).chain(usual).map(|folder| folder.join("smtp-sink")).find(|program| program.is_file())
 }
 
-/// Debian's package, unpacked below the target directory; nothing is installed.
+/// Fetches Debian's package and unpacks it below the target directory. Nothing is installed.
 fn fetched() -> Outcome<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("postfix");
     let program = folder.join("root/usr/sbin/smtp-sink");
@@ -134,12 +134,12 @@ fn run(command: &mut Command) -> Outcome<()> {
     Err(format!("no smtp-sink: install postfix or give --smtp-sink ({command:?}: {why})").into())
 }
 
-/// Where an unpacked package keeps Postfix's own libraries; an installed one finds them anyway.
+/// Returns the directory of Postfix's own libraries in an unpacked package; an installed one finds them itself.
 fn libraries(program: &Path) -> PathBuf {
     program.ancestors().nth(2).unwrap_or(Path::new("/usr")).join("lib/postfix")
 }
 
-/// A port that was free a moment ago: smtp-sink cannot tell which one it got.
+/// Returns a port that was free a moment ago, because smtp-sink can't report a port that it chose.
 fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

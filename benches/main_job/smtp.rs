@@ -1,4 +1,4 @@
-//! A kept SMTP session over TLS: one login, then one pipelined transaction after the other.
+//! A kept SMTP session over TLS: one login, then pipelined transactions one after the other.
 
 use std::net::SocketAddr;
 

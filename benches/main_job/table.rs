@@ -1,4 +1,4 @@
-//! The table at the end, and the notes that say what its columns mean.
+//! The table at the end, and the notes that explain its columns.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -42,7 +42,7 @@ the store within the row. A row of 16 clients with several of them shows whether
 `!` after a row: the CPU's unit moved by more than 15 % meanwhile; measure it again.
 ";
 
-/// The whole report.
+/// Returns the whole report.
 pub(crate) fn render(first: &Calibration, bodies: &[(usize, &Letters)], rows: &[Row]) -> String {
     let mut out = String::from("\n");
     let _ = writeln!(
@@ -107,7 +107,7 @@ fn megabytes(kilobytes: u64) -> String {
     format!("{:.1}", kilobytes as f64 / 1024.0)
 }
 
-/// The first column to the left, the others to the right.
+/// Aligns the first column left, the others right.
 fn put_aligned(out: &mut String, lines: &[[String; COLUMNS]]) {
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
     let widths: [usize; COLUMNS] = std::array::from_fn(width);

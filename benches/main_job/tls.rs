@@ -1,4 +1,4 @@
-//! TLS between the load and the server: a certificate made for the run, and the client that trusts nothing else.
+//! TLS between the load and the server: a certificate made for the run, and a client that trusts only this one.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,7 +34,7 @@ impl Tls {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Connects and shakes hands.
+    /// Connects and performs the handshake.
     pub(crate) async fn connect(&self, address: SocketAddr) -> Outcome<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;

@@ -1,6 +1,6 @@
-//! A month written in bulk: the rows that accepting and delivering leave, made of one message that the server itself
-//! has accepted, through the store's public door and while no server runs on it. Then the index of all of them, by the
-//! operation that makes it in the server.
+//! A month of mail written in bulk: the rows of acceptance and delivery, copied from one message that the server has
+//! accepted. Written through the store's public interface while no server runs. Then the index of all messages, by the
+//! same operation as in the server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Outcome, bulk, letters, note};
 
-/// Messages of one operation.
+/// Messages per operation.
 const AT_ONCE: u64 = 2000;
 const MONTH: Duration = Duration::from_secs(29 * 24 * 3600);
-/// One delivered message in so many is told to the webhook.
+/// One of this many delivered messages is sent to the webhook.
 const TOLD_EVERY: u64 = 10;
 
 /// Template of the copies.
@@ -58,7 +58,7 @@ pub(crate) async fn fill(directory: &Path, pattern: &Pattern, count: u64) -> Out
     bulk::close(&store, directory)
 }
 
-/// Writes the messages `from..from + AT_ONCE`.
+/// Operation that writes the messages `from..from + AT_ONCE`.
 #[derive(Serialize, Deserialize)]
 struct Fill {
     account: AccountId,
@@ -74,12 +74,12 @@ struct Writing {
     number: u64,
     id: MessageId,
     row: MessageRow,
-    /// Number of identifiers used in its millisecond.
+    /// Number of identifiers used in the same millisecond.
     used: u64,
 }
 
 impl Writing {
-    /// An identifier of the message's own time.
+    /// Returns an identifier with the message's own time.
     fn next_id(&mut self) -> Ulid {
         self.used += 1;
         let mut chance = [0; 10];
@@ -98,7 +98,7 @@ impl Op for Fill {
             let created_at = self.begin + Duration::from_millis(u64::try_from(share).unwrap_or(u64::MAX));
             let to = letters::recipient(number).parse().unwrap_or_else(|_| self.row.to.clone());
             let subject = Some(letters::subject(number));
-            // No body is written, so each is past its content's deadline.
+            // No body is written, so each message is past its content's deadline.
             let row = MessageRow { to, subject, created_at, content_expires_at: created_at, ..self.row.clone() };
             let mut writing = Writing { number, id: MessageId::default(), row, used: 0 };
             writing.id = MessageId(writing.next_id());
@@ -187,7 +187,7 @@ impl Fill {
         Ok(())
     }
 
-    /// A webhook's delivery of an event, with its one attempt.
+    /// Writes a webhook's delivery of an event, with its one attempt.
     fn tell(&self, tables: &mut Tables<'_>, writing: &mut Writing, event: EventId, kind: EventType) {
         let (account, endpoint) = (self.account, self.endpoint);
         let (delivery, created_at) = (DeliveryId(writing.next_id()), writing.row.created_at);

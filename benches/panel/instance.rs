@@ -1,5 +1,5 @@
-//! The instance under measurement: `postrider dev` as a child on a directory that is kept between its runs, and
-//! somebody who is signed in.
+//! The instance under measurement: `postrider dev` as a child, on a directory that is kept between its runs, and a
+//! signed-in user.
 
 use std::path::Path;
 use std::process::Child;
@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::dev::spawn;
 use crate::fill::Pattern;
 
-/// Until what was accepted is delivered.
+/// Maximum time until an accepted message is delivered.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -62,7 +62,7 @@ impl Instance {
         self.child.id()
     }
 
-    /// A page, which must be there.
+    /// Requests a page, which must exist.
     pub(crate) async fn page(&self, path: &str) -> Outcome<Seen> {
         let begun = Instant::now();
         let asked = self.client.get(format!("{}{path}", self.url)).header(header::COOKIE, &self.session);
@@ -83,7 +83,7 @@ impl Instance {
         Ok(serde_json::from_str(&answer.text().await?)?)
     }
 
-    /// One message that is delivered, and a webhook.
+    /// Creates one delivered message and a webhook.
     pub(crate) async fn furnish(&self) -> Outcome<Pattern> {
         let hook = json!({ "url": "https://hooks.example.com/postrider", "events": ["complained"] });
         let endpoint = self.ask(Method::POST, "/v1/webhooks", hook).await?;
@@ -105,7 +105,7 @@ impl Instance {
         Ok(Pattern { account: account.parse()?, message: id(&message).parse()?, endpoint: id(&endpoint).parse()? })
     }
 
-    /// Ends it, and waits until it has.
+    /// Stops it, and waits for its end.
     pub(crate) async fn stop(mut self) -> Outcome<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("no process")?;
         kill_process(pid, Signal::TERM)?;
@@ -118,7 +118,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // It may have ended by itself, which is as good.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,13 +1,13 @@
-//! A month of mail: recipient, subject and outcome of each message, all derived from its number, so that a search knows
-//! its results.
+//! A month of mail. Recipient, subject and outcome of each message are derived from its number, so the results of a
+//! search are known.
 
 use postrider::machine::transfer::Input;
 
-/// Messages at least, for every kind to occur.
+/// Minimum number of messages for every kind to occur.
 pub(crate) const LEAST: u64 = 100_000;
-/// A word of every so many subjects.
+/// One of this many subjects has a rare word.
 pub(crate) const RARE_EVERY: u64 = 400_000;
-/// Those that still wait are so many of the newest.
+/// Number of newest messages that still wait.
 pub(crate) const WAITING: u64 = 20_000;
 
 const FIRST_NAMES: [&str; 16] = [
@@ -21,7 +21,7 @@ const TOPICS: [&str; 12] = [
     "comics",
 ];
 
-/// To whom message `number` is: every customer gets some ten.
+/// Returns the recipient of message `number`: every customer gets about ten messages.
 pub(crate) fn recipient(number: u64) -> String {
     let customer = number.wrapping_mul(7919) % 100_003;
     let of = |list: &[&'static str], by: u64| list[usize::try_from(by).unwrap_or_default() % list.len()];

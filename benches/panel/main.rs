@@ -1,9 +1,9 @@
-//! The panel with a million messages, measured from outside: what each page and each kind of search costs the server.
+//! The panel with a million messages, measured from outside: the cost of each page and each kind of search.
 //!
-//! `cargo bench --bench panel -- [options]` furnishes `postrider dev` on a fresh data directory, stops it, writes a
-//! month of messages into its store in bulk, starts it again, signs in, and asks for every page. It prints a JSON line
-//! for each: the time at the HTTP door, the first time and the middle of the rest, and the server's processor time.
-//! Nothing is asserted about speed: a figure belongs to its machine. What is checked is that each page is there.
+//! `cargo bench --bench panel -- [options]` sets up `postrider dev` on a fresh data directory, stops it, writes a month
+//! of messages into its store in bulk, starts it again, signs in, and requests every page. It prints a JSON line for
+//! each: the HTTP response time (of the first request, and the median of the rest) and the server's CPU time. Nothing
+//! is asserted about speed: a figure belongs to its machine. The check is that each page is complete.
 
 #[path = "../delivery/bulk.rs"]
 mod bulk;
@@ -37,10 +37,10 @@ struct Options {
     /// The binary to measure
     #[arg(long, default_value = env!("CARGO_BIN_EXE_postrider"))]
     bin: PathBuf,
-    /// Where the data directory is made, and so the disk that is measured
+    /// Parent of the data directory, and therefore the disk to measure
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     data_root: PathBuf,
-    /// Keep the filled directory here, and use it where it is there already
+    /// Keep the filled directory here, and reuse it if it exists
     #[arg(long)]
     keep: Option<PathBuf>,
     /// Messages in the store
@@ -52,7 +52,7 @@ struct Options {
     /// Only pages whose name contains this
     #[arg(long)]
     only: Option<String>,
-    /// Passed by `cargo bench`; means nothing here
+    /// Passed by `cargo bench`; ignored
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -87,7 +87,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
     })
 }
 
-/// Creates the data by `dev` and the API, then the month of mail.
+/// Creates the data with `dev` and the API, then the month of mail.
 async fn furnish(options: &Options, folder: &std::path::Path) -> Outcome<()> {
     let instance = Instance::start(&options.bin, folder).await?;
     let pattern = instance.furnish().await?;
@@ -98,7 +98,7 @@ async fn furnish(options: &Options, folder: &std::path::Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Progress goes to stderr. Nobody may be reading, and that is no fault.
+/// Progress goes to stderr. A closed stderr is no error.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The pages and searches that are measured, and how.
+//! The measured pages and searches.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{Options, Outcome};
 /// End of every page. A truncated page is not measured.
 const END: &str = "</html>";
 
-/// Asks for each page as often as `options` say, and tells what it cost.
+/// Requests each page as often as `options` say, and prints its cost.
 pub(crate) async fn measure(instance: &Instance, options: &Options) -> Outcome<Vec<Value>> {
     let mut rows = Vec::new();
     for (name, path) in pages(instance, options.messages).await? {
@@ -51,18 +51,18 @@ async fn measured(instance: &Instance, name: &str, path: &str, rounds: usize) ->
     }))
 }
 
-/// Processor time of all threads of a process, to the nanosecond.
+/// Returns the CPU time of all threads of a process, in nanoseconds.
 fn cpu(pid: u32) -> Outcome<Duration> {
     let mut nanos = 0;
     for task in std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task"))? {
-        // A thread may end between the two looks.
+        // A thread may end between the two reads.
         let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
         nanos += text.split(' ').next().and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
     }
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Name and address of each: the rail's pages, a record of each kind, then searches.
+/// Returns name and path of each page: the navigation's pages, a record of each kind, then searches.
 async fn pages(instance: &Instance, count: u64) -> Outcome<Vec<(String, String)>> {
     let mut pages: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, path: String| pages.push((name.to_owned(), path));
@@ -124,7 +124,7 @@ async fn pages(instance: &Instance, count: u64) -> Outcome<Vec<(String, String)>
     Ok(pages)
 }
 
-/// The UTC day so many days ago.
+/// Returns the UTC day this many days ago.
 fn day(ago: i64) -> String {
     let now = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * ago);
     now.strftime("%Y-%m-%d").to_string()
@@ -136,7 +136,7 @@ fn query(params: &[(&str, &str)]) -> String {
     format!("/messages?{}", query.finish())
 }
 
-/// The address of a search's hundredth page, found as a person would.
+/// Returns the path of a search's hundredth page, found by following links.
 async fn hundredth(instance: &Instance, params: &[(&str, &str)]) -> Outcome<String> {
     let mut path = query(params);
     for _ in 1..100 {
@@ -148,7 +148,7 @@ async fn hundredth(instance: &Instance, params: &[(&str, &str)]) -> Outcome<Stri
     Ok(path)
 }
 
-/// The first link of a page that begins so.
+/// Returns the first link of a page with this prefix.
 fn link(page: &str, begin: &str) -> Option<String> {
     let rest = page.split(&format!("href=\"{begin}")).nth(1)?;
     Some(format!("{begin}{}", rest.split('"').next()?))

@@ -1,4 +1,4 @@
-//! `postrider dev` as a child, on the configuration, the data directory and the log in one folder.
+//! `postrider dev` as a child, with configuration, data directory and log in one folder.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Outcome;
 
-/// Starts it, and gives what it announces once it takes requests.
+/// Starts it, and returns what it prints once it is ready.
 pub(crate) fn spawn(bin: &Path, folder: &Path) -> Outcome<(Child, Value)> {
     let log = File::options().create(true).append(true).open(folder.join("log"))?;
     let mut child = Command::new(bin)

@@ -1,5 +1,5 @@
-//! The instance under measurement: `postrider dev` as a child, which captures mail, so that an event needs no receiver
-//! of mail, and can be killed and started again on its data directory.
+//! The instance under measurement: `postrider dev` as a child. It captures mail, so that an event needs no mail server,
+//! and can be killed and started again on its data directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -14,7 +14,7 @@ use crate::receiver::ROOTS;
 use crate::{Options, Outcome};
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Below this share of a processor the instance has nothing left to do.
+/// CPU share below which the instance counts as idle.
 const IDLE_SHARE: f64 = 0.05;
 
 /// A running instance.
@@ -53,7 +53,7 @@ impl Instance {
         })
     }
 
-    /// kill -9, and a new process; gives how long it took to accept connections.
+    /// Kills the process with kill -9 and starts a new one. Returns the time until it accepts connections.
     pub(crate) fn crash(&mut self) -> Outcome<Duration> {
         self.child.kill()?;
         self.child.wait()?;
@@ -64,17 +64,17 @@ impl Instance {
         Ok(start.elapsed())
     }
 
-    /// Reads what it costs.
+    /// Returns a gauge of its cost.
     pub(crate) fn gauge(&self) -> Outcome<Gauge> {
         Gauge::new(self.child.id(), &self.folder)
     }
 
-    /// The account that `dev` furnishes.
+    /// Returns the account that `dev` creates.
     pub(crate) fn own(&self) -> Account {
         Account { key: self.key.clone() }
     }
 
-    /// Another account.
+    /// Creates another account.
     pub(crate) fn account(&self) -> Outcome<Account> {
         let account = self.command(&["account", "add", "bench"])?;
         let id = account["id"].as_str().ok_or("the account has no id")?;
@@ -88,7 +88,7 @@ impl Instance {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// A request that must succeed.
+    /// Sends a request that must succeed.
     pub(crate) async fn ask(&self, account: &Account, method: Method, path: &str, body: Value) -> Outcome<Value> {
         let request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&account.key);
         let request = request.header("content-type", "application/json").body(body.to_string());
@@ -101,21 +101,21 @@ impl Instance {
         Ok(serde_json::from_str(&text).unwrap_or_default())
     }
 
-    /// An endpoint's identifier.
+    /// Creates an endpoint, and returns its identifier.
     pub(crate) async fn endpoint(&self, account: &Account, url: &str, events: &[&str]) -> Outcome<String> {
         let body = json!({ "url": url, "events": events });
         let made = self.ask(account, Method::POST, "/v1/webhooks", body).await?;
         Ok(made["id"].as_str().ok_or("the endpoint has no id")?.to_owned())
     }
 
-    /// Lets an endpoint be sent to, or not.
+    /// Enables or disables an endpoint.
     pub(crate) async fn enable(&self, endpoint: &str, enabled: bool) -> Outcome<()> {
         let path = format!("/v1/webhooks/{endpoint}");
         self.ask(&self.own(), Method::PATCH, &path, json!({ "enabled": enabled })).await?;
         Ok(())
     }
 
-    /// Has a message accepted.
+    /// Sends a message that must be accepted.
     pub(crate) async fn send(&self, number: usize) -> Outcome<()> {
         let message = json!({
             "from": "hello@example.test",
@@ -127,14 +127,14 @@ impl Instance {
         Ok(())
     }
 
-    /// Owes an endpoint every event once more; gives how many there are.
+    /// Replays every event to an endpoint. Returns their number.
     pub(crate) async fn replay(&self, endpoint: &str) -> Outcome<usize> {
         let body = json!({ "since": "2020-01-01T00:00:00Z", "only_failed": false });
         let made = self.ask(&self.own(), Method::POST, &format!("/v1/webhooks/{endpoint}/replay"), body).await?;
         Ok(usize::try_from(made["created"].as_u64().ok_or("the replay tells no count")?)?)
     }
 
-    /// Waits until it uses next to no processor time.
+    /// Waits until it uses almost no CPU time.
     pub(crate) async fn settle(&self) -> Outcome<()> {
         let gauge = self.gauge()?;
         loop {
@@ -149,7 +149,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // It may have ended by itself, which is as good.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,9 +1,9 @@
-//! Webhooks, measured from outside: the real binary tells events to https receivers on loopback.
+//! Webhooks, measured from outside: the real binary delivers events to https receivers on loopback.
 //!
-//! `cargo bench --bench webhooks -- [options]` starts `postrider dev` as a child on a fresh data directory for every
-//! row, and the receivers as another, so that the CPU of one is not on the bill of the other. It prints a JSON line for
-//! each row. Nothing is asserted about speed: a rate belongs to its machine and its minute. What is checked is the work
-//! itself: every delivery that was owed arrived.
+//! For every row, `cargo bench --bench webhooks -- [options]` starts `postrider dev` as a child on a fresh data
+//! directory, and the receivers as another, so that their CPU times are separate. It prints a JSON line for each row.
+//! Nothing is asserted about speed: a rate belongs to its machine and its minute. The work itself is checked: every due
+//! delivery arrived.
 
 mod dev;
 mod instance;
@@ -30,19 +30,19 @@ struct Options {
     /// The binary to measure
     #[arg(long, default_value = env!("CARGO_BIN_EXE_postrider"))]
     bin: PathBuf,
-    /// Where data directories are made, and so the disk that is measured
+    /// Parent of the data directories, and therefore the disk to measure
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     data_root: PathBuf,
     /// Only these rows
     #[arg(long, value_delimiter = ',')]
     only: Vec<RowName>,
-    /// A tenth of the work: does it still run, roughly what does it cost
+    /// A tenth of the work, for a quick check and a rough figure
     #[arg(long)]
     quick: bool,
-    /// Be the receivers, for a parent that asks on standard input
+    /// Run as the receivers, for a parent that sends requests on standard input
     #[arg(long, hide = true, value_name = "DIR")]
     receive: Option<PathBuf>,
-    /// Passed by `cargo bench`; means nothing here
+    /// Passed by `cargo bench`; ignored
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -50,11 +50,11 @@ struct Options {
 /// A measured row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RowName {
-    /// A backlog told to ten endpoints as fast as they take it
+    /// A backlog delivered to ten endpoints as fast as they accept it
     Throughput,
-    /// The time from an event to its webhook, beside fifty endpoints that hang
+    /// The time from an event to its webhook, while fifty other endpoints hang
     Fairness,
-    /// A million owed deliveries: memory, and the time to find them again after kill -9
+    /// A million outstanding deliveries: memory, and the time to resume after kill -9
     Backlog,
 }
 
@@ -99,7 +99,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
     Ok(())
 }
 
-/// Progress goes to stderr. Nobody may be reading, and that is no fault.
+/// Progress goes to stderr. A closed stderr is no error.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,7 +1,7 @@
-//! The receivers: one https listener in a process of its own, whose path says how a request is treated.
+//! The receivers: one https listener in a separate process. The path of a request decides the answer.
 //!
-//! `/take` answers at once, `/timed` also notes how old the event is, `/hang` never answers. The parent asks with a
-//! line on standard input and gets a line of JSON.
+//! `/take` answers at once, `/timed` also records the age of the event, `/hang` never answers. The parent sends a line
+//! on standard input and gets a line of JSON.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -28,7 +28,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 pub(crate) struct Seen {
     /// Requests that were answered.
     pub(crate) taken: usize,
-    /// Requests that never will be.
+    /// Requests that never get an answer.
     pub(crate) hanging: usize,
     /// Milliseconds from an event's `created_at` to its arrival at `/timed`.
     pub(crate) ages_ms: Vec<u64>,
@@ -39,7 +39,7 @@ pub(crate) struct Receivers {
     child: Child,
     asks: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Where they are, as `https://127.0.0.1:port`.
+    /// URL, as `https://127.0.0.1:port`.
     pub(crate) url: String,
 }
 
@@ -77,7 +77,7 @@ impl Drop for Receivers {
     }
 }
 
-/// The child's own main: serves until its parent is gone.
+/// Main function of the child: serves until its parent is gone.
 pub(crate) fn run(folder: &Path) -> Outcome<()> {
     let acceptor = authority(folder)?;
     let seen: Arc<Mutex<Seen>> = Arc::default();
@@ -114,7 +114,7 @@ fn authority(folder: &Path) -> Outcome<TlsAcceptor> {
 async fn serve(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Mutex<Seen>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, seen) = (acceptor.clone(), Arc::clone(&seen));
-        // A client that breaks off, as one that is killed does, ends its own connection alone.
+        // An aborted connection, as of a killed client, does not affect others.
         tokio::spawn(async move { receive(stream, acceptor, &seen).await.is_ok() });
     }
 }
@@ -149,7 +149,7 @@ async fn receive(stream: TcpStream, acceptor: TlsAcceptor, seen: &Mutex<Seen>) -
     }
 }
 
-/// Lengths of head and body, once both are there.
+/// Returns the lengths of head and body, once both are complete.
 fn whole(inbox: &[u8]) -> Option<(usize, usize)> {
     let head = inbox.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&inbox[..head]).ok()?.to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! The rows: what is set up, what is done while the clock runs, and which figures come of it.
+//! The rows: their setup, the measured work, and the figures.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use crate::measure::load_average;
 use crate::receiver::Receivers;
 use crate::{Options, Outcome, note};
 
-/// Endpoints of one account at most (contract 5).
+/// Maximum endpoints of one account (contract 5).
 const ENDPOINTS: usize = 10;
-/// Requests of one endpoint at once (contract 5).
+/// Maximum concurrent requests to one endpoint (contract 5).
 const AT_ONCE: usize = 8;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Without a new arrival for so long, the rest is lost.
+/// Time without a new arrival after which the rest counts as lost.
 const STALL: Duration = Duration::from_secs(30);
 
 /// One instance with its receivers, in a folder that is removed at the end.
@@ -34,7 +34,8 @@ impl Ground {
         Ok(Self { instance, receivers, _folder: folder })
     }
 
-    /// Ten endpoints at `path`, not enabled, each owed `each` deliveries of 500 events; gives them and the total.
+    /// Creates ten disabled endpoints at `path`, each with `each` deliveries of 500 events. Returns the endpoints and
+    /// the total.
     async fn owe(&self, path: &str, each: usize) -> Outcome<(Vec<String>, usize)> {
         let events = each.min(500);
         for number in 0..events {
@@ -75,7 +76,7 @@ impl Ground {
     }
 }
 
-/// Deliveries a second to ten endpoints, and the CPU of each, the receivers' not counted.
+/// Measures deliveries per second to ten endpoints, and the CPU time of each, without that of the receivers.
 pub(crate) async fn throughput(options: &Options) -> Outcome<Value> {
     let mut ground = Ground::prepare(options)?;
     let (endpoints, total) = ground.owe("/take", options.share(5000)).await?;
@@ -101,7 +102,7 @@ pub(crate) async fn throughput(options: &Options) -> Outcome<Value> {
     }))
 }
 
-/// Measures how soon a healthy endpoint receives its event while fifty others hold all the requests that they may.
+/// Measures how soon a healthy endpoint receives its event while fifty others use all their permits.
 pub(crate) async fn fairness(options: &Options) -> Outcome<Value> {
     const HUNG_ACCOUNTS: usize = 5;
     let mut ground = Ground::prepare(options)?;
@@ -116,7 +117,7 @@ pub(crate) async fn fairness(options: &Options) -> Outcome<Value> {
             hung.push((account.key.clone(), instance.endpoint(&account, &url, &["queued"]).await?));
         }
     }
-    // Tests count for nothing, so these endpoints hang for as long as they are owed more.
+    // Failed tests don't disable an endpoint, so these hang as long as they have deliveries.
     for _ in 0..AT_ONCE * 4 {
         for (key, endpoint) in &hung {
             let account = crate::instance::Account { key: key.clone() };
@@ -148,7 +149,7 @@ pub(crate) async fn fairness(options: &Options) -> Outcome<Value> {
     }))
 }
 
-/// Measures the cost of a million owed deliveries, and how soon they are found again.
+/// Measures the cost of a million outstanding deliveries, and how soon they resume.
 pub(crate) async fn backlog(options: &Options) -> Outcome<Value> {
     let mut ground = Ground::prepare(options)?;
     let idle_kb = ground.instance.gauge()?.resident_kb()?;
@@ -168,7 +169,7 @@ pub(crate) async fn backlog(options: &Options) -> Outcome<Value> {
         tokio::time::sleep(LOOK_EVERY).await;
     }
     let found = start.elapsed();
-    // Within the ten seconds of the first attempts, all of it is still owed and due.
+    // All deliveries are still due within the ten seconds of the first attempts.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let gauge = ground.instance.gauge()?;
     Ok(json!({

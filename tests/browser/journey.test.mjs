@@ -1,4 +1,4 @@
-// What people do with the panel, in a real browser against a running instance with its simulator.
+// Tasks of users in the panel, in a real browser against a running instance with its simulator.
 
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, test } from "node:test";

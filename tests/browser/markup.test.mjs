@@ -1,5 +1,5 @@
-// What others write is shown and never done: over two hundred pieces of markup, each as subject, display name, header,
-// metadata, body, SMTP answer and webhook answer, on every page that shows them.
+// Untrusted text is displayed and never executed: over two hundred pieces of markup, each as subject, display name,
+// header, metadata, body, SMTP answer and webhook answer, on every page that shows them.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -22,7 +22,7 @@ before(async () => {
   const numbered = (text) => PAYLOADS[Number(/\d+/.exec(text)[0])];
   [hooks, mail, chromium] = await Promise.all([
     startHookServer((event) => ({ status: 200, body: numbered(event.to) })),
-    // Some for good and some for now, so that both kinds of answers are shown.
+    // Some permanent and some temporary, so that both kinds of answers are shown.
     startMailServer((to) => (Number(/\d+/.exec(to)[0]) % 3 ? `550 5.7.1 ${numbered(to)}` : `451 4.7.1 ${numbered(to)}`)),
     startChromium(),
   ]);

@@ -1,5 +1,5 @@
-// Takes the README's pictures again, of the overview and of a message: `node tests/browser/pictures.mjs`, with the same
-// environment as the tests. They are committed, so this runs only when a page has changed.
+// Takes the README's screenshots of the overview and of a message: `node tests/browser/pictures.mjs`, with the same
+// environment as the tests. They are committed, so run this only after a page has changed.
 
 import { fileURLToPath } from "node:url";
 

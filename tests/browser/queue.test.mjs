@@ -1,4 +1,4 @@
-// What people do about mail that waits, with scripts and without; and the event log as a file.
+// Handling waiting mail, with and without scripts; and the event log as a file.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

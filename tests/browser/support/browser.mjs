@@ -1,5 +1,5 @@
-// Chromium as a visitor has it, and what is held against every page: what its policy refused, what a script said, and
-// what it asked of other hosts.
+// Chromium as a visitor uses it, and the checks of every page: policy violations, script errors, and requests to other
+// hosts.
 
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -27,7 +27,7 @@ export function missing() {
 /** Starts Chromium. */
 export function startChromium() {
   const { chromium } = modules("playwright-core");
-  // Root has no sandbox; what is opened here is our own. A container's /dev/shm is too small for a renderer.
+  // Root has no sandbox, and only our own pages are opened. A container's /dev/shm is too small for a renderer.
   const args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"];
   return chromium.launch({ executablePath: CHROMIUM, args });
 }
@@ -70,7 +70,7 @@ export function watchPage(page, instance, faults) {
 
 async function watchPolicy(context, faults) {
   await context.exposeBinding("tellViolation", ({ frame, page: from }, what) => {
-    // The frame of a preview is other people's HTML: there the policy is meant to refuse.
+    // The frame of a preview contains other people's HTML, which the policy is meant to block.
     if (frame === from.mainFrame()) faults.push(`policy: ${what} at ${from.url()}`);
   });
   await context.addInitScript(() => {

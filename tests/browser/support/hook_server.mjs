@@ -1,4 +1,4 @@
-// A webhook receiver on loopback, with a certificate of an authority of its own.
+// A webhook receiver on loopback, with a certificate of a private authority.
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

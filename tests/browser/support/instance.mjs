@@ -1,4 +1,4 @@
-// The program under test: `postrider dev` on a directory of its own, its time standing still until it is moved.
+// The program under test: `postrider dev` on a new directory, with a virtual clock.
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// A mail server that says to every recipient whatever it is told to say.
+// A mail server with a configurable answer for every recipient.
 
 import { createServer } from "node:net";
 

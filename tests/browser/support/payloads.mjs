@@ -1,5 +1,5 @@
-// Markup that would do something if a page took it for its own: each way of running a script, behind each way out of
-// the place that a text is put into. What runs says so by `alert`, and what is made bears the mark.
+// Markup that would take effect if a page inserted it unescaped: each way of running a script, after each way of
+// leaving the surrounding context. A script that runs calls `alert`, and inserted elements have the mark.
 
 export const MARK = "data-injected";
 

@@ -1,4 +1,4 @@
-// What the messages of a shop look like after some weeks: every outcome, so that no page is empty.
+// The messages of a shop after some weeks, with every outcome, so that no page is empty.
 
 /**
  * Sends mail with every outcome, tells a webhook of it, and lets its time pass. Gives the identifiers by the outcome's

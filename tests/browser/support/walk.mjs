@@ -1,5 +1,5 @@
-// Every page that a visitor can reach: what the rail links to, and from each of those the first record of each kind.
-// A page that is added to the rail is walked without a word here.
+// Every page that a visitor can reach: the links of the navigation, and from each of those the first record of each
+// kind. A page added to the navigation is visited automatically.
 
 /** What no link of the rail leads to. */
 const BESIDE = [
@@ -32,7 +32,7 @@ export async function addresses(page) {
   for (const [kind, link] of kinds) {
     found.add(link);
     for (const view of VIEWS[`/${kind}/`] ?? []) found.add(link + view);
-    // What belongs to a record, such as a webhook's delivery, is a page below it.
+    // Parts of a record, such as a webhook's delivery, have pages below it.
     await page.goto(link);
     const below = (await ownLinks(page)).find((other) => other.startsWith(`${link}/`) && OF_RECORD.test(other));
     if (below) found.add(below);

@@ -149,7 +149,7 @@ fn refusal(purpose: &str, exit: Exit, status: u16, value: &Value) -> Trouble {
 /// Returns the API's error message and the violations of each field.
 fn reasons(status: u16, value: &Value) -> Vec<String> {
     let Some(message) = value["message"].as_str() else {
-        return vec![format!("the service answered with status {status} and no reason")];
+        return vec![format!("the service answered with status {status} without a message")];
     };
     let faults = value["errors"].as_object().into_iter().flatten().flat_map(|(field, sentences)| {
         let sentences = sentences.as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -231,7 +231,7 @@ fn rewrite(path: &Path, text: &str) -> io::Result<()> {
 fn unwritable(path: &Path, error: &io::Error) -> Trouble {
     let exit = if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
     let why = format!("{}: {error}", path.display());
-    Trouble::new(exit, PURPOSE, why, "Run it as root, or name places of your own with --config and --data-dir.")
+    Trouble::new(exit, PURPOSE, why, "Run it as root, or choose other paths with --config and --data-dir.")
 }
 
 /// Returns the default address of the panel user.

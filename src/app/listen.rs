@@ -144,7 +144,7 @@ pub fn secret(text: &str) -> Result<Secret, Trouble> {
         Exit::Usage,
         "cannot listen for webhooks",
         format!("a webhook's secret begins with {SECRET_PREFIX}"),
-        "Give the secret whole, as it was shown when the endpoint was registered or its secret rotated.",
+        "Give the complete secret, as shown when the endpoint was registered or its secret was rotated.",
     ))
 }
 

@@ -46,7 +46,7 @@ impl DirectoryLock {
     /// Releases the lock and removes its file, for a command that has created nothing in the directory.
     pub fn discard(self) {
         if let Err(error) = fs::remove_file(&self.path) {
-            tracing::debug!(%error, "a lock's file could not be removed");
+            tracing::debug!(%error, "could not remove the lock file");
         }
     }
 

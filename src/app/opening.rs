@@ -49,13 +49,13 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
             Exit::Failed,
             what,
             error.to_string(),
-            "Use the program that wrote it, or restore a backup that this one has taken.",
+            "Use the version that wrote it, or restore a backup that this version made.",
         ),
         OpenError::NotMigrated { .. } => Trouble::new(
             Exit::Failed,
             what,
             error.to_string(),
-            "The store is as it was. Make room on the disk and start again, or use the earlier version.",
+            "The store is unchanged. Free disk space and start again, or use the earlier version.",
         ),
         OpenError::Damaged { .. } => Trouble::new(
             Exit::Failed,
@@ -69,13 +69,13 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
             Exit::Failed,
             what,
             error.to_string(),
-            "Empty the directory and restore again; the backup is as it was.",
+            "Empty the directory and restore again; the backup is unchanged.",
         ),
         OpenError::JournalDamaged(_) if start == Start::Dev => Trouble::new(
             Exit::Failed,
             what,
             error.to_string(),
-            "Name an empty directory with --data-dir, or leave it out. Only the service starts on a damaged journal.",
+            "Choose an empty directory with --data-dir, or omit it. Only the service starts on a damaged journal.",
         ),
         OpenError::JournalDamaged(damage) => {
             Trouble::new(Exit::Failed, what, error.to_string(), without_journal(damage))
@@ -84,16 +84,16 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
             Exit::Usage,
             what,
             error.to_string(),
-            "Start without --accept-journal-damage: it is for the one start on a damaged journal.",
+            "Start without --accept-journal-damage: it is only for one start on a damaged journal.",
         ),
         OpenError::WrongMasterKey => {
-            Trouble::new(Exit::Failed, what, error.to_string(), "Put back the master.key that was made with the store.")
+            Trouble::new(Exit::Failed, what, error.to_string(), "Put the store's own master.key back.")
         }
         OpenError::Io { .. } | OpenError::Failed(_) => Trouble::new(
             Exit::Failed,
             what,
             error.to_string(),
-            "Check the disk and the directory's owner; without its master.key a store can't be opened.",
+            "Check the disk and the directory's owner. A store can't be opened without its master.key.",
         ),
     }
 }

@@ -71,7 +71,7 @@ fn raise_open_files() {
 fn keep_pages_small() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "the system decides on the size of pages");
+        tracing::debug!(%error, "could not set the page size; the system's default is used");
     }
 }
 

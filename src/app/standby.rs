@@ -67,7 +67,7 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, Trouble> {
     runtime::forbid_dumps();
     if config.replica.url.is_none() {
         let remedy = "Name the bucket of the active machine in replica.url.";
-        return Err(Trouble::new(Exit::Usage, WHAT, "the configuration names no replica", remedy));
+        return Err(Trouble::new(Exit::Usage, WHAT, "the configuration has no [replica] url", remedy));
     }
     let lock = DirectoryLock::take(&config.data_dir)?;
     let key = master_key(&config.data_dir, options.master_key.as_deref())?;
@@ -204,7 +204,7 @@ impl Following<'_> {
             && self.options.discard
         {
             let (from, to, aside) = (*from, *to, open.discard()?);
-            tracing::warn!(from, to, directory = %aside.display(), "set aside a store with batches that the log lacks");
+            tracing::warn!(from, to, directory = %aside.display(), "moved a store with batches that the log lacks");
             return Ok(Turn::Applied);
         }
         let own = open.head().is_some_and(|head| head.holder == self.world.replica.holder);
@@ -227,7 +227,7 @@ impl Following<'_> {
             false if own => Ok(Turn::OwnLog),
             false => {
                 if !std::mem::replace(&mut sight.is_at_end, true) {
-                    tracing::info!("the standby has everything that the log has");
+                    tracing::info!("the standby has caught up with the log");
                 }
                 if !self.is_ready.replace(true) {
                     serve::tell_ready(self.options.ready_fd).map_err(|trouble| ReplicaError::Io {
@@ -279,7 +279,7 @@ impl Following<'_> {
             _ => return Err(cannot_join(&error)),
         };
         if status.borrow().state != state {
-            tracing::warn!(%error, "the standby can't go on; trying again");
+            tracing::warn!(%error, "the standby failed; trying again");
         }
         status.send_modify(|status| {
             status.state = state;

@@ -25,7 +25,7 @@ pub enum Unbelievable {
     #[error("X-Service-Signature is not t=<digits>,v1=<64 lower-case hex>")]
     Malformed,
     /// It was made with another secret or for another body.
-    #[error("the signature is not of this body under this secret")]
+    #[error("the signature does not match the body and the secret")]
     Forged,
     /// Its `t` is more than 300 s ago.
     #[error("the signature is more than 300 s old")]

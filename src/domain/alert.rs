@@ -160,7 +160,7 @@ impl NoticeKind {
 
 /// Error: the text is not the name of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("is not a condition that alerts know")]
+#[error("is not the name of an alert condition")]
 pub struct InvalidCondition;
 
 macro_rules! conditions {

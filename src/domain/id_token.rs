@@ -30,7 +30,7 @@ struct ProviderKey {
 
 /// Error: the text is not a set of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the provider's keys are no JSON Web Key Set")]
+#[error("the provider's keys are not a JSON Web Key Set")]
 pub struct InvalidKeys;
 
 #[derive(Deserialize)]

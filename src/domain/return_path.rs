@@ -91,7 +91,7 @@ pub enum InvalidReturnPath {
     #[error("is not a return path of this service")]
     Forged,
     /// Its 37 days have passed.
-    #[error("is a return path that is no longer accepted")]
+    #[error("is an expired return path")]
     Expired,
 }
 

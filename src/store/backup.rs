@@ -47,13 +47,13 @@ pub struct Extent {
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// Writing to the output failed.
-    #[error("the backup could not be written: {0}")]
+    #[error("could not write the backup: {0}")]
     Unwritten(#[from] io::Error),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The master key could not be read.
-    #[error("the master key: {0}")]
+    #[error("could not read the master key: {0}")]
     MasterKey(Box<OpenError>),
 }
 
@@ -217,7 +217,7 @@ fn note(named: &mut Named, key: &[u8], stored: &[u8]) {
             *end = (*end).max(place.offset + u64::from(place.length));
         }
         // Copy the damaged row unchanged: it may still be repaired later.
-        Err(error) => tracing::error!(%error, "could not read a row of the backup; leaving its body out"),
+        Err(error) => tracing::error!(%error, "could not read a row of the backup; its body is not included"),
     }
 }
 

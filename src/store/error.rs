@@ -31,13 +31,13 @@ pub enum StoreError {
         fault: String,
     },
     /// A content segment could not be written or read.
-    #[error("a content segment failed: {0}")]
+    #[error("could not read or write content: {0}")]
     Content(String),
     /// A sync failed, so the state of the disk is unknown. Fatal, and never retried.
     #[error("could not sync {0}")]
     Unsynced(String),
     /// The device is full. Nothing is damaged; writes work again once there is free space.
-    #[error("no space is left for content")]
+    #[error("the disk is too full to store content")]
     Full,
     /// An operation panicked; all its changes were dropped.
     #[error("an operation of the store panicked")]

@@ -45,19 +45,19 @@ pub(super) struct Inspection {
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// There is no store.
-    #[error("there is no store in it")]
+    #[error("it contains no store")]
     NoStore,
     /// Another process has it open.
     #[error("a process has the store open")]
     Locked,
     /// It was written by a later version of Postrider.
-    #[error("the store has format {found}, and this program knows formats up to {FORMAT}")]
+    #[error("the store has format {found}, and this version supports formats up to {FORMAT}")]
     Newer {
         /// The format found.
         found: u32,
     },
     /// It was written by an earlier version of Postrider.
-    #[error("the store has format {found}, and this program checks format {FORMAT}")]
+    #[error("the store has format {found}, and this version checks only format {FORMAT}")]
     Older {
         /// The format found.
         found: u32,
@@ -263,7 +263,7 @@ impl StorageBackend for Overlay {
         for (page, within, part) in parts(offset, data.len()) {
             if !changed.pages.contains_key(&page) {
                 if changed.pages.len() == PAGES_MAX {
-                    return Err(io::Error::other("mending the database takes too much memory: start the service once"));
+                    return Err(io::Error::other("repairing the database needs too much memory: start the service"));
                 }
                 let mut bytes = Box::new([0; PAGE]);
                 self.fill(changed.of_file, page * PAGE as u64, &mut *bytes)?;

@@ -158,7 +158,7 @@ impl Store {
     pub fn free_bytes(&self) -> Result<u64, StoreError> {
         self.disk
             .free_bytes(&self.directory)
-            .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))
+            .map_err(|error| StoreError::Content(format!("could not read the free disk space: {error}")))
     }
 
     /// Returns the size of the store on disk. Unknown sizes count as 0.

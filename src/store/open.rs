@@ -50,14 +50,14 @@ pub enum OpenError {
     Locked,
     /// It was written by a later version of Postrider.
     #[error(
-        "the data directory has format {found}, and this program knows formats up to {FORMAT}; use a newer program"
+        "the data directory has format {found}, and this version supports formats up to {FORMAT}; use a newer version"
     )]
     Newer {
         /// The format found.
         found: u32,
     },
     /// It was written by an earlier version and could not be migrated.
-    #[error("the data directory has format {found}, and could not be brought to format {FORMAT}: {error}")]
+    #[error("the data directory has format {found}, and could not be migrated to format {FORMAT}: {error}")]
     NotMigrated {
         /// The format found, which is unchanged.
         found: u32,
@@ -65,7 +65,7 @@ pub enum OpenError {
         error: String,
     },
     /// The store was sealed with another master key.
-    #[error("the master key is not the one that this store was made with")]
+    #[error("the master key does not belong to this store")]
     WrongMasterKey,
     /// A file of the store is so damaged that the service can't run on it.
     #[error("{} is damaged: {fault}", .file.display())]
@@ -76,7 +76,7 @@ pub enum OpenError {
         fault: String,
     },
     /// A restore into the directory has not finished.
-    #[error("a backup was being restored into the data directory, and not to its end")]
+    #[error("a restore into the data directory was not finished")]
     HalfRestored,
     /// A record inside the journal can't be read, and later ones depend on it.
     #[error("{0}")]

@@ -214,7 +214,7 @@ pub fn sound<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         // The damage was logged when it was found.
         Err(StoreError::Damaged { .. }) => Ok(None),
         Err(error) if error.is_of_row() => {
-            tracing::error!(%error, "could not read a row; leaving it out");
+            tracing::error!(%error, "could not read a row; skipping it");
             Ok(None)
         }
         Err(error) => Err(error),

@@ -74,7 +74,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Backup(#[from] Fault),
     /// It contains a store of a later format.
-    #[error("the backup holds a store of format {found}, and this program knows formats up to {FORMAT}")]
+    #[error("the backup contains a store of format {found}, and this version supports formats up to {FORMAT}")]
     NewerStore {
         /// The format found.
         found: u32,
@@ -83,7 +83,7 @@ pub enum RestoreError {
     #[error("the backup has no master key; give one with --master-key")]
     NoMasterKey,
     /// The backup was sealed with another key.
-    #[error("the master key is not the one that the store was made with")]
+    #[error("the master key does not belong to the store")]
     WrongMasterKey,
     /// The directory can't be written.
     #[error("could not write to {}: {error}", .path.display())]

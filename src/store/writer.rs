@@ -155,7 +155,7 @@ impl Writer {
         self.near.tell(effects.news);
         self.bells.ring(&effects.told);
         for noted in &effects.noted {
-            tracing::debug!(message_id = %noted.message, event = noted.kind.as_str(), "an event was recorded");
+            tracing::debug!(message_id = %noted.message, event = noted.kind.as_str(), "event recorded");
         }
     }
 

@@ -173,7 +173,7 @@ fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop
             Exit::NotFound,
             format!("cannot {PURPOSE}"),
             "no account exists yet",
-            "Make one: postrider account add NAME",
+            "Create one: postrider account add NAME",
         )
         .into()),
         [only] => account_id(only["id"].as_str().unwrap_or_default(), PURPOSE),

@@ -45,7 +45,7 @@ impl InService {
         };
         let examination = Arc::new(Examination { at: self.clock.now(), checks });
         if let Err(error) = write(&path_in(&self.config.data_dir), &examination) {
-            tracing::warn!(%error, "could not keep the result of the checks; a restart forgets it");
+            tracing::warn!(%error, "could not store the results of the checks; they are lost at a restart");
         }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&examination));
         Some(examination)

@@ -139,7 +139,7 @@ impl Drop for Unfinished {
 
 fn taken_already(file: &Path) -> Trouble {
     let why = format!("there is a file {} already, and it is left as it is", file.display());
-    Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, "Name another file, or move that one away.")
+    Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, "Choose another file, or move the existing one.")
 }
 
 fn unwritable(file: &Path, error: &io::Error) -> Trouble {
@@ -149,13 +149,13 @@ fn unwritable(file: &Path, error: &io::Error) -> Trouble {
         _ => Exit::Failed,
     };
     let why = format!("{}: {error}", file.display());
-    Trouble::new(exit, format!("cannot {PURPOSE}"), why, "Name a file in a directory that this user may write to.")
+    Trouble::new(exit, format!("cannot {PURPOSE}"), why, "Choose a file in a directory that this user can write to.")
 }
 
 fn broken_off(file: &Path, fault: &Fault) -> Trouble {
     let (why, remedy) = match fault {
         Fault::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
-            (format!("{}: {error}", file.display()), "Name a file on a disk with more room.")
+            (format!("{}: {error}", file.display()), "Choose a file on a disk with more free space.")
         }
         Fault::Io(_) | Fault::Strange | Fault::Newer { .. } | Fault::Truncated { .. } | Fault::Damaged { .. } => {
             (format!("the service broke it off: {fault}"), "See the service's log, and try again.")

@@ -119,7 +119,7 @@ async fn restore(
             Ok(FollowStep::End | FollowStep::Reached) => break,
             // The log has a gap: restore the newest state before it.
             Err(error) if error.needs_base() => {
-                tracing::warn!(%error, "the log has a gap; restored what is before it");
+                tracing::warn!(%error, "the log has a gap; restored the state before it");
                 break;
             }
             Err(error) => return Err(failed(&error)),

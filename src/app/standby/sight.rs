@@ -52,7 +52,7 @@ impl Following<'_> {
         };
         sight.lease = sight.lease.step(input, asked_at, &LeaseRules { lease, ..own });
         (sight.lease == LeaseState::Claiming).then(|| {
-            tracing::warn!(lease_seconds = lease.as_secs(), "the log stood still for two leases; claiming it");
+            tracing::warn!(lease_seconds = lease.as_secs(), "no new slot for two leases; claiming the log");
             lease
         })
     }

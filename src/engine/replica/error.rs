@@ -64,7 +64,7 @@ pub enum ReplicaError {
     #[error("the bucket has no base of the store")]
     NoBase,
     /// The log was written by a later version.
-    #[error("the log has rows of format {found}, and this program knows formats up to {FORMAT}")]
+    #[error("the log has rows of format {found}, and this version supports formats up to {FORMAT}")]
     Newer {
         /// The format found.
         found: u32,

@@ -36,16 +36,16 @@ const CHECKSUM: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// It does not begin like a backup.
-    #[error("it is no backup of this program")]
+    #[error("not a Postrider backup file")]
     Strange,
     /// It was made by a later version of Postrider.
-    #[error("the backup has format {found}, and this program knows formats up to {FORMAT}")]
+    #[error("the backup has format {found}, and this version supports formats up to {FORMAT}")]
     Newer {
         /// The format found.
         found: u32,
     },
     /// It ends too early: the backup was interrupted, or copied in part.
-    #[error("the backup ends after {bytes} bytes, before its end is written: it is not complete")]
+    #[error("the backup is incomplete: it ends after {bytes} bytes")]
     Truncated {
         /// Number of bytes.
         bytes: u64,

@@ -79,7 +79,7 @@ pub(super) fn decode(layout: Layout, bytes: &[u8]) -> Result<Vec<Change<'_>>, St
         match rest.byte().ok_or_else(damaged)? {
             VERSION => {}
             other => {
-                let what = format!("the journal has a record of version {other}; use a newer version of this program");
+                let what = format!("the journal has a record of version {other}; use a newer version of Postrider");
                 return Err(StoreError::Database(what));
             }
         }

@@ -94,7 +94,7 @@ pub(super) fn migrate(
     };
     let failed = |error: String| OpenError::NotMigrated { found, error };
     if let Some(gap) = (found..current).find(|from| !steps.iter().any(|step| step.from == *from)) {
-        return Err(failed(format!("this program knows no way from format {gap}")));
+        return Err(failed(format!("there is no migration from format {gap}")));
     }
     let migrated = bring_forward(database, environment, (found, current), steps);
     if let Err(error) = migrated {
@@ -111,11 +111,11 @@ pub(super) fn migrate(
 enum Failure {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the backup of its rows: {0}")]
+    #[error("could not back up its rows: {0}")]
     Backup(#[from] BackupError),
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    #[error("{} MiB must be free, and {} MiB are", .needed >> 20, .free >> 20)]
+    #[error("{} MiB must be free, but only {} MiB are", .needed >> 20, .free >> 20)]
     NoRoom { needed: u64, free: u64 },
 }
 

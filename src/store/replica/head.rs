@@ -116,10 +116,10 @@ pub struct Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadFault {
     /// It is not the line of an object.
-    #[error("it does not begin with the line of a replica's object")]
+    #[error("it does not begin like an object of a replica")]
     Strange,
     /// A later version of Postrider wrote it.
-    #[error("it has format {0}, and this program knows formats up to {FORMAT}; use a newer version of this program")]
+    #[error("it has format {0}, and this version supports formats up to {FORMAT}; use a newer version of Postrider")]
     Newer(u32),
 }
 

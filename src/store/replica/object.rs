@@ -24,7 +24,7 @@ pub enum ObjectFault {
     #[error(transparent)]
     Head(#[from] HeadFault),
     /// Its first line belongs to another object.
-    #[error("its first line is that of another object")]
+    #[error("its first line belongs to another object")]
     Misplaced,
     /// It ends too early, or has content that does not match its kind.
     #[error("it is damaged: {0}")]
@@ -33,7 +33,7 @@ pub enum ObjectFault {
     #[error("it does not open: it is damaged, of another store, or the master key is not the one it was sealed with")]
     Unsealable,
     /// It is empty: the key of a segment that has ended.
-    #[error("it was overwritten with nothing")]
+    #[error("it is empty")]
     Empty,
 }
 

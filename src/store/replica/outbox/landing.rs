@@ -38,7 +38,7 @@ impl Outbox {
             state.is_in_doubt = true;
             return false;
         }
-        tracing::error!("the bucket has not confirmed a change in time; going on without it");
+        tracing::error!("the bucket has not confirmed a change in time; continuing without the bucket");
         state.is_degraded = true;
         true
     }

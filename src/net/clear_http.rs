@@ -53,7 +53,7 @@ impl ClearHttp {
                 redirect
             }
             Ok(_) | Err(_) => {
-                let message = format!("Nothing is served in clear here; ask {}.", self.public_url);
+                let message = format!("This port only serves HTTPS; use {}.", self.public_url);
                 let body = serde_json::json!({ "message": message, "code": "not_found" });
                 whole(StatusCode::NOT_FOUND, "application/json", body.to_string())
             }

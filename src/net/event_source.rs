@@ -169,7 +169,7 @@ impl OpenStream {
                 return Ok(event);
             }
             let chunk = timeout(SILENCE, self.response.chunk()).await;
-            let chunk = chunk.map_err(|_| SourceFault::Lost("nothing came for 45 s".to_owned()))?;
+            let chunk = chunk.map_err(|_| SourceFault::Lost("no data for 45 s".to_owned()))?;
             let chunk = chunk.map_err(|error| lost(&error))?;
             self.lines.bytes.extend_from_slice(&chunk.ok_or_else(|| SourceFault::Lost("the stream ended".to_owned()))?);
         }

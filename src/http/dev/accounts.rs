@@ -144,7 +144,7 @@ pub(super) async fn delete(api: &Api, call: Call<()>) -> Result<Answer, ApiError
     let _turn = dev.given.turn.lock().await;
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     if dev.given.first() == Some(id) {
-        return Err(ApiError::Conflict("The first account stays; POST /dev/reset lets it begin again.".to_owned()));
+        return Err(ApiError::Conflict("The first account can't be deleted; POST /dev/reset resets it.".to_owned()));
     }
     remove(api, id).await?;
     Ok(Answer::no_content())

@@ -118,10 +118,9 @@ struct Moved {
 }
 
 async fn advance(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
-    let clock = dev(api)?
-        .clock
-        .clone()
-        .ok_or_else(|| ApiError::Conflict("time is real here: start dev with --virtual-clock to move it".to_owned()))?;
+    let clock = dev(api)?.clock.clone().ok_or_else(|| {
+        ApiError::Conflict("The clock is real. Start dev with --virtual-clock to move it.".to_owned())
+    })?;
     let by = advance_of(&call.json()?)?;
     let store = Arc::clone(&api.engine.store);
     // In a separate task, so that it completes even if the client disconnects.

@@ -54,7 +54,7 @@ fn expires_at(fields: &mut Fields<'_>, now: Timestamp) -> Option<Timestamp> {
     let text = fields.text("expires_at")?;
     let at: Timestamp = fields.check("expires_at", text.parse())?;
     if at <= now {
-        fields.fault("expires_at", "must lie ahead");
+        fields.fault("expires_at", "must be in the future");
     }
     Some(at)
 }

@@ -111,7 +111,7 @@ pub(super) fn check(body: &[u8], form: Form, now: Timestamp) -> Result<CheckedLi
         }
     };
     if reading.faulty.len() == FAULTY_LINES_MAX {
-        reading.violations.hint(format!("The list was not read on after {FAULTY_LINES_MAX} faulty lines."));
+        reading.violations.hint(format!("Reading stopped after {FAULTY_LINES_MAX} invalid lines."));
     }
     match reading.keep {
         Keep::Places(batches) if reading.faulty.is_empty() => {
@@ -235,7 +235,7 @@ fn lift(fields: &mut Fields<'_>, now: Timestamp) -> Option<Suppression> {
     let reason = fields.text("reason").and_then(|text| fields.check("reason", text.parse()));
     let created_at = fields.text("created_at").and_then(|text| fields.check("created_at", text.parse()));
     if created_at.is_some_and(|at| at > now) {
-        fields.fault("created_at", "must not lie ahead");
+        fields.fault("created_at", "must not be in the future");
     }
     let note = note(fields);
     let reason = reason.unwrap_or(SuppressionReason::Import);
@@ -293,7 +293,7 @@ mod tests {
             panic!("taken");
         };
         assert_eq!((lines.len(), lines[0].line), (FAULTY_LINES_MAX, 2));
-        assert_eq!(violations.hints(), ["The list was not read on after 1000 faulty lines."]);
+        assert_eq!(violations.hints(), ["Reading stopped after 1000 invalid lines."]);
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     let operator = fields.boolean("operator");
     let totp = fields.boolean("totp");
     if totp == Some(true) {
-        fields.fault("totp", "can be taken away here, and is set up by its user in the panel");
+        fields.fault("totp", "can only be false here: users set up their second factor in the panel");
     }
     let is_renewed = fields.boolean("new_password") == Some(true);
     let is_linked = fields.boolean("setup_link") == Some(true);
@@ -83,7 +83,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     }
     fields.finish();
     violations.or(|| Some(()))?;
-    let kept_out = || ApiError::Conflict("The user is kept from signing in; let them in first.".to_owned());
+    let kept_out = || ApiError::Conflict("The user is disabled; enable the user first.".to_owned());
     // Before any change, so that a refused request changes nothing.
     if is_linked && disabled.unwrap_or(user.disabled) {
         return Err(kept_out());

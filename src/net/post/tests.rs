@@ -36,7 +36,7 @@ enum Does {
     Repeats(&'static str),
     /// Writes these bytes, then says nothing.
     Stalls(&'static str),
-    /// Closes without a TLS close_notify.
+    /// Closes without a TLS `close_notify`.
     Resets,
     /// Does not speak TLS at all.
     SpeaksPlain,

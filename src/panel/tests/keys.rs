@@ -44,7 +44,8 @@ async fn a_refused_key_comes_back_as_it_was_typed_with_its_faults() {
     let form = [("name", " "), ("stream", "marketing"), ("expires_on", "2020-01-01")];
     let reply = browser.post("/keys", &form).await;
     assert_eq!(reply.status, 422);
-    for said in ["name-fault", "scopes-fault", "expires-fault", "must lie ahead", "value=\"marketing\" selected"] {
+    for said in ["name-fault", "scopes-fault", "expires-fault", "must be in the future", "value=\"marketing\" selected"]
+    {
         assert!(reply.shows(said), "{said}");
     }
     assert!(reply.shows("value=\"2020-01-01\"") && !reply.shows("checked"));

@@ -210,7 +210,7 @@ impl RuleEntry {
         let bad = |text: &String| format!("{text:?} is not a code such as {shapes}");
         let codes = self.code.iter().map(|text| CodePattern::parse(text).ok_or_else(|| bad(text)));
         let enhanced = self.enhanced.iter().map(|text| EnhancedPattern::parse(text).ok_or_else(|| bad(text)));
-        let odd = |text: &String| format!("{text:?} is nothing that an answer could be known by");
+        let odd = |text: &String| format!("{text:?} matches every answer or none");
         let texts = self.text.iter().map(|text| TextPattern::parse(text).ok_or_else(|| odd(text)));
         let rule = Rule {
             id: self.id.get_ref().clone(),
@@ -221,7 +221,7 @@ impl RuleEntry {
             actions: self.actions()?,
             examples: self.examples.clone(),
         };
-        if rule.meets_its_examples() { Ok(rule) } else { Err("one of its examples does not meet it".to_owned()) }
+        if rule.meets_its_examples() { Ok(rule) } else { Err("one of its examples does not match".to_owned()) }
     }
 
     fn actions(&self) -> Result<Vec<Action>, String> {

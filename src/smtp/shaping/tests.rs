@@ -120,7 +120,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ("[[rule]]\nid = \"a\"\npause_minutes = 1", "line 2: a: it needs at least one of code, enhanced and text"),
         ("[[rule]]\nid = \"a\"\ncode = [\"421\"]", "line 2: a: it must do something"),
         ("[[rule]]\nid = \"a\"\ncode = [\"42\"]\npause_minutes = 1", "line 2: a: \"42\" is not a code"),
-        ("[[rule]]\nid = \"a\"\ntext = [\" \"]\npause_minutes = 1", "line 2: a: \" \" is nothing that an answer"),
+        ("[[rule]]\nid = \"a\"\ntext = [\" \"]\npause_minutes = 1", "line 2: a: \" \" matches every answer or none"),
         ("[[rule]]\nid = \"a\"\nenhanced = [\"4.7\"]\npause_minutes = 1", "line 2: a: \"4.7\" is not a code"),
         ("[[rule]]\nid = \"a\"\ncode = [\"421\"]\nconnections = 1", "line 2: a: for_minutes must say"),
         (
@@ -130,7 +130,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ("[[rule]]\nid = \"a\"\nprovider = \"b\"\ncode = [\"421\"]\npause_minutes = 1", "line 2: a: unknown provider"),
         (
             "[[rule]]\nid = \"a\"\ncode = [\"421\"]\npause_minutes = 1\nexamples = [\"450 no\"]",
-            "line 2: a: one of its examples does not meet it",
+            "line 2: a: one of its examples does not match",
         ),
     ] {
         assert!(fault(text).contains(told), "{told:?} for {text:?}: {}", fault(text));

@@ -199,7 +199,7 @@ async fn every_faulty_line_is_told_and_nothing_of_the_list_is_imported() {
     assert_eq!(members(&refused.body), ["message", "code", "errors", "lines"]);
     assert_eq!(refused.faults(), ["lines.3.created_at", "lines.3.email", "lines.3.reason", "lines.4", "lines.5"]);
     let lines = refused.json()["lines"].clone();
-    let message = "created_at: must not lie ahead; email: must be an email address, such as name@example.com; \
+    let message = "created_at: must not be in the future; email: must be an email address, such as name@example.com; \
         reason: must be one of bounce, complaint, unsubscribe, manual, import";
     assert_eq!(lines[0], serde_json::json!({ "line": 3, "message": message }));
     assert_eq!(lines[1]["message"], "must have 4 fields, as the first line has, not 2");

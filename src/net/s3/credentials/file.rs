@@ -45,7 +45,7 @@ fn parse(text: &str) -> Result<Credentials, &'static str> {
     let secret = secret.ok_or("its section [default] has no aws_secret_access_key")?;
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_plain(access_key_id) || !session_token.is_none_or(is_plain) {
-        return Err("its access key or token has characters that no header can hold");
+        return Err("its access key or token has characters that are not valid in a header");
     }
     Ok(Credentials {
         access_key_id: access_key_id.to_owned(),
@@ -77,7 +77,7 @@ mod tests {
             ("", "has no aws_access_key_id"),
             ("aws_access_key_id = a\naws_secret_access_key = b\n", "has no aws_access_key_id"),
             ("[default]\naws_access_key_id = a\n", "has no aws_secret_access_key"),
-            ("[default]\naws_access_key_id = a b\naws_secret_access_key = b\n", "no header can hold"),
+            ("[default]\naws_access_key_id = a b\naws_secret_access_key = b\n", "not valid in a header"),
         ] {
             assert!(parse(text).unwrap_err().contains(why), "{text}");
         }

@@ -98,7 +98,7 @@ use alerts::Alerts;
 use beside::Beside;
 use blocking::Blocking;
 use development::Development;
-use dmarc::OwnNetworks;
+use dmarc::{DmarcSums, OwnNetworks};
 use exports::Exports;
 use follow::Streams;
 use hot_keys::HotKeys;
@@ -180,6 +180,7 @@ pub struct Engine {
     replays: Replays,
     /// Networks that the relays' host names resolve to.
     own_networks: OwnNetworks,
+    dmarc_sums: DmarcSums,
     imports: Imports,
     /// Idempotency keys whose first request is still running. In memory only, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
@@ -239,6 +240,7 @@ impl Engine {
             hot_keys: HotKeys::default(),
             replays: Replays::default(),
             own_networks: OwnNetworks::default(),
+            dmarc_sums: DmarcSums::default(),
             reverse_dns: ReverseDns::default(),
             imports: Imports::default(),
             in_progress: Mutex::default(),

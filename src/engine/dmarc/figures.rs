@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::kind_of;
+use super::sums::{DmarcSums, SourceSums};
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, SourceKind, SourceNetwork};
@@ -10,7 +11,7 @@ use crate::domain::dmarc_walk::Discovery;
 use crate::domain::hostname::DomainName;
 use crate::machine::dmarc_advice::{Advice, SourceFigures};
 use crate::store::error::StoreError;
-use crate::store::op::dmarc::{CountedSource, SIGNERS_SHOWN, reporters, scan, scan_days};
+use crate::store::op::dmarc::{SIGNERS_SHOWN, reporters, scan_days};
 use crate::store::read::Read;
 use crate::store::row::dmarc::DmarcSourceRow;
 use crate::store::schema::dmarc::{ReporterKey, dmarc_source};
@@ -34,7 +35,7 @@ impl Range {
     }
 
     /// Returns the same days as a half-open range.
-    const fn half_open(self) -> (u32, u32) {
+    pub(super) const fn half_open(self) -> (u32, u32) {
         (self.from, self.to.saturating_add(1))
     }
 }
@@ -119,17 +120,6 @@ impl Source {
     }
 }
 
-/// The sums of one source.
-#[derive(Default)]
-struct SourceSums {
-    counts: DmarcCounts,
-    has_own_signature: bool,
-    dkim_domains: Vec<(DomainName, u64)>,
-    spf_domains: Vec<(DomainName, u64)>,
-    first_day: u32,
-    last_day: u32,
-}
-
 /// The sums of a range.
 pub(super) struct Figures {
     counts: DmarcCounts,
@@ -148,28 +138,33 @@ impl Figures {
         read: &impl Read,
         of: (AccountId, DomainId),
         range: Range,
-        own: &HashSet<SourceNetwork>,
+        (own, sums): (&HashSet<SourceNetwork>, &DmarcSums),
     ) -> Result<Self, StoreError> {
         let mut known: HashMap<ReporterKey, Reporter> = reporters(read, of.0, of.1)?
             .into_iter()
             .map(|(key, row)| (key, Reporter { name: row.name, reports: 0, messages: 0, is_ignored: row.is_ignored }))
             .collect();
-        let mut sums: HashMap<SourceNetwork, SourceSums> = HashMap::new();
+        let mut sources: HashMap<SourceNetwork, SourceSums> = HashMap::new();
         let mut days: BTreeMap<u32, DmarcCounts> = BTreeMap::new();
-        scan(read, of, range.half_open(), &mut |counted| {
-            let messages = counted.row.counts.messages();
-            let reporter = known.get_mut(&counted.reporter);
-            let is_ignored = reporter.as_ref().is_some_and(|reporter| reporter.is_ignored);
-            if let Some(reporter) = reporter {
-                reporter.messages = reporter.messages.saturating_add(messages);
+        let reporting = scan_days(read, of, range.half_open())?;
+        for stretch in sums.stretches(read, of, range, &reporting)? {
+            for (day, reporter, counts) in &stretch.days {
+                let reporter = known.get_mut(reporter);
+                let is_ignored = reporter.as_ref().is_some_and(|reporter| reporter.is_ignored);
+                if let Some(reporter) = reporter {
+                    reporter.messages = reporter.messages.saturating_add(counts.messages());
+                }
+                if !is_ignored {
+                    days.entry(*day).or_default().merge(counts);
+                }
             }
-            if !is_ignored {
-                days.entry(counted.day).or_default().merge(&counted.row.counts);
-                add(&mut sums, counted);
+            let is_ignored = |reporter| known.get(reporter).is_some_and(|reporter| reporter.is_ignored);
+            for (network, _, more) in stretch.sources.iter().filter(|(_, reporter, _)| !is_ignored(reporter)) {
+                add(&mut sources, *network, more);
             }
-        })?;
+        }
         let (mut reports, mut reported) = (0, BTreeMap::new());
-        for day in scan_days(read, of, range.half_open())? {
+        for day in reporting {
             for seen in day.reporters {
                 let reporter = known.get_mut(&seen.reporter);
                 if reporter.as_ref().is_none_or(|reporter| !reporter.is_ignored) {
@@ -187,10 +182,10 @@ impl Figures {
         }
         let mut counts = DmarcCounts::default();
         days.values().for_each(|day| counts.merge(day));
-        let mut sources = Vec::with_capacity(sums.len());
-        for (network, sums) in sums {
-            sources.push(source_of(read, of, network, sums, own)?);
-        }
+        let mut sources = sources
+            .into_iter()
+            .map(|(network, sums)| source_of(read, of, network, sums, own))
+            .collect::<Result<Vec<_>, _>>()?;
         sources.sort_by_cached_key(|source| (std::cmp::Reverse(source.counts.messages()), source.network));
         let mut reporters: Vec<_> =
             known.into_values().filter(|reporter| reporter.reports > 0 || reporter.is_ignored).collect();
@@ -256,29 +251,10 @@ impl Figures {
     }
 }
 
-fn add(sums: &mut HashMap<SourceNetwork, SourceSums>, counted: CountedSource) {
-    let is_full = sums.len() >= NETWORKS_MAX && !sums.contains_key(&counted.network);
-    let network = if is_full { SourceNetwork::Other } else { counted.network };
-    let first = SourceSums { first_day: counted.day, ..SourceSums::default() };
-    let source = sums.entry(network).or_insert(first);
-    source.last_day = counted.day;
-    source.counts.merge(&counted.row.counts);
-    source.has_own_signature |= counted.row.has_own_signature;
-    add_signers(&mut source.dkim_domains, counted.row.dkim_domains);
-    add_signers(&mut source.spf_domains, counted.row.spf_domains);
-}
-
-/// Maximum candidates for the most frequent signing domains of a source.
-const SIGNERS_MAX: usize = 16;
-
-fn add_signers(known: &mut Vec<(DomainName, u64)>, more: Vec<(DomainName, u64)>) {
-    for (domain, messages) in more {
-        if let Some((_, counted)) = known.iter_mut().find(|(name, _)| *name == domain) {
-            *counted = counted.saturating_add(messages);
-        } else if known.len() < SIGNERS_MAX {
-            known.push((domain, messages));
-        }
-    }
+fn add(sources: &mut HashMap<SourceNetwork, SourceSums>, network: SourceNetwork, more: &SourceSums) {
+    let is_full = sources.len() >= NETWORKS_MAX && !sources.contains_key(&network);
+    let network = if is_full { SourceNetwork::Other } else { network };
+    sources.entry(network).or_insert_with(|| SourceSums::since(more.first_day)).merge(more);
 }
 
 fn most_frequent(mut signers: Vec<(DomainName, u64)>) -> Vec<DomainName> {

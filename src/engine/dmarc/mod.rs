@@ -5,9 +5,11 @@
 
 mod figures;
 mod own;
+mod sums;
 
 pub use figures::{Overview, Reporter, Source};
 pub(super) use own::OwnNetworks;
+pub(super) use sums::DmarcSums;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -65,13 +67,13 @@ impl Engine {
         let Some(row) = snapshot.row::<DomainRow>(&schema::domain(account, id))? else { return Ok(None) };
         let of = (account, id);
         let range = Range::of_last(today, days);
-        let figures = Figures::read(&snapshot, of, range, own)?;
+        let figures = Figures::read(&snapshot, of, range, (own, &self.dmarc_sums))?;
         let published = dmarc_record_of(&row);
         let advice = if days == dmarc_advice::DAYS {
             self.advice(&snapshot, &row, &published, &figures)?
         } else {
             let range = Range::of_last(today, dmarc_advice::DAYS);
-            self.advice(&snapshot, &row, &published, &Figures::read(&snapshot, of, range, own)?)?
+            self.advice(&snapshot, &row, &published, &Figures::read(&snapshot, of, range, (own, &self.dmarc_sums))?)?
         };
         Ok(Some(figures.into_overview(row.name, range, published, advice)))
     }
@@ -133,7 +135,8 @@ impl Engine {
         let engine = Arc::clone(self);
         let count = move || {
             let snapshot = engine.store.snapshot()?;
-            let figures = Figures::read(&snapshot, (account, domain), Range::of_last(last, days), &own)?;
+            let (range, with) = (Range::of_last(last, days), (&own, &engine.dmarc_sums));
+            let figures = Figures::read(&snapshot, (account, domain), range, with)?;
             let mut counts = DmarcCounts::default();
             figures
                 .sources()
@@ -165,7 +168,8 @@ impl Engine {
         let show = move || {
             let snapshot = engine.store.snapshot()?;
             let range = Range::of_last(today, dmarc_advice::DAYS);
-            Figures::read(&snapshot, (account, domain), range, &own)?.source(&snapshot, (account, domain), network)
+            let figures = Figures::read(&snapshot, (account, domain), range, (&own, &engine.dmarc_sums))?;
+            figures.source(&snapshot, (account, domain), network)
         };
         let source = self.blocking.run(account, show).await.and_then(|source| source).map_err(Stop::Failed)?;
         source.ok_or(Stop::Refused(DmarcRefusal::NotFound))

@@ -1,6 +1,7 @@
 //! Reading the counts from a domain's reports.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use crate::base::id::{AccountId, DomainId};
@@ -33,6 +34,8 @@ pub struct ReporterDays {
     pub day: u32,
     /// Their reports.
     pub reporters: Vec<ReporterDay>,
+    /// Digest of the day's row, which every report that counts changes.
+    pub digest: u64,
 }
 
 /// Calls `each` with the counts of the days `from..to` of a domain, oldest first.
@@ -71,7 +74,9 @@ pub fn scan_days(
         if let Some(day) = keys::dmarc_day_of(key)
             && let Some(DmarcDayRow { reporters, .. }) = sound(DmarcDayRow::decode(bytes))?
         {
-            days.push(ReporterDays { day, reporters });
+            let mut digest = DefaultHasher::new();
+            bytes.hash(&mut digest);
+            days.push(ReporterDays { day, reporters, digest: digest.finish() });
         }
         Ok(ControlFlow::Continue(()))
     })?;

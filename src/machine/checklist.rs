@@ -168,7 +168,7 @@ impl Judgement {
 /// Formats a share in percent, rounded down, so that it never looks better than it is.
 fn percent(count: u64, of: u64) -> String {
     let tenths = u128::from(count) * 1000 / u128::from(of.max(1));
-    format!("{}.{} %", tenths / 10, tenths % 10)
+    format!("{}.{}%", tenths / 10, tenths % 10)
 }
 
 /// Returns whether `count` of `of` is at least this many percent.
@@ -191,7 +191,7 @@ mod tests {
     fn shares_are_rounded_down() {
         assert_eq!(
             (percent(999, 1000), percent(1999, 2000), percent(0, 0)),
-            ("99.9 %".into(), "99.9 %".into(), "0.0 %".into())
+            ("99.9%".into(), "99.9%".into(), "0.0%".into())
         );
         assert!(reaches(99, 100, 99) && !reaches(989, 1000, 99) && reaches(0, 0, 99));
     }

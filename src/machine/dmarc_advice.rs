@@ -160,7 +160,7 @@ impl Failures {
     /// Formats the failed share in percent.
     fn percent(self) -> String {
         let tenths = u128::from(self.failed) * 1000 / u128::from(self.messages.max(1));
-        format!("{}.{} %", tenths / 10, tenths % 10)
+        format!("{}.{}%", tenths / 10, tenths % 10)
     }
 }
 
@@ -169,7 +169,8 @@ pub fn advise(evidence: &Evidence) -> Advice {
     let published = match &evidence.published {
         Discovery::Published(published) => published,
         Discovery::Absent => {
-            let reason = "There is no valid DMARC record for this domain or a parent domain.";
+            let reason =
+                "There is no valid DMARC record for this domain or a parent domain; several at one name count as none.";
             return Advice::new(Action::Publish, reason).with_record(&evidence.our_record);
         }
         Discovery::Invalid(text) => {
@@ -208,7 +209,7 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
     let own = Failures::of(evidence.sources.iter().filter(|source| source.is_own()));
     if own.is_over_limit() {
         let reason = format!(
-            "{} of {} messages from your own sources failed ({}). At most 1 % may fail.",
+            "{} of {} messages from your own sources failed ({}). At most 1% may fail.",
             own.failed,
             own.messages,
             own.percent()
@@ -220,7 +221,7 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
     let share = Failures { failed: open.failed, messages };
     if share.is_over_limit() {
         let reason = format!(
-            "{} of {messages} messages failed and come from sources that nobody has marked ({}). At most 1 % may.",
+            "{} of {messages} messages failed and come from sources that nobody has marked ({}). At most 1% may fail.",
             open.failed,
             share.percent()
         );
@@ -354,7 +355,7 @@ mod tests {
         let advice = advise(&Evidence { sources: vec![sources[0], sources[1], more], ..good });
         assert_eq!((advice.action, advice.record), (Action::Fix, None));
         assert_eq!(advice.blockers, [network(3), network(1)]);
-        assert_eq!(advice.reason, "21 of 2020 messages from your own sources failed (1.0 %). At most 1 % may fail.");
+        assert_eq!(advice.reason, "21 of 2020 messages from your own sources failed (1.0%). At most 1% may fail.");
     }
 
     #[test]

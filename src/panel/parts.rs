@@ -12,7 +12,7 @@ use crate::machine::transfer::Status;
 /// Bytes of a text that a page shows.
 const EXCERPT_BYTES: usize = 20_000;
 /// Characters of an answer that a line shows.
-const ANSWER_CHARACTERS: usize = 60;
+const ANSWER_CHARACTERS: usize = 120;
 
 /// A sign, drawn in the colour of its text. It says nothing that stands beside it in words too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +115,9 @@ impl Badge {
 
 impl fmt::Display for Badge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, rest) = self.word.split_at_checked(1).unwrap_or(("", self.word));
+        // A tag of a record stays as it is written there.
+        let first = if self.word.contains('=') { 0 } else { 1 };
+        let (first, rest) = self.word.split_at_checked(first).unwrap_or(("", self.word));
         let first = first.to_ascii_uppercase();
         write!(f, "<span class=\"badge {}\">{}{first}{rest}</span>", self.tone, self.icon)
     }
@@ -225,6 +227,12 @@ mod tests {
         for kind in EventType::ALL {
             assert!(Badge::of_event(kind).to_string().to_lowercase().contains(kind.as_str()), "{kind}");
         }
+    }
+
+    #[test]
+    fn a_badge_begins_with_a_capital_unless_it_is_a_tag_of_a_record() {
+        assert!(Badge::new("verified", "good", "check").to_string().ends_with("Verified</span>"));
+        assert!(Badge::new("p=none", "wait", "warn").to_string().ends_with("p=none</span>"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-// Every page, in both themes and three widths, has no axe-core findings, no horizontal scrolling, no violations of the
-// content security policy, and stays below the size limit. With SCREENSHOTS=DIR it saves screenshots there.
+// Every page, in both themes and four widths, has no axe-core findings, no horizontal scrolling, no table whose columns
+// are cut off, no violations of the content security policy, and stays below the size limit. With SCREENSHOTS=DIR it
+// saves screenshots there.
 
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
@@ -12,7 +13,7 @@ import { startInstance } from "./support/instance.mjs";
 import { tellStory } from "./support/story.mjs";
 import { addresses } from "./support/walk.mjs";
 
-const WIDTHS = [320, 768, 1440];
+const WIDTHS = [320, 768, 800, 1000, 1440];
 const BYTES_MAX = 60_000;
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 const pictures = process.env.SCREENSHOTS;
@@ -92,6 +93,7 @@ async function held(page, address, theme, what) {
     await page.setViewportSize({ width, height: 900 });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     if (wide > 0) found.push(`${address} is ${wide} px too wide at ${width}`);
+    for (const cut of await cutTables(page)) found.push(`${address} at ${width}: ${cut}`);
     if (pictures) await picture(page, [what, address, theme, width]);
     if (width !== WIDTHS.at(-1) && !(width === WIDTHS[0] && what === "full" && theme === "light")) continue;
     for (const { id, nodes } of await violations(page)) {
@@ -99,6 +101,14 @@ async function held(page, address, theme, what) {
     }
   }
   return found;
+}
+
+/** The tables that are wider than what shows them, and can't be scrolled. */
+function cutTables(page) {
+  return page.$$eval(".table-wrap", (wraps) => {
+    const cut = wraps.filter((wrap) => wrap.scrollWidth > wrap.clientWidth + 1 && getComputedStyle(wrap).overflowX !== "auto");
+    return cut.map((wrap) => `a table loses ${wrap.scrollWidth - wrap.clientWidth} px: ${wrap.textContent.trim().slice(0, 60)}`);
+  });
 }
 
 async function violations(page) {

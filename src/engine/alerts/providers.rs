@@ -38,8 +38,8 @@ pub(super) fn findings(engine: &Engine, snapshot: &Snapshot, now: Timestamp) -> 
 fn sighting(provider: &str, level: Level) -> Option<Sighting> {
     let (severity, share) = match level {
         Level::Ok => return None,
-        Level::Warn => (Severity::Warning, "5 %"),
-        Level::Alarm => (Severity::Critical, "20 %"),
+        Level::Warn => (Severity::Warning, "5%"),
+        Level::Alarm => (Severity::Critical, "20%"),
     };
     let summary = format!("The provider {provider} blocks mail");
     let seen = format!("In the last 24 hours {share} or more of the answers of {provider} were blocks.");

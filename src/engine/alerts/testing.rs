@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::announce::WebhookBody;
+use super::record::AlertRecord;
 use crate::base::id::{AlertId, NoticeId};
 use crate::domain::address::Address;
 use crate::domain::alert::{Condition, NoticeKind, Severity};
@@ -96,7 +97,8 @@ impl Engine {
             notices: Vec::new(),
         };
         let kind = NoticeKind::Test.webhook_type();
-        let alert = self.alert_record(AlertId(id.0), &row);
+        let remedy = "There is nothing to do.".to_owned();
+        let alert = AlertRecord { remedy, ..self.alert_record(AlertId(id.0), &row) };
         let body = WebhookBody { kind, alert }.bytes();
         let to = self.settings.alerts.webhook.as_ref().map(|webhook| webhook.url.to_string()).unwrap_or_default();
         let request = self.alert_request(id, kind, &body, 1);

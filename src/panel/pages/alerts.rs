@@ -6,7 +6,7 @@ use askama::Template;
 use hyper::StatusCode;
 
 use crate::base::id::AlertId;
-use crate::domain::alert::{Scope, Severity};
+use crate::domain::alert::{Scope, Severity, Subject, SubjectKind};
 use crate::engine::alerts::listing::{AlertFilter, AlertState, AlertsOf};
 use crate::engine::alerts::record::Alert;
 use crate::engine::listing::{Page, PageRequest};
@@ -54,7 +54,8 @@ struct AlertLine {
 impl AlertLine {
     fn new(visit: &Visit<'_>, alert: Alert) -> Self {
         let Alert { id, row, .. } = alert;
-        let subject = row.subject.map(|subject| (subject.name, path_of(&subject.id)));
+        let subject =
+            row.subject.map(|subject| (path_of(&subject), subject)).map(|(path, subject)| (subject.name, path));
         Self {
             id,
             condition: row.condition.as_str(),
@@ -87,13 +88,15 @@ fn shown(visit: &Visit<'_>, notice: &AlertNotice) -> String {
     format!("{kind} by {channel} at {at}: {status}")
 }
 
-/// The page of a subject.
-fn path_of(id: &str) -> Option<String> {
-    match id.split_once('_')?.0 {
-        "dom" => Some(format!("/domains/{id}")),
-        "whk" => Some(format!("/webhooks/{id}")),
-        "usr" => Some(format!("/users/{id}")),
-        _ => None,
+/// The page of a subject, where it has one.
+fn path_of(Subject { kind, id, .. }: &Subject) -> Option<String> {
+    match kind {
+        SubjectKind::Domain => Some(format!("/domains/{id}")),
+        SubjectKind::Webhook => Some(format!("/webhooks/{id}")),
+        SubjectKind::User => Some(format!("/users/{id}")),
+        SubjectKind::Stream => Some(format!("/?range=7d&stream={id}")),
+        SubjectKind::Provider => Some("/providers?days=1".to_owned()),
+        SubjectKind::Address | SubjectKind::Relay => None,
     }
 }
 

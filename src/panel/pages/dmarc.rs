@@ -25,8 +25,11 @@ use crate::panel::html;
 use crate::panel::parts::{Badge, Choice, grouped};
 use crate::panel::record::Record;
 
-/// Sources that the page shows, the largest ones.
-const SOURCES_MAX: usize = 200;
+/// Sources that the page shows, the largest ones. The API gives more.
+const SOURCES_MAX: usize = 50;
+/// Days of a range whose days are shown one by one; those of a longer one are added up to weeks.
+const DAYS_SHOWN: u32 = 90;
+const WEEK: u32 = 7;
 /// Reports that the page shows, the last received ones.
 const REPORTS_MAX: usize = 20;
 /// Ranges that the page offers, in days.
@@ -50,9 +53,10 @@ struct DmarcPage {
     days: u32,
     chart: Option<Chart>,
     day_lines: Vec<DayLine>,
+    is_weekly: bool,
     sources: Vec<SourceLine>,
     hidden_sources: usize,
-    reporters: Vec<Reporter>,
+    reporters: Vec<ReporterLine>,
     reports: Vec<ReportLine>,
     record: Record,
 }
@@ -84,7 +88,22 @@ struct SourceLine {
     spf: String,
     dkim_domains: String,
     spf_domains: String,
-    seen: String,
+    /// The first and the last day.
+    seen: [String; 2],
+}
+
+/// A reporter.
+struct ReporterLine {
+    name: String,
+    reports: String,
+    messages: String,
+    is_ignored: bool,
+}
+
+impl From<Reporter> for ReporterLine {
+    fn from(Reporter { name, reports, messages, is_ignored }: Reporter) -> Self {
+        Self { name, reports: grouped(reports), messages: grouped(messages), is_ignored }
+    }
 }
 
 /// A report.
@@ -113,7 +132,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let page = PageRequest { before: None, limit: REPORTS_MAX };
     let Page { rows, .. } = engine.dmarc_reports(visit.account_id(), id, page)?;
     let own = format!("/domains/{id}/dmarc");
-    let (first, last) = (overview.from, overview.to);
+    let steps = steps(&overview);
+    let with_messages = || steps.iter().rev().filter(|(_, counts)| counts.messages() > 0);
     let page = DmarcPage {
         frame: Frame::new(&visit, format!("DMARC reports of {}", overview.domain), "/domains")?.with_done(done),
         id,
@@ -128,11 +148,12 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         figures: figures(&overview),
         ranges: RANGES.map(|range| choice(&own, range, days)).into(),
         days,
-        chart: (overview.counts.messages() > 0).then(|| chart(&overview, first..=last)),
-        day_lines: overview.days.iter().rev().map(|(day, counts)| DayLine::new(*day, counts)).collect(),
+        chart: (overview.counts.messages() > 0).then(|| chart(&overview, &steps)),
+        day_lines: with_messages().map(|(day, counts)| DayLine::new(short(*day, overview.to), counts)).collect(),
+        is_weekly: days > DAYS_SHOWN,
         hidden_sources: overview.sources.len().saturating_sub(SOURCES_MAX),
         sources: overview.sources.iter().take(SOURCES_MAX).map(|source| SourceLine::new(source, &overview)).collect(),
-        reporters: overview.reporters,
+        reporters: overview.reporters.into_iter().map(ReporterLine::from).collect(),
         reports: rows.iter().map(|(_, row)| ReportLine::new(row)).collect(),
         record: Record::new(&visit, id, &own, &format!("/v1{own}")),
     };
@@ -224,12 +245,27 @@ fn choice(own: &str, range: u32, days: u32) -> Choice {
     Choice { words: format!("{range} days"), path: format!("{own}?days={range}"), is_here: range == days }
 }
 
-fn chart(overview: &Overview, days: std::ops::RangeInclusive<u32>) -> Chart {
-    let mut known = overview.days.iter().peekable();
+/// The steps of the chart and of the table behind it, oldest first: days, or the weeks of a long range.
+fn steps(overview: &Overview) -> Vec<(u32, DmarcCounts)> {
+    let (first, last) = (overview.from, overview.to);
+    let width = if last - first < DAYS_SHOWN { 1 } else { WEEK };
+    // The last step ends with the last day, so the first one may be shorter.
+    let begin = |step: u32| (last + 1).saturating_sub((step + 1) * width).max(first);
+    let count = (last - first + width) / width;
+    let mut steps: Vec<_> = (0..count).rev().map(|step| (begin(step), DmarcCounts::ZERO)).collect();
+    for (day, counts) in &overview.days {
+        let step = steps.partition_point(|(begin, _)| begin <= day);
+        if let Some((_, sum)) = step.checked_sub(1).and_then(|step| steps.get_mut(step)) {
+            sum.merge(counts);
+        }
+    }
+    steps
+}
+
+fn chart(overview: &Overview, steps: &[(u32, DmarcCounts)]) -> Chart {
     let (mut bars, mut columns) = (Vec::new(), Vec::new());
-    for day in days {
-        let counts = known.next_if(|(known, _)| *known == day).map(|(_, counts)| *counts).unwrap_or_default();
-        let name = date(day);
+    for (day, counts) in steps {
+        let name = short(*day, overview.to);
         let (passed, failed) = (counts.passed(), counts.failed());
         bars.push(Bar { parts: vec![("good", passed), ("bad", failed)] });
         let words = format!("{name}: {} passed, {} failed", grouped(passed), grouped(failed));
@@ -240,15 +276,15 @@ fn chart(overview: &Overview, days: std::ops::RangeInclusive<u32>) -> Chart {
         grouped(overview.counts.passed()),
         grouped(overview.counts.messages())
     );
-    Chart::of_bars(Heading { name: "dmarc", title: "Messages by day", about }, &bars, columns)
+    Chart::of_bars(Heading { name: "dmarc", title: "Messages over time", about }, &bars, columns)
 }
 
 impl DayLine {
-    fn new(day: u32, counts: &DmarcCounts) -> Self {
+    fn new(day: String, counts: &DmarcCounts) -> Self {
         let disposed = |policy| counts.disposed(policy);
         let numbers =
             [counts.messages(), counts.passed(), disposed(DmarcPolicy::Quarantine), disposed(DmarcPolicy::Reject)];
-        Self { day: date(day), counts: numbers.map(grouped) }
+        Self { day, counts: numbers.map(grouped) }
     }
 }
 
@@ -273,7 +309,7 @@ impl SourceLine {
             spf: share(counts.spf_aligned(), messages),
             dkim_domains: list(&source.dkim_domains),
             spf_domains: list(&source.spf_domains),
-            seen: format!("{} to {}", date(source.first_day), date(source.last_day)),
+            seen: [source.first_day, source.last_day].map(|day| short(day, overview.to)),
         }
     }
 }
@@ -306,11 +342,18 @@ impl ReportLine {
     }
 }
 
+/// A day (UTC) for people, with its year where that is another than `today`'s.
+fn short(day: u32, today: u32) -> String {
+    let form = if date(day)[..4] == date(today)[..4] { "%-d %b" } else { "%-d %b %Y" };
+    let at = jiff::Timestamp::from_second(i64::from(day) * 86_400).unwrap_or_default();
+    at.to_zoned(jiff::tz::TimeZone::UTC).strftime(form).to_string()
+}
+
 /// A share of all, in percent with one decimal.
 fn share(count: u64, of: u64) -> String {
     if of == 0 {
         return "–".to_owned();
     }
     let tenths = u128::from(count) * 1000 / u128::from(of);
-    format!("{}.{} %", tenths / 10, tenths % 10)
+    format!("{}.{}%", tenths / 10, tenths % 10)
 }

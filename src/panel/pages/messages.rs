@@ -82,16 +82,21 @@ impl MessageLine {
     fn new(record: &MessageRecord, zone: &TimeZone) -> Self {
         let MessageRecord { id, row, transfer, waiting, .. } = record;
         let answer = transfer.last.smtp_response.as_deref().unwrap_or_default();
-        let waits = waiting.as_ref().map(|wait| waits(wait.reason)).filter(|_| answer.is_empty());
+        let status = transfer.state.status();
+        // The answer of a message that a recipient complained about is that of its delivery, and no reason.
+        let reason = match status {
+            Status::Complained => Some("Marked as spam"),
+            _ => waiting.as_ref().map(|wait| waits(wait.reason)).filter(|_| answer.is_empty()),
+        };
         Self {
             day: None,
             path: format!("/messages/{id}"),
             at: Moment::new(row.created_at, zone.clone()),
-            badge: Badge::of_status(transfer.state.status()),
+            badge: Badge::of_status(status),
             to: row.to.as_given().to_owned(),
             subject: row.subject.clone(),
             stream: row.stream,
-            answer: waits.map_or_else(|| shortened(answer), str::to_owned),
+            answer: reason.map_or_else(|| shortened(answer), str::to_owned),
         }
     }
 }

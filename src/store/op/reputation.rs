@@ -82,12 +82,12 @@ impl JudgeReputation {
             format!("{count} of {of}")
         };
         let (day, week) = (shown(day), shown(week));
-        let kind = match measure {
-            Measure::Bounces => "bounce",
-            Measure::Complaints => "complaint",
+        let (kind, counted) = match measure {
+            Measure::Bounces => ("bounce", "bounced"),
+            Measure::Complaints => ("complaint", "were complained about"),
         };
         let summary = format!("The {kind} rate of {stream} mail is too high");
-        let seen = format!("{} of deliveries: {day} in the last day, {week} in the last week.", measure.as_str());
+        let seen = format!("In the last day {day} messages {counted}, in the last week {week}.");
         let subject = Subject::named(SubjectKind::Stream, stream);
         alert::found(tables, account, &Sighting::new(condition, severity, summary, seen).of(subject)).map(drop)
     }

@@ -1,0 +1,128 @@
+// Ten tasks of somebody who sees the panel for the first time. They only press what the pages name, so a task fails here
+// when a name goes, or when a step is added.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+
+import { follow, missing, signIn, startChromium, visitor } from "./support/browser.mjs";
+import { startHookServer } from "./support/hook_server.mjs";
+import { startInstance } from "./support/instance.mjs";
+import { tellStory } from "./support/story.mjs";
+
+const skip = missing();
+let chromium, hooks, instance, page, context, faults;
+
+before(async () => {
+  if (skip) return;
+  hooks = await startHookServer(() => ({ status: 200, body: "" }));
+  const config = `[webhooks]\nextra_roots = "${hooks.roots}"\n[network]\nallow = ["127.0.0.0/8"]\n`;
+  [instance, chromium] = await Promise.all([startInstance(config), startChromium()]);
+  await tellStory(instance, hooks.url);
+  await instance.ask("POST", "/v1/domains", { name: "books.example.org", stream: "transactional" });
+  await instance.makeOperator("dev@example.test");
+  ({ page, context, faults } = await visitor(chromium, instance));
+  await signIn(page, instance);
+});
+after(async () => {
+  await context?.close();
+  await chromium?.close();
+  await instance?.close();
+  hooks?.close();
+  assert.deepEqual(faults ?? [], []);
+});
+
+/** A task, begun at the overview. */
+const task = (name, steps) =>
+  test(name, { skip, timeout: 60_000 }, async () => {
+    await page.goto("/");
+    await steps();
+  });
+const rail = (name) => follow(page, page.locator("nav[aria-label=Panel]").getByRole("link", { name, exact: false }).first());
+const open = (name) => follow(page, page.locator("main").getByRole("link", { name }).first());
+const press = (name) => follow(page, page.locator("main").getByRole("button", { name }).first());
+const shown = (text) => page.locator("main").getByText(text).first().waitFor();
+
+/** Searches by the field that stands on every page. */
+async function search(text) {
+  await page.getByRole("searchbox").fill(text);
+  await follow(page, page.getByRole("button", { name: "Search" }));
+}
+
+task("find why a mail bounced", async () => {
+  await search("bounced+story@simulator.test");
+  await open("Confirm your address");
+  await shown("550 5.1.1");
+  await shown("Correct or remove the address");
+});
+
+task("rotate a webhook's secret", async () => {
+  await rail("Webhooks");
+  await open("Order status");
+  await press("Rotate secret");
+  await shown("The new signing secret");
+  await shown(/^whsec_/);
+});
+
+task("see whether a provider is slow", async () => {
+  await rail("Providers");
+  for (const name of ["Median", "95%"]) await page.getByRole("columnheader", { name }).first().waitFor();
+});
+
+task("add a domain, and check its records", async () => {
+  await rail("Domains");
+  await page.getByLabel("Domain", { exact: true }).fill("new.example.org");
+  await press("Add");
+  await shown("0 of 5 records found");
+  await press("Check now");
+  await shown("Not verified");
+});
+
+task("invite a colleague who only looks", async () => {
+  await rail("Users");
+  await page.getByLabel("Email address").fill("colleague@example.org");
+  await page.getByLabel("Role").selectOption({ label: "Viewer (read-only)" });
+  await press("Invite");
+  await shown("Setup link of colleague@example.org");
+});
+
+task("export all mails to one address as CSV", async () => {
+  await search("delivered+story@simulator.test");
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "CSV" }).click()]);
+  const lines = readFileSync(await file.path(), "utf8").trim().split("\n");
+  assert.equal(lines.length, 2);
+  assert.match(lines[1], /delivered\+story@simulator\.test/);
+});
+
+task("suspend an account, and let it go on", async () => {
+  await rail("Accounts");
+  await page.getByLabel("Name").first().fill("Loud shop");
+  await press("Create");
+  await page.locator("form[action$='/suspend']").getByLabel("Reason").fill("sends to lists that it bought");
+  await press("Suspend account");
+  await shown("sends to lists that it bought");
+  await press("Resume account");
+  await page.getByRole("button", { name: "Suspend account" }).waitFor();
+});
+
+task("try a deferred message now", async () => {
+  await search("full+story@simulator.test");
+  await open("A reply to your question");
+  await press("Retry now");
+  await shown("Retrying");
+});
+
+task("change a DKIM key", async () => {
+  await rail("Domains");
+  await open("books.example.org");
+  await page.locator("summary").getByText("Rotate DKIM keys").click();
+  await press("Rotate DKIM keys");
+  await shown("New keys made. They sign once published.");
+});
+
+task("find out whether the DMARC policy may be tightened", async () => {
+  await rail("Domains");
+  await open("books.example.org");
+  await open("DMARC reports");
+  assert.equal(await page.locator("main h2").first().innerText(), "Publish a DMARC record");
+});

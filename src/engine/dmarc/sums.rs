@@ -1,6 +1,6 @@
 //! Sums of a domain's counts, kept in memory by stretches of days: the figures of 400 days add up a dozen of them
-//! instead of every row. A stretch is valid as long as the rows of its days are as they were, so nothing has to tell the
-//! cache of a report, and it holds nothing that a row does not.
+//! instead of every row. A stretch is valid as long as the rows of its days are unchanged, so a new report needs no
+//! notice to the cache.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -99,7 +99,7 @@ impl Stretch {
     }
 }
 
-/// What a stretch is of.
+/// The domain and the days of a stretch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct StretchKey {
     of: (AccountId, DomainId),
@@ -249,9 +249,9 @@ mod tests {
         assert!(first.iter().zip(stretches(&sums)).all(|(one, other)| Arc::ptr_eq(one, &other)), "kept");
         assert_eq!(test.done(report(&test, of, "again", 1)), Recorded::Counted);
         let second = stretches(&sums);
-        assert!(Arc::ptr_eq(&first[0], &second[0]), "the older days are as they were");
+        assert!(Arc::ptr_eq(&first[0], &second[0]), "the older days are unchanged");
         assert!(!Arc::ptr_eq(first.last().unwrap(), second.last().unwrap()), "the newer ones are read again");
-        assert_eq!(second, stretches(&DmarcSums::default()), "what is kept is what the rows say");
+        assert_eq!(second, stretches(&DmarcSums::default()), "a fresh read gives the same sums");
         let messages: u64 = second.iter().flat_map(|stretch| &stretch.days).map(|day| day.2.messages()).sum();
         assert_eq!(messages, 30);
     }

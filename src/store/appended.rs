@@ -7,16 +7,24 @@
 use super::Store;
 use super::content::{Append, Place, Placed, SealedBody};
 use super::error::{Stop, StoreError};
+use super::gather::Announcement;
 use super::job::{Answer, Job, Urgency};
 use super::op::Op;
 
 /// Bodies that are appended, and not named by a commit yet.
-#[derive(Default)]
 pub struct AppendedBodies {
+    /// Counts the first body until it is appended.
+    announcement: Option<Announcement>,
     placed: Vec<Placed>,
 }
 
 impl Store {
+    /// Announces bodies of one operation, before the first of them is composed and signed: bodies of other callers wait
+    /// for it and share its sync.
+    pub fn announce_bodies(&self) -> AppendedBodies {
+        AppendedBodies { announcement: Some(self.announce()), placed: Vec::new() }
+    }
+
     /// Appends bodies behind those that `appended` has already. They share a sync where they need one.
     ///
     /// # Errors
@@ -28,7 +36,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let doors = self.doors().ok_or(StoreError::Closed)?;
         // All are announced first: the appender waits for bodies that it knows to come.
-        let announced: Vec<_> = bodies.into_iter().map(|body| (self.announce(), body)).collect();
+        let mut announce = || appended.announcement.take().unwrap_or_else(|| self.announce());
+        let announced: Vec<_> = bodies.into_iter().map(|body| (announce(), body)).collect();
         let mut answers = Vec::with_capacity(announced.len());
         for (announcement, body) in announced {
             let (sender, answer) = tokio::sync::oneshot::channel();

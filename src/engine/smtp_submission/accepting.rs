@@ -149,16 +149,21 @@ impl Submitting {
         let from = shared.message.from.domain().as_str();
         let recipients: Arc<[_]> = self.transaction.recipients.clone().into();
         let (caller, shared, claims) = (Arc::clone(&self.caller), Arc::clone(shared), Arc::clone(claims));
-        let begun = self.on_pool(move |engine| Copies::begin(engine, caller, shared, recipients, claims)).await?;
-        let mut copies = begun.map_err(|(place, stop)| self.refused(from, place, stop))?;
-        let (mut appended, mut accepts) = (AppendedBodies::default(), Vec::new());
-        while !copies.is_done() {
-            // One message and one copy are in memory at a time, or as many small copies as make a chunk.
-            let (rest, chunk) = self.on_pool(move |engine| copies.with_next(engine)).await?;
-            copies = rest;
-            let Chunk { bodies, accepts: mut more } = chunk.map_err(|(place, stop)| self.refused(from, place, stop))?;
+        let refused = |(place, stop)| self.refused(from, place, stop);
+        let (mut appended, mut accepts) = (self.engine.store.announce_bodies(), Vec::new());
+        let begin = move |engine: &_| {
+            Copies::begin(engine, caller, shared, recipients, claims).map(|copies| copies.with_next(engine))
+        };
+        let (mut copies, mut chunk) = self.on_pool(begin).await?.map_err(refused)?;
+        loop {
+            let Chunk { bodies, accepts: mut more } = chunk.map_err(refused)?;
             accepts.append(&mut more);
             self.engine.store.append_bodies(&mut appended, bodies).await?;
+            if copies.is_done() {
+                break;
+            }
+            // One message and one copy are in memory at a time, or as many small copies as make a chunk.
+            (copies, chunk) = self.on_pool(move |engine| copies.with_next(engine)).await?;
         }
         let (mut ids, places) = copies.into_ids();
         if !accepts.is_empty() {

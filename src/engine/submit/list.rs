@@ -8,7 +8,6 @@ use super::workbench::{Prepared, Ready};
 use super::{Running, SubmitError, TRIES};
 use crate::domain::submission::Submission;
 use crate::engine::{Caller, Engine};
-use crate::store::AppendedBodies;
 use crate::store::content::{Place, SealedBody};
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
@@ -193,7 +192,7 @@ async fn commit(
     bodies: Vec<SealedBody>,
     accepts: Vec<Accept>,
 ) -> Result<Vec<Result<Accepted, Refusal>>, StoreError> {
-    let mut appended = AppendedBodies::default();
+    let mut appended = engine.store.announce_bodies();
     engine.store.append_bodies(&mut appended, bodies).await?;
     let at = |(accept, place): (Accept, Place)| {
         let message = MessageRow { place, ..accept.message };

@@ -10,7 +10,6 @@ use crate::base::id::MessageId;
 use crate::domain::submission::Submission;
 use crate::engine::{Caller, Engine};
 use crate::machine::quota::QuotaView;
-use crate::store::AppendedBodies;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::accept::Accept;
 use crate::store::op::accept_all::{AcceptAll, OneRefused};
@@ -139,7 +138,7 @@ impl Engine {
             first.idempotency = claim;
             first.answer.clone_from(&answer);
         }
-        let mut appended = AppendedBodies::default();
+        let mut appended = self.store.announce_bodies();
         self.store.append_bodies(&mut appended, bodies).await?;
         let op = move |places: Vec<_>| {
             let placed = messages.into_iter().zip(places);

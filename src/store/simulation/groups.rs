@@ -8,7 +8,6 @@ use super::process::Waiting;
 use super::story::Story;
 use super::work::{Intent, Outcome, next_hour, outcome};
 use crate::machine::retention::Bucket;
-use crate::store::AppendedBodies;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::accept::Accept;
 use crate::store::op::accept_all::AcceptAll;
@@ -52,7 +51,7 @@ impl Story {
         self.history.groups.push(ids.clone());
         let last = bodies.split_off(self.chance.index(count));
         let answered = async move {
-            let mut appended = AppendedBodies::default();
+            let mut appended = store.announce_bodies();
             for step in [bodies, last] {
                 match store.append_bodies(&mut appended, step).await {
                     Ok(()) => {}

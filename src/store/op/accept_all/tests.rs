@@ -107,7 +107,7 @@ fn bodies_are_appended_in_turn_and_named_together() {
     let bucket = START + std::time::Duration::from_secs(3600);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let accepted = runtime.block_on(async {
-        let mut appended = crate::store::AppendedBodies::default();
+        let mut appended = store.announce_bodies();
         let seal = |place: usize| store.content().seal(bucket, ids[place], body(place));
         store.append_bodies(&mut appended, vec![seal(0)]).await.unwrap();
         store.append_bodies(&mut appended, (1..5).map(seal).collect()).await.unwrap();

@@ -91,7 +91,7 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
         return Err(Trouble::new(
             Exit::Conflict,
             PURPOSE,
-            format!("there is a store in {} already, and it is left as it is", directory.display()),
+            format!("there already is a store in {}, which is not changed", directory.display()),
             "Add to it with `postrider account add`, or name another directory with --data-dir.",
         ));
     }
@@ -201,7 +201,7 @@ fn system_hostname() -> Result<DomainName, Trouble> {
     let name = name.trim();
     name.parse().ok().filter(|_| name.contains('.')).ok_or_else(|| {
         let why = format!("the system's host name is {name:?}, which receivers can't look up");
-        Trouble::new(Exit::Usage, PURPOSE, why, "Name this server with --hostname, such as mail.example.com.")
+        Trouble::new(Exit::Usage, PURPOSE, why, "Set this server's name with --hostname, such as mail.example.com.")
     })
 }
 

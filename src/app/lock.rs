@@ -32,7 +32,7 @@ impl DirectoryLock {
     pub fn take(directory: &Path) -> Result<Self, Trouble> {
         let unusable = |error: io::Error| {
             let what = format!("cannot use the data directory {}", directory.display());
-            Trouble::new(Exit::Failed, what, error.to_string(), "Name a directory that this user may write to.")
+            Trouble::new(Exit::Failed, what, error.to_string(), "Choose a directory that this user can write to.")
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unusable)?;
         let path = directory.join(FILE);
@@ -63,7 +63,7 @@ impl DirectoryLock {
             Err(error) => {
                 let exit =
                     if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
-                let what = format!("cannot look at the data directory {}", directory.display());
+                let what = format!("cannot read the data directory {}", directory.display());
                 return Err(Trouble::new(exit, what, error.to_string(), "Run the command as root or its owner."));
             }
         };

@@ -36,12 +36,12 @@ pub(super) fn run(
             Exit::Usage,
             PURPOSE,
             why,
-            "Name the configuration of the service with --config FILE.",
+            "Give the configuration of the service with --config FILE.",
         ));
     };
     let key = key.map_or_else(|| of_directory(&config.data_dir, environment), Path::to_owned);
     let raw = master_key::read_raw(&key).map_err(|error| {
-        let remedy = "Name the master.key of the service with --master-key FILE.";
+        let remedy = "Give the master.key of the service with --master-key FILE.";
         Trouble::new(Exit::Failed, PURPOSE, error.to_string(), remedy)
     })?;
     let bucket = replica_bucket::open(config, url)?;

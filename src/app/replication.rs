@@ -270,7 +270,7 @@ pub(super) fn cannot_join(error: &ReplicaError) -> Trouble {
              one.",
         ),
         ReplicaError::OtherStore => {
-            (Exit::Conflict, "Name the bucket and prefix of this store in replica.url, or a prefix that is empty.")
+            (Exit::Conflict, "Set replica.url to the bucket and prefix of this store, or to an empty prefix.")
         }
         ReplicaError::Broken { .. } => {
             (Exit::Conflict, "Run `postrider standby --discard` on this directory: it begins with the newest base.")
@@ -279,7 +279,7 @@ pub(super) fn cannot_join(error: &ReplicaError) -> Trouble {
             Exit::Conflict,
             "Run `postrider standby --discard` to set the directory aside and begin with the newest base.",
         ),
-        ReplicaError::NoBase => (Exit::NotFound, "Name a bucket and prefix that an active has written a base to."),
+        ReplicaError::NoBase => (Exit::NotFound, "Set a bucket and prefix that has a base of an active machine."),
         ReplicaError::Newer { .. } => (Exit::Failed, "Upgrade this standby first."),
         ReplicaError::Object { .. } | ReplicaError::Missing { .. } => {
             (Exit::Failed, "Run `postrider replica verify`; a new base replaces damaged objects.")

@@ -88,7 +88,7 @@ fn refuse_development(directory: &Path) -> Result<(), Trouble> {
     }
     let what = format!("{} is a directory of `postrider dev`", directory.display());
     let why = "its keys and domains are for tests, and must not send mail";
-    Err(Trouble::new(Exit::Usage, what, why, "Name another directory with data_dir, and run `postrider init`."))
+    Err(Trouble::new(Exit::Usage, what, why, "Set data_dir to another directory, and run `postrider init`."))
 }
 
 /// Takes the sockets that systemd has opened. One that the configuration does not name is an error, because it would

@@ -66,7 +66,7 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, Trouble> {
     logging::start(&config.log);
     runtime::forbid_dumps();
     if config.replica.url.is_none() {
-        let remedy = "Name the bucket of the active machine in replica.url.";
+        let remedy = "Set replica.url to the bucket of the active machine.";
         return Err(Trouble::new(Exit::Usage, WHAT, "the configuration has no [replica] url", remedy));
     }
     let lock = DirectoryLock::take(&config.data_dir)?;
@@ -337,7 +337,7 @@ fn failed(why: &str) -> Trouble {
 fn master_key(directory: &Path, named: Option<&Path>) -> Result<Raw, Trouble> {
     let path = named.map_or_else(|| master_key::place(directory), Path::to_owned);
     master_key::read_raw(&path).map_err(|error| {
-        let remedy = "Name the master.key of the active machine with --master-key FILE: the bucket does not hold it.";
+        let remedy = "Give the master.key of the active machine with --master-key FILE: the bucket does not have it.";
         Trouble::new(Exit::Usage, WHAT, error.to_string(), remedy)
     })
 }

@@ -13,7 +13,7 @@ pub(super) async fn note(engine: Weak<Engine>) {
     while let Some(engine) = engine.upgrade() {
         let noted = tokio::task::spawn_blocking(move || engine.note_store_size());
         if noted.await.is_err() {
-            tracing::error!("could not note the size of the store");
+            tracing::error!("could not record the size of the store");
         }
         tokio::time::sleep(BETWEEN).await;
     }

@@ -44,7 +44,7 @@ pub(super) fn to_serve(option: Option<PathBuf>, environment: &Environment, packa
             "no configuration to serve with",
             format!("there is no file {} and {HOSTNAME_VARIABLE} is not set", packaged.display()),
             format!(
-                "Name a file with --config or {CONFIG_VARIABLE}, or set {HOSTNAME_VARIABLE} to this server's name."
+                "Choose a file with --config or {CONFIG_VARIABLE}, or set {HOSTNAME_VARIABLE} to this server's name."
             ),
         ));
     }

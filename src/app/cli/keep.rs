@@ -57,7 +57,7 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
             Exit::Usage,
             "cannot restore the backup",
             "name a directory to restore into with --data-dir or --config",
-            "Name one that is empty, or is not there yet, with --data-dir DIR.",
+            "Choose one that is empty or does not exist yet with --data-dir DIR.",
         )
         .into());
     };
@@ -69,7 +69,7 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
         return print(&restored, told_of_restore, json, console);
     }
     if args.at.is_some() || args.release {
-        let (why, remedy) = ("--at and --release are for a replica", "Name it as s3://bucket/prefix.");
+        let (why, remedy) = ("--at and --release are for a replica", "Write it as s3://bucket/prefix.");
         return Err(Trouble::new(Exit::Usage, "cannot restore the backup", why, remedy).into());
     }
     let progress = Progress::new("restore", console.err);

@@ -97,7 +97,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, Trouble> {
 
 fn unread(what: &str, error: &io::Error) -> Trouble {
     let why = format!("cannot read {what}: {error}");
-    Trouble::new(Exit::Failed, format!("cannot {PURPOSE}"), why, "Name a file in UTF-8 that this user may read.")
+    Trouble::new(Exit::Failed, format!("cannot {PURPOSE}"), why, "Choose a file in UTF-8 that this user can read.")
 }
 
 /// Waits for the message's outcome without a time limit, and returns the message.

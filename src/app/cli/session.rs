@@ -181,7 +181,7 @@ fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop
             Exit::Usage,
             format!("cannot {PURPOSE}"),
             "there are several accounts; choose one with --account",
-            "Name one with --account ID; `postrider account list` shows them.",
+            "Choose one with --account ID; `postrider account list` shows them.",
         )
         .into()),
     }

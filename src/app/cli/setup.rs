@@ -155,7 +155,7 @@ pub(super) fn man(args: &ManArgs, console: &mut Console<'_>) -> Result<Exit, Sto
 
 fn unwritten(directory: &Path, error: &std::io::Error) -> Trouble {
     let what = format!("cannot write the manual to {}", directory.display());
-    Trouble::new(Exit::Failed, what, error.to_string(), "Name a directory that this user may write to.")
+    Trouble::new(Exit::Failed, what, error.to_string(), "Choose a directory that this user can write to.")
 }
 
 #[cfg(test)]

@@ -245,7 +245,7 @@ fn of_site(value: &Value) -> String {
     let site = cell(value.get("site"));
     match (value["paused"].as_bool(), value["more"].as_bool()) {
         (Some(true), _) => format!("Mail for {site} waits until it is resumed.\n"),
-        (Some(false), _) => format!("Mail for {site} goes on.\n"),
+        (Some(false), _) => format!("Mail for {site} continues.\n"),
         (None, more) => {
             let rest = if more == Some(true) { " There may be more: ask again." } else { "" };
             format!("{} messages for {site} are tried now.{rest}\n", cell(value.get("messages")))

@@ -55,7 +55,7 @@ impl From<ConfigError> for Trouble {
                 Exit::Failed,
                 format!("cannot read the configuration {origin}"),
                 why,
-                "Name a file that exists and that this user may read; `postrider config example` prints one.",
+                "Choose an existing file that this user can read; `postrider config example` prints one.",
             ),
             ConfigError::Faulty(origin, faults) => Self::with_reasons(
                 if faults.iter().any(|fault| fault.is_usage) { Exit::Usage } else { Exit::Failed },

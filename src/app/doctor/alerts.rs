@@ -113,7 +113,7 @@ pub(super) async fn block_lists(patient: &Patient) -> Vec<Check> {
             (true, Some(why)) => Check::new(name, Verdict::Warn, why, "Try again."),
             (true, None) if shown.is_empty() => {
                 let seen = "the address that receivers see is not known here";
-                Check::new(name, Verdict::Warn, seen, "Name this server's public address in source.")
+                Check::new(name, Verdict::Warn, seen, "Set source to this server's public address.")
             }
             (true, None) => Check::new(name, Verdict::Ok, format!("it does not list {}", shown.join(", ")), ""),
         });

@@ -37,7 +37,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
         (_, true) => Check::new(NAME, Verdict::Fail, format!("{shown}, where they go, has no address"), publish),
         (true, _) => Check::new(NAME, Verdict::Ok, format!("{host} is served by {shown}"), ""),
         (false, _) => {
-            let seen = format!("{host} is served by {shown}, which does not lead to {own}");
+            let seen = format!("{host} is served by {shown}, which does not resolve to {own}");
             Check::new(NAME, Verdict::Warn, seen, publish)
         }
     }]

@@ -32,7 +32,7 @@ fn in_files(config: &Config, path: &std::path::Path, now: Timestamp) -> Check {
     let certificate = match Certificate::read(path) {
         Ok(certificate) => certificate,
         Err(why) => {
-            let remedy = "Name a PEM file with the server's certificate first in http.tls.certificate.";
+            let remedy = "Set http.tls.certificate to a PEM file with the server's certificate first.";
             return Check::new(NAME, Verdict::Fail, why, remedy);
         }
     };
@@ -40,7 +40,7 @@ fn in_files(config: &Config, path: &std::path::Path, now: Timestamp) -> Check {
     let url = config.public_url();
     let host = url.host_str().unwrap_or_default();
     let Some(Validity { until: end, .. }) = certificate.validity() else {
-        return Check::new(NAME, Verdict::Fail, format!("{shown} is not an X.509 certificate"), "Name another file.");
+        return Check::new(NAME, Verdict::Fail, format!("{shown} is not an X.509 certificate"), "Choose another file.");
     };
     let renew = "Renew it; the service takes up the new files when they change or at SIGHUP.";
     if end <= now {
@@ -94,7 +94,7 @@ fn failed(seen: String, (fault, status): (&str, &Status), verdict: Verdict) -> C
     let next = status.setbacks.wait_until();
     let remedy = match (status.setbacks.refused, status.setbacks.unreached) {
         (0, _) => "See that this machine reaches http.tls.directory, and that extra_roots trusts it.",
-        _ => "See that every name leads to this machine in DNS, and that port 443 or 80 is open to the world.",
+        _ => "Make every name resolve to this machine, and open port 443 or 80 to the internet.",
     };
     let remedy = format!("{remedy} It is asked again at {next}, and at once at SIGHUP.");
     Check::new(NAME, verdict, format!("{seen}: {fault}"), remedy)

@@ -67,7 +67,7 @@ async fn smarthost_check(patient: &Patient, relay: &str, smarthost: &Smarthost, 
         Ok(line) if line.starts_with("220") => Check::new(name, Verdict::Ok, format!("{server} greets: {line}"), ""),
         // With TLS from the first byte the server waits for us, so the connection is all that can be checked.
         Err(error) if is_silent && error.kind() == io::ErrorKind::TimedOut => {
-            Check::new(name, Verdict::Ok, format!("{server} takes connections, and waits for TLS"), "")
+            Check::new(name, Verdict::Ok, format!("{server} accepts connections and expects TLS"), "")
         }
         Ok(line) => Check::new(name, Verdict::Fail, format!("{server} says {line:?}"), remedy),
         Err(error) => Check::new(name, Verdict::Fail, format!("{server}: {}", told(&error)), remedy),

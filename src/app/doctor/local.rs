@@ -43,7 +43,7 @@ fn directory(directory: &Path) -> Check {
     const NAME: &str = "data directory";
     let shown = directory.display();
     let Ok(found) = fs::metadata(directory) else {
-        let remedy = "Make it with `postrider init`, or run doctor as the service's user.";
+        let remedy = "Create it with `postrider init`, or run doctor as the service's user.";
         return Check::new(NAME, Verdict::Fail, format!("{shown} is not there, or not for this user to see"), remedy);
     };
     let mode = found.permissions().mode() & 0o777;
@@ -95,5 +95,5 @@ fn disk(directory: &Path, least: u64) -> Check {
         free if free < least.saturating_mul(ROOM) => Verdict::Warn,
         _ => return Check::new(NAME, Verdict::Ok, seen, ""),
     };
-    Check::new(NAME, verdict, seen, "Make room, or move data_dir to a larger disk.")
+    Check::new(NAME, verdict, seen, "Free disk space, or move data_dir to a larger disk.")
 }

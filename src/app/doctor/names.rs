@@ -21,10 +21,10 @@ pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
         // This is an answer too: a server for a few zones does not know the root.
         Err(NotTold::Absent) => {
             let seen = "the name servers answer, but do not know the root of the DNS";
-            vec![Check::new(NAME, Verdict::Warn, seen, "Name servers that resolve every name in dns.servers.")]
+            vec![Check::new(NAME, Verdict::Warn, seen, "Set dns.servers to servers that resolve every name.")]
         }
         Err(NotTold::Failed(why)) => {
-            vec![Check::new(NAME, Verdict::Fail, why, "Name servers that answer in dns.servers, as \"ip:port\".")]
+            vec![Check::new(NAME, Verdict::Fail, why, "Set dns.servers to servers that answer, as \"ip:port\".")]
         }
     }
 }
@@ -37,7 +37,7 @@ fn validation(patient: &Patient, told: &Told) -> Check {
     let Some(anchor) = &patient.config.dns.trust_anchor else {
         let theirs = if told.is_validated { "validates (AD)" } else { "does not say that it validates (no AD)" };
         let seen = format!("dns.trust_anchor is not set, so DANE is not used; {server} {theirs}");
-        let remedy = "Name the root's keys in dns.trust_anchor, such as /usr/share/dns/root.key (dns-root-data).";
+        let remedy = "Set dns.trust_anchor to the root's keys, such as /usr/share/dns/root.key (dns-root-data).";
         return Check::new(NAME, Verdict::Warn, seen, remedy);
     };
     let anchor = anchor.display();
@@ -48,7 +48,7 @@ fn validation(patient: &Patient, told: &Told) -> Check {
         }
         None => {
             let seen = format!("{server} gives the root without signatures, so nothing validates from {anchor}");
-            Check::new(NAME, Verdict::Warn, seen, "Name servers that pass DNSSEC on in dns.servers.")
+            Check::new(NAME, Verdict::Warn, seen, "Set dns.servers to servers that support DNSSEC.")
         }
     }
 }
@@ -87,9 +87,9 @@ async fn leads_here(patient: &Patient, check: &str, name: &str, sources: Option<
         sources.unwrap_or_default().iter().copied().filter(|address| patient.guard.permits(*address)).collect();
     let strangers: Vec<_> = public.iter().copied().filter(|address| !addresses.contains(address)).collect();
     if strangers.is_empty() {
-        return Check::new(check, Verdict::Ok, format!("{name} leads to {shown}"), "");
+        return Check::new(check, Verdict::Ok, format!("{name} resolves to {shown}"), "");
     }
-    let seen = format!("{name} leads to {shown}, but mail leaves from {}", list(&strangers));
+    let seen = format!("{name} resolves to {shown}, but mail is sent from {}", list(&strangers));
     let remedy = format!("Publish an address record of {name} for {}, or set source of the relay.", list(&strangers));
     Check::new(check, Verdict::Warn, seen, remedy)
 }
@@ -128,7 +128,7 @@ pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
             let inside = patient.sources(relay);
             let from = if inside.is_empty() { "an unknown address".to_owned() } else { list(&inside) };
             let what = format!("mail leaves from {from}, and the address that receivers see is not known here");
-            checks.push(Check::new("reverse DNS", Verdict::Warn, what, "Name this server's public address in source."));
+            checks.push(Check::new("reverse DNS", Verdict::Warn, what, "Set source to this server's public address."));
         }
         for address in addresses {
             if seen.insert(address) {
@@ -144,11 +144,11 @@ async fn leads_back(patient: &Patient, address: IpAddr, ehlo: &str) -> Check {
     let hoster = format!("Ask the provider of {address} to set its reverse name (PTR) to {ehlo}.");
     match probe::reverse::reverse(&*patient.probe, address, ehlo).await {
         Reverse::LeadsBack => {
-            Check::new(NAME, Verdict::Ok, format!("{address} is called {ehlo}, which leads back to it"), "")
+            Check::new(NAME, Verdict::Ok, format!("the reverse name of {address} is {ehlo}, which resolves to it"), "")
         }
         Reverse::Nameless => Check::new(NAME, Verdict::Fail, format!("{address} has no name (PTR)"), hoster),
         Reverse::NotConfirmed(names) => {
-            let seen = format!("{address} is called {}, which does not lead back to it", names.join(", "));
+            let seen = format!("the reverse name of {address} is {}, which does not resolve to it", names.join(", "));
             Check::new(NAME, Verdict::Fail, seen, hoster)
         }
         Reverse::OtherName(names) => {

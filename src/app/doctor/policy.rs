@@ -49,7 +49,7 @@ fn judge(name: String, policy: &str, host: &str) -> Check {
     if policy.admits(host) {
         return Check::new(name, Verdict::Ok, format!("its policy names {host}"), "");
     }
-    let seen = format!("its policy does not name {host}, so servers that heed it do not bring bounces");
+    let seen = format!("its policy does not list {host}, so servers that apply it can't deliver bounces");
     Check::new(name, Verdict::Fail, seen, format!("Add mx: {host} to the policy, and change its id."))
 }
 

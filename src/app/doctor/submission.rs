@@ -49,7 +49,7 @@ async fn check(patient: &Patient, name: &'static str, port: u16, is_implicit: bo
 fn remedy(fault: &SubmissionFault, host: &str, port: u16) -> String {
     match fault {
         SubmissionFault::Unreachable(..) => {
-            format!("Start the service, see that {host} leads to it, and open port {port} in the firewall.")
+            format!("Start the service, make {host} resolve to it, and open port {port} in the firewall.")
         }
         SubmissionFault::NotSmtp(..) => {
             format!(

@@ -138,7 +138,7 @@ impl Drop for Unfinished {
 }
 
 fn taken_already(file: &Path) -> Trouble {
-    let why = format!("there is a file {} already, and it is left as it is", file.display());
+    let why = format!("the file {} already exists and is not changed", file.display());
     Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, "Choose another file, or move the existing one.")
 }
 

@@ -35,7 +35,7 @@ pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, Trouble
     let purpose = format!("check the backup {}", file.display());
     let source = super::open(file, &purpose)?;
     let aside = Aside::create().map_err(|error| {
-        let remedy = "Name a directory with room for the backup's rows in TMPDIR.";
+        let remedy = "Set TMPDIR to a directory with space for the backup's rows.";
         Trouble::new(Exit::Failed, format!("cannot {purpose}"), error.to_string(), remedy)
     })?;
     let unpacked = restore::unpack(source, &aside.0, &mut |head, totals| progress.read(head, totals));
@@ -53,7 +53,7 @@ pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, Trouble
                 | RestoreError::WrongMasterKey
                 | RestoreError::Io { .. }
                 | RestoreError::Store(_) => {
-                    "Name a directory with room for the backup's rows in TMPDIR, and try again."
+                    "Set TMPDIR to a directory with space for the backup's rows, and try again."
                 }
             };
             return Err(Trouble::new(Exit::Failed, format!("cannot {purpose}"), error.to_string(), remedy));
@@ -76,10 +76,10 @@ fn looked_at(
                 Exit::ChecksFailed,
                 "If the file was moved, put it back. Otherwise restore the newest backup into an empty directory.",
             ),
-            InspectError::NoStore => (Exit::NotFound, "Name the service's directory with --data-dir or --config."),
+            InspectError::NoStore => (Exit::NotFound, "Give the service's directory with --data-dir or --config."),
             InspectError::Locked => (Exit::Conflict, "Stop the process that has it open, or check a backup."),
             InspectError::Newer { .. } => (Exit::Failed, "Use a newer program."),
-            InspectError::Older { .. } => (Exit::Failed, "Start the service on it once, which brings it forward."),
+            InspectError::Older { .. } => (Exit::Failed, "Start the service on it once, which migrates it."),
             InspectError::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 (Exit::NotPermitted, "Run the command as the user that the service runs as, or as root.")
             }

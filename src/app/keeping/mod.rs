@@ -23,9 +23,9 @@ const BUFFER: usize = 1 << 20;
 fn open(file: &Path, purpose: &str) -> Result<BufReader<File>, Trouble> {
     let opened = File::open(file).map_err(|error| {
         let (exit, remedy) = match error.kind() {
-            io::ErrorKind::NotFound => (Exit::NotFound, "Name a file that `postrider backup` has written."),
+            io::ErrorKind::NotFound => (Exit::NotFound, "Choose a file that `postrider backup` has written."),
             io::ErrorKind::PermissionDenied => (Exit::NotPermitted, "Run the command as the file's owner, or as root."),
-            _ => (Exit::Failed, "Name a file that `postrider backup` has written."),
+            _ => (Exit::Failed, "Choose a file that `postrider backup` has written."),
         };
         Trouble::new(exit, format!("cannot {purpose}"), format!("{}: {error}", file.display()), remedy)
     })?;

@@ -81,8 +81,8 @@ pub(super) fn require_empty(directory: &Path) -> Result<(), Trouble> {
     match restore::is_empty(directory) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            let why = format!("{} is not empty, and it is left as it is", directory.display());
-            let remedy = "Name a directory that is empty, or is not there yet.";
+            let why = format!("{} is not empty and is not changed", directory.display());
+            let remedy = "Choose a directory that is empty or does not exist yet.";
             Err(Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, remedy))
         }
         Err(error) => Err(unwritable(directory, &error)),
@@ -92,11 +92,11 @@ pub(super) fn require_empty(directory: &Path) -> Result<(), Trouble> {
 pub(super) fn master_key(file: &Path) -> Result<Raw, Trouble> {
     if fs::metadata(file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         let why = format!("there is no file {}", file.display());
-        let remedy = "Name the master.key of the service that the backup is of.";
+        let remedy = "Give the master.key of the service that was backed up.";
         return Err(Trouble::new(Exit::NotFound, format!("cannot {PURPOSE}"), why, remedy));
     }
     master_key::read_raw(file).map_err(|error: OpenError| {
-        let remedy = "Name the master.key of the service that the backup is of.";
+        let remedy = "Give the master.key of the service that was backed up.";
         Trouble::new(Exit::Failed, format!("cannot {PURPOSE}"), error.to_string(), remedy)
     })
 }
@@ -104,7 +104,7 @@ pub(super) fn master_key(file: &Path) -> Result<Raw, Trouble> {
 pub(super) fn unwritable(directory: &Path, error: &io::Error) -> Trouble {
     let exit = if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
     let why = format!("{}: {error}", directory.display());
-    Trouble::new(exit, format!("cannot {PURPOSE}"), why, "Name a directory that this user may write to.")
+    Trouble::new(exit, format!("cannot {PURPOSE}"), why, "Choose a directory that this user can write to.")
 }
 
 fn failed(file: &Path, directory: &Path, error: &RestoreError) -> Trouble {
@@ -116,10 +116,10 @@ fn failed(file: &Path, directory: &Path, error: &RestoreError) -> Trouble {
         }
         RestoreError::Backup(_) => (Exit::Failed, format!("{file}: {error}"), "Use another copy, or another backup."),
         RestoreError::NoMasterKey => {
-            (Exit::Usage, error.to_string(), "Name the key that was kept apart with --master-key FILE.")
+            (Exit::Usage, error.to_string(), "Give the separately stored key with --master-key FILE.")
         }
         RestoreError::WrongMasterKey => {
-            (Exit::Failed, error.to_string(), "Name the master.key of the service that the backup is of.")
+            (Exit::Failed, error.to_string(), "Give the master.key of the service that was backed up.")
         }
         RestoreError::Store(_) => (Exit::Failed, error.to_string(), "Check the disk, and try again."),
     };

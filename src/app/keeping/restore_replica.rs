@@ -51,7 +51,7 @@ pub fn run(
 ) -> Result<Restored, Trouble> {
     let usage = |why: String, remedy| Trouble::new(Exit::Usage, WHAT, why, remedy);
     let url: BucketUrl =
-        options.url.parse().map_err(|error| usage(format!("{error}"), "Name it as s3://bucket/prefix."))?;
+        options.url.parse().map_err(|error| usage(format!("{error}"), "Write it as s3://bucket/prefix."))?;
     let parse = |at: &str| at.parse::<Timestamp>();
     let until = options.at.map(parse).transpose();
     let until = until.map_err(|_| usage("--at is not a time".to_owned(), "Write it as 2026-01-31T12:00:00Z."))?;
@@ -153,8 +153,8 @@ fn failed(error: &ReplicaError) -> Trouble {
         _ => trouble.exit(),
     };
     let remedy = match error {
-        ReplicaError::NoBase => "Name a replica, and a time that is not before its `restorable_from`.",
-        ReplicaError::OtherStore => "Name the master.key of the store with --master-key FILE.",
+        ReplicaError::NoBase => "Choose a replica, and a time that is not before its `restorable_from`.",
+        ReplicaError::OtherStore => "Give the master.key of the store with --master-key FILE.",
         _ => "Check [replica] and the bucket, empty the directory, and try again.",
     };
     Trouble::new(exit, WHAT, error.to_string(), remedy)

@@ -57,14 +57,14 @@ fn transfer(sight: &Sight<'_>, key: &[u8], row: &TransferRow, report: &mut Repor
         None => false,
     };
     match row.due {
-        Some(_) if !has_timer => fail("its timer is missing, so it would wait for ever"),
-        None if status.is_waiting() => fail("it waits and is never due"),
+        Some(_) if !has_timer => fail("its timer is missing, so it would never be tried again"),
+        None if status.is_waiting() => fail("it is queued but never due"),
         Some(_) | None => {}
     }
     if let Some(accepted) = sight.find::<MessageRow>(key)? {
         let listed = sight.has(Table::Waiting, &schema::waiting(account, &accepted.to.match_key(), message))?;
         if listed != row.due.is_some() {
-            fail("whether it waits and whether it is listed by its address differ");
+            fail("it is queued but not listed by its address, or the reverse");
         }
     }
     timeline(sight, account, message, status, report)
@@ -108,13 +108,13 @@ fn timeline(
     )?;
     let mut fail = |what: String| report.fail(Rule::Timeline, || format!("message {message}: {what}"));
     if let Some(event) = strange {
-        fail(format!("the event {event} stands in another's place"));
+        fail(format!("the event {event} is stored in the place of another"));
     }
     if first.as_deref() != Some(Status::Queued.as_str()) {
         fail("its timeline does not begin with its acceptance".to_owned());
     }
     if !kinds.contains(status.as_str()) {
-        fail(format!("its status is {}, and no event tells of that", status.as_str()));
+        fail(format!("its status is {}, but no event has it", status.as_str()));
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ impl Op for BeginDoubt {
 /// Returns the alert of a doubtful wall clock, with its cause if known.
 pub fn sighting(cause: Option<&str>) -> Sighting {
     let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
-    let seen = format!("Mail goes on, but nothing is deleted, expired or given up{cause}.");
+    let seen = format!("Mail is sent, but nothing is deleted, expired or given up{cause}.");
     Sighting::new(Condition::ClockDoubtful, Severity::Critical, "The wall clock is doubtful", seen)
 }
 

@@ -1,8 +1,7 @@
-"""Fixtures: each peer is started for one test and ended after it.
+"""Fixtures: each peer is started for one test and stopped after it.
 
-A test's files stand in one directory that everybody may walk through (Postfix's daemons give up root), is
-removed when the test passes and kept, with its path in the report, when it fails.
-"""
+A test's files are in one directory that every user may enter (Postfix's daemons drop root). It is removed when the test
+passes and kept, with its path in the report, when it fails."""
 
 import shutil
 import sys
@@ -24,7 +23,7 @@ from support.sinks import AiosmtpdSink, TolerantSink  # noqa: E402
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Lets fixtures see how their test ended."""
+    """Lets fixtures see the result of their test."""
     report = yield
     if report.failed:
         item.failed_somewhere = True
@@ -51,7 +50,7 @@ def authority(workdir):
 
 @pytest.fixture
 def knot(workdir):
-    """The name system, with the receiving domains that most tests use."""
+    """The name server, with the receiving domains that most tests use."""
     knot = Knot(workdir / "knot")
     knot.mail_server("recipient.test", "mx1.recipient.test")
     knot.put("nullmx.test", "MX", "0 .")  # RFC 7505
@@ -63,7 +62,7 @@ def knot(workdir):
 
 @pytest.fixture
 def signed_knot(workdir):
-    """The same name system, signed from the root down."""
+    """The same name server, with signed zones from the root down."""
     knot = Knot(workdir / "signed", signed=True)
     knot.mail_server("recipient.test", "mx1.recipient.test")
     knot.publish()
@@ -81,7 +80,7 @@ def policy_host(authority):
 
 @pytest.fixture
 def policy():
-    """The policy service that Postfix asks at RCPT."""
+    """The policy service that Postfix queries at RCPT."""
     policy = Policy()
     yield policy
     policy.close()
@@ -105,7 +104,7 @@ def sink():
 
 @pytest.fixture
 def tolerant_sink():
-    """A receiver that takes every known variant of the end of data for one."""
+    """A receiver that accepts every known variant of the end of data."""
     sink = TolerantSink()
     yield sink
     sink.close()

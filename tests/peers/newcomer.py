@@ -1,8 +1,8 @@
-"""Somebody who has never seen it: on a Debian that was made a minute ago they do what docs/ says, command by command.
-They publish what is printed, send, look, back up, upgrade, and restore on another machine.
+"""A newcomer's first use: on a fresh Debian they follow docs/ command by command. They publish the printed records,
+send, check the result, back up, upgrade, and restore on another machine.
 
-tests/newcomer runs this, in a network of its own: its name servers, its authority and its receivers are the whole world.
-"""
+tests/newcomer runs this in a separate network: its name servers, its authority and its receivers are all that
+exists."""
 
 import argparse
 import re
@@ -23,14 +23,14 @@ from support.postfix import Postfix
 from support.wait import until
 
 DOCS = Path(__file__).parents[2] / "docs"
-# The reader's machine, and the world that it has a cable to: name server, authority and receiver.
+# The reader's machine, and the network that it is connected to: name server, authority and receiver.
 SERVER, OUTSIDE, RECEIVER = "93.184.215.14", "93.184.215.1", "93.184.216.20"
 CONFIG = "/etc/postrider/postrider.toml"
 HOST, PANEL = "mail.example.com", "https://mail.example.com"
 
 
 def commands(page: str, heading: str) -> list[str]:
-    """The blocks of commands under a heading of a page, as they stand there."""
+    """Returns the command blocks under a heading of a page, unchanged."""
     text = (DOCS / f"{page}.md").read_text()
     section = re.search(rf"^## {re.escape(heading)}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert section, f"docs/{page}.md has no section {heading!r}"
@@ -38,7 +38,7 @@ def commands(page: str, heading: str) -> list[str]:
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The blocks of a language, without the indent of the list that they stand in."""
+    """Returns the code blocks of a language, without the indentation of a surrounding list."""
     found = re.findall(rf"^( *)```(?:{language})\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
 
@@ -48,13 +48,13 @@ def say(words: str):
 
 
 class World:
-    """Everything but the reader's own machines."""
+    """Everything except the reader's own machines."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         for line in ("link set lo up", f"address add {OUTSIDE}/32 dev lo", f"address add {RECEIVER}/32 dev lo"):
             subprocess.run(["ip", *line.split()], check=True)
-        # The reader's browser asks the same name servers as their machines.
+        # The reader's browser uses the same name servers as their machines.
         resolver = folder / "resolv.conf"
         resolver.write_text(f"nameserver {OUTSIDE}\n")
         subprocess.run(["mount", "--bind", resolver, "/etc/resolv.conf"], check=True)
@@ -78,7 +78,7 @@ class World:
         self.roots.write_bytes(self.authority.root.read_bytes() + self.pebble.root().read_bytes())
 
     def publish(self, printed: str) -> int:
-        """Puts the lines of a zone file into the zone; gives how many records they were."""
+        """Adds the lines of a zone file to the zone; returns the number of records."""
         lines = [line for line in printed.splitlines() if re.match(r"^\S+\.\s+IN\s", line)]
         text = "\n".join(["$TTL 1", *lines])
         zone = dns.zone.from_text(text, origin=".", relativize=False, check_origin=False)
@@ -95,7 +95,7 @@ class World:
 
 
 class Reader:
-    """Follows the pages on their first machine, and later on another."""
+    """Follows the pages on the first machine, and later on another."""
 
     def __init__(self, world: World, machine: Machine):
         self.world, self.machine, self.sent = world, machine, 0
@@ -123,17 +123,17 @@ class Reader:
         return self.machine.run(doctor)
 
     def asks_a_private_authority(self):
-        """The one thing that is not as in the world outside: who issues certificates."""
+        """The one difference from the real internet: the certificate authority."""
         config = self.machine.file(CONFIG)
         config.write_text(re.sub('directory = ".*"', f'directory = "{self.world.pebble.directory}"', config.read_text()))
 
     def starts(self):
-        """Step 4, and a certificate comes by itself."""
+        """Step 4; a certificate is obtained automatically."""
         self.machine.run(commands("first-message", "On a server")[3])
         until("a certificate is issued", self.reaches, 60, every=0.2)
 
     def reaches(self) -> bool:
-        """Whether the service answers under a certificate that verifies."""
+        """Whether the service answers with a certificate that verifies."""
         try:
             return httpx.get(f"{PANEL}/readyz", verify=str(self.world.roots)).status_code == 200
         except httpx.TransportError:
@@ -148,7 +148,7 @@ class Reader:
         assert "status: verified" in said and "missing" not in said, said
 
     def sends(self) -> bytes:
-        """Step 6: the message arrives, over TLS, with signatures that others verify."""
+        """Step 6: the message arrives over TLS, with valid signatures."""
         self.machine.run(commands("first-message", "On a server")[7], POSTRIDER_API_KEY=self.key)
         self.sent += 1
         mail = self.world.receiver.wait_for_mail(self.sent, "you")[-1]
@@ -157,7 +157,7 @@ class Reader:
         return mail
 
     def looks(self):
-        """The panel: signs in, and finds the messages with what became of them."""
+        """The panel: signs in, and finds the messages with their outcomes."""
         with httpx.Client(base_url=PANEL, verify=str(self.world.roots), follow_redirects=True) as browser:
             page = browser.get("/login").text
             token = re.search(r'name="(csrf\w*)" value="([^"]+)"', page)
@@ -171,7 +171,7 @@ class Reader:
             assert "elivered" in timeline and "mx.example.org" in timeline, timeline
 
     def hears_late_bounces(self) -> str:
-        """Domains and DNS: another host, its records, and what doctor says when everything is done."""
+        """Domains and DNS: another host, its records, and the output of doctor when everything is done."""
         section = (DOCS / "domains.md").read_text().split("## Bounces that come later")[1]
         assert self.world.publish(blocks(section, "text")[0].replace("192.0.2.1", SERVER)) == 3
         with self.machine.file(CONFIG).open("a") as config:
@@ -184,13 +184,13 @@ class Reader:
         return until("doctor has nothing to say", self.content_doctor, 60)
 
     def logs_to_the_journal(self):
-        """Metrics and alerts: the log's format, and all that it can tell."""
+        """Metrics and alerts: the log's format with all details."""
         config = self.machine.file(CONFIG)
         assert 'format = "journald"' in (DOCS / "metrics.md").read_text()
         config.write_text(config.read_text().replace('format = "text"', 'format = "journald"').replace('"info"', '"debug"'))
 
     def finds_it_in_the_journal(self):
-        """What is logged about the messages that were sent since."""
+        """Returns the log lines about the messages sent since."""
         *_, journal = commands("metrics", "The log")
         requests = self.machine.run(journal)
         assert "status=202" in requests and "request_id=" in requests, requests
@@ -198,20 +198,20 @@ class Reader:
         assert re.search(r"message_id=msg_\w{26} event=\"delivered\"", events), events
 
     def content_doctor(self) -> str | None:
-        """What doctor says once it warns of nothing but what this network lacks."""
+        """Returns the output of doctor once its only warnings are about this network."""
         said = self.machine.run("postrider doctor")
         warned = set(re.findall(r"^WARN ([^:]+):", said, re.MULTILINE))
         return said if warned <= {"clock", "DNSSEC"} else None
 
     def backs_up(self) -> dict[str, bytes]:
-        """What they take to another place."""
+        """Returns the files that they take to another machine."""
         for block in commands("backup", "Back up"):
             self.machine.run(block)
         kept = ("before.backup", "/media/safe/postrider-master.key", "/media/safe/postrider.toml")
         return {path: self.machine.file(path).read_bytes() for path in kept}
 
     def upgrades(self, package: Path, version: str):
-        """The newer package over the older one: the service runs on in the new version."""
+        """Installs the newer package over the older one: the service continues in the new version."""
         before = self.machine.run("systemctl show --property MainPID --value postrider")
         self.machine.write(f"postrider_{version}_amd64.deb", package.read_bytes())
         self.machine.run(commands("upgrade", "To a newer version")[0])
@@ -220,7 +220,7 @@ class Reader:
         until("it answers again", self.reaches, 30, every=0.2)
 
     def restores(self, kept: dict[str, bytes]):
-        """On a machine that has the program, and nothing else."""
+        """Restores on a machine that has only the program."""
         for path, content in kept.items():
             self.machine.write(path, content)
         restore, release = commands("backup", "Restore")

@@ -1,4 +1,4 @@
-"""The certificate that an authority issues: pebble, over loopback, to `serve` as it is installed (contract 8)."""
+"""Certificates from an ACME authority: pebble, over loopback, for `serve` as installed (contract 8)."""
 
 import json
 import smtplib
@@ -17,7 +17,7 @@ HOST, PANEL, BOUNCES = "mail.sender.test", "panel.sender.test", "bounces.sender.
 
 @pytest.fixture
 def pebble(workdir, knot, authority):
-    """Makes the authority; started by the test."""
+    """Creates the authority; the test starts it."""
     made = []
 
     def make(**options) -> Pebble:
@@ -33,7 +33,7 @@ def pebble(workdir, knot, authority):
 
 
 def asking(serve, pebble, authority, tls_port: int, public_url: str = f"https://{HOST}", **more):
-    """A server that asks this authority, listening where the authority looks."""
+    """A server that uses this authority and listens where the authority connects."""
     http = {"listen": [f"{LOOPBACK}:{tls_port}"], "public_url": public_url}
     tls = {"mode": "acme", "directory": pebble.directory, "extra_roots": str(authority.root)}
     tls["contact"] = "hostmaster@sender.test"
@@ -41,7 +41,7 @@ def asking(serve, pebble, authority, tls_port: int, public_url: str = f"https://
 
 
 def presented(port: int, root=None, name: str = HOST) -> dict | None:
-    """The certificate at a port, where it verifies for `name` under `root`; any at all where no root is given."""
+    """Returns the certificate at a port if it verifies for `name` under `root`; any certificate if no root is given."""
     context = ssl.create_default_context(cafile=str(root)) if root else ssl._create_unverified_context()
     try:
         with socket.create_connection((LOOPBACK, port), timeout=5) as stream:
@@ -54,7 +54,7 @@ def presented(port: int, root=None, name: str = HOST) -> dict | None:
 
 
 def issued(port: int, root, seconds: float = 30.0) -> dict:
-    """The certificate once there is one."""
+    """Waits for a certificate and returns it."""
     return until("a certificate is presented", lambda: presented(port, root), seconds, every=0.1)
 
 
@@ -63,7 +63,7 @@ def names(certificate: dict) -> set[str]:
 
 
 def doctor(server) -> dict:
-    """What the doctor says of the certificate."""
+    """Returns the doctor's check of the certificate."""
     command = [binary(), "doctor", "--json", "--config", str(server.config)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return next(check for check in json.loads(done.stdout)["checks"] if check["name"] == "certificate")
@@ -116,7 +116,7 @@ def test_a_restart_keeps_the_certificate_and_asks_nobody(serve, pebble, authorit
 
 
 def test_where_443_does_not_lead_here_http_01_does(serve, pebble, authority):
-    """The first way is refused; the second one follows at once, over the same listener, in clear."""
+    """The first challenge is refused; the second follows at once, over the same listener, without TLS."""
     ca = pebble()
     ca.http_port = free_port()
     ca.start()
@@ -152,7 +152,7 @@ def test_a_name_that_leads_elsewhere_does_not_leave_the_others_without(serve, pe
 
 
 def test_nor_do_two_of_them(serve, pebble, authority, knot):
-    """The authority ends an order at the first name that it does not believe: the second is found by asking again."""
+    """The authority ends an order at the first name that it can't validate; another order finds the second."""
     ca, bounces = pebble(), free_port()
     knot.remove(BOUNCES, "A")
     knot.publish()
@@ -165,7 +165,7 @@ def test_nor_do_two_of_them(serve, pebble, authority, knot):
 
 
 def test_nor_does_a_name_that_the_authority_will_not_have_in_an_order(serve, pebble, authority):
-    """It refuses the order at once, and says of which name in its sentence alone."""
+    """The authority refuses the order at once, and names the reason only in its sentence."""
     ca, bounces = pebble(refused=(BOUNCES,)), free_port()
     ca.start()
     section = {"host": BOUNCES, "listen": [f"{LOOPBACK}:{bounces}"]}
@@ -209,7 +209,7 @@ def test_a_certificate_is_renewed_after_two_thirds_of_its_life_and_drops_no_conn
 
 
 def test_killed_at_any_moment_it_goes_on_where_it_was(serve, pebble, authority):
-    """Whatever the moment, one account is made, and an order that was begun is finished and not begun again."""
+    """After a kill at any moment, there is one account, and an unfinished order is completed instead of a new one."""
     ca = pebble()
     ca.http_port = ca.tls_port
     ca.start(PEBBLE_VA_NOSLEEP="0", PEBBLE_VA_SLEEPTIME="2", PEBBLE_WFE_NONCEREJECT="0")

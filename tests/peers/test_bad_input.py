@@ -1,4 +1,4 @@
-"""What no careful client sends: each case has its documented answer, and the server lives on (contract 1, 3)."""
+"""Invalid requests: each gets its documented answer, and the server keeps running (contract 1, 3)."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ def raw(*lines: str, end: str = "\r\n", body: str = "body\r\n") -> dict:
     return ENVELOPE | {"raw": end.join(head) + end + end + body}
 
 
-# name: (fields laid over GOOD, the field that `errors` must name; `*` stands for any end of it)
+# name: (fields to replace in GOOD, the field that `errors` must name; `*` stands for any suffix)
 REFUSED_FIELDS = {
     "CR LF in to": ({"to": "a@example.org\r\nRCPT TO:<b@example.org>"}, "to"),
     "LF in from": ({"from": "shop@example.test\nX: y"}, "from"),
@@ -124,7 +124,7 @@ REFUSED_BODIES = {
 
 @pytest.fixture(scope="module")
 def shared(request, tmp_path_factory):
-    """One `dev` for the whole table: that it serves the next case is part of each case."""
+    """One `dev` for the whole table: every case also shows that it survived the one before."""
     service = Dev(tmp_path_factory.mktemp("bad") / "dev", (), LIMITS)
     yield service
     service.close()
@@ -208,7 +208,7 @@ def test_a_missing_or_unknown_key_is_401(shared, header):
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-# What is no HTTP request, or two at once: an error or a closed connection, never a 2xx and never silence.
+# Not an HTTP request, or two at once: an error or a closed connection, never a 2xx and never silence.
 NO_REQUESTS = {
     "noise": b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\r\n\r\n",
     "no version": b"GET /healthz\r\n\r\n",
@@ -237,8 +237,8 @@ def test_what_is_no_request_ends_the_connection(shared, case):
     assert shared.api.request("GET", "/healthz").status == 200
 
 
-# What a careless receiver takes for the end of a message, in bodies that are accepted (contract 3: LF becomes
-# CRLF, so all of them leave as lines of a dot, and RFC 5321 4.5.2 stuffs those).
+# Sequences that a careless receiver takes for the end of a message, in accepted bodies (contract 3: LF becomes CRLF, so
+# all of them are sent as lines with a dot, which RFC 5321 4.5.2 stuffs).
 COMMANDS = "MAIL FROM:<x@evil.test>{0}RCPT TO:<y@sink.test>{0}DATA{0}Subject: second{0}{0}smuggled"
 VARIANTS = {
     "LF dot LF": "\n.\n",

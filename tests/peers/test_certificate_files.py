@@ -1,4 +1,5 @@
-"""Certificate files that somebody else renews, under `serve` (contract 8): taken up while connections go on."""
+"""Certificate files that are renewed by another program, under `serve` (contract 8): reloaded while connections
+continue."""
 
 import signal
 import smtplib

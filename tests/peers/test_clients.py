@@ -1,5 +1,5 @@
-"""Foreign clients: an application written from the specification and the description alone, and one that a generator
-makes of the served description when the test runs."""
+"""Independent clients: an application written only from the specification and the description, and one that a generator
+creates from the served description when the test runs."""
 
 import importlib
 import json
@@ -22,7 +22,7 @@ HEAD = 'hostname = "mail.sender.test"\n'
 
 @pytest.fixture
 def application(dev):
-    """Makes a running service and an application that uses it: time goes by when the application waits."""
+    """Creates a running service and an application that uses it: the clock advances when the application waits."""
     opened = []
 
     def start(config: str = HEAD, key: str = "api_key"):
@@ -36,12 +36,12 @@ def application(dev):
 
 
 def under(service, key: str) -> Application:
-    """The same application under another key."""
+    """Returns the same application with another key."""
     return Application(service.info["url"], key, service.advance)
 
 
 def refusal(call) -> Refused:
-    """How the one handler sees what went wrong."""
+    """Returns the error as the application's single handler sees it."""
     with pytest.raises(Refused) as caught:
         call()
     refused = caught.value
@@ -162,7 +162,7 @@ content_type_overrides:
 
 @pytest.fixture
 def generated(dev, workdir, monkeypatch):
-    """A running service, and the package that the generator makes of the description that it serves."""
+    """A running service, and the package that the generator creates from its served description."""
     service = dev("--virtual-clock")
     description = workdir / "openapi.json"
     description.write_bytes(httpx.get(service.info["url"] + "/v1/openapi.json").content)
@@ -176,7 +176,7 @@ def generated(dev, workdir, monkeypatch):
     command += ["--output-path", workdir / name]
     made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
     assert made.returncode == 0, made.stdout
-    # This generator knows no bodies of text; there is one route that takes them.
+    # This generator does not support text bodies; one route accepts them.
     warned = made.stdout.split("WARNING")[1:]
     assert len(warned) == 1 and "POST /v1/suppressions/import" in warned[0], made.stdout
     monkeypatch.syspath_prepend(str(workdir))

@@ -1,4 +1,4 @@
-"""A wall clock that is wrong ends nothing, and mail goes on (contract 10.3, Clock)."""
+"""With a wrong wall clock, nothing expires and mail continues (contract 10.3, Clock)."""
 
 import http.client
 import time
@@ -17,7 +17,7 @@ def clock(workdir):
 
 @pytest.fixture
 def service(serve, knot, sink, clock):
-    """A service on that clock. sink.test takes mail; nobody listens at dead.test."""
+    """A service with that clock. sink.test accepts mail; nothing listens at dead.test."""
     knot.mail_server("sink.test", "mx.sink.test")
     knot.mail_server("dead.test", "mx.dead.test", "127.0.0.99")
     port = free_port()
@@ -31,7 +31,7 @@ def service(serve, knot, sink, clock):
 
 
 def says(service) -> set[bool]:
-    """Whether the wall clock is doubtful, as the metrics and the command line say."""
+    """Whether the wall clock is in doubt, according to the metrics and the command line."""
     connection = http.client.HTTPConnection("127.0.0.1", service.metrics_port, timeout=10)
     connection.request("GET", "/metrics")
     lines = connection.getresponse().read().decode().splitlines()
@@ -45,7 +45,7 @@ def becomes(service, doubtful: bool):
 
 
 class Sent:
-    """Messages of each kind, and that nothing has happened to them."""
+    """Messages of each kind, and the check that they are unchanged."""
 
     def __init__(self, service):
         self.service = service
@@ -92,7 +92,7 @@ def test_a_start_on_a_wrong_clock_ends_nothing(service, clock, offset):
     becomes(service, True)
     sent.are_kept()
     between = sent.goes_on()
-    # A second start in the same doubt goes on from the newest identifier, not from the wall clock.
+    # A second start in the same doubt continues from the newest identifier, not from the wall clock.
     assert service.close() == 0
     service.start()
     becomes(service, True)
@@ -128,7 +128,7 @@ def test_a_clock_that_is_set_by_less_than_an_hour_is_followed(service, clock, of
 
 
 def test_a_webhook_that_fails_while_the_clock_is_doubtful_does_not_count_against_its_endpoint(service, clock, hooks):
-    """Receivers refuse signatures whose time is wrong, and rightly so."""
+    """Receivers rightly refuse signatures with a wrong time."""
     endpoint = service.api.request("POST", "/v1/webhooks", {"url": hooks.url, "events": ["queued"]}).json()["id"]
 
     def failures() -> int | None:

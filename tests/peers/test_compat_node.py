@@ -1,4 +1,4 @@
-"""The official clients for Node of Resend and Postmark, unchanged but for their address."""
+"""The official Node clients of Resend and Postmark, with only their URL changed."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def run(script: str, package: str, instance) -> dict:
 
 @pytest.fixture
 def instance(dev):
-    """Its clock stands still, so that a message that was deferred waits."""
+    """With a virtual clock, so that a deferred message waits."""
     return dev("--virtual-clock")
 
 

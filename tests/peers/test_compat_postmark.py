@@ -1,4 +1,4 @@
-"""Postmark's clients, unchanged but for their address: Postmarker, and Anymail's backend for Django."""
+"""Postmark's clients, with only their URL changed: Postmarker, and Anymail's backend for Django."""
 
 import pytest
 from postmarker.core import PostmarkClient
@@ -17,7 +17,7 @@ def service(dev):
 
 @pytest.fixture
 def postmark(service):
-    """The client joins an absolute path to its address, so it needs the paths at the root."""
+    """The client appends an absolute path to its URL, so it needs the paths at the root."""
     return PostmarkClient(server_token=service.info["api_key"], root_api_url=service.info["url"])
 
 
@@ -45,7 +45,7 @@ def test_mime_messages_and_files_go_too(service, postmark):
     message = MIMEMultipart()
     message["From"], message["To"], message["Subject"] = EMAIL["From"], EMAIL["To"], "Grüße"
     message.attach(MIMEText("x"))
-    # Its base64 is broken into lines.
+    # Its base64 is split into lines.
     file = MIMEApplication(b"y" * 1000)
     file.add_header("Content-Disposition", "attachment", filename="long.bin")
     message.attach(file)

@@ -1,4 +1,4 @@
-"""Resend's own clients, unchanged but for their address: the Python SDK, and Anymail's backend for Django."""
+"""Resend's own clients, with only their URL changed: the Python SDK, and Anymail's backend for Django."""
 
 import json
 
@@ -14,7 +14,7 @@ EMAIL = {"from": "Shop <shop@example.test>", "to": ["Ann <ann@example.org>"], "s
 
 @pytest.fixture
 def service(dev, monkeypatch):
-    """A service that the SDK speaks to."""
+    """A service that the SDK uses."""
     instance = dev()
     monkeypatch.setattr(resend, "api_url", instance.info["url"] + PREFIX)
     monkeypatch.setattr(resend, "api_key", instance.info["api_key"])

@@ -1,7 +1,8 @@
-"""kill -9 at any moment: every 202 is kept, everything arrives, nothing arrives twice without its reason (contract 3).
+"""kill -9 at any moment: every message with a 202 is kept and arrives, and only a message in flight at the kill may
+arrive twice (contract 3).
 
-POSTRIDER_CRASH_ROUNDS sets the rounds (tests/long does many), POSTRIDER_CRASH_SEED repeats the moments of a run.
-"""
+POSTRIDER_CRASH_ROUNDS sets the number of rounds (tests/long does many), POSTRIDER_CRASH_SEED repeats the moments of a
+run."""
 
 import json
 import os
@@ -15,11 +16,11 @@ from support.wait import until
 
 ROUNDS = int(os.environ.get("POSTRIDER_CRASH_ROUNDS", "3"))
 SEED = int(os.environ.get("POSTRIDER_CRASH_SEED", random.SystemRandom().randrange(1 << 32)))
-# A message may arrive twice only if its 250 was sent so shortly before a kill that it cannot have been committed.
+# A message may arrive twice only if its 250 was sent so shortly before a kill that it can't have been committed.
 CRASH_WINDOW_SECONDS = 1.0
-# What a dead process had written is read by the receivers here a little later: their threads wait for their turn.
+# The receivers read the last data of a killed process a little later, because their threads wait for their turn.
 READ_LATE_SECONDS = 0.25
-IN_FLIGHT_MAX = 64  # and at most so many a kill: what one site's connections and one batch of commits hold
+IN_FLIGHT_MAX = 64  # and at most so many per kill: the capacity of one site's connections and one batch of commits
 BACKLOG_MAX = 3000  # each round begins with a queue that the receiver can empty in seconds
 UNLIMITED = {"limits": {"requests_per_minute": 100_000_000}, "quota": {"per_hour": 10**9, "per_day": 10**9}}
 MESSAGE = {"from": "load@sender.test", "to": "r@sink.test", "subject": "once", "text": "x"}
@@ -66,23 +67,23 @@ def test_no_answered_message_is_lost_and_none_is_doubled_without_reason(service,
     print(f"{len(sent)} messages, {len(doubled)} arrived twice, {ledger.replays} answers replayed")
     assert sum(len(arrived) - 1 for arrived in doubled.values()) <= IN_FLIGHT_MAX * len(kills)
     for key, arrived in doubled.items():
-        # All copies but the last must have been in flight when the process died.
+        # All copies except the last must have been in flight when the process died.
         for copy in arrived[:-1]:
             assert was_in_flight(copy, kills), f"{key} is doubled: {times(arrived)}, kills: {kills}"
 
 
 def was_in_flight(copy, kills: list[float]) -> bool:
-    """Whether a process died so soon after it sent `copy` that it cannot have recorded the answer."""
+    """Whether a process died so soon after it sent `copy` that it can't have recorded the answer."""
     return any(-READ_LATE_SECONDS <= kill - copy.at <= CRASH_WINDOW_SECONDS for kill in kills)
 
 
 def times(copies) -> list[float]:
-    """When each copy was read."""
+    """Returns the time at which each copy was read."""
     return [copy.at for copy in copies]
 
 
 def pages(api, path: str) -> list[dict]:
-    """Every row of a list."""
+    """Returns all rows of a list."""
     rows, cursor = [], ""
     while True:
         page = api.get(f"{path}{'&' if '?' in path else '?'}limit=100{cursor}")
@@ -127,13 +128,13 @@ def test_every_event_is_told_over_kill_9_and_repeats_are_the_same_delivery(servi
         assert {hook.headers["x-service-delivery"] for hook in copies} == {delivery_of[event]}
         assert len({hook.body for hook in copies}) == 1 and json.loads(copies[0].body) == events[event]
     for event, copies in repeated.items():
-        # All copies but the last must have been on the wire when the process died.
+        # All copies except the last must have been in flight when the process died.
         for copy in copies[:-1]:
             assert was_in_flight(copy, kills), f"{event} is told twice: {times(copies)}, kills: {kills}"
 
 
 def nothing_is_owed(api, endpoint: dict) -> bool:
-    """Whether the newest deliveries have all been made; the oldest come due first."""
+    """Whether the newest deliveries have been made; the oldest become due first."""
     rows = api.get(f"/v1/webhooks/{endpoint['id']}/deliveries?limit=100")["data"]
     return all(row["status"] == "delivered" for row in rows)
 
@@ -163,7 +164,7 @@ def test_quota_events_and_suppressions_survive_kill_9(service):
     service.kill()
     service.start()
     assert service.api.get("/v1/events") == events
-    # The hour may have turned in between; the day's count is compared unless the day has too.
+    # The hour may have ended meanwhile; the day's count is compared unless the day has ended too.
     after = service.api.get("/v1/me")["quota"]
     assert after["day"]["used"] == used["day"]["used"] or after["day"]["reset"] != used["day"]["reset"]
     refused = service.api.send(MESSAGE | {"to": "gone@sink.test"})
@@ -178,7 +179,7 @@ def test_sigterm_ends_with_exit_0_and_keeps_everything(service, sink):
     load.stop()
     service.start()
     ledger.settle(service.api)
-    # A request that came while the service was shutting down may be refused, and says so.
+    # A request that arrived during the shutdown may be refused with 503.
     assert all(answer.status == 503 for answer in ledger.refused)
     for body in ledger.accepted.values():
         service.api.settled(body["id"], "delivered", seconds=60)

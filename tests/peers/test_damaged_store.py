@@ -1,4 +1,4 @@
-"""A disk that gives back other bits than it was given: damage is found and said, and never served (contract 10.3)."""
+"""A disk that returns altered data: damage is detected and reported, and never served (contract 10.3)."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def service(serve, knot, sink):
 
 
 def run(service, *words: str) -> subprocess.CompletedProcess:
-    """A command of the program on the service's data directory."""
+    """Runs a command of the program on the service's data directory."""
     return subprocess.run([binary(), *words], capture_output=True, text=True, timeout=60)
 
 
@@ -44,16 +44,16 @@ def flip(file: Path, position: int, bit: int = 0):
         opened.write(bytes([byte ^ (1 << bit)]))
 
 
-# Where the journal's first record begins.
+# Offset of the journal's first record.
 RECORDS = 8192
 
 
 def accepted_since_a_checkpoint(service, count: int) -> list[dict]:
-    """Messages whose records are in the journal of a killed service."""
+    """Returns messages whose records are in the journal of a killed service."""
     sent = []
 
     def is_recorded() -> bool:
-        # A checkpoint in between empties the journal, so all of it is tried again.
+        # A checkpoint meanwhile empties the journal, so everything is tried again.
         sent.clear()
         journal = service.data_dir / "journal"
         for _ in range(count):
@@ -70,7 +70,7 @@ def accepted_since_a_checkpoint(service, count: int) -> list[dict]:
 
 
 def exits_at_start(service) -> tuple[int, str]:
-    """The exit code of a service that must not start, and what it said."""
+    """Returns the exit code of a service that must not start, and its output."""
     before = len(service.logged())
     with pytest.raises(AssertionError):
         service.start()
@@ -92,7 +92,7 @@ def test_damage_early_in_the_journal_is_no_torn_tail(service, sink):
     kept = [message for message in sent if service.api.request("GET", f"/v1/messages/{message['id']}").status == 200]
     damaged = list(service.data_dir.glob("journal.damaged-*"))
     assert len(damaged) == 1 and len(kept) < len(sent)
-    # Their outcomes may be among what was lost, so what was queued waits for the operator.
+    # Their outcomes may have been lost, so the queue is on hold until the operator releases it.
     assert run(service, "queue", "release", "--data-dir", str(service.data_dir)).returncode == 0
     service.close()
     assert check(service).returncode == 0
@@ -103,7 +103,7 @@ def test_damage_early_in_the_journal_is_no_torn_tail(service, sink):
 
 
 def test_a_journal_that_was_emptied_stops_the_start_until_its_loss_is_accepted(service, sink):
-    # A clean end leaves the account and its key in the database.
+    # A clean stop leaves the account and its key in the database.
     assert service.close() == 0
     service.start()
     accepted_since_a_checkpoint(service, 10)
@@ -148,7 +148,7 @@ def copy(source: Path, target: Path):
 
 
 def answers_sanely(service, paths: list[str]) -> list[str]:
-    """What is wrong with the answers to these paths: neither JSON nor an error that says so."""
+    """Returns the malformed answers to these paths: neither JSON nor a proper error."""
     wrong = []
     for path in paths:
         answer = service.api.request("GET", path)

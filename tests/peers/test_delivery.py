@@ -1,4 +1,4 @@
-"""From POST to a real Postfix that was found by MX, and the refusals that end as bounces (contract 3, 4, 6)."""
+"""From POST to a real Postfix found by MX, and the refusals that end as bounces (contract 3, 4, 6)."""
 
 from email import message_from_bytes, policy
 

@@ -1,4 +1,4 @@
-"""Signatures as the receiver sees them: dkimpy verifies what Postfix put into the Maildir (contract 2)."""
+"""Signatures as the receiver sees them: dkimpy verifies the mail in Postfix's Maildir (contract 2)."""
 
 import base64
 
@@ -28,13 +28,13 @@ SHAPES = {
 
 
 def signatures(mail: bytes) -> list[dict[bytes, bytes]]:
-    """The tags of each DKIM-Signature, in the order in which dkimpy counts them."""
+    """Returns the tags of each DKIM-Signature, in dkimpy's order."""
     fields = [value for name, value in dkim.DKIM(mail).headers if name.lower() == b"dkim-signature"]
     return [dkim.util.parse_tag_value(field) for field in fields]
 
 
 def verifies(mail: bytes, knot) -> dict[str, bool]:
-    """By algorithm: whether that signature is valid under the keys that the zone publishes."""
+    """Returns by algorithm whether the signature is valid with the published keys."""
     return {
         tags[b"a"].decode(): dkim.DKIM(mail).verify(idx=index, dnsfunc=knot.txt_for_dkimpy)
         for index, tags in enumerate(signatures(mail))

@@ -1,5 +1,5 @@
-"""DMARC reports on their way to the real listener: packed as receivers pack them, signed by dkimpy, sent by a Postfix
-(RFC 7489, RFC 9990)."""
+"""DMARC reports to the real listener: compressed as receivers do, signed by dkimpy, sent by a Postfix (RFC 7489, RFC
+9990)."""
 
 import base64
 import gzip
@@ -34,7 +34,7 @@ REPORT = """<?xml version="1.0"?>
 
 @pytest.fixture
 def bounce_port():
-    """Where reports come in."""
+    """The port that receives reports."""
     return free_port()
 
 
@@ -65,7 +65,7 @@ def reporting(workdir, authority, bounce_port):
 
 @pytest.fixture
 def key(knot):
-    """The key by which the reporter signs, with its record."""
+    """The reporter's signing key, with its record."""
     private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     public = base64.b64encode(private.public_key().public_bytes(serialization.Encoding.DER, form)).decode()
@@ -76,7 +76,7 @@ def key(knot):
 
 
 def report(number: int, count: int = 120) -> bytes:
-    """A report of yesterday."""
+    """Returns a report of yesterday."""
     begin = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     days = [int(moment.timestamp()) for moment in (begin, begin + timedelta(days=1))]
     return REPORT.format(reporter=REPORTER, number=number, count=count, begin=days[0], end=days[1] - 1).encode()
@@ -91,7 +91,7 @@ def zipped(xml: bytes) -> bytes:
 
 
 def mail(packed: bytes, kind: str, key: bytes | None = None) -> bytes:
-    """A mail with a report as its only part; signed where there is a key."""
+    """Returns a mail with a report as its only part, signed if a key is given."""
     message = EmailMessage(policy=policy.SMTP)
     message["From"], message["To"] = f"DMARC <d@{REPORTER}>", "dmarc@rp.sender.test"
     message["Subject"], message["Date"] = "Report domain: sender.test", formatdate()
@@ -101,7 +101,7 @@ def mail(packed: bytes, kind: str, key: bytes | None = None) -> bytes:
 
 
 def send(port: int, content: bytes, to: str = "dmarc@rp.sender.test") -> tuple[int, bytes]:
-    """Hands one mail over; the answer to its content."""
+    """Sends one mail; returns the answer to its content."""
     with smtplib.SMTP(LOOPBACK, port, local_hostname="mx.reporter.test", timeout=30) as session:
         session.ehlo()
         assert session.mail(f"d@{REPORTER}")[0] == 250
@@ -110,7 +110,7 @@ def send(port: int, content: bytes, to: str = "dmarc@rp.sender.test") -> tuple[i
 
 
 def counted(service) -> dict[str, int]:
-    """The counter's values by result."""
+    """Returns the counters by result."""
     address = json.loads((service.data_dir / "addresses.json").read_text())["metrics"]
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         page = answer.read().decode()
@@ -123,7 +123,7 @@ def test_signed_reports_of_a_postfix_count_whatever_they_are_packed_in(service, 
     packings.append(("x-zip-compressed", gzip.compress(report(4))))  # As GMX names it.
     for kind, packed in packings:
         assert send(reporting.port, mail(packed, kind, key))[0] == 250
-    send(reporting.port, mail(gzip.compress(report(1)), "gzip", key))  # Its sender repeats itself.
+    send(reporting.port, mail(gzip.compress(report(1)), "gzip", key))  # A repetition by its sender.
     send(reporting.port, mail(gzip.compress(report(5)), "gzip"))
     send(reporting.port, mail(gzip.compress(report(6)), "gzip", key), "dmarc@bounces.sender.test")
     wanted = {"counted": 5, "repeated": 1, "unauthentic": 1}

@@ -1,4 +1,4 @@
-"""The documentation's commands and configurations, run as they stand there."""
+"""The documentation's commands and configurations, run unchanged."""
 
 import http.server
 import os
@@ -44,7 +44,7 @@ def test_every_command_of_a_page_works_as_it_stands_there(page, dev, workdir):
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_what_follows_the_events_of_the_webhooks_page_tells_of_a_message(number, dev, workdir):
-    """Commands that go on until they are ended."""
+    """Commands that run until they are stopped."""
     instance = dev()
     receiver = http.server.HTTPServer(("127.0.0.1", 0), Acknowledging)
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
@@ -63,7 +63,7 @@ def test_what_follows_the_events_of_the_webhooks_page_tells_of_a_message(number,
     told = lambda: "queued" in (workdir / "said").read_text()  # noqa: E731
     mail = {"from": "hello@example.test", "to": "you@example.org", "subject": "s", "text": "t"}
     try:
-        # It may begin to follow only after the first.
+        # It may begin to follow only after the first event.
         until("an event is told", lambda: instance.api.accept(mail) and told(), every=0.2)
     finally:
         stop(following)
@@ -71,7 +71,7 @@ def test_what_follows_the_events_of_the_webhooks_page_tells_of_a_message(number,
 
 
 class Acknowledging(http.server.BaseHTTPRequestHandler):
-    """Takes whatever is POSTed."""
+    """Accepts every POST."""
 
     def do_POST(self):  # noqa: N802, the name is http.server's
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -85,7 +85,7 @@ class Acknowledging(http.server.BaseHTTPRequestHandler):
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")])
 def test_every_configuration_of_a_page_is_one(page, workdir):
     for number, text in enumerate(blocks(page, "toml")):
-        # The files that it names are those of the reader's machine.
+        # The named files are on the reader's machine.
         for path in re.findall(r'"(/etc/postrider/[^"]+)"', text):
             there = workdir / Path(path).name
             there.write_text("secret")
@@ -107,7 +107,7 @@ def test_the_pytest_example_of_the_testing_page_passes(dev, workdir):
 
 
 def test_the_vitest_example_of_the_testing_page_passes(dev, workdir):
-    """Run by Node's own runner: the names that the example imports are the same there but for `expect`."""
+    """Run by Node's own test runner, whose names are the same as the imported ones except `expect`."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node")

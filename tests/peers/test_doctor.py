@@ -1,4 +1,4 @@
-"""What the doctor says of a server whose whole surroundings are knot, aiosmtpd and an https server (contract 8)."""
+"""The doctor's checks of a server whose whole environment is knot, aiosmtpd and an https server (contract 8)."""
 
 import json
 import ssl
@@ -16,7 +16,7 @@ POLICY = f"version: STSv1\r\nmode: enforce\r\nmx: {HOST}\r\nmax_age: 86400\r\n"
 
 
 def examined(server, *, code: int) -> dict[str, dict]:
-    """The checks of `doctor --json` by name; every one says what to do where something is."""
+    """Returns the checks of `doctor --json` by name; every problem must come with advice."""
     text = server.config.read_text()
     if RELAY not in text:
         server.config.write_text(text + RELAY)
@@ -30,7 +30,7 @@ def examined(server, *, code: int) -> dict[str, dict]:
 
 
 def well_known(knot):
-    """Names as they should be: the server's own both ways, and a big receiver to greet."""
+    """Correct DNS: the server's own names in both directions, and a large receiver that sends a greeting."""
     knot.put(HOST, "A", "127.0.0.1")
     knot.put(HOST, "TXT", "v=spf1 a -all")
     knot.put("1.0.0.127.in-addr.arpa", "PTR", f"{HOST}.")
@@ -92,7 +92,7 @@ def test_a_server_that_is_set_up_has_no_failure(serve, knot, sink, policy_host):
         "return path of sender.test",
     ):
         assert checks[name]["verdict"] == "OK", checks[name]
-    # knot's root is not signed here, and there is no trust anchor: the doctor says so.
+    # knot's root is not signed here, and there is no trust anchor, which the doctor reports.
     assert checks["DNSSEC"]["verdict"] == "WARN"
 
 
@@ -172,5 +172,5 @@ def test_submission_is_looked_at_as_a_client_does(serve, knot, sink, authority):
 
 
 def listening_names() -> tuple[str, str]:
-    """The checks of submission."""
+    """Returns the checks of submission."""
     return ("submission", "submissions")

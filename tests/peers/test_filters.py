@@ -1,4 +1,4 @@
-"""What spam filters think of the messages that we build: they may find nothing malformed in them (contract 3)."""
+"""Spam filters must find nothing malformed in our messages (contract 3)."""
 
 import base64
 import re
@@ -51,8 +51,8 @@ SHAPES = {
     },
     "no subject": {"text": TEXT},
 }
-# Rules about form: MIME, encodings, dates, identifiers, header syntax. What a caller chose (HTML alone, no subject) and
-# what the wire would add (Received lines, names in DNS, a recipient's answers) is none of the composer's.
+# Rules about form: MIME, encodings, dates, identifiers, header syntax. The composer is not responsible for the caller's
+# choices (HTML only, no subject) or for transport (Received lines, names in DNS, a recipient's answers).
 FORM = re.compile(
     r"MIME|MSGID|MESSAGEID|MISSING|INVALID|MALFORM|BROKEN|BAD_|_BAD|DATE|CTYPE|CHARSET|ENCOD|BASE64|_QP|QP_|BOUNDARY"
     r"|HEADER|HEAD_|MULTIPLE|_MID|MID_|EXCESS|ILLEGAL|NON_ASCII|8BIT|LONG_LINE|MPART|CT_|CTE|CD_|EMPTY|UNPARS|ALT_DIFF"
@@ -76,7 +76,7 @@ BROKEN = b"Subject: x\nDate: then\nMessage-ID: <1>\nContent-Type: text/a/b\n\nx\
 
 @pytest.fixture(scope="module")
 def received(tmp_path_factory):
-    """Each shape as it stands at the receiver, behind the Received line that the receiver adds."""
+    """Each kind of message as received, with the Received line that the receiver adds."""
     dev = Dev(tmp_path_factory.mktemp("filters") / "dev", (), "")
     mails = {}
     for shape, body in SHAPES.items():
@@ -88,7 +88,7 @@ def received(tmp_path_factory):
 
 
 def received_line() -> bytes:
-    """What a receiver writes on top."""
+    """Returns the header that a receiver adds."""
     return (
         f"Received: from mail.sender.test (mail.sender.test [{CLIENT}])\n\tby mx1.recipient.test with ESMTPS id 1;\n"
         f"\t{formatdate()}\n"
@@ -96,7 +96,7 @@ def received_line() -> bytes:
 
 
 def faults(shape: str, rules: set[str]) -> set[str]:
-    """The rules about form that fired though the caller did not ask for it."""
+    """Returns the rules about form that fired although the caller did not cause them."""
     return {rule for rule in rules if FORM.search(rule)} - SOUND - CHOSEN.get(shape, set())
 
 

@@ -1,4 +1,4 @@
-"""What a new user met (contract of adoption, D): one test for each row that shows from outside."""
+"""Problems that new users met (contract of adoption, D): one test for each row that is visible from outside."""
 
 import os
 import re
@@ -15,7 +15,7 @@ DOCS = [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))]
 
 
 def cli(dev, *words: str, text: str = "") -> subprocess.CompletedProcess:
-    """A command beside `dev`, which finds it by the variable that `dev` prints."""
+    """Runs a command next to `dev`, which it finds by the variable that `dev` prints."""
     environment = {**os.environ, "POSTRIDER_DATA_DIR": dev.info["data_dir"]}
     return subprocess.run(
         [binary(), *words], env=environment, input=text, capture_output=True, text=True, timeout=60, check=False
@@ -64,7 +64,7 @@ def test_the_first_message_is_sent_to_the_address_that_dev_prints():
 
 def test_the_configuration_has_one_place_in_every_document():
     named = {path for page in DOCS for path in re.findall(r"/[\w/.-]*postrider\.toml", page.read_text())}
-    # Beside it there is the copy that a restore begins with.
+    # The other file is the copy that a restore starts from.
     assert named == {"/etc/postrider/postrider.toml", "/media/safe/postrider.toml"}
 
 

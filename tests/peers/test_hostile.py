@@ -1,5 +1,5 @@
-"""A corpus of hostile requests (tables in `hostile/`): each has its documented end within seconds, none costs memory
-that stays, and after each block the service still does its work (contract 1 to 3)."""
+"""A corpus of hostile requests (tables in `hostile/`): each gets its documented answer within seconds, none leaks
+memory, and after each block the service still works (contract 1 to 3)."""
 
 import json
 import time
@@ -11,16 +11,16 @@ from hostile.row import HOST, Answer, Row, answers, exchange, first_answer
 
 from support.server import Dev
 
-# Webhooks may reach the public internet alone, as in production.
+# Webhooks may reach only the public internet, as in production.
 LIMITS = 'hostname = "mail.sender.test"\n[limits]\nrequests_per_minute = 1000000\n[network]\nallow = []\n'
-# A request of 25 MiB, or a hundred thousand nested arrays, takes a debug build a while; a hang takes for ever.
+# A debug build needs a while for a request of 25 MiB or a hundred thousand nested arrays; a hang never ends.
 SECONDS = 10
 ROWS_AT_LEAST = 1000
 RSS_GROWTH_MAX_KIB = 64 * 1024
 
 
 class Victim:
-    """One `dev` for the whole corpus, which counts what it was sent and how much it has grown."""
+    """One `dev` for the whole corpus, with counts of the requests sent and of its memory growth."""
 
     def __init__(self, folder):
         self.dev = Dev(folder, ("--virtual-clock",), LIMITS)
@@ -46,14 +46,14 @@ class Victim:
             return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
 
     def works(self):
-        """The service does its work."""
+        """Checks that the service still works."""
         print(f"{self.rows} rows, {self.rss()} KiB")
         sent = self.dev.api.accept(http_level.GOOD)
         assert self.dev.api.message(sent["id"])["id"] == sent["id"]
         assert self.dev.api.request("GET", "/readyz").status == 200
 
     def ask(self, request: bytes) -> list[Answer]:
-        """What the service answers until it closes."""
+        """Returns the service's answers until it closes."""
         self.rows += 1
         return answers(exchange(self.address, request, SECONDS))
 
@@ -66,7 +66,7 @@ def victim(tmp_path_factory):
 
 
 def fault_of(victim: Victim, row: Row) -> str | None:
-    """What is wrong with how a row ended."""
+    """Returns the problem of a row's answer, if it has one."""
     victim.rows += 1
     try:
         answer = first_answer(victim.address, row.request, SECONDS)
@@ -80,7 +80,7 @@ def fault_of(victim: Victim, row: Row) -> str | None:
 
 
 def fault_in_body(row: Row, answer: Answer) -> str | None:
-    """The form of contract 1: a sentence, a word, and `errors` on every 422."""
+    """Checks the form of contract 1: a sentence, a code, and `errors` on every 422."""
     body = json.loads(answer.body)
     if body["code"] != row.code or not body["message"] or not answer.headers.get("x-request-id"):
         return f"{body}"
@@ -94,12 +94,12 @@ def fault_in_body(row: Row, answer: Answer) -> str | None:
 
 
 def has(name: str, named: str) -> bool:
-    """Whether a fault is of a field, or of something inside of it."""
+    """Whether an error is about a field or a part of it."""
     return name == named or name.startswith(f"{named}.")
 
 
 def run(victim: Victim, rows):
-    """Sends a block of rows, one by one; all that went wrong is told together."""
+    """Sends a block of rows, one by one; reports all failures together."""
     faults = {}
     for row in rows:
         began = time.monotonic()
@@ -133,7 +133,7 @@ def test_a_body_whose_chunks_are_malformed_is_4xx_and_ends_its_connection(victim
         except (OSError, ValueError) as error:
             faults[name] = repr(error)
             continue
-        # Whoever is still writing when the connection ends may not see the answer.
+        # A client that is still writing when the connection ends may not see the answer.
         if len(got) > 1 or any(not 400 <= answer.status < 500 or "code" not in answer.body.decode() for answer in got):
             faults[name] = got
     assert not faults, faults
@@ -186,7 +186,7 @@ def test_whoever_stops_in_the_middle_is_not_waited_for(victim):
     ] * 4
 
     def left_alone(request: bytes) -> list[Answer]:
-        # A head has ten seconds, a body twenty.
+        # A head may take ten seconds, a body twenty.
         return answers(exchange(victim.address, request, 30, half_close=False))
 
     with ThreadPoolExecutor(len(stopped)) as pool:
@@ -198,7 +198,7 @@ def test_whoever_stops_in_the_middle_is_not_waited_for(victim):
 
 
 def test_the_corpus_is_large_and_left_no_weight(victim):
-    # What the allocator keeps for later counts too; one leak of a body of 25 MiB would not be noticed, three would.
+    # Memory kept by the allocator counts too; one leaked body of 25 MiB would not be noticed, three would.
     grown = victim.rss() - victim.rss_at_first
     print(f"{victim.rows} rows, {grown} KiB grown from {victim.rss_at_first} KiB")
     assert victim.rows >= ROWS_AT_LEAST

@@ -1,5 +1,5 @@
-"""Receivers that lie, babble, fall silent or vanish, over real sockets: no message is lost, none comes twice but where
-nobody can know, other sites' mail flows as before, and nothing that a server says makes the process grow."""
+"""Receivers that send invalid, endless or no answers, or disconnect, over real sockets: no message is lost, none is
+duplicated unless the outcome is unknowable, mail to other sites is unaffected, and no answer makes the process grow."""
 
 import time
 from collections import Counter
@@ -24,12 +24,12 @@ requests_per_minute = 1000000
 per_hour = 1000000
 per_day = 1000000
 """
-# Long enough for the waits that a site's own failures add to those of the message.
+# Long enough for the backoff of the site in addition to that of the message.
 HOURS = 3
-# Messages whose attempts one request to move the clock waits for.
+# Number of messages whose attempts one request to advance the clock waits for.
 AT_ONCE = 200
 RSS_GROWTH_MAX_KIB = 5 * 1024
-# What may stand in the buffers of both sockets before a writer has to wait.
+# Capacity of the buffers of both sockets before a writer has to wait.
 SOCKET_BUFFERS = 16 * 1024 * 1024
 
 
@@ -41,7 +41,7 @@ def hostile():
 
 
 class Scene:
-    """A `dev` that delivers to the hostile servers, each of which is one domain's."""
+    """A `dev` that delivers to the hostile servers, each serving one domain."""
 
     def __init__(self, knot, hostile, dev, *arguments):
         self.knot, self.hostile, self.domains = knot, hostile, 0
@@ -49,7 +49,7 @@ class Scene:
         self.api = self.dev.api
 
     def site(self, script=None, **how):
-        """A further server, and the domain whose mail it takes."""
+        """Adds a server, and returns the domain that it receives for."""
         address, server = self.hostile.add(script, **how)
         self.domains += 1
         domain = f"d{self.domains}.test"
@@ -57,7 +57,7 @@ class Scene:
         return domain, server
 
     def send(self, domain):
-        """Accepts a message to somebody there, and gives its identifier."""
+        """Accepts a message to the domain, and returns its identifier."""
         return self.api.accept(MESSAGE | {"to": f"you@{domain}"})["id"]
 
     def rss(self):
@@ -66,7 +66,7 @@ class Scene:
             return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
 
     def latency(self, domain, server):
-        """Seconds from the request of a message to the server's having it."""
+        """Returns the seconds from a message's request to its arrival at the server."""
         began = time.monotonic()
         message_id = self.send(domain)
         until(f"{message_id} is taken", lambda: server.copies(message_id), 20, every=0.001)
@@ -84,7 +84,8 @@ def real(knot, hostile, dev):
 
 
 def ends(scene, sites):
-    """Sends one message to each site, lets hours pass, and gives each site's record of its message and its copies."""
+    """Sends one message to each site, advances the clock by hours, and returns each site's record and copies of its
+    message."""
     scene.knot.publish()
     sent, waiting = {}, list(sites.items())
     while waiting:
@@ -96,7 +97,7 @@ def ends(scene, sites):
             scene.dev.advance(900)
     records = {name: scene.api.message(message_id) for name, (message_id, _) in sent.items()}
     copies = {name: server.copies(message_id) for name, (message_id, server) in sent.items()}
-    # Nobody refused one, so there is one good end.
+    # None was refused, so there is one correct end.
     lost = {name: (record["status"], record["smtp_response"]) for name, record in records.items() if not copies[name]}
     lost |= {name: record["status"] for name, record in records.items() if record["status"] != "delivered"}
     assert not lost, f"{len(lost)} of {len(sites)}: {list(lost.items())[:9]}"
@@ -121,7 +122,7 @@ def test_a_connection_cut_after_any_byte_that_the_server_says_loses_nothing(virt
     spoken = "greeting ehlo mail rcpt data dot".split()
     total = sum(len(DIALOGUE[phase]) for phase in spoken)
     records, copies = ends(virtual, {cut: virtual.site(bad_sessions=1, say_max=cut) for cut in range(1, total + 1)})
-    # The server has the message as it begins to say so, and the client knows it at the end of that line.
+    # The server has the message when it begins to answer; the client knows it at the end of that line.
     window = set(range(total - len(DIALOGUE["dot"]) + 1, total))
     assert {cut for cut, count in copies.items() if count == 2} == window
     assert max(copies.values()) == 2
@@ -135,7 +136,7 @@ def test_a_connection_cut_after_any_byte_that_the_server_hears_loses_and_doubles
     virtual.knot.publish()
     virtual.send(domain)
     virtual.dev.advance(0)
-    # What follows is a few bytes longer, for its domain's name is: cuts behind the end cut nothing.
+    # The following sessions have a few more bytes, because of a longer domain name: cuts after the end have no effect.
     total = server.heard + 16
     _, copies = ends(virtual, {cut: virtual.site(bad_sessions=1, hear_max=cut) for cut in range(total)})
     assert Counter(copies.values()) == {1: total}
@@ -158,7 +159,7 @@ def test_hostile_names_end_in_finite_attempts(virtual):
     virtual.dev.advance(0)
     records = {name: virtual.api.message(message_id) for name, message_id in sent.items()}
     assert records.pop("hundred.test")["status"] == "deferred"
-    # Five servers at most are named for an attempt.
+    # At most five servers are listed for an attempt.
     assert 1 <= refusing.sessions <= 5
     bounces = {name: record["events"][-1]["bounce"] for name, record in records.items()}
     assert {name: (bounce["source"], bounce["suppressed"]) for name, bounce in bounces.items()} == {
@@ -171,7 +172,7 @@ def test_nothing_that_a_server_says_or_leaves_unsaid_moves_other_sites_or_makes_
     babbling, silent = servers.endless_ones(), servers.silent()
 
     def siege(copies):
-        """A server for each row; all get their messages at once."""
+        """A server for each row; all receive their messages at once."""
         sites = {name: real.site(script) for name, script in (babbling | silent).items()}
         real.knot.publish()
         return sites, {name: [real.send(sites[name][0]) for _ in range(copies)] for name in sites}
@@ -181,7 +182,7 @@ def test_nothing_that_a_server_says_or_leaves_unsaid_moves_other_sites_or_makes_
 
     real.knot.publish()
     latencies(20)
-    # The warm-up is a siege of its own: threads, buffers and the store's cache reach their size.
+    # The warm-up is a full round: threads, buffers and the store's cache reach their size.
     first, _ = siege(2)
     until("the first siege is met", lambda: all(server.sessions for _, server in first.values()), 60)
     before, weight = latencies(100), real.rss()
@@ -198,10 +199,10 @@ def test_nothing_that_a_server_says_or_leaves_unsaid_moves_other_sites_or_makes_
     assert all(sites[name][1].said < SOCKET_BUFFERS * sessions[name] for name in babbling)
 
     for name, ids in sent.items():
-        # Whose TLS alone is broken is asked in clear, where its dialogue is as it should be.
+        # If only TLS is broken, the mail is sent without TLS, where the server behaves.
         expected = {"delivered"} if name.startswith("handshake") else {"queued", "deferred"}
         assert {real.api.message(message_id)["status"] for message_id in ids} <= expected, name
-    # Once a silent one is gone, so is its hold on the messages.
+    # Once a silent server disconnects, its messages are free again.
     real.hostile.hang_up()
     for name in silent:
         assert real.api.settled(sent[name][0], "deferred")["next_attempt_at"], name

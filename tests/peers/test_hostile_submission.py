@@ -1,5 +1,5 @@
-"""SMTP submission under hostile clients (contract of submission 2 to 5): each is answered or sent away within seconds,
-none takes memory that stays, and a client that means well is served meanwhile."""
+"""SMTP submission with hostile clients (contract of submission 2 to 5): each is answered or disconnected within
+seconds, none leaks memory, and well-behaved clients are served meanwhile."""
 
 import base64
 import socket
@@ -13,7 +13,7 @@ from support.wait import until
 RSS_GROWTH_MAX_KIB = 48 * 1024
 HEAD = "From: shop@example.test\r\nSubject: x\r\n\r\n"
 SMUGGLED = "MAIL FROM:<a@example.test>\r\nRCPT TO:<smuggled@example.org>\r\nDATA\r\n" + HEAD + "evil\r\n.\r\n"
-# Every end of data that some server has been seen to accept, but for the true one.
+# Every end of data that some server is known to accept, except the correct one.
 ENDS = ["\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r.\r\n", "\r\n.\r", "\n.\r", "\r.\n", "\r\n.\r\r\n", "\r\n\0.\r\n"]
 ENDS += ["\r\n.\0\r\n", "\r\r\n.\r\r\n", "\n\n.\n\n", "\r\n.\n\r\n", "\r\n. \r\n", "\r\n.\t\r\n", "\r\n\x0b.\r\n", "\r\n\x85.\r\n"]
 
@@ -25,14 +25,14 @@ def rss(door: Door) -> int:
 
 
 def held(door: Door) -> int:
-    """Memory that the system can't take back without asking, in KiB: pages that are freed lazily still count as resident."""
+    """Returns the memory in KiB that the system can't simply reclaim: lazily freed pages still count as resident."""
     with open(f"/proc/{door.server.child.pid}/smaps_rollup") as rollup:
         kib = {line.split(":")[0]: int(line.split()[1]) for line in rollup if line.rstrip().endswith(" kB")}
     return kib["Rss"] - kib["LazyFree"]
 
 
 def in_data(door: Door, recipient: str = "ann@example.org") -> Lines:
-    """A session of dev's listener within DATA."""
+    """Opens a session of dev's listener in DATA."""
     lines = Lines(door.dev_port)
     assert lines.hear().startswith("220 ")
     lines.say("EHLO me.test\r\n")
@@ -43,7 +43,7 @@ def in_data(door: Door, recipient: str = "ann@example.org") -> Lines:
 
 
 def works(door: Door):
-    """A client that means well is served."""
+    """Checks that a well-behaved client is served."""
     assert in_data(door).say(f"{HEAD}x\r\n.\r\n").startswith("250 2.0.0 Ok: queued as msg_")
 
 
@@ -56,7 +56,7 @@ def test_no_message_hides_another_one(dev, authority, end):
     door = Door(dev, authority)
     lines = in_data(door)
     answer = lines.say(f"{HEAD}hello{end}{SMUGGLED}")
-    # What looked like the second message is part of the first, or refuses it; its own end is the true one.
+    # The apparent second message is part of the first or refused; only its own end is correct.
     assert answer[:9] in ("250 2.0.0", "550 5.6.0"), answer
     assert lines.say("NOOP\r\n").startswith("250 "), "nothing that was smuggled is answered"
     sent = door.server.api.get("/v1/messages?via=smtp")["data"]
@@ -76,7 +76,7 @@ def test_what_was_injected_before_tls_is_not_obeyed_inside_it(dev, authority):
 
 
 def flood(lines: Lines, chunk: bytes, times: int) -> bytes:
-    """Sends a chunk many times, reading as it goes, and gives all that was answered until the server closed."""
+    """Sends a chunk many times, reading meanwhile, and returns all answers until the server closed."""
     heard, lines.sock = lines.rest, lines.sock
     lines.sock.settimeout(60)
 
@@ -148,7 +148,7 @@ def test_a_client_that_reads_no_answers_is_not_written_for_without_end(dev, auth
         while sent < 64 << 20:
             sent += lines.sock.send(b"RCPT TO:<a@b>\r\n" * 4096)
     except OSError:
-        pass  # It reads no more before its answers are read.
+        pass  # The server reads no more before its answers are read.
     assert sent < 64 << 20 and rss(door) - before < RSS_GROWTH_MAX_KIB
     works(door)
 
@@ -181,7 +181,7 @@ def test_messages_in_flight_take_no_more_memory_than_is_reserved_for_them(dev, a
             lines.sock.sendall(line * 1024)
     for lines in sessions:
         lines.sock.sendall(b"x")
-    # 192 MiB of one account, a quarter on top, and what every connection takes.
+    # 192 MiB of one account, a quarter more, and the memory of every connection.
     assert rss(door) - before < (192 * 5 // 4 + 48) * 1024, rss(door) - before
     answers = [lines.say("\r\n.\r\n")[:9] for lines in sessions]
     assert set(answers) == {"550 5.6.0", "451 4.3.2"} and answers.count("451 4.3.2") >= 4, answers

@@ -1,4 +1,4 @@
-"""A tenant that wants more than its share, and keys that want more than they were given (contract 10.1 and 10.2)."""
+"""Tenants that exceed their share, and keys that exceed their permissions (contract 10.1 and 10.2)."""
 
 import socket
 import ssl
@@ -22,20 +22,20 @@ def service(serve, knot, sink):
 
 
 def make_key(service, **fields) -> Api:
-    """An API client with a new key of the service's account."""
+    """Returns an API client with a new key of the service's account."""
     answer = service.api.request("POST", "/v1/keys", {"name": "limited"} | fields)
     assert answer.status == 201, answer
     return Api(service.url, answer.json()["key"])
 
 
 def refused(answer, status: int, code: str) -> str:
-    """The message of an answer that must be this error."""
+    """Returns the message of an answer that must be this error."""
     assert (answer.status, answer.json()["code"]) == (status, code), answer
     return answer.json()["message"]
 
 
 def outstanding(service, endpoint: str) -> int:
-    """The number of held deliveries of an endpoint."""
+    """Returns the number of held deliveries of an endpoint."""
     count, cursor = 0, ""
     while True:
         page = service.api.get(f"/v1/webhooks/{endpoint}/deliveries?limit=100{cursor}")
@@ -82,7 +82,7 @@ def test_an_account_stores_no_more_than_its_limit(serve, knot, sink):
     limits = {"stored_bytes_per_account": 400_000, "requests_per_minute": 100_000}
     service = serve(port=sink.port, limits=limits)
     service.domain("sender.test")
-    # Digits of a running count don't compress to nothing.
+    # Digits of a running count hardly compress.
     bodies = ["".join(f"{(n * 7919 + k) * 104729 % 10**9:09d}" for k in range(8000)) for n in range(40)]
     answers = [service.api.send(MESSAGE | {"text": body}) for body in bodies]
     full = [answer for answer in answers if answer.status != 202]
@@ -127,7 +127,7 @@ def test_a_key_that_may_not_read_has_no_events_sent_to_itself(service, hooks):
 
 
 class EndlessContinue:
-    """A webhook receiver that answers `100 Continue` until the client goes."""
+    """A webhook receiver that answers `100 Continue` until the client disconnects."""
 
     def __init__(self, certificate):
         self.interim, self.connections = 0, 0
@@ -170,14 +170,14 @@ def test_a_receiver_that_never_comes_to_its_answer_ends_its_attempt_soon(service
         rows = until("the attempt fails", lambda: deliveries_tried(service, endpoint["id"]), seconds=15)
         attempt = service.api.get(f"/v1/webhook-deliveries/{rows[0]['id']}")["attempts"][0]
         assert attempt["error"] == "protocol", attempt
-        # What the socket's buffers took is sent without being read.
+        # Bytes accepted by the socket's buffers are sent without being read.
         assert attempt["duration_ms"] < 9000, "sixteen interim answers are enough"
     finally:
         receiver.close()
 
 
 def deliveries_tried(service, endpoint: str) -> list[dict]:
-    """The deliveries of an endpoint that have had an attempt."""
+    """Returns the deliveries of an endpoint that had an attempt."""
     return [row for row in service.api.get(f"/v1/webhooks/{endpoint}/deliveries")["data"] if row["attempt"] > 0]
 
 

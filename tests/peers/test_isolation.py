@@ -1,5 +1,5 @@
-"""One account's mail to receivers that are silent, that hang, or that are slow never delays another account's mail to a
-site that answers. Each site is an address of loopback."""
+"""One account's mail to receivers that are silent, hang or are slow never delays another account's mail to a working
+site. Each site is a loopback address."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ MESSAGES = 20
 
 
 class Sites:
-    """Receivers on 127.0.0.0/8, each at an address of its own. `ways` says by address what one does."""
+    """Receivers on 127.0.0.0/8, each at a separate address. `ways` maps an address to the behaviour."""
 
     def __init__(self):
         self.ways, self.taken, self.open = {}, {}, 0
@@ -35,7 +35,7 @@ class Sites:
         self.port = self.server.sockets[0].getsockname()[1]
 
     def close(self):
-        """Ends it, with all that hangs."""
+        """Stops all receivers, including hanging ones."""
         asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(10)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(10)
@@ -101,11 +101,11 @@ class Scene:
         self.service.api = first
 
     def victim(self):
-        """The API under the key of the other account."""
+        """Returns the API client of the other account."""
         return Api(self.service.url, self.victim_key)
 
     def site(self, way=None):
-        """The domain of a further site."""
+        """Returns the domain of a further site."""
         self.count += 1
         domain, address = f"d{self.count}.test", f"127.{1 + self.count // 250}.{self.count % 250}.9"
         self.sites.ways[address] = way
@@ -113,17 +113,17 @@ class Scene:
         return domain
 
     def send(self, api, sender, recipients):
-        """Accepts a message to each of them."""
+        """Accepts a message to each recipient."""
         message = {"from": f"shop@{sender}", "subject": "s", "text": "x"}
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda to: api.accept(message | {"to": to}), recipients))
 
     def adversary(self, recipients):
-        """Accepts a message of the first account to each of them."""
+        """Accepts a message of the first account to each recipient."""
         self.send(self.service.api, "sender.test", recipients)
 
     def delays(self):
-        """The seconds from acceptance to the final dot of each message of the other account."""
+        """Returns the seconds from acceptance to the final dot for each message of the other account."""
         delays = []
         for n in range(MESSAGES):
             recipient = f"victim{n}@{self.good}"
@@ -142,7 +142,7 @@ def scene(serve, knot):
 
 
 def check(scene):
-    """No message of the other account waits."""
+    """Checks that no message of the other account waits."""
     delays = sorted(scene.delays())
     print(f"p50 {delays[MESSAGES // 2]:.3f} s, max {delays[-1]:.3f} s")
     assert delays[-1] < SECONDS_MAX, delays

@@ -1,9 +1,8 @@
-"""Real servers that accept and bounce later, to our receiver: Exim, OpenSMTPD and Haraka (Postfix's is in
+"""Real servers that accept mail and bounce it later to our receiver: Exim, OpenSMTPD and Haraka (Postfix's is in
 test_returning).
 
-The address is unknown to a server behind them. What the report's event says is compared with the report itself: each
-server is made to send the same one to a mailbox of ours.
-"""
+A server behind them does not know the address. The event is compared with the report itself: each server also sends the
+same report to a mailbox of the test."""
 
 import re
 import smtplib
@@ -22,8 +21,8 @@ MESSAGE = {"from": "shop@sender.test", "to": "gone@recipient.test", "subject": "
 
 @dataclass
 class Reported:
-    """A delivery status notification (RFC 3464), as Python's `email` reads it. `answer` is the refusing server's: the
-    Diagnostic-Code, or with OpenSMTPD, which sends none, what stands behind the address in the words for people."""
+    """A delivery status notification (RFC 3464), as Python's `email` parses it. `answer` is the refusing server's: the
+    Diagnostic-Code or, for OpenSMTPD, which sends none, the text after the address in the human-readable part."""
 
     recipient: str
     action: str
@@ -33,13 +32,13 @@ class Reported:
 
     @classmethod
     def read(cls, content: bytes) -> "Reported":
-        """From a whole report."""
+        """Parses a complete report."""
         mail = message_from_bytes(content, policy=policy.default)
         part = next(part for part in mail.walk() if part.get_content_type() == "message/delivery-status")
         server, block = part.get_payload()[:2]
 
         def value(fields: EmailMessage, name: str) -> str | None:
-            # The type before the semicolon is required, and Haraka's Remote-MTA has none.
+            # The type before the semicolon is required, but Haraka's Remote-MTA has none.
             found = str(fields[name] or "").split(";", 1)[-1]
             return " ".join(found.split()) or None
 
@@ -56,13 +55,13 @@ class Reported:
 
 @pytest.fixture
 def bounce_port():
-    """Where bounces come back to."""
+    """The port that receives bounces."""
     return free_port()
 
 
 @pytest.fixture(params=["exim", "opensmtpd", "haraka"])
 def server(request, workdir, authority, policy, sink, bounce_port):
-    """A server that takes mail for gone@ and passes it to one that knows no such user."""
+    """A server that accepts mail for gone@ and forwards it to one that does not know the user."""
     certificate = authority.issue("mx1.recipient.test")
     routes = {"gone@recipient.test": sink.port, "copy.test": sink.port, "bounces.sender.test": bounce_port}
     folder, common = workdir / request.param, {"mailboxes": ("inbox",), "routes": routes}
@@ -86,7 +85,7 @@ def service(serve, server, bounce_port):
 
 
 def report_of(server, sink) -> Reported:
-    """What the server reports to anybody."""
+    """Returns the server's report to an unrelated sender."""
     with smtplib.SMTP(LOOPBACK, server.port, "client.test", timeout=20) as session:
         session.sendmail("back@copy.test", ["gone@recipient.test"], "Subject: one\r\n\r\nbody\r\n")
     copies = until("the copy came back", lambda: [m for m in sink.messages if m.rcpt_to == ["back@copy.test"]])

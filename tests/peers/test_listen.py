@@ -24,7 +24,8 @@ SECRET = "whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k="
 
 
 class Program:
-    """A program under development, in clear on loopback. `statuses` are its next answers, afterwards it answers 200."""
+    """A program under development, without TLS on loopback. `statuses` are its next answers, after which it answers
+    200."""
 
     def __init__(self, port: int = 0):
         self.received: list[Hook] = []
@@ -41,7 +42,7 @@ class Program:
                 self.end_headers()
 
             def log_message(self, *_):
-                """Silent: what was received is the log."""
+                """Logs nothing: the received requests are the log."""
 
         self.server = http.server.ThreadingHTTPServer((LOOPBACK, port), Handler)
         self.port = self.server.server_address[1]
@@ -55,7 +56,7 @@ class Program:
 
 
 class Listener:
-    """A running `webhook listen`, and the lines that it has printed."""
+    """A running `webhook listen`, and its printed lines."""
 
     def __init__(self, *arguments: str, environment: dict[str, str] | None = None):
         self.lines: list[str] = []
@@ -77,15 +78,15 @@ class Listener:
             kept.append(line.rstrip("\n"))
 
     def ready(self) -> str:
-        """Its first remark, which says that it listens."""
+        """Returns its first message, which says that it listens."""
         return until("the listener listens", lambda: next((r for r in self.remarks if "Ctrl-C" in r), None))
 
     def objects(self, count: int) -> list[dict]:
-        """What it printed, once there are `count` lines."""
+        """Returns its output, once there are `count` lines."""
         return [json.loads(line) for line in until(f"{count} lines", lambda: len(self.lines) >= count and self.lines)]
 
     def interrupt(self) -> int:
-        """SIGINT, and the exit code."""
+        """Sends SIGINT, and returns the exit code."""
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGINT)
         return self.child.wait(20)
@@ -116,7 +117,7 @@ def listen():
 
 
 def send(server, count: int = 1) -> list[str]:
-    """Messages that are delivered; gives their identifiers."""
+    """Sends messages that are delivered; returns their identifiers."""
     ids = [server.api.accept(MESSAGE)["id"] for _ in range(count)]
     for message in ids:
         server.api.settled(message, "delivered")
@@ -234,7 +235,7 @@ def test_events_are_shown_to_people_a_line_each(dev, listen):
 
 
 def post(url: str, headers: dict[str, str], body: bytes) -> int:
-    """The status of one POST."""
+    """Returns the status of one POST."""
     host, port = url.removeprefix("http://").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=20)
     try:

@@ -1,8 +1,7 @@
-"""The three servers that most mail meets, each as the receiver found by MX: Postfix, Exim and OpenSMTPD (contract 6).
+"""The three most common mail servers, each as the receiver found by MX: Postfix, Exim and OpenSMTPD (contract 6).
 
-OpenSMTPD speaks no SMTPUTF8; and where its handshakes fail, as Debian 12's do, the message goes in clear text over a
-second connection, which is what opportunistic TLS means.
-"""
+OpenSMTPD does not support SMTPUTF8. If its handshakes fail, as Debian 12's do, the message is sent without TLS over a
+second connection, as opportunistic TLS requires."""
 
 from datetime import datetime
 
@@ -19,7 +18,7 @@ GREYLISTED = "451 4.7.1 Greylisted, come back later"
 
 @pytest.fixture(params=["postfix", "exim", "opensmtpd"])
 def receiver(request, workdir, authority, policy):
-    """One of them, which refuses what is larger than `SIZE_MAX` and the first attempt for `grey@`."""
+    """One of them, which refuses messages larger than `SIZE_MAX` and the first attempt for `grey@`."""
     certificate = authority.issue("mx1.recipient.test")
     policy.answers["grey@recipient.test"] = [GREYLISTED]
     common = {"mailboxes": MAILBOXES, "size_max": SIZE_MAX}
@@ -42,7 +41,7 @@ def service(serve, receiver):
 
 
 def refused(service, to: str, **message) -> dict:
-    """The last event of a message that ends `bounced`."""
+    """Returns the last event of a message that ends `bounced`."""
     accepted = service.api.accept(MESSAGE | {"to": to} | message)
     return service.api.settled(accepted["id"], "bounced")["events"][-1]
 
@@ -58,7 +57,7 @@ def test_a_message_arrives_over_the_best_tls_that_the_server_can(service, receiv
         return
     tls = record["tls"]
     assert (tls["version"], tls["policy"], tls["authenticated"]) == ("TLSv1.3", "opportunistic", "pkix")
-    # Postfix names the suite as we do, Exim by its parts.
+    # Postfix names the cipher suite as we do, Exim by its parts.
     assert tls["cipher"].removeprefix("TLS13_").removeprefix("TLS_").removesuffix("_SHA384") in receiver.logged()
 
 
@@ -83,7 +82,7 @@ def test_a_message_beyond_the_advertised_size_is_not_sent(service, receiver):
 
 
 def test_an_unknown_user_is_a_hard_bounce_in_each_server_s_own_words(service, receiver):
-    """Postfix states 5.1.1; Exim and OpenSMTPD state no enhanced code, so that their words decide."""
+    """Postfix states 5.1.1; Exim and OpenSMTPD state no enhanced code, so their text decides."""
     event = refused(service, "nobody@recipient.test")
     assert event["smtp_code"] == 550
     words = {

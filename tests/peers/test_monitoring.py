@@ -1,4 +1,4 @@
-"""What watches the service, as Prometheus itself reads it: the page of metrics, the alert rules, the scrape."""
+"""Monitoring as Prometheus reads it: the page of metrics, the alert rules, the scrape."""
 
 import os
 import re
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def promtool(*arguments: str, text: str | None = None) -> str:
-    """What promtool says, which must be satisfied."""
+    """Returns promtool's output; it must report success."""
     command, surroundings = program("promtool", "prometheus")
     done = subprocess.run(
         [command, *arguments], input=text, env=surroundings or os.environ, capture_output=True, text=True, timeout=60
@@ -38,7 +38,7 @@ def test_prometheus_finds_nothing_to_object_to_in_the_metrics(workdir, dev):
     address = re.search(r'"metrics":"([^"]+)"', (Path(instance.info["data_dir"]) / "addresses.json").read_text()).group(1)
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         page = answer.read().decode()
-    # promtool reads the older text format, in which a family bears the whole name of its samples.
+    # promtool reads the older text format, in which a family has the full name of its samples.
     older = re.sub(r"^# (UNIT|EOF).*\n", "", page, flags=re.MULTILINE)
     for kind, suffix in (("counter", "_total"), ("info", "_info")):
         for name in re.findall(rf"^# TYPE (\S+) {kind}$", page, re.MULTILINE):

@@ -1,4 +1,4 @@
-"""Sign-in by OpenID Connect: at a provider that others wrote, and at one that lies (contract 9)."""
+"""Sign-in by OpenID Connect: at an independent provider, and at a hostile one (contract 9)."""
 
 import time
 import urllib.parse
@@ -23,7 +23,7 @@ default_role = "member"
 
 @pytest.fixture
 def configured(workdir, authority):
-    """Makes `dev` with a provider: an account is there before it is named in the configuration."""
+    """Creates `dev` with a provider: the account exists before the configuration names it."""
     started = []
 
     def start(issuer: str) -> Dev:
@@ -44,7 +44,7 @@ def configured(workdir, authority):
 
 @pytest.fixture
 def hostile(authority):
-    """A provider that does what it is told."""
+    """A provider with configurable behaviour."""
     provider = HostileProvider(authority.issue("127.0.0.1"))
     yield provider
     provider.close()
@@ -77,7 +77,7 @@ def test_people_sign_in_at_a_provider_of_others(algorithm, configured, workdir, 
         there, status, page = sign_in(browser, "mallory")
         assert status == 403 and "has not verified your email address" in page
         assert "@corp.example" not in server.logged() and "sign-in by OpenID Connect failed" in server.logged()
-        # A proof for secrets: the provider asks again, and says when it did.
+        # A confirmation for secrets: the provider asks again, and states the time.
         browser = Browser(authority.root)
         sign_in(browser, "boss")
         there, status, page = browser.follow(f"{url}/login/oidc?next=/settings&again=1")
@@ -91,7 +91,7 @@ def test_people_sign_in_at_a_provider_of_others(algorithm, configured, workdir, 
 
 
 def signed_in(server, provider, browser: Browser):
-    """A sign-in at the hostile provider, which asks nobody: the status and the page."""
+    """Signs in at the hostile provider, which asks nobody; returns the status and the page."""
     answer, page = browser.ask(f"{server.info['url']}/login/oidc?next=/users")
     if answer.status != 303:
         return answer.status, page
@@ -130,7 +130,7 @@ def test_no_lie_of_a_provider_signs_anybody_in(configured, hostile, authority):
     hostile.header, hostile.sign = {}, hostile.rs256
     status, page = signed_in(server, hostile, Browser(authority.root))
     assert status == 200 and "ann@corp.example" in page
-    # Another person with the same address is not she.
+    # Another person with the same address is refused.
     hostile.claims = {"sub": "s-2"}
     status, page = signed_in(server, hostile, Browser(authority.root))
     assert status == 403 and "another identity" in page
@@ -165,7 +165,7 @@ def test_a_provider_that_floods_redirects_or_sleeps_costs_a_page_and_ten_seconds
         status, page = signed_in(server, hostile, Browser(authority.root))
         assert (status, "be reached" in page) == (502, True), (answer, page)
         assert time.monotonic() - begun < 11.5
-        time.sleep(3.1)  # A provider that failed is not asked again for three seconds.
+        time.sleep(3.1)  # A provider that failed is not queried again for three seconds.
     assert "/elsewhere" not in hostile.asked
     hostile.answers = {"/token": flood}
     assert signed_in(server, hostile, Browser(authority.root))[0] == 502

@@ -1,5 +1,5 @@
-"""The description of the API is held against the program: by Schemathesis, which makes requests of it and checks every
-answer, and by real answers in states that no generated request leads to."""
+"""The API description matches the program: Schemathesis generates requests and checks every answer, and further real
+answers are checked in states that no generated request reaches."""
 
 import json
 import subprocess
@@ -13,11 +13,11 @@ import pytest
 from support.roots import missing
 from support.wait import until
 
-# What a generated request names is looked up in the tests' own name system, which knows none of it.
+# Names in generated requests are looked up in the tests' own name server, which does not know them.
 CONFIG = 'hostname = "mail.sender.test"\n[limits]\nrequests_per_minute = 1000000\n[dns]\nservers = ["{knot.server}"]\n'
 
-# Every check is on. 422 is admitted for what fits the schema and is refused for what it means, such as a domain that
-# is not the account's; a revoked key stays listed (contract 2), so it is not gone.
+# Every check is enabled. 422 is allowed for requests that fit the schema but are refused for their meaning, such as a
+# domain of another account. A revoked key stays listed (contract 2), so it is not gone.
 SCHEMATHESIS = """\
 color = false
 workers = 1
@@ -31,12 +31,12 @@ max-examples = {examples}
 database = "none"
 [checks]
 positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "410", "422"]
-# A text beyond its length may make the body too large before anybody looks at it.
+# Too long a text may make the body too large before it is validated.
 negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "409", "413", "415", "422", "429"]
 [[operations]]
 include-operation-id = ["keys_show", "keys_update", "keys_delete"]
 checks.use_after_free.enabled = false
-# A stream that does not end by itself is read for this long.
+# An endless stream is read for this long.
 [[operations]]
 include-operation-id = "events_stream"
 request-timeout = 0.5
@@ -44,8 +44,8 @@ request-timeout = 0.5
 EXAMPLES = 40
 
 
-# Schemathesis has no writer of its own for JSON lines; and no sender that it makes up is at a domain of the account, so
-# nothing would ever be accepted.
+# Schemathesis can't write JSON lines. And its made-up senders are at no domain of the account, so nothing would ever be
+# accepted.
 HOOKS = """\
 import re
 import schemathesis
@@ -78,14 +78,14 @@ def test_schemathesis_finds_nothing(dev, knot, workdir):
 
 
 class Description:
-    """The served document, for checking single answers. Stricter than it is for clients: no member may be unknown."""
+    """The served document, for checking single answers. Stricter than for clients: unknown members are errors."""
 
     def __init__(self, url: str):
         self.document = httpx.get(url + "/v1/openapi.json").json()
         self.closed = json.loads(json.dumps(self.document), object_hook=_closed)
 
     def check(self, operation_id: str, answer):
-        """Holds an answer against what is said of its operation."""
+        """Checks an answer against the description of its operation."""
         said = self.response(operation_id, str(answer.status))
         for name, header in said["headers"].items():
             header = self.target(header)
@@ -102,7 +102,7 @@ class Description:
             assert faults == [], f"{operation_id}: {answer.body.decode()}"
 
     def response(self, operation_id: str, status: str) -> dict:
-        """What is said of one status of one operation."""
+        """Returns the description of one status of one operation."""
         for operations in self.closed["paths"].values():
             for operation in operations.values():
                 if operation["operationId"] == operation_id:
@@ -110,7 +110,7 @@ class Description:
         raise AssertionError(f"no operation {operation_id}")
 
     def target(self, value: dict) -> dict:
-        """What a reference leads to; anything else as it is."""
+        """Resolves a reference; returns anything else unchanged."""
         if "$ref" not in value:
             return value
         found = self.closed

@@ -1,4 +1,4 @@
-"""Our own clients, clients/python and clients/typescript: against the real service, and against one that fails."""
+"""Our own clients, clients/python and clients/typescript: against the real service, and against a failing one."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from postrider import ApiError, Client, SignatureError, verify  # noqa: E402
 EMAIL = {"from_": "shop@example.test", "to": "ann@example.org", "subject": "Hi", "text": "x"}
 OK = (202, {}, {"id": "msg_1", "status": "queued"})
 REFUSAL = {"message": "No.", "code": "rate_limited"}
-# The known answer of docs/webhooks.md's header.
+# The known answer of the webhook documentation's header (docs/webhooks.md).
 SECRET = "whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k="
 BODY = b'{"id":"evt_1","type":"delivered"}'
 SIGNATURE = "t=1700000000,v1=0bd7d1936c1feda6866144e916fd796d06dedf89dec93ff5597b00bd4656bad3"
@@ -33,14 +33,14 @@ SIGNATURE = "t=1700000000,v1=0bd7d1936c1feda6866144e916fd796d06dedf89dec93ff5597
 
 @pytest.fixture
 def pauses(monkeypatch):
-    """How long the client waited before each retry, without waiting."""
+    """Records the client's delays before each retry, without waiting."""
     waited = []
     monkeypatch.setattr(time, "sleep", waited.append)
     return waited
 
 
 def node(script: str, environment: dict[str, str]):
-    """What a module that imports our client prints as JSON."""
+    """Returns the JSON printed by a module that imports our client."""
     if not shutil.which("node"):
         missing("node")
     module = (CLIENTS / "typescript" / "index.js").as_uri()
@@ -158,7 +158,7 @@ def test_node_sends_reads_and_pages(dev):
 
 NODE_RETRIES = """
 const waited = [];
-const ours = [500, 1000, 2000, 5000, 7000, 60000];  // fetch has timers of its own
+const ours = [500, 1000, 2000, 5000, 7000, 60000];  // fetch has other timers
 globalThis.setTimeout = ((set) => (run, ms, ...more) => {
   if (ours.includes(ms)) waited.push(ms);
   return set(run, ours.includes(ms) ? 0 : ms, ...more);
@@ -213,7 +213,7 @@ def test_node_verifies_webhooks():
 
 @pytest.fixture
 def world(workdir, dev):
-    """A service and an https receiver that it knows by name."""
+    """A service, and an https receiver whose name it resolves."""
     authority = Authority(workdir / "pki")
     names = Names({"hooks.test": ["127.0.0.1"]})
     receiver = HookReceiver(authority.issue("hooks.test"))

@@ -1,4 +1,5 @@
-"""The peers by themselves: what the other tests lean on is shown to hold without the program under test."""
+"""Tests of the peers themselves: the other tests rely on these properties, which hold without the program under
+test."""
 
 import base64
 import smtplib
@@ -105,7 +106,7 @@ def test_the_hook_receiver_keeps_bytes_and_answers_by_script(hooks, authority):
 
 
 def test_both_webhook_libraries_agree_with_the_known_answer():
-    """Contract 5's known answer, so that a disagreement later on is the program's and not the libraries'."""
+    """Contract 5's known answer, so that a later disagreement is the program's error and not the libraries'."""
     secret, moment = "whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k=", 1_700_000_000
     body = '{"id":"evt_1","type":"delivered"}'
     header = f"t={moment},v1=0bd7d1936c1feda6866144e916fd796d06dedf89dec93ff5597b00bd4656bad3"

@@ -1,4 +1,4 @@
-"""The proxies of the documentation, real ones, with the configuration that stands there (docs/proxy.md)."""
+"""The documentation's reverse proxies, run with the documented configuration (docs/proxy.md)."""
 
 import json
 import os
@@ -18,13 +18,13 @@ HOST = "mail.example.com"
 
 
 def block(language: str, word: str) -> str:
-    """The block of a language that has this word in it."""
+    """Returns the code block of a language that contains this word."""
     blocks = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     return next(text for text in blocks if word in text)
 
 
 class Proxy:
-    """A proxy before the service at `upstream`, with TLS for mail.example.com at `port`."""
+    """A proxy in front of the service at `upstream`, with TLS for mail.example.com at `port`."""
 
     def __init__(self, name: str, folder: Path, upstream: int, pem: Path):
         self.port = free_port()
@@ -38,7 +38,7 @@ class Proxy:
         until(f"{name} listens", lambda: listens(self.port))
 
     def nginx(self, folder: Path, upstream: int, pem: Path) -> list[str]:
-        """The server of the page, in the least that nginx needs around it."""
+        """The documented server, with the minimum that nginx needs around it."""
         server = block("nginx", "server_name")
         for given, here in (
             ("listen 443 ssl", f"listen {LOOPBACK}:{self.port} ssl"),
@@ -59,7 +59,7 @@ class Proxy:
         return ["-p", str(folder), "-e", "stderr", "-c", str(config)]
 
     def caddy(self, folder: Path, upstream: int, pem: Path) -> list[str]:
-        """The site of the page; its certificate is at hand, since no authority is."""
+        """The documented site, with a given certificate, because there is no authority."""
         site = block("text", "reverse_proxy")
         assert site.startswith(f"{HOST} {{\n") and f"{LOOPBACK}:8025" in site
         site = site.replace(f"{HOST} {{\n", f"https://{HOST}:{self.port} {{\n    tls {pem} {pem}\n", 1)
@@ -71,7 +71,7 @@ class Proxy:
 
 @pytest.fixture
 def behind(workdir, dev, authority):
-    """The service as the page configures it, behind the proxy of a name."""
+    """The service as documented, behind the named proxy."""
     proxies = []
 
     def make(name: str):
@@ -108,7 +108,7 @@ def test_behind_the_proxies_of_the_page_all_is_as_without(name, behind, authorit
 
 
 def events_come_as_they_happen(client: httpx.Client, key: dict, mail: dict):
-    """A stream that a proxy gathers would bring the event with the next one, or never."""
+    """If a proxy buffered the stream, the event would arrive with the next one, or never."""
     with client.stream("GET", "/v1/events/stream", headers=key) as stream:
         assert stream.status_code == 200
         sent = []
@@ -121,7 +121,7 @@ def events_come_as_they_happen(client: httpx.Client, key: dict, mail: dict):
 
 
 def the_panel_can_be_used(client: httpx.Client, instance):
-    """Its cookies are for https alone, and its forms are believed to come from where they do."""
+    """Cookies are valid for https only, and the origin of forms is accepted."""
     page = client.get("/login").text
     token = re.search(r'name="(csrf\w*)" value="([^"]+)"', page)
     form = {"email": instance.info["panel_user"], "password": instance.info["panel_password"]}

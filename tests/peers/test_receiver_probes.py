@@ -1,5 +1,5 @@
-"""Our receiver under other people's clients: swaks asks it to relay, smtp-source floods it with forged return paths,
-and complaints come as Python's `email` writes them (contract 6, RFC 5965)."""
+"""Our receiver with independent clients: swaks tries to relay, smtp-source floods it with forged return paths, and
+Python's `email` writes complaints (contract 6, RFC 5965)."""
 
 import smtplib
 from email import message_from_bytes, policy
@@ -18,7 +18,7 @@ RSS_GROWTH_MAX_KIB = 16 * 1024
 
 @pytest.fixture
 def bounce_port():
-    """Where bounces come back to."""
+    """The port that receives bounces."""
     return free_port()
 
 
@@ -32,7 +32,7 @@ def service(serve, sink, bounce_port):
 
 
 def delivered(service, sink: AiosmtpdSink) -> tuple[str, str, bytes]:
-    """A message that arrived: its identifier, its return path and itself."""
+    """Returns a message that arrived, with its identifier and return path."""
     accepted = service.api.accept(MESSAGE)
     service.api.settled(accepted["id"], "delivered")
     received = sink.messages[-1]
@@ -66,7 +66,7 @@ def test_thousands_of_forged_return_paths_are_refused_and_cost_no_memory(service
         f"{local}x@{host}",
         f"{local}@other.test",
     ]
-    smtp_source(bounce_port, forged[0], messages=200, sessions=4)  # what a busy listener needs once
+    smtp_source(bounce_port, forged[0], messages=200, sessions=4)  # to reach the memory of a busy listener
     before = rss(service)
     each = FORGED // len(forged)
     for address in forged:
@@ -75,7 +75,7 @@ def test_thousands_of_forged_return_paths_are_refused_and_cost_no_memory(service
     print(f"{FORGED} forged return paths: {grown} KiB")
     assert grown < RSS_GROWTH_MAX_KIB
     assert service.api.message(message_id)["status"] == "delivered"
-    # It has become no deafer for it.
+    # It still accepts mail.
     with smtplib.SMTP(LOOPBACK, bounce_port, "probe.test", timeout=30) as session:
         session.ehlo()
         session.mail("")
@@ -89,8 +89,8 @@ def rss(service) -> int:
 
 
 def feedback(kind: str, returned: bytes, *more: tuple[str, str]) -> bytes:
-    """A report in the manner of RFC 5965, appendix B.2, that returns the whole message."""
-    # What is returned is returned as it came.
+    """Returns a report like that of RFC 5965, appendix B.2, with the whole message."""
+    # The message is returned unchanged.
     report = EmailMessage(policy=policy.SMTP.clone(refold_source="none"))
     report["From"], report["To"] = "<abusedesk@provider.test>", "<fbl@bounces.sender.test>"
     report["Date"], report["Subject"] = formatdate(), "FW: Order"
@@ -128,7 +128,7 @@ def test_a_complaint_that_returns_the_whole_message_is_believed(service, sink, b
     record = service.api.message(message_id)
     assert record["status"] == "complained"
     assert record["events"][-1]["complaint"] == {"feedback_type": kind, "reporter": "SomeGenerator/1.0"}
-    # The report names somebody else: the address is ours to know.
+    # The report names somebody else: only we know the address.
     suppression = service.api.get("/v1/suppressions/inbox@recipient.test")
     assert (suppression["reason"], suppression["message_id"]) == ("complaint", message_id)
 

@@ -1,9 +1,8 @@
-"""What receivers do, and what each of it comes to: the status or error in the attempt log, whether the event is told
-again, and within what time (contract 5).
+"""Behaviours of webhook receivers and their results: the status or error in the attempt log, whether the event is sent
+again, and the time limit (contract 5).
 
-Every behaviour of the table is one endpoint of one running `postrider dev`, and all are tried at once, so the table
-takes as long as its slowest row: the ten seconds of an attempt. Time is virtual, so that "in one minute" is exact.
-"""
+Every behaviour of the table is one endpoint of one running `postrider dev`. All are tried at once, so the table takes
+as long as its slowest row: the ten seconds of an attempt. Time is virtual, so that "in one minute" is exact."""
 
 import datetime
 import itertools
@@ -32,11 +31,12 @@ from support.receivers import (
 from support.roots import binary
 from support.server import Api, Dev
 
-# Servers of TLS 1.1 are among the receivers.
+# Some receivers use TLS 1.1.
 pytestmark = pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 
 DEADLINE_MS = 10_000
-# How far beyond the deadline an attempt may end on a loaded machine, and what counts as not having waited for it.
+# Time after the deadline within which an attempt may end on a loaded machine, and the maximum for one that did not wait
+# for it.
 LATE_MS, PROMPT_MS = 3_000, 9_000
 ENDPOINTS_OF_AN_ACCOUNT = 10
 EVIDENCE_MAX = 4096
@@ -44,27 +44,27 @@ EVIDENCE_MAX = 4096
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the attempt log has to say. The event is told again unless `error` is none."""
+    """The expected attempt log. The event is sent again unless `error` is none."""
 
     status: int | None = None
     error: str | None = None
     waits: bool = False  # until the deadline
-    body: str | None = None  # of the evidence, where it must be exactly this
+    body: str | None = None  # of the stored answer, if it must be exactly this
 
 
 def line(status: int, *fields: str, body: bytes = b"") -> bytes:
-    """An answer with its length."""
+    """Returns an answer with its length."""
     head = [f"HTTP/1.1 {status} Whatever", *fields, f"Content-Length: {len(body)}"]
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 
 def answered(status: int, waits: bool = False, body: str | None = None) -> Outcome:
-    """The status line came, and decides."""
+    """The status line arrived, and decides."""
     return Outcome(status, None if 200 <= status < 300 else "status", waits, body)
 
 
 def failed(error: str, waits: bool = False) -> Outcome:
-    """No status line came."""
+    """No status line arrived."""
     return Outcome(None, error, waits)
 
 
@@ -182,7 +182,7 @@ EXPECTED |= {name: outcome for name, (*_, outcome) in NAMES.items()} | HANDSHAKE
 
 
 class World:
-    """The receivers of the table, their names, and a `dev` that knows both and is told of a proxy it must not use."""
+    """The receivers of the table, their names, and a `dev` that knows both, and a proxy setting that it must ignore."""
 
     def __init__(self, folder, monkeypatch):
         self.authority = Authority(folder / "pki")
@@ -210,7 +210,7 @@ class World:
         behave(connection)
 
     def urls(self) -> dict[str, str]:
-        """Where each row's receiver is."""
+        """Returns the URL of each row's receiver."""
         port = self.listeners[0].port
         # A host for each row: connections are kept by host, and these receivers close theirs without a word.
         urls = {name: f"https://row{number}.hooks.test:{port}/{number}" for number, name in enumerate(ANSWERS)}
@@ -276,19 +276,19 @@ class World:
         return dict(zip(HANDSHAKES, listeners, strict=True))
 
     def attempts(self) -> dict[str, dict]:
-        """Each row's delivery once all have been attempted."""
+        """Returns each row's delivery once all have been attempted."""
         rows = list(self.urls().items())
         places = [rows[n : n + ENDPOINTS_OF_AN_ACCOUNT] for n in range(0, len(rows), ENDPOINTS_OF_AN_ACCOUNT)]
         with ThreadPoolExecutor(4) as pool:
             asked = [entry for told in pool.map(self._tell, places) for entry in told]
-        # Answered when all that is due has been settled.
+        # Answered when all due work is settled.
         waiting = Api(self.dev.info["url"], None)
         answer = waiting.request("POST", "/dev/clock", {"advance_seconds": 0})
         assert answer.status == 200, answer
         return {name: api.get(f"/v1/webhook-deliveries/{delivery}") for name, api, delivery in asked}
 
     def _tell(self, rows) -> list[tuple[str, Api, str]]:
-        """An account with an endpoint for each row, and a test on its way to each."""
+        """Creates accounts with an endpoint for each row, and sends a test to each."""
         account = self.cli("account", "add", "Receivers")["id"]
         api = Api(self.dev.info["url"], self.cli("key", "add", "--account", account, "--name", "k")["key"])
         told = []
@@ -301,7 +301,7 @@ class World:
         return told
 
     def cli(self, *words: str) -> dict:
-        """A command of the command line, its --json answer parsed."""
+        """Runs a command and parses its --json answer."""
         command = [binary(), *words, "--data-dir", self.dev.info["data_dir"], "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
@@ -331,7 +331,7 @@ def deliveries(world):
 
 
 def moment(text: str) -> datetime.datetime:
-    """A time of the API."""
+    """Parses a time of the API."""
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
@@ -428,7 +428,7 @@ def test_a_literal_address_that_is_not_global_is_refused_in_every_spelling(share
 
 @pytest.fixture(scope="module")
 def shared_dev(tmp_path_factory):
-    """A `dev` that allows nothing beyond the public internet."""
+    """A `dev` that allows only the public internet."""
     dev = Dev(tmp_path_factory.mktemp("literals") / "dev", (), "[network]\nallow = []\n")
     yield dev
     dev.close()

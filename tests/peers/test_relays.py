@@ -1,4 +1,4 @@
-"""Relays: a smarthost that wants TLS and a login, and direct delivery from an address and under a name of its own."""
+"""Relays: a smarthost that requires TLS and a login, and direct delivery with a separate address and name."""
 
 import pytest
 
@@ -10,7 +10,7 @@ MESSAGE = {"from": "shop@sender.test", "to": "someone@nullmx.test", "subject": "
 
 @pytest.fixture
 def smarthost(authority):
-    """Makes smarthosts."""
+    """Creates smarthosts."""
     made = []
 
     def start(*names: str, **options) -> Smarthost:
@@ -24,7 +24,7 @@ def smarthost(authority):
 
 @pytest.fixture
 def through(serve, knot, workdir):
-    """Makes services whose mail goes through a smarthost."""
+    """Creates services that send through a smarthost."""
 
     def start(smarthost: Smarthost, password: str = PASSWORD, **relay):
         knot.put("smart.sender.test", "A", "127.0.0.1")

@@ -1,4 +1,4 @@
-"""A replicated service and the loss of its machine: restore, standby, promotion, and a bucket that misbehaves."""
+"""A replicated service and the loss of its machine: restore, standby, promotion, and a faulty bucket."""
 
 import json
 import os
@@ -21,7 +21,7 @@ MAIL = {"from": "hello@sender.test", "to": "ada@recipient.test", "subject": "s",
 
 @pytest.fixture
 def bucket(workdir):
-    """A bucket of its own."""
+    """A new bucket."""
     bucket = Bucket(workdir / "bucket")
     yield bucket
     bucket.close()
@@ -29,7 +29,7 @@ def bucket(workdir):
 
 @pytest.fixture
 def active(bucket, serve):
-    """A replicated service with a verified domain; nothing takes its mail, so that it stays queued."""
+    """A replicated service with a verified domain; no server accepts its mail, so it stays queued."""
 
     def start(**more):
         server = serve(9, replica=bucket.section | {"interval_ms": 50} | more)
@@ -51,7 +51,7 @@ def status(server):
 
 
 def confirmed(server):
-    """Waits until the bucket has everything, and gives the status."""
+    """Waits until the bucket has everything, and returns the status."""
 
     def all_there():
         found = status(server)
@@ -70,7 +70,7 @@ def master_key(server):
 
 
 def other_config(server, workdir, name, **replica):
-    """The configuration of another machine of the same service."""
+    """Returns the configuration of another machine of the same service."""
     text = server.config.read_text().replace(str(server.data_dir), str(workdir / name))
     for key, value in replica.items():
         text = re.sub(rf"^{key} = .*$", f"{key} = {json.dumps(value)}", text, flags=re.MULTILINE)
@@ -87,7 +87,7 @@ def restore(server, bucket, workdir, name, *more):
 
 
 def start_serve(config, log):
-    """Starts a service that is expected to end by itself; gives its exit code and what it said."""
+    """Starts a service that is expected to exit; returns its exit code and output."""
     with log.open("w") as out:
         child = spawn([binary(), "serve", "--config", str(config)], out)
     try:
@@ -136,7 +136,7 @@ def test_every_change_reaches_the_bucket_in_one_unbroken_chain(active, bucket):
     based(server)
     names = bucket.names()
     slots = [name for name in names if name.startswith("log/")]
-    # Slots below the first base serve no restore, so they may be collected; claims stay.
+    # Slots below the first base are useless for a restore, so they may be collected; claims stay.
     numbers = [int(name[4:]) for name in slots]
     first = min(int(name.split("/")[1]) for name in names if name.startswith("base/"))
     assert numbers[0] == 1 and [one for one in numbers if one >= first] == list(range(first, numbers[-1] + 1)), "no gap"
@@ -176,7 +176,7 @@ def test_a_restored_directory_is_a_fork_and_does_not_take_over_the_log(active, b
     server.kill()
     _, (code, out, err) = restore(server, bucket, workdir, "restored")
     assert code == 0, out + err
-    # The log goes on after the restore.
+    # The log continues after the restore.
     server.start()
     server.api.accept(MAIL)
     confirmed(server)
@@ -247,7 +247,7 @@ def test_a_standby_follows_is_promoted_and_deposes_the_active(active, bucket, wo
         assert set(promoted) == {"epoch", "slot", "accepting_at", "mailing_from", "queued", "due"}, promoted
         assert promoted["queued"] == 6
         until("it is ready", lambda: standby.get("/readyz")[0] == 200)
-        # The old active learns of it with its next slot.
+        # The old active machine detects it with its next slot.
         until("the active ends", lambda: _ended(server), seconds=60)
         assert server.child.wait() == 6, server.logged()
         server.data_dir = type(server.data_dir)(standby.data_dir)

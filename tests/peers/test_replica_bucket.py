@@ -1,4 +1,4 @@
-"""The bucket of a replica, as moto's S3 server plays it: what `doctor` and `replica verify` find."""
+"""The bucket of a replica, simulated by moto's S3 server: the findings of `doctor` and `replica verify`."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ CHECKS = ["access", "conditional writes", "clock", "versioning", "lifecycle", "s
 
 @pytest.fixture
 def bucket(workdir):
-    """A bucket of its own."""
+    """A new bucket."""
     bucket = Bucket(workdir / "bucket")
     yield bucket
     bucket.close()

@@ -15,7 +15,7 @@ STOP = {"when_unreachable": "stop", "lease_seconds": 2, "timeout_seconds": 1}
 
 
 def answered(server, **more):
-    """The status and the code of one send."""
+    """Returns the status and the code of one send."""
     answer = server.api.request("POST", "/v1/messages", MAIL, **more)
     return answer.status, answer.json().get("code")
 
@@ -74,7 +74,8 @@ def test_a_frozen_machine_does_not_go_on_once_another_took_over(active, bucket, 
         code, out, err = run("promote", "--data-dir", standby.data_dir, "--force", "--json")
         assert code == 0, out + err
         until("the standby serves", lambda: serves(standby), seconds=30)
-        # Until its lease is over it may accept: without the bucket's word that is lost, as with an asynchronous crash.
+        # Until its lease ends it may accept mail. Without the bucket's confirmation that mail is lost, as after an
+        # asynchronous crash.
         time.sleep(2.5)
         server.child.send_signal(signal.SIGCONT)
         assert answered_or_gone(server) != 202
@@ -130,7 +131,7 @@ def test_a_send_in_doubt_says_so_and_its_repetition_gives_the_202(active, bucket
 
 
 def serves(standby):
-    """Whether it is ready; its listener closes for a moment as it takes over."""
+    """Whether it is ready; its listener closes briefly during the promotion."""
     try:
         return standby.get("/readyz")[0] == 200
     except OSError:
@@ -210,7 +211,7 @@ def test_a_stop_without_the_bucket_keeps_what_is_unsent(mode, active, bucket):
     code = answered(server)[0]
     assert code == (202 if mode == "async" else 503)
     server.child.send_signal(signal.SIGTERM)
-    # The units give a stop 60 s before they kill the process.
+    # The units allow 60 s for a stop before they kill the process.
     server.child.wait(60)
     bucket.proxy.mode = "honest"
     server.start()

@@ -6,19 +6,19 @@ MESSAGE = {"from": "shop@example.test", "subject": "later", "text": "x"}
 
 
 def seconds_until_retry(record: dict) -> float:
-    """From the last event to the next attempt, in seconds of the virtual clock."""
+    """Returns the seconds of virtual time from the last event to the next attempt."""
     deferred = datetime.fromisoformat(record["events"][-1]["created_at"])
     return (datetime.fromisoformat(record["next_attempt_at"]) - deferred).total_seconds()
 
 
 def retried_in(record: dict, minutes: float):
-    """The retry stands at so many minutes, give or take the 10 % of jitter."""
+    """Checks that the retry is due in this many minutes, within the 10 % of jitter."""
     assert record["status"] == "deferred"
     assert minutes * 60 * 0.9 <= seconds_until_retry(record) <= minutes * 60 * 1.1, record
 
 
 def kinds(record: dict) -> list[str]:
-    """The types of a record's events."""
+    """Returns the types of a record's events."""
     return [event["type"] for event in record["events"]]
 
 

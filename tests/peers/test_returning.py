@@ -1,4 +1,4 @@
-"""What comes back: a real Postfix that accepts and bounces later, and probes of the receiver by Python's smtplib
+"""Returned mail: a real Postfix that accepts and bounces later, and probes of the receiver with Python's smtplib
 (contract 6)."""
 
 import signal
@@ -24,13 +24,13 @@ MESSAGE = {
 
 @pytest.fixture
 def bounce_port():
-    """Where bounces come back to."""
+    """The port that receives bounces."""
     return free_port()
 
 
 @pytest.fixture
 def postfix(workdir, authority, sink, bounce_port):
-    """A Postfix that takes mail for gone@ and passes it to a server that knows no such user."""
+    """A Postfix that accepts mail for gone@ and forwards it to a server that does not know the user."""
     routes = {
         "gone@recipient.test": sink.port,
         "bounces.sender.test": bounce_port,
@@ -52,19 +52,19 @@ def service(serve, postfix, bounce_port):
 
 
 def delivered(service, postfix) -> tuple[str, bytes]:
-    """A message that arrived: its identifier, and itself as it arrived."""
+    """Returns a message that arrived, with its identifier."""
     accepted = service.api.accept(MESSAGE | {"to": "inbox@recipient.test"})
     service.api.settled(accepted["id"], "delivered")
     return accepted["id"], postfix.wait_for_mail()[-1]
 
 
 def return_path(mail: bytes) -> str:
-    """The return path that the server wrote into a message that it delivered."""
+    """Returns the return path that the server wrote into a delivered message."""
     return mail.split(b"Return-Path: <", 1)[1].split(b">", 1)[0].decode()
 
 
 def dsn(recipient: str) -> bytes:
-    """A delivery status notification as the standard library builds one."""
+    """Returns a delivery status notification, built with the standard library."""
     report = MIMEMultipart("report", **{"report-type": "delivery-status"})
     report["From"], report["Subject"] = "MAILER-DAEMON@mx.test", "Undeliverable"
     report.attach(MIMEText("It could not be delivered.\n"))
@@ -81,7 +81,7 @@ def dsn(recipient: str) -> bytes:
 
 
 def arf(headers: bytes) -> bytes:
-    """A complaint (RFC 5965) that returns these headers."""
+    """Returns a complaint (RFC 5965) that contains these headers."""
     report = MIMEMultipart("report", **{"report-type": "feedback-report"})
     report["From"], report["Subject"] = "fbl@provider.test", "complaint"
     report.attach(MIMEText("This is an abuse report.\n"))
@@ -97,7 +97,7 @@ def arf(headers: bytes) -> bytes:
 
 
 def probe(port: int) -> smtplib.SMTP:
-    """A session that has said EHLO."""
+    """Opens a session and sends EHLO."""
     session = smtplib.SMTP(LOOPBACK, port, local_hostname="probe.test", timeout=30)
     session.ehlo()
     return session
@@ -127,7 +127,7 @@ def test_a_postfix_that_accepts_and_bounces_later_ends_the_message(service, post
     again = service.api.send(MESSAGE)
     assert again.status == 422 and again.json()["code"] == "recipient_suppressed"
     assert f"(bounce since {suppression['created_at']})" in again.json()["message"]
-    # Postfix spoke TLS to us, with the certificate that vouches for itself.
+    # Postfix used TLS with our self-signed certificate.
     until("the bounce was sent", lambda: postfix.logged().count("status=sent") >= 1)
     assert "TLS connection established to 127.0.0.1" in postfix.logged()
 
@@ -153,7 +153,7 @@ def test_a_complaint_that_returns_our_headers_is_believed_with_its_return_path(s
     headers = mail.split(b"\n\n", 1)[0] + b"\n"
     shown = b"".join(line + b"\n" for line in headers.splitlines() if b"Return-Path" not in line)
     session = probe(bounce_port)
-    # Whoever was shown the message has its Feedback-ID: that alone, unsigned, proves nothing.
+    # Everybody who has seen the message knows its Feedback-ID: unsigned, it proves nothing.
     session.sendmail("fbl@provider.test", ["fbl@bounces.sender.test"], arf(shown))
     assert service.api.message(message_id)["status"] == "delivered"
     session.sendmail("fbl@provider.test", ["fbl@bounces.sender.test"], arf(headers))

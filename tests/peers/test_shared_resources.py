@@ -1,5 +1,5 @@
-"""What strangers hold, others do not lack: unfinished uploads and idle connections (see the hardening rules on request
-bodies and connections)."""
+"""Resources held by strangers don't affect others: unfinished uploads and idle connections (see the hardening rules on
+request bodies and connections)."""
 
 import resource
 import socket
@@ -13,10 +13,10 @@ from support.server import Dev
 
 LIMITS = 'hostname = "mail.sender.test"\n[limits]\nrequests_per_minute = 1000000\n'
 UPLOAD = 25 * 1024 * 1024
-# A form that comes whole but for its last byte.
+# A form whose last byte is missing.
 ALMOST = 64 * 1024 - 1
 CONNECTIONS = 1024
-# The time within which a new client is served.
+# Time limit in seconds for serving a new client.
 SECONDS = 2
 
 
@@ -28,7 +28,7 @@ def dev(tmp_path):
 
 
 def begin(dev: Dev, path: str, length: int, sent: int) -> socket.socket:
-    """A POST to a page of the panel, by nobody who is signed in, of which `sent` bytes of its body come."""
+    """Starts an anonymous POST to a page of the panel, and sends `sent` bytes of its body."""
     connection = socket.create_connection((dev.api.host, dev.api.port), timeout=10)
     head = b"POST %s HTTP/1.1\r\n%sSec-Fetch-Site: same-origin\r\nContent-Length: %d\r\n" % (path.encode(), HOST, length)
     try:
@@ -40,7 +40,7 @@ def begin(dev: Dev, path: str, length: int, sent: int) -> socket.socket:
 
 
 def served_in(dev: Dev) -> float:
-    """The seconds in which a new client has its answer."""
+    """Returns the seconds until a new client has its answer."""
     began = time.monotonic()
     with socket.create_connection((dev.api.host, dev.api.port), timeout=10 * SECONDS) as new:
         new.sendall(b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")

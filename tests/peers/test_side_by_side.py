@@ -1,4 +1,4 @@
-"""The comparison with other systems (benches/peers): that it still runs, and that it believes no row that is wrong."""
+"""The comparison with other systems (benches/peers): it still runs, and rejects wrong rows."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def counting_sink():
 
 
 def _need_all():
-    """Skips where a system, or what measures it, is not to be had."""
+    """Skips if a system or a measuring program is missing."""
     for name in ("knot", "postfix", "opendkim", "exim", "haraka"):
         private_root(name) or missing(f"{name}'s private root")
     if os.geteuid() != 0:

@@ -1,4 +1,4 @@
-"""Sign-in under attack: strangers are throttled as one, and never lock the owner out (contract 10.1)."""
+"""Sign-in under attack: strangers are throttled together, and never lock the owner out (contract 10.1)."""
 
 import http.client
 from urllib.parse import urlencode
@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import pytest
 from support.wait import until
 
-# The proxy names its clients, as a test has one address only.
+# The proxy names its clients, because a test has only one address.
 CONFIG = 'hostname = "mail.sender.test"\n[http]\ntrusted_proxies = ["127.0.0.0/8"]\n'
 SECONDS = 10
 
@@ -18,7 +18,7 @@ def server(dev):
 
 
 def sign_in(server, client: str, user: str | None = None, password: str = "wrong") -> int:
-    """The status of a sign-in by a client that the proxy names."""
+    """Returns the status of a sign-in by a client that the proxy names."""
     api = server.api
     form = urlencode({"email": user or server.info["panel_user"], "password": password})
     connection = http.client.HTTPConnection(api.host, api.port, timeout=SECONDS)

@@ -1,4 +1,4 @@
-"""The code in docs/webhooks.md that verifies a webhook's signature, each run as printed, over the same questions."""
+"""The code in docs/webhooks.md that verifies a webhook's signature, each run as printed, with the same inputs."""
 
 import base64
 import hashlib
@@ -32,7 +32,7 @@ def header(t, secret=SECRET, body=BODY):
 
 
 def questions():
-    """Secret, header and body, and whether they are to be believed."""
+    """Returns secret, header and body, and whether they are valid."""
     now = int(time.time())
     good = header(now)
     return [
@@ -65,13 +65,13 @@ func main() {
 }
 """
 
-# What stands before a snippet to make a program of it.
+# Code before a snippet that makes it a program.
 PROLOGUES = {
     "php": "<?php\n",
     "go": 'package main\n\nimport (\n\t"bufio"\n\t"encoding/base64"\n\t"encoding/json"\n\t"fmt"\n\t"os"\n)\n\n',
 }
 
-# Each reads questions as JSON lines and answers "true" or "false" for each.
+# Each reads inputs as JSON lines and answers "true" or "false" for each.
 RUNNERS = {
     "python": (
         [sys.executable],
@@ -102,7 +102,7 @@ RUNNERS = {
 
 
 def environment(workdir):
-    """Where programs are found: Go in its private root, with a cache of this test's own."""
+    """Returns the environment of the programs: Go in its private root, with a cache for this test."""
     go = private_root("go")
     if go is None:
         return dict(os.environ)

@@ -1,4 +1,4 @@
-"""SMTP submission (contract of submission 1 to 4, 7 and 8): doors, logins, limits, over real sockets and TLS."""
+"""SMTP submission (contract of submission 1 to 4, 7 and 8): listeners, logins, limits, over real sockets and TLS."""
 
 import base64
 import signal
@@ -71,7 +71,7 @@ def test_failed_logins_are_slow_and_throttled_but_a_good_key_always_gets_in(dev,
             assert time.monotonic() - began >= 0.9
             if seen[-1] == 421:
                 break
-    # The third of a session; then the first that finds four failures behind it.
+    # The third failure of a session; then the first session that finds four failures.
     assert seen[:3] == [535, 535, 421] and seen[-1] == 421 and 535 in seen[3:-1], seen
     door.logged_in().quit()
     metrics = door.server.logged()

@@ -1,5 +1,5 @@
-"""SMTP submission by the clients that applications have (contract of submission 2 to 5): each logs in at both ports, is
-told why it may not send, and what it sends arrives as it was written."""
+"""SMTP submission with common client libraries (contract of submission 2 to 5): each logs in at both ports, gets the
+reason when it may not send, and its mail arrives unchanged."""
 
 import pytest
 from support.mailers import CHOOSES_MECHANISM, CLIENTS, GOES_ON, SUBJECT, TEXT, letter
@@ -12,7 +12,7 @@ def accepted(door: Door) -> list[dict]:
 
 
 def arrived(door: Door, to: str) -> dict:
-    """The mail that the built-in receiver has for an address."""
+    """Returns the mail that the built-in receiver has for an address."""
     found = until(f"mail for {to}", lambda: door.server.api.get(f"/dev/mail?to={to}")["data"], 20)
     return door.server.api.get(f"/dev/mail/{found[0]['message_id']}")
 

@@ -1,4 +1,4 @@
-"""Messages by SMTP submission (contract of submission 4 and 5), sent by other people's clients to the binary."""
+"""Messages by SMTP submission (contract of submission 4 and 5), sent by independent clients to the binary."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def message(subject: str = "Über SMTP") -> EmailMessage:
 
 
 def ids(answer: bytes | str) -> list[str]:
-    """The identifiers of an answer to a message."""
+    """Returns the identifiers in an answer to a message."""
     text = answer.decode() if isinstance(answer, bytes) else answer
     lines = [line.removeprefix("2.0.0 ") for line in text.splitlines()]
     assert all(line.startswith("Ok: queued as msg_") for line in lines), text
@@ -111,7 +111,7 @@ def test_curl_submits(dev, authority, workdir, scheme):
     door = Door(dev, authority)
     port = door.port if scheme == "smtp" else door.tls_port
     file = workdir / "mail.eml"
-    # Bare line feeds: curl sends them as they are without --crlf.
+    # Bare line feeds: curl sends them unchanged without --crlf.
     file.write_text("From: shop@example.test\nTo: a@example.org\nSubject: by curl\n\nhello\n.dot\n")
     command = ["curl", "-sv", "--ssl-reqd", "--cacert", str(door.root), "--resolve", f"{HOST}:{port}:127.0.0.1"]
     command += ["--url", f"{scheme}://{HOST}:{port}", "--user", f"{USER}:{door.key}", "--mail-from", "shop@example.test"]

@@ -1,5 +1,5 @@
-"""SMTP submission when something goes wrong in between: an outage of ours, recipients and quotas that refuse, and
-kill -9. Clients that queue (a real Postfix) or repeat with an idempotency key lose nothing and send nothing twice."""
+"""SMTP submission during failures: an outage of ours, refused recipients and quotas, and kill -9. Clients that queue (a
+real Postfix) or retry with an idempotency key lose nothing and send nothing twice."""
 
 import os
 import random
@@ -23,7 +23,7 @@ SENDER = "load@sender.test"
 
 
 def by_smtp(api) -> list[dict]:
-    """Every message that came by SMTP."""
+    """Returns every message that was submitted by SMTP."""
     rows, cursor = [], ""
     while True:
         page = api.get(f"/v1/messages?via=smtp&limit=100{cursor}")
@@ -76,7 +76,7 @@ def test_postfix_sends_to_the_others_where_one_recipient_is_refused(dev, authori
         postfix.take(["a@example.org", "gone@example.org", "b@example.org"])
         until("two are accepted", lambda: len(by_smtp(door.server.api)) == 2, 60, every=0.2)
         refusals = "/v1/submission-refusals"
-        # The report that it sends to its own user is mail from MAILER-DAEMON at a domain that nobody verified.
+        # Its report to its own user is from MAILER-DAEMON at an unverified domain.
         until("its report is refused", lambda: len(door.server.api.get(refusals)["data"]) == 2, 60, every=0.2)
         report, refused = door.server.api.get(refusals)["data"]
         assert refused["to"] == "gone@example.org" and refused["reply"].startswith("550 5.7.1 ")
@@ -119,7 +119,7 @@ def test_smtp_source_sends_a_thousand_messages_over_twenty_sessions(dev):
 
 
 class SmtpLoad:
-    """Threads that send message after message, each with a key of its own, until the server is gone."""
+    """Threads that send message after message, each with a new key, until the server is gone."""
 
     def __init__(self, service, label: str, accepted: dict[str, list[str]], doubtful: dict[str, list[str]]):
         self.service, self.label, self.accepted, self.doubtful = service, label, accepted, doubtful
@@ -129,7 +129,7 @@ class SmtpLoad:
             thread.start()
 
     def stop(self):
-        """Ends the load; each thread finishes the message it is in."""
+        """Stops the load; each thread finishes its message."""
         self.stopping.set()
         for thread in self.threads:
             thread.join(60)
@@ -146,11 +146,11 @@ class SmtpLoad:
                 self.accepted[key] = submit(session, key, recipients)
                 del self.doubtful[key]
         except (OSError, smtplib.SMTPException):
-            pass  # The server is dead; whether it took the last one is settled after its restart.
+            pass  # The server is dead; the restart shows whether it accepted the last message.
 
 
 def logged_in(service) -> smtplib.SMTP:
-    """A session of port 465 that may send."""
+    """Returns a session of port 465 that may send."""
     raw = socket.create_connection(("127.0.0.1", service.tls_port), timeout=30)
     session = smtplib.SMTP(timeout=30)
     session._host = HOST
@@ -161,7 +161,7 @@ def logged_in(service) -> smtplib.SMTP:
 
 
 def submit(session: smtplib.SMTP, key: str, recipients: list[str]) -> list[str]:
-    """Sends one message under an idempotency key, and gives its identifiers."""
+    """Sends one message under an idempotency key, and returns its identifiers."""
     assert session.mail(SENDER)[0] == 250
     for recipient in recipients:
         assert session.rcpt(recipient)[0] == 250
@@ -191,7 +191,7 @@ def test_kill_9_loses_nothing_acknowledged_and_a_client_that_repeats_sends_each_
     rows = by_smtp(service.api)
     assert {row["id"] for row in rows} == set(ids), "each acknowledged message is there, and nothing else"
     assert set(Counter((row["metadata"]["key"], row["to"]) for row in rows).values()) == {1}
-    # A repetition of what was answered long ago gives the first identifiers.
+    # A repetition gets the identifiers of the first answer, however long ago it was.
     key, first = next(iter(accepted.items()))
     recipients = [row["to"] for one in first for row in rows if row["id"] == one]
     assert submit(logged_in(service), key, recipients) == first

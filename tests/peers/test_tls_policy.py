@@ -1,7 +1,7 @@
-"""What a receiving domain's TLS policy does to mail for it: DANE, MTA-STS, neither (contract 6, RFC 7672, RFC 8461).
+"""The effect of a receiving domain's TLS policy on mail for it: DANE, MTA-STS, neither (contract 6, RFC 7672, RFC
+8461).
 
-The names are Knot's, signed as they are asked for, the receiver is Postfix, the policy host a small HTTPS server.
-"""
+Knot serves the names and signs them on demand, the receiver is Postfix, the policy host a small HTTPS server."""
 
 import pytest
 from support.pki import public_key_digest
@@ -13,7 +13,7 @@ HOST = "mx1.recipient.test"
 
 @pytest.fixture
 def receiver(workdir):
-    """Makes a Postfix for recipient.test that shows a certificate: `receiver(file)`."""
+    """Creates a Postfix for recipient.test with a certificate: `receiver(file)`."""
     started = []
 
     def start(certificate) -> Postfix:
@@ -38,18 +38,18 @@ def validating(serve, postfix, names):
 
 
 def publish_tlsa(names, port: int, *records: str):
-    """The TLSA records of the receiver's server."""
+    """Publishes the TLSA records of the receiver's server."""
     names.put(f"_{port}._tcp.{HOST}", "TLSA", *records)
     names.publish()
 
 
 def last_event(service, kind: str, message_id: str) -> dict:
-    """The last event of a type on a message's timeline."""
+    """Returns the last event of a type on a message's timeline."""
     return [event for event in service.api.message(message_id)["events"] if event["type"] == kind][-1]
 
 
 def delivered(service, postfix, count: int = 1) -> dict:
-    """Sends the message and gives its `tls` once Postfix has it."""
+    """Sends the message and returns its `tls` once Postfix has it."""
     message = service.api.accept(MESSAGE)
     tls = service.api.settled(message["id"], "delivered")["tls"]
     assert len(postfix.wait_for_mail(count)) == count
@@ -57,7 +57,7 @@ def delivered(service, postfix, count: int = 1) -> dict:
 
 
 def deferred(service, postfix) -> dict:
-    """Sends the message and gives its `deferred` event; nothing may have reached a mailbox."""
+    """Sends the message and returns its `deferred` event; no mailbox may have received it."""
     message = service.api.accept(MESSAGE)
     service.api.settled(message["id"], "deferred")
     assert postfix.mail() == []
@@ -110,7 +110,7 @@ def test_names_under_another_anchor_are_not_mailed_to(serve, receiver, signed_kn
 
 
 def sts(serve, postfix, names, policy_host, mode: str, *servers: str):
-    """The mailer, with recipient.test's MTA-STS policy announced and published."""
+    """Creates the service, with recipient.test's MTA-STS policy announced and published."""
     names.put("_mta-sts.recipient.test", "TXT", "v=STSv1; id=1;")
     names.put("mta-sts.recipient.test", "A", "127.0.0.1")
     names.publish()

@@ -1,5 +1,5 @@
-"""TLS reports (RFC 8460) out of the finished binary: real names, a real Postfix, a real policy host, and a day that passes
-on the virtual clock."""
+"""TLS reports (RFC 8460) from the finished binary: real DNS, a real Postfix, a real policy host, and a day on the
+virtual clock."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ extra_roots = "{root}"
 
 
 def after_the_day(service):
-    """Moves the clock to where all reports of the day that it is are sent."""
+    """Advances the clock until all reports of the current day are sent."""
     now = datetime.fromisoformat(service.api.get("/dev/clock")["now"])
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     service.advance((midnight - now).total_seconds() + 4 * 3600)
@@ -47,7 +47,7 @@ def test_a_domain_hears_how_its_policy_failed_though_it_fails_for_the_report_too
     assert service.api.message(accepted["id"])["status"] == "deferred"
     after_the_day(service)
 
-    # The message waits still; its report did not.
+    # The message still waits; its report does not.
     assert service.api.message(accepted["id"])["status"] == "deferred"
     [mail] = postfix.wait_for_mail()
     report = message_from_bytes(mail, policy=policy.default)

@@ -57,7 +57,7 @@ pub enum InvalidWebhookUrl {
 }
 
 impl InvalidWebhookUrl {
-    /// Whether a program under development would have such a URL, for which the error points to another command.
+    /// Whether URLs of programs under development have this error, so that a hint about another command is added.
     pub const fn is_local(self) -> bool {
         matches!(self, Self::NotHttps | Self::Localhost | Self::Address)
     }

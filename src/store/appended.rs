@@ -1,8 +1,8 @@
-//! The bodies of one operation that accepts several messages: appended one after another, and named by the operation
-//! once all of them are durable, or carried by its record.
+//! Bodies of one operation that accepts several messages. They are appended one after another; once all are durable,
+//! the operation that names them is committed. Small bodies are inlined in its journal record.
 //!
-//! Whoever appends them one by one holds one of them in memory at a time. Bodies whose operation is refused stay in
-//! their segments without a message, until their bucket ends.
+//! A caller that appends them one at a time has only one in memory. If the operation is refused, its bodies stay in
+//! their segments without a message until their bucket ends.
 
 use super::Store;
 use super::content::{Append, Place, Placed, SealedBody};
@@ -11,31 +11,32 @@ use super::gather::Announcement;
 use super::job::{Answer, Job, Urgency};
 use super::op::Op;
 
-/// Bodies that are appended, and not named by a commit yet.
+/// Bodies that are appended but not yet named by a commit.
 pub struct AppendedBodies {
-    /// Counts the first body until it is appended.
+    /// Announces the first body until it is appended.
     announcement: Option<Announcement>,
     placed: Vec<Placed>,
 }
 
 impl Store {
-    /// Announces bodies of one operation, before the first of them is composed and signed: bodies of other callers wait
-    /// for it and share its sync.
+    /// Announces the bodies of one operation before the first is composed and signed. Bodies of other callers wait for
+    /// it and share its sync.
     pub fn announce_bodies(&self) -> AppendedBodies {
         AppendedBodies { announcement: Some(self.announce()), placed: Vec::new() }
     }
 
-    /// Appends bodies behind those that `appended` has already. They share a sync where they need one.
+    /// Appends bodies after those already in `appended`. They share a sync if they need one.
     ///
     /// # Errors
-    /// The store's failure; [`StoreError::Full`] where a body found no room. The operation must not be committed then.
+    /// Store failures; [`StoreError::Full`] if a body does not fit on the device. The operation must not be committed
+    /// then.
     pub async fn append_bodies(
         &self,
         appended: &mut AppendedBodies,
         bodies: Vec<SealedBody>,
     ) -> Result<(), StoreError> {
         let doors = self.doors().ok_or(StoreError::Closed)?;
-        // All are announced first: the appender waits for bodies that it knows to come.
+        // Announce all bodies first: the appender waits for announced bodies.
         let mut announce = || appended.announcement.take().unwrap_or_else(|| self.announce());
         let announced: Vec<_> = bodies.into_iter().map(|body| (announce(), body)).collect();
         let mut answers = Vec::with_capacity(announced.len());
@@ -54,8 +55,8 @@ impl Store {
         Ok(())
     }
 
-    /// Commits the operation that names the appended bodies, whose places are given in the order of appending. `done`
-    /// is called on a thread of the store, or at once; it must be quick, and must take no snapshot.
+    /// Commits the operation that names the appended bodies; it gets their places in the order of appending. `done` is
+    /// called on a thread of the store, or immediately. It must be quick and must not take a snapshot.
     pub fn post_appended<O: Op>(
         &self,
         appended: AppendedBodies,
@@ -68,10 +69,10 @@ impl Store {
         doors.hand(Job::new(op(places), Urgency::Awaited, done).carrying(carried));
     }
 
-    /// The same, and waits for the answer.
+    /// Like [`Store::post_appended`], but waits for the answer.
     ///
     /// # Errors
-    /// The operation's refusal, or the store's failure.
+    /// The operation's refusal or a store failure.
     pub async fn commit_appended<O: Op>(
         &self,
         appended: AppendedBodies,

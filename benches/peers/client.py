@@ -1,8 +1,7 @@
-"""The load: kept connections on one thread of a process of its own, speaking HTTP or SMTP by hand.
+"""The load: kept connections on one thread of a separate process, with minimal HTTP and SMTP clients.
 
-Each conversation is a generator that yields what it says and how to know that the answer is whole. A library for HTTP
-or SMTP would cost the machine more than the servers' own; and how busy this process was is told with every row.
-"""
+Each conversation is a generator that yields what to send and a test whether the answer is complete. A library for HTTP
+or SMTP would use more CPU time than the servers' own. Every row reports how busy this process was."""
 
 import base64
 import multiprocessing
@@ -22,26 +21,26 @@ _SEND_BUFFER = 1 << 20  # holds any request, so that sending never waits
 _FINAL_LINE = re.compile(rb"^\d\d\d(?: .*)?\r\n", re.MULTILINE)
 _LENGTH = re.compile(rb"^content-length: *(\d+)\r\n", re.MULTILINE | re.IGNORECASE)
 
-# What is said, and whether what came is the whole answer to it; the whole answer comes back.
+# Bytes to send, and a test whether the received bytes are the complete answer, which is then sent into the generator.
 Talk = Generator[tuple[bytes, Callable[[bytes], bool]], bytes, None]
 
 
 @dataclass
 class Sent:
-    """What became of a load."""
+    """Result of a load."""
 
     began: float  # on the monotonic clock, which all processes share
     ended: float  # with the last acceptance
-    busy: float  # the share of that time for which this process ran
+    busy: float  # share of that time for which this process ran
     refused: list[bytes] = field(default_factory=list)
 
     def take(self, answer: bytes, wanted: bytes):
-        """Notes one answer, which accepts if it begins as wanted."""
+        """Records one answer, which is an acceptance if it begins as wanted."""
         if self.check(answer, wanted):
             self.ended = time.monotonic()
 
     def check(self, answer: bytes, wanted: bytes) -> bool:
-        """Whether the answer begins as wanted. Notes it if not."""
+        """Whether the answer begins as wanted. Records it if not."""
         if not answer.startswith(wanted):
             self.refused.append(answer)
         return answer.startswith(wanted)
@@ -62,11 +61,11 @@ class Load:
     tls: ssl.SSLContext | None = None
 
     def start(self) -> "Running":
-        """Begins in a process of its own."""
+        """Starts it in a separate process."""
         return Running(self)
 
     def run(self) -> Sent:
-        """Sends all of it as fast as the answers come."""
+        """Sends all messages as fast as the answers arrive."""
         waiting, sent = iter(self.numbers), Sent(began := time.monotonic(), began, 0)
         talk = self._http if self.key and not self.tls else self._smtp
         with selectors.DefaultSelector() as selector:
@@ -99,7 +98,7 @@ class Load:
             sent.take(answer, b"HTTP/1.1 202")
 
     def _smtp(self, waiting: Iterator[int], sent: Sent) -> Talk:
-        """With PIPELINING (RFC 2920), which all of them offer: two round trips a message."""
+        """With PIPELINING (RFC 2920), which all systems offer: two round trips per message."""
         yield b"", _whole_smtp(1)
         yield b"EHLO bench.test\r\n", _whole_smtp(1)
         if self.key:
@@ -127,7 +126,7 @@ class Running:
         writer.close()
 
     def sent(self) -> Sent | None:
-        """What became of it, once it is over."""
+        """Returns the result once the load has ended."""
         if self.result is None and self.reader.poll():
             try:
                 self.result = self.reader.recv()
@@ -147,10 +146,10 @@ class _Connection:
         self._say(None)
 
     def hear(self):
-        """Reads what has come, and goes on once the answer is whole."""
+        """Reads received bytes, and continues once the answer is complete."""
         try:
             read = self.socket.recv(1 << 16)
-            # A record of TLS that was read already does not wake the selector again.
+            # TLS data that was already read does not wake the selector again.
             while read and isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
                 read += self.socket.recv(1 << 16)
             self.heard += read
@@ -183,5 +182,5 @@ def _whole_http(heard: bytes) -> bool:
 
 
 def _whole_smtp(replies: int) -> Callable[[bytes], bool]:
-    """Each reply ends with a line that has no hyphen behind its code (RFC 5321 4.2.1)."""
+    """Each reply ends with a line without a hyphen after its code (RFC 5321 4.2.1)."""
     return lambda heard: heard.endswith(b"\n") and len(_FINAL_LINE.findall(heard)) >= replies

@@ -1,13 +1,12 @@
-"""What a system costs, read from outside: a control group for CPU, `/proc` for memory and disk.
+"""Cost of a system, measured from outside: a control group for CPU, `/proc` for memory and disk.
 
-A control group's clock counts every process that was ever started in it, those included that live for one message
-(Exim's) and that nobody waits for: summed over the living and their waited-for children, Exim would cost an eighth.
-Only the group's own counter is used, which needs no controller; so any mounted cgroup2 will do.
+A control group counts the CPU time of every process started in it, including those that live for one message and are
+never waited for, as Exim's. Summing only over living processes and their waited-for children would report an eighth of
+Exim's cost. Only the group's own counter is used, which needs no controller, so any mounted cgroup2 works.
 
-Bytes are told twice, for each figure lies in its own way. `/proc/diskstats` counts what reached the device, from every
-process of the machine: measure in a quiet moment. `write_bytes` of `/proc/PID/io` counts dirtied pages: of deleted
-files too, and on ext4 with large folios up to 1 MiB for 4 KB written into a preallocated file.
-"""
+Bytes are reported twice, because each figure has a flaw. `/proc/diskstats` counts the bytes that reached the device,
+from every process of the machine, so measure on an idle machine. `write_bytes` of `/proc/PID/io` counts dirtied pages:
+also of deleted files, and on ext4 with large folios up to 1 MiB for 4 KB written into a preallocated file."""
 
 import os
 import signal
@@ -30,7 +29,7 @@ class Reading:
     flushes: float
 
     def until(self, later: "Reading") -> "Reading":
-        """What happened from this reading to the later one."""
+        """Returns the difference between this reading and a later one."""
         return Reading(
             later.cpu - self.cpu,
             later.written - self.written,
@@ -40,7 +39,7 @@ class Reading:
 
 
 class Group:
-    """A control group. What is started inside `with group:` belongs to it."""
+    """A control group. Processes started inside `with group:` belong to it."""
 
     def __init__(self, name: str):
         mount = _cgroup2()
@@ -50,22 +49,22 @@ class Group:
         self.folder.mkdir()
 
     def __enter__(self):
-        # Children are born into the group of their parent, so that none can slip away.
+        # Children start in their parent's group, so none can escape.
         (self.folder / "cgroup.procs").write_text(str(os.getpid()))
 
     def __exit__(self, *_):
         (self.outside / "cgroup.procs").write_text(str(os.getpid()))
 
     def pids(self) -> list[int]:
-        """The processes that live in it now."""
+        """Returns its living processes."""
         return [int(word) for word in (self.folder / "cgroup.procs").read_text().split()]
 
     def cpu(self) -> float:
-        """Seconds of CPU that all of its processes have used, dead ones included."""
+        """Returns the CPU seconds of all its processes, including ended ones."""
         return int((self.folder / "cpu.stat").read_text().split()[1]) / 1e6
 
     def close(self):
-        """Ends what is left of it (Exim's deliveries have no parent that would), and removes it."""
+        """Kills its remaining processes (Exim's deliveries have no parent that would), and removes it."""
         for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
         until("the group is empty", lambda: not self.pids())
@@ -73,14 +72,14 @@ class Group:
 
 
 class Disk:
-    """The block device under a folder."""
+    """The block device of a folder."""
 
     def __init__(self, folder: Path):
         device = os.stat(folder).st_dev
         self.numbers = [str(os.major(device)), str(os.minor(device))]
 
     def read(self) -> tuple[float, float]:
-        """Bytes written to it since the machine started, and flushes of its cache; not numbers where none are told."""
+        """Returns the bytes written since the machine started, and the cache flushes; NaN if they are not reported."""
         os.sync()  # What was written so far belongs to those who wrote it.
         for line in Path("/proc/diskstats").read_text().splitlines():
             fields = line.split()
@@ -90,19 +89,19 @@ class Disk:
 
 
 def reading(processes: Group, disk: Disk) -> Reading:
-    """All counters now."""
+    """Reads all counters."""
     bytes, flushes = disk.read()
     written = sum(_number(pid, "io", "write_bytes:") for pid in processes.pids())
     return Reading(processes.cpu(), written, bytes, flushes)
 
 
 def memory(processes: Group) -> int:
-    """Bytes of memory now: proportional set sizes, so that what processes share is counted once."""
+    """Returns the memory in bytes: proportional set sizes, so that shared memory counts once."""
     return sum(_number(pid, "smaps_rollup", "Pss:") for pid in processes.pids()) * 1024
 
 
 def _number(pid: int, file: str, name: str) -> int:
-    """A number of a file in /proc; 0 where the process has just ended (its parent has its counters then)."""
+    """Returns a number from a file in /proc; 0 if the process has just ended (its parent has its counters then)."""
     try:
         text = Path(f"/proc/{pid}/{file}").read_text()
     except OSError:

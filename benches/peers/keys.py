@@ -1,4 +1,5 @@
-"""The RSA-2048 key that the peers sign with, what one signature costs here, and whether signatures verify."""
+"""The RSA-2048 signing key of the peers, the cost of one signature on this machine, and the verification of
+signatures."""
 
 import base64
 import time
@@ -15,7 +16,7 @@ _BATCHES, _BATCH = 5, 100
 
 
 class SigningKey:
-    """One key, its PEM text, and its record published for those who verify."""
+    """One key, its PEM text, and its published record."""
 
     def __init__(self, knot: Knot):
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -32,13 +33,14 @@ class SigningKey:
         knot.publish()
 
     def write(self, file: Path) -> Path:
-        """The key in a file that only its owner may read, as signers demand."""
+        """Writes the key to a file that only its owner may read, as signers require."""
         file.write_text(self.pem)
         file.chmod(0o600)
         return file
 
     def signature_seconds(self) -> float:
-        """CPU of one signature by OpenSSL: the least of some batches, for what disturbs only ever adds."""
+        """Returns the CPU time of one OpenSSL signature: the minimum of some batches, because disturbances only add
+        time."""
         best = float("inf")
         for _ in range(_BATCHES):
             began = time.thread_time()
@@ -49,13 +51,13 @@ class SigningKey:
 
 
 def signatures(mail: bytes) -> list[bytes]:
-    """The algorithms of a message's signatures."""
+    """Returns the algorithms of a message's signatures."""
     fields = [value for name, value in dkim.DKIM(mail).headers if name.lower() == b"dkim-signature"]
     return [dkim.util.parse_tag_value(field)[b"a"] for field in fields]
 
 
 def fault_of_signature(mail: bytes, knot: Knot) -> str | None:
-    """Why this message is not signed as it must be: once, by RSA, and so that it verifies."""
+    """Returns the reason why this message is not signed correctly: once, with RSA, and verifiable."""
     algorithms = signatures(mail)
     if algorithms != [b"rsa-sha256"]:
         return f"signed by {algorithms}"

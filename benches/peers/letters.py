@@ -1,8 +1,7 @@
-"""The letters: order confirmations in text and html, made from a seed, the same in every run and for every system.
+"""The messages: order confirmations in text and HTML, made from a seed, the same in every run and for every system.
 
-They compress about as such mail does (the ratio is printed): a store that compresses would look too good on constant
-bytes and too bad on random ones. All are encoded beforehand, so that sending one is a copy.
-"""
+They compress about as such mail does (the ratio is printed). With constant bytes a compressing store would look too
+good, with random ones too bad. All are encoded beforehand, so that sending one is a copy."""
 
 import json
 import random
@@ -13,11 +12,11 @@ from email.policy import SMTP
 
 SENDING_DOMAIN = "sender.test"
 SENDER = f"orders@{SENDING_DOMAIN}"
-# The name of the systems, in their certificates too.
+# Host name of the systems, also in their certificates.
 HOST = f"mail.{SENDING_DOMAIN}"
-# The receiving domains that the recipients are spread over.
+# The receiving domains of the recipients.
 SITES = [f"site{number}.test" for number in range(16)]
-# Different letters; they take turns.
+# Number of different messages, which are used in turn.
 _VARIETY = 64
 _WORDS = """the your order has been shipped and will arrive on Monday please check address below if anything is
     missing write to us within fourteen days of delivery we refund full amount invoice number customer account payment
@@ -30,7 +29,7 @@ _CELL = 'style="padding:8px 12px;border-bottom:1px solid #e5e5e5;font:14px Arial
 
 
 class Letters:
-    """Letters whose text and html have `size` bytes together: a quarter is text."""
+    """Messages whose text and HTML have `size` bytes together: a quarter is text."""
 
     def __init__(self, size: int):
         made = [_Letter(seed, size) for seed in range(_VARIETY)]
@@ -40,22 +39,22 @@ class Letters:
         self.ratio = _ratio(made)
 
     def as_json(self, number: int) -> bytes:
-        """The request's body for message `number`."""
+        """Returns the request's body for message `number`."""
         return b'{"to":"%s",%s' % (recipient(number).encode(), self.json[number % _VARIETY])
 
     def as_mime(self, number: int) -> bytes:
-        """The finished message `number` up to the final dot, as an application's own library makes it."""
+        """Returns the finished message `number` up to the final dot, as an application's own library creates it."""
         head = f"To: {recipient(number)}\r\nMessage-ID: <{number}@{SENDING_DOMAIN}>\r\n"
         return head.encode() + self.mime[number % _VARIETY]
 
 
 def recipient(number: int) -> str:
-    """The recipient of message `number`, who gets no other: by this a message is known at the receiver."""
+    """Returns the recipient of message `number`, who gets no other: it identifies the message at the receiver."""
     return f"customer{number}@{SITES[number % len(SITES)]}"
 
 
 class _Letter:
-    """One letter, before it has a recipient."""
+    """One message without a recipient."""
 
     def __init__(self, seed: int, size: int):
         self.chance = random.Random(seed)
@@ -65,12 +64,13 @@ class _Letter:
         self.bytes = len(self.text) + len(self.html)
 
     def json(self) -> bytes:
-        """The request's members behind the recipient, and the closing brace."""
+        """Returns the request's members after the recipient, and the closing brace."""
         members = {"from": SENDER, "from_name": "The Shop at the Corner", "subject": self.subject}
         return json.dumps(members | {"text": self.text, "html": self.html}).removeprefix("{").encode()
 
     def mime(self) -> bytes:
-        """The headers but for the recipient's, and the body, with stuffed dots and the final one (RFC 5321 4.5.2)."""
+        """Returns the headers without the recipient's, and the body, dot-stuffed and with the final dot (RFC 5321
+        4.5.2)."""
         message = EmailMessage(policy=SMTP)
         message["From"] = f"The Shop at the Corner <{SENDER}>"
         message["Subject"] = self.subject
@@ -101,7 +101,7 @@ class _Letter:
         )
 
     def _words(self, count: int) -> str:
-        """Words, the early ones of the list more often, as in language."""
+        """Returns words. The first of the list are more frequent, as in natural language."""
         return " ".join(_WORDS[self.chance.randrange(1 + self.chance.randrange(len(_WORDS)))] for _ in range(count))
 
     def _name(self) -> str:
@@ -115,7 +115,7 @@ class _Letter:
 
 
 def _ratio(letters: list[_Letter]) -> float | None:
-    """Bytes over bytes after zstd at its default level, letter by letter; none where there is no zstd."""
+    """Returns the compression ratio with zstd at its default level, message by message; none without zstd."""
     program = shutil.which("zstd")
     if not program:
         return None

@@ -1,8 +1,7 @@
 """Postrider, Postfix with OpenDKIM, Exim and Haraka do the same work for the same receiver, in turns.
 
-Each round runs every system once, on a new folder: the same letters, DKIM with RSA-2048, all that they do for
-durability by default. Markdown goes to stdout, a JSON line for each row and all else to stderr.
-"""
+Each round runs every system once, in a new folder: the same messages, DKIM with RSA-2048, and each system's default
+durability. Markdown goes to stdout, a JSON line for each row and everything else to stderr."""
 
 import argparse
 import contextlib
@@ -61,7 +60,7 @@ def _options() -> argparse.Namespace:
 
 
 def _task(folder: Path, options: argparse.Namespace, ending: contextlib.ExitStack) -> Task:
-    """Names, receiver, key and letters, which last for the whole run."""
+    """Creates names, receiver, key and messages for the whole run."""
     knot = Knot(folder / "knot", ttl=_TTL)
     ending.callback(knot.close)
     for site in SITES:
@@ -74,7 +73,7 @@ def _task(folder: Path, options: argparse.Namespace, ending: contextlib.ExitStac
 
 
 def _ceiling(task: Task) -> float:
-    """Messages a second from the load straight into the sink: nobody between them can be faster."""
+    """Returns the messages per second from the load straight into the sink: an upper bound for every system."""
     sent = Load(task.letters, task.sink.port, task.world.clients, range(task.messages)).run()
     until("the sink has all", lambda: task.sink.taken >= task.messages)
     task.sink.messages()
@@ -91,7 +90,7 @@ def _row(kind, folder: Path, number: int, task: Task) -> Row:
 
 
 def _head(options: argparse.Namespace, task: Task, rounds: list[list[Row]], ceiling: float) -> list[str]:
-    """What was measured, where, and what would cast doubt on it."""
+    """Returns the measured setup and machine, and reasons for doubt."""
     letters, rows = task.letters, [row for rows in rounds for row in rows]
     ratio = f"{letters.ratio:.1f}:1" if letters.ratio else "unknown"
     others = max(row.others for row in rows)

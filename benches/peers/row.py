@@ -1,6 +1,7 @@
-"""One row: a fresh system, a warm-up, the measured messages, the wait until nothing is left to do, and the check that
-every message came once and is signed. Where that does not hold the row has faults, and its figures mean nothing.
-"""
+"""One row: a fresh system, a warm-up, the measured messages, and the wait until no work is left.
+
+Then it checks that every message arrived once and is signed. If not, the row has faults, and its figures are
+invalid."""
 
 import contextlib
 import os
@@ -25,7 +26,7 @@ _LOG_TAIL = 2000
 
 @dataclass
 class Task:
-    """What every system is given."""
+    """Input of every system."""
 
     letters: Letters
     sink: Sink
@@ -36,7 +37,7 @@ class Task:
 
 @dataclass
 class Row:
-    """What one system did with it; figures are of one message where they can be. A row that failed has none."""
+    """Result of one system; figures are per message if possible. A failed row has none."""
 
     system: str  # with its version
     faults: list[str] = field(default_factory=list)
@@ -79,7 +80,7 @@ class _Measurement:
 
     def row(self, name: str) -> Row:
         task, sink = self.task, self.task.sink
-        sink.messages()  # What came late from a row that failed is not this one's.
+        sink.messages()  # Late messages of a failed row don't belong to this one.
         taken = sink.taken
         self._settled(self._load(range(task.warm_up)), taken + task.warm_up)
         unit, others = self._unit()
@@ -112,7 +113,8 @@ class _Measurement:
         return Load(task.letters, self.system.port, task.world.clients, numbers, self.system.key, self.system.tls).start()
 
     def _settled(self, running: Running, wanted: int) -> float:
-        """Waits until the sink has taken `wanted` in all and the system has nothing left; when the last one came."""
+        """Waits until the sink has accepted `wanted` messages in total and the system has no work left; returns the
+        time of the last one."""
         last, moved = self.task.sink.taken, time.monotonic()
         while True:
             if self.task.sink.taken != last:
@@ -132,7 +134,8 @@ class _Measurement:
             self.weighed = time.monotonic()
 
     def _unit(self) -> tuple[float, float]:
-        """CPU of one signature in this minute, and what others wrote to the disk a second meanwhile, in KB."""
+        """Returns the current CPU time of one signature, and the KB per second that others wrote to the disk
+        meanwhile."""
         written, began = self.disk.read()[0], time.monotonic()
         unit = self.task.world.key.signature_seconds()
         bytes = self.disk.read()[0] - written

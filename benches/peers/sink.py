@@ -1,8 +1,7 @@
-"""The receiver: Postfix's smtp-sink, which takes every message and counts. It keeps each as a file in memory.
+"""The receiver: Postfix's smtp-sink, which accepts every message, counts it, and keeps it as a file in memory.
 
-It is in C and a process of its own, so that it is neither the bottleneck nor on anybody's bill; the files stand on
-tmpfs, so that none of their bytes reaches the disk that is measured.
-"""
+It is written in C and runs in a separate process, so it is not the bottleneck, and its CPU time does not count for any
+system. The files are on tmpfs, so that none of their bytes reaches the measured disk."""
 
 import os
 import random
@@ -22,7 +21,7 @@ from support.wait import LOOPBACK, free_port, listens, spawn, stop, until
 _SESSIONS = "1024"
 _SAMPLE = 20
 _MEMORY = Path("/dev/shm")
-# smtp-sink's own headers end with this one; then comes what it was sent, behind the Received header that it adds.
+# smtp-sink's own headers end with this one; the received message follows, after the Received header that it adds.
 _ENVELOPE = re.compile(rb"^X-Rcpt-Args: <customer(\d+)@", re.MULTILINE)
 
 
@@ -49,7 +48,7 @@ class Sink:
         until("smtp-sink listens", lambda: listens(self.port))
 
     def messages(self) -> "Arrived":
-        """What has come since the last time, which is forgotten here."""
+        """Returns the messages since the last call, and forgets them."""
         arrived = Arrived()
         for file in self.folder.iterdir():
             arrived.add(file.read_bytes())
@@ -63,7 +62,7 @@ class Sink:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _follow(self, reader: int):
-        """Keeps the last number of the line `sess=1 quit=1 mesg=7\\r`, which is written at every message."""
+        """Keeps the last number of the line `sess=1 quit=1 mesg=7\\r`, which is written for every message."""
         rest = b""
         while read := os.read(reader, 1 << 16):
             rest += read
@@ -75,7 +74,7 @@ class Sink:
 
 
 class Arrived:
-    """Messages that came: by number how often, and the content of some."""
+    """Messages received: the count by number, and the content of some."""
 
     def __init__(self):
         self.copies: Counter[int] = Counter()
@@ -83,7 +82,7 @@ class Arrived:
         self.contents: dict[int, bytes] = {}
 
     def add(self, dump: bytes):
-        """Takes one file of smtp-sink."""
+        """Parses one file of smtp-sink."""
         found = _ENVELOPE.search(dump)
         number = int(found[1]) if found else -1
         self.copies[number] += 1
@@ -91,7 +90,8 @@ class Arrived:
         self.contents[number] = dump[dump.index(b"\nReceived:", found.end()) + 1 :] if found else dump
 
     def faults(self, sent: range, knot: Knot) -> list[str]:
-        """What is wrong if these numbers were sent: each must have come once, and a sample's signatures must verify."""
+        """Returns the problems if these numbers were sent: each must have arrived once, and a sample's signatures must
+        verify."""
         faults = []
         if missing_ones := sum(self.copies[number] == 0 for number in sent):
             faults.append(f"{missing_ones} did not arrive")

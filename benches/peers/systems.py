@@ -1,8 +1,7 @@
-"""The systems, each set up to sign and to hand everything to the sink, and otherwise as it ships.
+"""The systems, each configured to sign and to relay everything to the sink, and otherwise with its defaults.
 
-What differs from the defaults is what 64 kept connections from one address need, and is said where it stands. A system
-is made new for each row, in a folder of its own on the disk that is measured.
-"""
+Deviations from the defaults are needed for 64 kept connections from one address, and are explained at the setting. A
+system is created for each row, in a new folder on the measured disk."""
 
 import json
 import re
@@ -25,7 +24,7 @@ _NO_LIMIT = 10**9
 
 @dataclass
 class World:
-    """What all systems share."""
+    """Shared settings of all systems."""
 
     knot: Knot
     authority: Authority
@@ -35,10 +34,9 @@ class World:
 
 
 class Postrider:
-    """By SMTP submission. Of its domain only the RSA record is published: so it signs once, as the others do.
+    """By SMTP submission. Only the RSA record of its domain is published, so it signs once, as the others do.
 
-    It takes no mail without TLS and a login, so every connection begins with both.
-    """
+    It accepts mail only with TLS and a login, so every connection begins with both."""
 
     def __init__(self, folder: Path, world: World):
         certificate = str(world.authority.issue(HOST))
@@ -49,7 +47,7 @@ class Postrider:
                 "tls_listen": [f"{LOOPBACK}:0"],
                 "certificate": certificate,
                 "key": certificate,
-                # Its defaults are 50 of each.
+                # Its defaults are 50 for each.
                 "connections_per_address": 2 * world.clients,
                 "connections_per_key": 2 * world.clients,
             },
@@ -66,12 +64,12 @@ class Postrider:
         return port, ssl.create_default_context(cafile=str(world.authority.root))
 
     def is_idle(self) -> bool:
-        """Whether every message's outcome is written."""
+        """Whether every message's outcome is recorded."""
         waiting = (self.serve.api.get(f"/v1/messages?status={status}&limit=1") for status in ("queued", "deferred"))
         return not any(page["data"] for page in waiting)
 
     def logged(self) -> str:
-        """Its log."""
+        """Returns its log."""
         return self.serve.logged()
 
     def close(self):
@@ -79,18 +77,18 @@ class Postrider:
         self.serve.close()
 
     def title(self) -> str:
-        """Its name and version."""
+        """Returns its name and version."""
         return f"Postrider {_said(binary(), '--version').split()[1]}"
 
 
 class PostriderByHttp(Postrider):
-    """Over its HTTP API in the clear: it makes the messages itself."""
+    """Over its HTTP API without TLS: it composes the messages itself."""
 
     def _door(self, world: World) -> tuple[int, ssl.SSLContext | None]:
         return self.serve.api.port, None
 
     def title(self) -> str:
-        """Its name and version, and the door."""
+        """Returns its name and version, and the interface."""
         return f"{super().title()} by HTTP"
 
 
@@ -147,7 +145,7 @@ class Postfix:
         return not any(_has_files(self.queue / name) for name in ("maildrop", "incoming", "active", "deferred"))
 
     def logged(self) -> str:
-        """Both logs."""
+        """Returns both logs."""
         return self.postfix.logged() + Path(self.log.name).read_text()
 
     def close(self):
@@ -157,7 +155,7 @@ class Postfix:
         self.log.close()
 
     def title(self) -> str:
-        """Names and versions."""
+        """Returns names and versions."""
         root = private_root("postfix") or missing("Postfix's private root")
         libraries = {"LD_LIBRARY_PATH": library_path(root, "usr/lib/postfix")}
         own = _said(str(root / "usr/sbin/postconf"), "-d", "-h", "mail_version", environment=libraries).strip()
@@ -226,7 +224,7 @@ class Exim:
         return not _has_files(self.queue)
 
     def logged(self) -> str:
-        """Its log."""
+        """Returns its log."""
         return self.daemon.logged()
 
     def close(self):
@@ -234,12 +232,12 @@ class Exim:
         self.daemon.close()
 
     def title(self) -> str:
-        """Its name, and its version as its log begins."""
+        """Returns its name, and the version from the first lines of its log."""
         version = re.search(r"exim (\S+) daemon started", self.logged())
         return f"Exim {version[1]}"
 
 
-# The headers are those that it ships with. Verifying what comes in is on by default, and is not the work here.
+# The headers are its defaults. Verifying incoming mail is on by default, and is not measured here.
 _DKIM_INI = """\
 [sign]
 enabled = true

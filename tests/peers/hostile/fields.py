@@ -1,5 +1,5 @@
-"""The level of fields: each rule of contract 3 (and 2, 5, 6) at its limit and one beyond, and what slips past a
-careless check."""
+"""Hostile fields: each rule of contract 3 (and 2, 5, 6) at its limit and one beyond, and values that pass a careless
+check."""
 
 from .http_level import GOOD
 from .row import Row, as_json, call
@@ -237,7 +237,7 @@ def send(key: str, name: str, fields: dict, named: str) -> Row:
 
 
 def addresses(key: str):
-    """What is no address, wherever one is asked for."""
+    """Invalid addresses, for every field with an address."""
     for address in ADDRESSES:
         for field in ("from", "to"):
             yield send(key, f"{field} {address[:30]!r}", {field: address}, field)
@@ -248,7 +248,7 @@ def addresses(key: str):
 
 
 def lines(key: str):
-    """Every control character in everything that becomes a line of a head; NUL in what becomes a body."""
+    """Every control character in every field that becomes a header line; NUL in every field that becomes a body."""
     for control in CONTROLS:
         for field in ("subject", "from_name"):
             yield send(key, f"{field} with {control!r}", {field: f"a{control}b"}, field)
@@ -272,7 +272,7 @@ def lines(key: str):
 
 
 def headers(key: str):
-    """Names that are ours, names that are none, and too many of them."""
+    """Reserved header names, invalid names, and too many of them."""
     for name in RESERVED:
         for spelt in (name, name.lower(), name.upper(), name.swapcase()):
             yield send(key, f"header {spelt}", {"headers": {spelt: "x"}}, f"headers.{spelt}")
@@ -292,7 +292,7 @@ def headers(key: str):
 
 
 def urls(key: str):
-    """What is no URL, and where no webhook may point."""
+    """Invalid URLs, and forbidden targets of webhooks."""
     for url in NO_URLS:
         yield send(key, f"unsubscribe_url {url[:30]!r}", {"unsubscribe_url": url}, "unsubscribe_url")
         yield Row(
@@ -324,7 +324,7 @@ def urls(key: str):
 
 
 def times_and_names(key: str):
-    """What is no time, no domain, no zone, no number of days."""
+    """Invalid times, domains, time zones and numbers of days."""
     for time in NO_TIMES:
         yield send(key, f"expires_at {time!r}", {"expires_at": time}, "expires_at")
         body = as_json({"name": "x", "expires_at": time})

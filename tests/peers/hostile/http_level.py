@@ -1,4 +1,4 @@
-"""The level of HTTP: methods, paths, queries, types, sizes and credentials (contract 1)."""
+"""Hostile HTTP: methods, paths, queries, types, sizes and credentials (contract 1)."""
 
 from .row import Row, as_json, call
 
@@ -45,7 +45,7 @@ ITEMS = {
 
 
 def methods(key: str):
-    """Methods that an address does not answer, and names that no method has."""
+    """Methods that a path does not support, and unknown methods."""
     for path, allow in METHODS.items():
         for method in (
             "GET",
@@ -69,7 +69,7 @@ def methods(key: str):
 
 
 def paths(key: str):
-    """What only looks like an address, and identifiers that are none."""
+    """Malformed paths, and invalid identifiers."""
     for path in (
         "//",
         "/v1",
@@ -149,7 +149,7 @@ def paths(key: str):
 
 
 def queries(key: str):
-    """Parameters that no list takes, or not so."""
+    """Unknown and invalid query parameters."""
     for path, filters in LISTS.items():
         for value in (
             "0",
@@ -233,7 +233,7 @@ TYPES = (
 
 
 def types_and_sizes(key: str):
-    """Bodies of another type or coding, and bodies too large."""
+    """Bodies of another type or coding, and oversized bodies."""
     body = as_json(GOOD)
     for path in ("/v1/messages", "/v1/keys", "/v1/webhooks", "/v1/suppressions"):
         for kind in TYPES:
@@ -254,7 +254,7 @@ def types_and_sizes(key: str):
 
 
 def credentials(key: str):
-    """Whoever has no good key learns nothing, whatever else is wrong."""
+    """Requests without a valid key get no further information, whatever else is wrong."""
     flipped = key[:-1] + ("0" if key[-1] != "0" else "1")
     headers = [
         None,
@@ -303,7 +303,7 @@ def credentials(key: str):
 
 
 def idempotency(key: str):
-    """Keys that are none: 1 to 255 printable ASCII characters, once (contract 3)."""
+    """Invalid keys: valid ones have 1 to 255 printable ASCII characters, given once (contract 3)."""
     body = as_json(GOOD)
     for value in ("", " ", "k" * 256, "k" * 5000, "kl\u00fc", "\u202ek", "a\tb"):
         lines = ["Content-Type: application/json", f"Idempotency-Key: {value}"]

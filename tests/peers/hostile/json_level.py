@@ -1,4 +1,4 @@
-"""The level of JSON: what is no JSON object, and fields of another type, on every route that takes a body."""
+"""Hostile JSON: bodies that are no JSON object, and fields of another type, on every route with a body."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ KINDS = {str: STRINGS, dict: OBJECTS, list: ARRAYS, bool: BOOLEANS, int: NUMBERS
 
 @dataclass
 class Form:
-    """A route with a body: what it takes, and of which type each field is."""
+    """A route with a body: its fields, and the type of each."""
 
     method: str
     path: str
@@ -24,7 +24,7 @@ class Form:
 
 
 def forms(ids: dict[str, str]) -> list[Form]:
-    """The routes, `ids` filled in."""
+    """Returns the routes, with `ids` filled in."""
     sending = dict.fromkeys(
         ("from", "to", "from_name", "subject", "text", "html", "unsubscribe_url", "raw", "expires_at"), str
     )
@@ -131,7 +131,7 @@ NO_OBJECTS = {
 
 
 def no_objects(key: str, ids: dict[str, str]):
-    """Every form given every body that is no JSON object."""
+    """Every form with every body that is no JSON object."""
     for form in forms(ids):
         for name, body in NO_OBJECTS.items():
             yield Row(
@@ -140,7 +140,7 @@ def no_objects(key: str, ids: dict[str, str]):
 
 
 def wrong_types(key: str, ids: dict[str, str]):
-    """Every field of every form given every type that it has not, and names that no form has."""
+    """Every field of every form with every wrong type, and unknown fields."""
     for form in forms(ids):
         for field, kind in form.fields.items():
             values = STRINGS[5:] + ("7", "", -1, 1e300) if kind is float else KINDS[kind]
@@ -178,7 +178,7 @@ def wrong_types(key: str, ids: dict[str, str]):
 
 
 def nested_types(key: str):
-    """The values inside of objects and arrays."""
+    """The values inside objects and arrays."""
     inner = {
         "headers": ("X-A", (7, True, None, [], {}, ["a"])),
         "metadata": ("a", (7, True, None, [], {}, ["a"])),

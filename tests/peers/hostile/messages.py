@@ -1,5 +1,5 @@
-"""The parts of a message: sizes and counts one beyond their limits, and `raw` messages that are none. `allowed` are the
-sides of the limits that must be accepted."""
+"""Hostile messages: sizes and counts one beyond their limits, and malformed `raw` messages. `allowed` are the values at
+the limits, which must be accepted."""
 
 import base64
 
@@ -59,7 +59,7 @@ def sizes(key: str):
 
 
 def raws(key: str):
-    """What is no message, or two at once."""
+    """Malformed messages, or two in one."""
     head = "From: shop@example.test\r\nSubject: s\r\n"
     envelope = {"text": None, "subject": None}
     for name, raw, named in (

@@ -1,4 +1,4 @@
-"""One hostile request, what must become of it, and the client that sends it byte for byte."""
+"""One hostile request, its expected answer, and the client that sends it byte for byte."""
 
 import json
 import socket
@@ -9,7 +9,7 @@ HOST = b"Host: mail.test\r\n"
 
 @dataclass
 class Row:
-    """A request and its documented end. `named` is the key that `errors` must have; `code` None asks for no body."""
+    """A request and its documented answer. `named` is the key that `errors` must have; `code` None expects no body."""
 
     name: str
     request: bytes
@@ -21,7 +21,7 @@ class Row:
 
 @dataclass
 class Answer:
-    """One answer as it came."""
+    """One answer, unchanged."""
 
     status: int
     headers: dict[str, str]
@@ -29,7 +29,7 @@ class Answer:
 
 
 def call(method: str, path: str, key: str | None, body: bytes | None = None, *lines: str) -> bytes:
-    """A whole request, sound but for what its parts bring; its connection closes after it."""
+    """Returns a complete request, valid except for the given parts; its connection closes after it."""
     head = [f"{method} {path} HTTP/1.1", "Host: mail.test", "Connection: close"]
     if key:
         head.append(f"Authorization: Bearer {key}")
@@ -41,12 +41,12 @@ def call(method: str, path: str, key: str | None, body: bytes | None = None, *li
 
 
 def as_json(value) -> bytes:
-    """A body."""
+    """Returns a JSON body."""
     return json.dumps(value).encode()
 
 
 def first_answer(address: tuple[str, int], request: bytes, seconds: float) -> Answer:
-    """The answer to a sound request, or the ValueError that there is none in `seconds`."""
+    """Returns the answer to a valid request, or raises ValueError if there is none within `seconds`."""
     with socket.create_connection(address, timeout=seconds) as connection:
         got = b""
         try:
@@ -67,7 +67,8 @@ def first_answer(address: tuple[str, int], request: bytes, seconds: float) -> An
 
 
 def exchange(address: tuple[str, int], request: bytes, seconds: float, half_close: bool = True) -> bytes:
-    """Everything the server says until it closes. Raises TimeoutError where it says and does nothing for `seconds`."""
+    """Returns everything that the server sends until it closes. Raises TimeoutError if nothing happens for
+    `seconds`."""
     with socket.create_connection(address, timeout=seconds) as connection:
         got = b""
         try:
@@ -84,7 +85,7 @@ def exchange(address: tuple[str, int], request: bytes, seconds: float, half_clos
 
 
 def answers(said: bytes) -> list[Answer]:
-    """The answers in what a server said. Raises ValueError where it is anything else."""
+    """Parses a server's answers. Raises ValueError for anything else."""
     found = []
     while said:
         head, _, said = said.partition(b"\r\n\r\n")

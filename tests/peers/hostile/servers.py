@@ -1,4 +1,4 @@
-"""The table of mail servers that misbehave: what each says or does where. Silence and drops are made in the tests."""
+"""The table of misbehaving mail servers: their answers or actions by phase. The tests add silence and disconnects."""
 
 from support.hostile_servers import (
     DIALOGUE,
@@ -14,11 +14,11 @@ from support.hostile_servers import (
 )
 
 PHASES = ("greeting", "ehlo", "mail", "rcpt", "data", "dot")
-# After these the server has the message, and the client can't know: the one window in which it may come twice.
+# After this phase the server has the message, but the client can't know: only then may it be duplicated.
 _TAKEN = "dot"
 
 _HANDSHAKE = b"\x16\x03\x03"
-# A ServerHello that says it goes on for 16 MiB, in records of the greatest length.
+# A ServerHello that announces 16 MiB, in records of the maximum length.
 _ENDLESS_HELLO = _HANDSHAKE + b"\x40\x00" + b"\x02\xff\xff\xff" + bytes(0x3FFC)
 _NOISE = bytes((n * 131 + 7) % 256 for n in range(4096))
 
@@ -39,7 +39,7 @@ _HANDSHAKES: dict[str, Act] = {
 
 
 def silent() -> dict[str, Script]:
-    """Servers that say nothing more, or next to nothing, from some point on."""
+    """Servers that send nothing more, or almost nothing, from some phase on."""
     rows = {f"silent at {phase}": {phase: silence} for phase in (*PHASES, "connect")}
     rows |= {f"a byte now and then at {phase}": {phase: drip(b"250-")} for phase in PHASES}
     rows["one answer to three commands"] = {"rcpt": b"", "data": b""}
@@ -50,7 +50,7 @@ def silent() -> dict[str, Script]:
 
 
 def endless_ones() -> dict[str, Script]:
-    """Servers that never stop talking."""
+    """Servers that send without end."""
     rows = {}
     for phase in PHASES:
         code = DIALOGUE[phase][:3]
@@ -64,7 +64,7 @@ def endless_ones() -> dict[str, Script]:
 
 
 def wrong() -> dict[str, Script]:
-    """Servers whose answers can't be what they should be, or end the session. All of them come to an end."""
+    """Servers whose answers are invalid, or end the session. All of them finish."""
     rows = {}
     for phase in PHASES:
         rows[f"421 at {phase}"] = {phase: b"421 4.3.2 closing down\r\n"}
@@ -91,7 +91,7 @@ def wrong() -> dict[str, Script]:
 
 
 def odd() -> dict[str, Script]:
-    """Servers that are merely strange: their mail is delivered at the first attempt."""
+    """Servers that are unusual but valid: their mail is delivered at the first attempt."""
     rows = {}
     rows["Latin-1 and NUL in EHLO's lines"] = {"ehlo": b"250-mx \xe4\0\r\n250-\xff\xfe\r\n250-PIPELINING\r\n250 \0\r\n"}
     for phase in PHASES:

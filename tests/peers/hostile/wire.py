@@ -1,9 +1,9 @@
-"""The level of bytes: what is no request, or could be two (RFC 9112). Each ends its connection, and what is hidden
-behind it is never served."""
+"""Hostile bytes: invalid or ambiguous requests (RFC 9112). Each ends its connection, and a request hidden after it is
+never served."""
 
 from .row import HOST
 
-# Served by whoever thinks that the request before it has ended.
+# Served by a server that believes that the request before it has ended.
 HIDDEN = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 POST = b"POST /v1/messages HTTP/1.1\r\n"
 
@@ -76,7 +76,7 @@ def _fields():
     for code in [*range(0x00, 0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F]:
         yield f"control {code:#04x} in a value", get(b"X: a" + bytes([code]) + b"b\r\n")
     for code in [*range(0x00, 0x21), *b'"(),/:;<=>?@[\\]{}', 0x7F, 0x80, 0xFF]:
-        # A colon would end the name, and a line's end the line.
+        # A colon would end the name, and a line end the line.
         if code not in b":\r\n":
             yield f"byte {code:#04x} in a name", get(b"X" + bytes([code]) + b"Y: a\r\n")
     yield "space before the colon", get(b"X : a\r\n")
@@ -271,14 +271,14 @@ def _cut_off():
 
 
 def no_requests():
-    """Name and bytes of what is no request. The hidden one stands behind each that is not cut off."""
+    """Name and bytes of invalid requests. The hidden request follows each one that is complete."""
     for name, request in [*_request_lines(), *_fields(), *_hosts(), *_framings()]:
         yield name, request + HIDDEN
     yield from _cut_off()
 
 
 def misframed(key: str):
-    """Bodies whose chunks are malformed, behind a head that is sound: 4xx, and the end of the connection."""
+    """Bodies with malformed chunks after a valid head: 4xx, and the end of the connection."""
     fields = b"Authorization: Bearer " + key.encode() + b"\r\nTransfer-Encoding: chunked\r\n"
     for name, body in CHUNKS.items():
         hidden = b"" if body == b"" or name.startswith(("cut", "not", "data too short")) else HIDDEN

@@ -1,4 +1,4 @@
-"""Anymail for Django, in a process of its own: Django is configured once for each."""
+"""Anymail for Django, in a separate process, because Django can be configured only once per process."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ print(json.dumps({
 
 
 def send_with(backend: str, settings: dict) -> dict:
-    """What became of some messages that Anymail sent through `backend`."""
+    """Returns the results of some messages that Anymail sent through `backend`."""
     command = [sys.executable, "-c", SCRIPT, json.dumps([backend, settings])]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr

@@ -1,8 +1,7 @@
-"""An application that sends mail, written from the specification and openapi.json alone: what its author would write.
+"""An application that sends mail, written only from the specification and openapi.json, as its author would.
 
-It has one way to call and one way to fail. Nothing in it knows a particular error: it acts on the status class, on
-`Retry-After`, and hands `code`, `message` and `errors` to whoever asked.
-"""
+It has one way to call and one way to fail. It knows no particular error: it acts on the status class and on
+`Retry-After`, and passes `code`, `message` and `errors` to its caller."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +11,7 @@ ATTEMPTS = 5
 
 
 class Refused(Exception):
-    """The service's answer to a request that it did not fulfil."""
+    """The service's answer to a failed request."""
 
     def __init__(self, response: httpx.Response):
         body = response.json()
@@ -27,12 +26,12 @@ class Refused(Exception):
 
     @property
     def is_worth_repeating(self) -> bool:
-        """The same request may succeed later (contract 1: 429, 5xx, and whatever says how long to wait)."""
+        """Whether the same request may succeed later (contract 1: 429, 5xx, and answers that say how long to wait)."""
         return self.retry_after is not None or self.status >= 500
 
 
 class Application:
-    """The service under one key. `wait` is how it lets seconds go by."""
+    """The service under one key. `wait` lets seconds pass."""
 
     def __init__(self, url: str, key: str, wait: Callable[[int], object]):
         self.http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
@@ -40,7 +39,7 @@ class Application:
         self.waits: list[int] = []
 
     def call(self, method: str, path: str, **options) -> httpx.Response:
-        """One request, repeated while that is worth it."""
+        """Sends one request, and repeats it while that is useful."""
         for attempt in range(ATTEMPTS):
             response = self.http.request(method, path, **options)
             if response.is_success:
@@ -57,7 +56,7 @@ class Application:
         return self.call("POST", "/v1/messages", json=message, headers={"Idempotency-Key": key})
 
     def rows(self, path: str, **query) -> Iterator[dict]:
-        """Every row of a list, by its cursor."""
+        """Yields every row of a list, by its cursor."""
         while True:
             page = self.call("GET", path, params=query).json()
             yield from page["data"]
@@ -66,7 +65,7 @@ class Application:
             query = {"limit": query.get("limit", 50), "cursor": page["next_cursor"]}
 
     def pages(self, path: str) -> Iterator[list[dict]]:
-        """Every page of a list, by the Link header (RFC 8288)."""
+        """Yields every page of a list, by the Link header (RFC 8288)."""
         while path:
             response = self.call("GET", path)
             yield response.json()["data"]

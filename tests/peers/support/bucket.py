@@ -1,4 +1,4 @@
-"""A bucket of moto's S3 server, behind a proxy that can misbehave as stores and networks do."""
+"""A bucket of moto's S3 server, behind a proxy that can fail as stores and networks do."""
 
 import http.client
 import http.server
@@ -15,7 +15,7 @@ BUCKET = "mail-replica"
 
 
 class Bucket:
-    """The bucket. `endpoint` is the proxy's; `objects` asks moto itself."""
+    """The bucket. `endpoint` is the proxy's; `objects` bypasses it."""
 
     def __init__(self, folder: Path):
         folder.mkdir()
@@ -42,7 +42,7 @@ class Bucket:
         stop(self.child)
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        # Whoever shows no key is nobody, and objects are private. The signature is not checked.
+        # Requests without a key are anonymous, and objects are private. The signature is not checked.
         signed = "AWS4-HMAC-SHA256 Credential=AKIATEST/20260101/us-east-1/s3/aws4_request,SignedHeaders=host,Signature=0"
         headers = {"Content-Type": "application/xml", "Authorization": signed}
         request = urllib.request.Request(f"http://{LOOPBACK}:{self.port}{path}", body, headers, method=method)
@@ -50,7 +50,7 @@ class Bucket:
             return answer.read()
 
     def names(self, prefix: str = "") -> list[str]:
-        """Names below the replica's prefix that begin with `prefix`."""
+        """Returns the names below the replica's prefix that begin with `prefix`."""
         document = self._ask("GET", f"/{BUCKET}?list-type=2&prefix=replica/{prefix}").decode()
         return [name.removeprefix("replica/") for name in re.findall(r"<Key>([^<]*)</Key>", document)]
 
@@ -59,11 +59,11 @@ class Bucket:
         return self._ask("GET", f"/{BUCKET}/replica/{name}")
 
     def put(self, name: str, body: bytes):
-        """Writes an object past every rule."""
+        """Writes an object, bypassing every rule."""
         self._ask("PUT", f"/{BUCKET}/replica/{name}", body)
 
     def remove(self, name: str):
-        """Removes an object past every rule."""
+        """Removes an object, bypassing every rule."""
         self._ask("DELETE", f"/{BUCKET}/replica/{name}")
 
     def configure(self, what: str, document: str):
@@ -72,7 +72,7 @@ class Bucket:
 
 
 class _Proxy(http.server.ThreadingHTTPServer):
-    """Passes requests on. `mode` is "honest", "ignores conditions", "forbidden", "slow down", "lost" or "away". Each
+    """Forwards requests. `mode` is "honest", "ignores conditions", "forbidden", "slow down", "lost" or "away". Each
     request takes `delay` seconds longer."""
 
     daemon_threads = True

@@ -1,8 +1,7 @@
-"""A real Exim in a jail, with a configuration of its own; and one that is the receiver.
+"""A real Exim in a jail, with a generated configuration; also as the receiver.
 
-Known mailboxes are Maildirs; anybody else at the domain is refused with Exim's own words. It asks the same policy
-service as Postfix does, so that it greylists on request. It states no enhanced codes of its own.
-"""
+Known mailboxes are Maildirs; Exim refuses anybody else at the domain. It uses the same policy service as Postfix, so
+that it can greylist. It sends no enhanced codes."""
 
 from pathlib import Path
 
@@ -71,7 +70,7 @@ to_{port}:
 
 
 class Daemon:
-    """A running Exim with this configuration; files in its root are named from there."""
+    """A running Exim with this configuration; files in its root are named relative to it."""
 
     def __init__(self, folder: Path, port: int, conf: str, files: dict[str, str], every: str):
         """`every` is how often it looks for mail that waits, as Exim writes times."""
@@ -91,12 +90,12 @@ class Daemon:
             raise AssertionError(f"Exim did not start:\n{self.logged()}") from None
 
     def logged(self) -> str:
-        """What Exim has logged so far."""
+        """Returns Exim's log so far."""
         files = [self.jail.root / "output", *sorted((self.jail.root / "log").iterdir())]
         return "".join(file.read_text(errors="replace") for file in files)
 
     def close(self):
-        """Ends Exim and its deliveries."""
+        """Stops Exim and its deliveries."""
         stop(self.child, seconds=5)
         self.output.close()
 
@@ -132,7 +131,7 @@ class Exim(Daemon, Maildirs):
         super().__init__(folder, port, conf, {"etc/exim4/tls.pem": certificate.read_text()}, every="1s")
 
     def can_tls(self) -> bool:
-        """It can."""
+        """TLS works."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""A wall clock that a test sets for one process, by libfaketime. Monotonic clocks stay the machine's."""
+"""A wall clock that a test sets for one process, by libfaketime. Monotonic clocks are not affected."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from .roots import missing, private_root
 
 
 class WallClock:
-    """Moves the wall clock of processes that are started with `environment`."""
+    """Sets the wall clock of processes that are started with `environment`."""
 
     def __init__(self, folder: Path):
         root = private_root("faketime") or Path("/")
@@ -24,8 +24,8 @@ class WallClock:
         }
 
     def set(self, offset: str):
-        """Sets the clock off by so much, for instance `+40d` or `-3600`."""
-        # A rename, for the process reads the file at every look at the clock.
+        """Sets the clock's offset, for instance `+40d` or `-3600`."""
+        # A rename is atomic, and the process reads the file at every read of the clock.
         fresh = self._stamp.with_suffix(".new")
         fresh.write_text(offset + "\n")
         fresh.rename(self._stamp)

@@ -1,7 +1,6 @@
-"""What receivers judge messages with: rspamd and SpamAssassin, without a network and without a memory.
+"""Spam filters of receivers: rspamd and SpamAssassin, without network and without stored state.
 
-Names are asked of a port where nobody answers, so that rules about the sender's reputation stay silent.
-"""
+DNS queries go to a port without a server, so that rules about the sender's reputation don't fire."""
 
 import http.client
 import json
@@ -14,9 +13,9 @@ from pathlib import Path
 from .roots import library_path, missing, private_root
 from .wait import LOOPBACK, free_port, listens, spawn, stop, until
 
-# The list of public suffixes is compiled at the start, for half a minute: these will do.
+# The list of public suffixes is compiled at the start, which takes half a minute; this short list is enough.
 _SUFFIXES = "test\nexample\ncom\nnet\norg\n"
-# Where the mail is said to come from: a global address, for filters know those that are for documentation.
+# Client address of the mail: a global one, because filters know the documentation addresses.
 CLIENT = "203.0.114.1"
 _SILENT = (
     *("rbl", "fuzzy_check", "neural", "mx_check", "url_redirector", "phishing", "asn", "greylist", "dmarc", "spf"),
@@ -44,7 +43,7 @@ _NUMBER = "X-Peers-Number"
 
 @dataclass
 class Judgement:
-    """A score and the rules that gave it."""
+    """A score and the rules that contributed to it."""
 
     score: float
     rules: set[str] = field(default_factory=set)
@@ -93,7 +92,7 @@ class Rspamd:
             raise AssertionError(f"rspamd did not start:\n{(folder / 'output').read_text()}") from None
 
     def judge(self, mail: bytes, sender: str, recipient: str) -> Judgement:
-        """What it says of one message as it came in."""
+        """Returns its judgement of one received message."""
         connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=60)
         envelope = {"From": sender, "Rcpt": recipient, "IP": CLIENT, "Helo": "mail.sender.test"}
         connection.request("POST", "/checkv2", mail, envelope)
@@ -108,7 +107,8 @@ class Rspamd:
 
 
 class SpamAssassin:
-    """The program, run once over many messages: its start takes most of its time. It gives them back in any order."""
+    """The program, run once for many messages because its start takes most of the time. It returns them in any
+    order."""
 
     def __init__(self, folder: Path):
         self.root = private_root("spamassassin")
@@ -118,7 +118,7 @@ class SpamAssassin:
         folder.mkdir()
 
     def judge(self, mails: list[bytes]) -> list[Judgement]:
-        """What it says of each message as it came in."""
+        """Returns its judgement of each received message."""
         box = mailbox.mbox(self.folder / "in")
         for number, mail in enumerate(mails):
             box.add(f"{_NUMBER}: {number}\n".encode() + mail)
@@ -147,7 +147,7 @@ class SpamAssassin:
 
 
 def _status(header: str) -> Judgement:
-    """From `No, score=-0.0 required=5.0 tests=A,B autolearn=...`."""
+    """Parses `No, score=-0.0 required=5.0 tests=A,B autolearn=...`."""
     found = re.search(r"score=(-?[\d.]+).*?tests=(.*?)\s+autolearn=", " ".join(header.split()))
     assert found, header
     rules = {rule.strip() for rule in found[2].split(",")} - {"", "none"}

@@ -1,4 +1,4 @@
-"""A stand-in for the service that answers what a test has lined up, and remembers what it was asked."""
+"""A fake service that returns prepared answers, and records its requests."""
 
 import http.server
 import json
@@ -6,7 +6,7 @@ import threading
 
 
 class FlakyService:
-    """Answers requests from `answers`: (status, headers, object), or None to break the connection off."""
+    """Answers requests from `answers`: (status, headers, object), or None to drop the connection."""
 
     def __init__(self, answers):
         self.answers, self.asked = list(answers), []
@@ -48,5 +48,5 @@ class FlakyService:
 
     @property
     def keys(self) -> set[str]:
-        """The Idempotency-Keys that came."""
+        """Returns the Idempotency-Keys received."""
         return {headers["Idempotency-Key"] for _, _, headers, _ in self.asked}

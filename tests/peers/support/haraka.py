@@ -1,8 +1,7 @@
-"""A real Haraka (npm) that takes mail for some addresses and passes it on, with a configuration of its own.
+"""A real Haraka (npm) that accepts mail for some addresses and forwards it, with a generated configuration.
 
-A plugin of this file says where mail goes; what the server behind refuses, Haraka bounces. It runs as whoever runs the
-test, in a directory of the test's.
-"""
+A plugin in this file decides where mail goes. If the next server refuses a message, Haraka bounces it. It runs as the
+user of the test, in a directory of the test."""
 
 import json
 import shutil
@@ -23,7 +22,7 @@ exports.hook_get_mx = function (next, mail, domain) {{
     next(OK, {{ priority: 0, exchange: "127.0.0.1", port: route(mail.todo.rcpt_to[0], domain) }});
 }};
 """
-# What `haraka --install` puts into a new configuration: limits, and the words of its bounces.
+# Files that `haraka --install` puts into a new configuration: limits, and the texts of its bounces.
 _SHIPPED = (
     "connection.ini",
     "outbound.bounce_message",
@@ -38,7 +37,7 @@ _SETTINGS = {
 
 
 class Haraka:
-    """A running Haraka that only passes mail on."""
+    """A running Haraka that only forwards mail."""
 
     def __init__(
         self,
@@ -82,9 +81,9 @@ class Haraka:
             raise AssertionError(f"Haraka did not start:\n{self.logged()}") from None
 
     def logged(self) -> str:
-        """What Haraka has logged so far."""
+        """Returns Haraka's log so far."""
         return (self.folder / "output").read_text(errors="replace")
 
     def close(self):
-        """Ends Haraka."""
+        """Stops Haraka."""
         stop(self.child, seconds=5)

@@ -1,4 +1,4 @@
-"""An https webhook receiver that keeps exactly what it got."""
+"""An https webhook receiver that records exactly what it received."""
 
 import ssl
 import threading
@@ -42,10 +42,10 @@ class HookReceiver:
                 self.end_headers()
 
             def log_message(self, *_):
-                """Silent: what was received is the log."""
+                """Logs nothing: the received requests are the log."""
 
         class Server(ThreadingHTTPServer):
-            """The handshake belongs to the connection's thread, lest one client stop the others."""
+            """The handshake runs on the connection's thread, so that one client can't block the others."""
 
             daemon_threads = True
 
@@ -54,7 +54,7 @@ class HookReceiver:
                     super().finish_request(tls, client_address)
 
             def handle_error(self, _request, _client_address):
-                """A client that breaks off is the client's affair."""
+                """A dropped connection of a client is ignored."""
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
@@ -64,11 +64,11 @@ class HookReceiver:
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def wait_for(self, count: int, seconds: float = 20.0) -> list[Hook]:
-        """All that came, once there are `count`."""
+        """Returns all requests, once there are `count`."""
         return until(f"{count} webhooks", lambda: len(self.received) >= count and list(self.received), seconds)
 
     def wait_for_event(self, kind: str, seconds: float = 20.0) -> Hook:
-        """The first delivery of an event of this type."""
+        """Returns the first delivery of an event of this type."""
         return until(
             f"a webhook of type {kind}",
             lambda: next((h for h in list(self.received) if h.headers.get("x-service-event") == kind), None),

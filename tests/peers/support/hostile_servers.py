@@ -1,9 +1,8 @@
-"""Mail servers that misbehave, all of them in one process: each address of 127.0.0.0/8 is one server.
+"""Mail servers that misbehave, all in one process: each address of 127.0.0.0/8 is one server.
 
-One listener takes connections for every address; the address that was asked decides how its server behaves. A
-server is a dialogue whose phases may be overridden: by other bytes, or by an act such as silence. Whoever takes a
-message counts it, so that a story can tell what was lost and what came twice.
-"""
+One listener accepts connections for every address; the address decides how its server behaves. A server is a dialogue
+whose phases may be overridden by other bytes or by an action such as silence. A server that accepts a message counts
+it, so that a test can find lost and duplicate messages."""
 
 import asyncio
 import contextlib
@@ -19,7 +18,7 @@ _FIRST = int(IPv4Address("127.16.0.1"))
 _MESSAGE_ID = re.compile(rb"^Message-ID: <([^@>]+)@", re.IGNORECASE | re.MULTILINE)
 
 Act = Callable[["Peer"], Awaitable[None]]
-# What is said where, or done instead. The phases are those of DIALOGUE, and `connect`, which comes before the greeting.
+# Answers or actions by phase. The phases are those of DIALOGUE, and `connect`, which comes before the greeting.
 Script = dict[str, bytes | Act]
 
 DIALOGUE: Script = {
@@ -37,17 +36,17 @@ WITH_TLS = b"250-mx.test\r\n250-PIPELINING\r\n250 STARTTLS\r\n"
 
 
 class Over(Exception):
-    """The connection has ended, by whomever."""
+    """The connection has ended, from either side."""
 
 
 @dataclass
 class Server:
-    """How the server at one address behaves, and what it has seen."""
+    """The behaviour of the server at one address, and its record."""
 
     script: Script
-    # Sessions that follow the script; those after them are as they should be.
+    # Number of sessions that follow the script; later ones are correct.
     bad_sessions: float
-    # Bytes after which a bad session is cut: said by the server, heard by it.
+    # Number of bytes, sent or received by the server, after which a bad session is cut.
     say_max: int | None = None
     hear_max: int | None = None
     sessions: int = 0
@@ -57,12 +56,12 @@ class Server:
     taken: list[tuple[str, float]] = field(default_factory=list)
 
     def copies(self, message_id: str) -> int:
-        """How often a message was taken here."""
+        """Returns how often a message was accepted here."""
         return sum(taken == message_id for taken, _ in list(self.taken))
 
 
 class HostileServers:
-    """All of the servers, on a thread of their own."""
+    """All servers, on a separate thread."""
 
     def __init__(self):
         self.servers: dict[str, Server] = {}
@@ -73,13 +72,13 @@ class HostileServers:
         self.port = self.listener.sockets[0].getsockname()[1]
 
     def add(self, script: Script | None = None, bad_sessions: float = float("inf"), **cuts: int) -> tuple[str, Server]:
-        """A further server, and its address."""
+        """Adds a server, and returns its address."""
         address = str(IPv4Address(_FIRST + len(self.servers)))
         self.servers[address] = Server(script or {}, bad_sessions, **cuts)
         return address, self.servers[address]
 
     def hang_up(self):
-        """Ends every session, and takes no further one."""
+        """Ends every session, and accepts no further one."""
 
         async def end():
             self.listener.close()
@@ -91,7 +90,7 @@ class HostileServers:
         asyncio.run_coroutine_threadsafe(end(), self.loop).result(10)
 
     def close(self):
-        """Ends it all."""
+        """Stops all servers."""
         self.hang_up()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(10)
@@ -129,7 +128,7 @@ class Peer:
         self.inbox = b""
 
     async def converse(self):
-        """The dialogue from the greeting to the end."""
+        """Runs the dialogue from the greeting to the end."""
         if "connect" in self.script:
             await self.do("connect")
         await self.do("greeting")
@@ -152,7 +151,7 @@ class Peer:
         return not isinstance(said, bytes) or b"354" in said
 
     async def take_message(self):
-        """The message and the answer to it, which is counted before it is given."""
+        """Reads the message and answers it; counts it before the answer."""
         content = await self.hear_until(b"\r\n.\r\n")
         said = self.script["dot"]
         if not isinstance(said, bytes) or said.startswith(b"2"):
@@ -162,7 +161,7 @@ class Peer:
         await self.do("dot")
 
     async def do(self, phase: str):
-        """What the script holds for this phase."""
+        """Does what the script says for this phase."""
         said = self.script[phase]
         if isinstance(said, bytes):
             await self.say(said)
@@ -170,7 +169,7 @@ class Peer:
             await said(self)
 
     async def say(self, data: bytes):
-        """Writes, up to where this session is cut."""
+        """Writes, up to the point where this session is cut."""
         if self.say_left is not None:
             data, is_cut = data[: self.say_left], len(data) >= self.say_left
             self.say_left -= len(data)
@@ -183,7 +182,7 @@ class Peer:
             raise Over
 
     async def hear_until(self, end: bytes) -> bytes:
-        """Reads up to `end`, or up to where this session is cut."""
+        """Reads up to `end`, or up to the point where this session is cut."""
         while end not in self.inbox:
             if self.hear_left == 0:
                 raise Over
@@ -199,19 +198,19 @@ class Peer:
 
 
 async def silence(peer: Peer):
-    """Says nothing more, and reads, until the other side goes."""
+    """Sends nothing more, and reads until the other side disconnects."""
     while await peer.reader.read(PIECE):
         pass
     raise Over
 
 
 async def hang_up(_peer: Peer):
-    """Goes without a word."""
+    """Disconnects without an answer."""
     raise Over
 
 
 def drip(data: bytes, every: float = 0.2) -> Act:
-    """These bytes one by one, again and again, never a whole answer."""
+    """Sends these bytes one by one, repeatedly, never a complete answer."""
 
     async def act(peer: Peer):
         while True:
@@ -225,7 +224,7 @@ def drip(data: bytes, every: float = 0.2) -> Act:
 
 
 def endless(piece: bytes, total: int = 1 << 30, first: bytes = b"") -> Act:
-    """This piece again and again, up to a GiB."""
+    """Sends this piece repeatedly, up to a GiB."""
 
     async def act(peer: Peer):
         block = piece * max(1, PIECE // len(piece))
@@ -238,7 +237,7 @@ def endless(piece: bytes, total: int = 1 << 30, first: bytes = b"") -> Act:
 
 
 def then_hang_up(data: bytes) -> Act:
-    """These bytes, then the end."""
+    """Sends these bytes, then disconnects."""
 
     async def act(peer: Peer):
         await peer.say(data)
@@ -248,7 +247,7 @@ def then_hang_up(data: bytes) -> Act:
 
 
 def instead_of_handshake(act: Act) -> Script:
-    """STARTTLS is offered and begun; then comes this."""
+    """STARTTLS is offered and accepted; then this action follows."""
 
     async def begin(peer: Peer):
         await peer.say(DIALOGUE["starttls"])

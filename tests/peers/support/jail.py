@@ -1,8 +1,7 @@
-"""A small root directory of its own for a server that insists on paths and accounts which this machine lacks.
+"""A small root directory for a server that needs paths and accounts which this machine lacks.
 
-Exim and OpenSMTPD have the places of their configuration, queue and helpers built in, and ask for users that their
-packages would make. Here they find both, in a directory of one test; nothing outside it is touched.
-"""
+Exim and OpenSMTPD have the paths of their configuration, queue and helpers built in, and need users that their packages
+would create. The jail has both, in the directory of one test; nothing outside it is changed."""
 
 import os
 import shutil
@@ -13,12 +12,12 @@ from pathlib import Path
 from .roots import library_path, missing, private_root
 from .wait import spawn
 
-_READER = 65534  # nobody, who writes the Maildirs
+_READER = 65534  # user nobody, which writes the Maildirs
 _FIRST_UID = 61001  # of the accounts that are made here
 
 
 class Jail:
-    """The directory `root`. Programs run in it as if it were the machine."""
+    """The directory `root`. Programs run in it with chroot."""
 
     def __init__(self, root: Path, package: str, programs: tuple[str, ...], accounts: tuple[str, ...]):
         """`programs` are files and folders of the package's private root; a shell comes along."""
@@ -41,7 +40,7 @@ class Jail:
         self._accounts(accounts)
 
     def write(self, name: str, text: str, mode: int = 0o644):
-        """A file of the jail."""
+        """Writes a file of the jail."""
         file = self.root / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -52,7 +51,7 @@ class Jail:
         return spawn(["chroot", str(self.root), *command], log, env={"PATH": "/usr/sbin:/usr/bin:/bin", "LANG": "C"})
 
     def _take(self, source: Path, target: Path, libraries: str):
-        """Copies a program or a folder of them, with the libraries that they are linked to."""
+        """Copies a program or a folder of programs, with their shared libraries."""
         files = [file for file in source.rglob("*") if file.is_file()] if source.is_dir() else [source]
         for file in files:
             copy = target / file.relative_to(source) if source.is_dir() else target
@@ -73,7 +72,7 @@ class Jail:
 
 
 def _linked(file: Path, libraries: str) -> list[Path]:
-    """The libraries of a program, and the loader."""
+    """Returns the libraries of a program, and the loader."""
     environment = {**os.environ, "LD_LIBRARY_PATH": libraries}
     listed = subprocess.run(["ldd", str(file)], env=environment, capture_output=True, text=True).stdout
     return [Path(word) for line in listed.splitlines() for word in line.split() if word.startswith("/")]

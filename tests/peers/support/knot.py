@@ -1,9 +1,7 @@
-"""Knot DNS as the whole name system: it is authoritative for the root, so that every name has an answer.
+"""Knot DNS as the only name server: it is authoritative for the root, so that every name has an answer.
 
-A test changes names with `put` and `remove` and makes them real with `publish`. TTLs are one second unless told.
-Signed, every answer carries signatures made as it is given (mod-onlinesign), and `anchor` is the file that makes them
-verify.
-"""
+A test changes records with `put` and `remove`, and `publish` makes the changes effective. TTLs default to one second.
+In signed mode, answers are signed on demand (mod-onlinesign), and `anchor` is the trust anchor file."""
 
 import subprocess
 from pathlib import Path
@@ -48,7 +46,7 @@ class Knot:
     def __init__(
         self, folder: Path, signed: bool = False, ttl: int = 1, listen: tuple[str, int] | None = None
     ):
-        """Listens at a free port of loopback unless told where."""
+        """Listens at a free loopback port by default."""
         self.folder, self.signed, self.ttl = folder, signed, ttl
         (folder / "db").mkdir(parents=True)
         self.address, self.port = listen or (LOOPBACK, free_port())
@@ -71,27 +69,27 @@ class Knot:
             raise AssertionError(f"knotd did not start:\n{(folder / 'log').read_text()}") from None
 
     def put(self, name: str, kind: str, *values: str):
-        """Replaces what a name has of one type. TXT values are plain text; long ones are cut as TXT needs."""
+        """Replaces the records of one type at a name. TXT values are plain text; long ones are split."""
         texts = [_quoted(value) if kind.upper() == "TXT" else value for value in values]
         self.records[(_absolute(name), kind.upper())] = texts
 
     def remove(self, name: str, kind: str):
-        """Takes a name's records of one type away."""
+        """Removes the records of one type at a name."""
         self.records.pop((_absolute(name), kind.upper()), None)
 
     def publish(self):
-        """Makes the records above the ones that are served."""
+        """Makes the server use the changed records."""
         self._write()
         self._control("-b", "zone-reload", ".")
         until(f"serial {self.serial} is served", lambda: self._serial() == self.serial)
 
     def mail_server(self, domain: str, host: str, address: str = LOOPBACK):
-        """MX and A records of a receiving domain."""
+        """Sets MX and A records of a receiving domain."""
         self.put(domain, "MX", f"10 {_absolute(host)}")
         self.put(host, "A", address)
 
     def lookup(self, name: str, kind: str) -> list[str]:
-        """What the served zone says: the texts of TXT records joined, other types as written."""
+        """Returns the served records: the joined texts of TXT records, other types as written."""
         try:
             answer = self._resolver().resolve(_absolute(name), kind)
         except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
@@ -102,14 +100,14 @@ class Knot:
 
     @property
     def anchor(self) -> Path:
-        """The root's keys as a trust anchor's file."""
+        """Returns the root's keys as a trust anchor file."""
         keys = self._resolver().resolve(".", "DNSKEY")
         file = self.folder / "root.key"
         file.write_text("".join(f". IN DNSKEY {key.to_text()}\n" for key in keys))
         return file
 
     def txt_for_dkimpy(self, name: bytes | str, timeout: int = 5) -> bytes | None:
-        """dkimpy's `dnsfunc`: a key record out of the served zone."""
+        """dkimpy's `dnsfunc`: returns a key record of the served zone."""
         found = self.lookup(name.decode() if isinstance(name, bytes) else name, "TXT")
         return found[0].encode() if found else None
 
@@ -152,7 +150,7 @@ def _absolute(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """One TXT value in zone-file form: strings of at most 255 bytes (RFC 1035 3.3.14)."""
+    """Formats a TXT value for a zone file: strings of at most 255 bytes (RFC 1035 3.3.14)."""
     if text.startswith('"'):
         return text
     cuts = [text[at : at + 255] for at in range(0, len(text), 255)] or [""]

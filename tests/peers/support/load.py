@@ -1,4 +1,4 @@
-"""Load from several threads that keeps account of every answer, and of every question that got none."""
+"""Load from several threads that records every answer, and every request without one."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ THREADS = 6
 
 @dataclass
 class Ledger:
-    """What the load has seen. A key is in `doubtful` while no answer has come to it."""
+    """Record of the load. A key is in `doubtful` until its request is answered."""
 
     accepted: dict[str, dict] = field(default_factory=dict)  # Idempotency-Key -> 202 body
     doubtful: dict[str, dict] = field(default_factory=dict)  # Idempotency-Key -> request
@@ -20,7 +20,7 @@ class Ledger:
     replays: int = 0
 
     def settle(self, api: Api):
-        """Repeats each doubtful request under its key, as a client must: one message, whichever way it went."""
+        """Repeats each doubtful request under its key, as a client must: the result is one message in any case."""
         for key, request in list(self.doubtful.items()):
             answer = api.send(request, key)
             assert answer.status == 202, answer
@@ -40,7 +40,7 @@ class Load:
             thread.start()
 
     def stop(self):
-        """Ends the load; each thread finishes the request it is in."""
+        """Stops the load; each thread finishes its request."""
         self.stopping.set()
         for thread in self.threads:
             thread.join(60)
@@ -73,7 +73,7 @@ class Load:
                 got = connection.getresponse()
                 answer = Answer(got.status, dict(got.getheaders()), got.read())
             except (OSError, http.client.HTTPException):
-                break  # The server is dead; whether it took this one is settled after its restart.
+                break  # The server is dead; the restart shows whether it accepted this message.
             if answer.status == 202:
                 self.ledger.accepted[key] = answer.json()
             else:

@@ -1,4 +1,4 @@
-"""A whole Debian with systemd as its first process, booted by systemd-nspawn, with a cable to whoever starts it."""
+"""A complete Debian with systemd as its first process, booted by systemd-nspawn, with a network link to the caller."""
 
 import os
 import shutil
@@ -7,18 +7,18 @@ from pathlib import Path
 
 from .wait import spawn, stop, until
 
-# Not those of whoever runs this.
+# The caller's environment is not passed on.
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb"}
 
 
 def _ip(words: str, leader: int | None = None):
-    """Sets up a part of the network, here or of the machine with this first process."""
+    """Configures a part of the network, here or on the machine with this first process."""
     enter = ["nsenter", f"--target={leader}", "--net"] if leader else []
     subprocess.run([*enter, "ip", *words.split()], check=True)
 
 
 class Machine:
-    """A machine of its own copy of `debian` (tests/debian). Commands run in it as its root."""
+    """A machine on a copy of `debian` (tests/debian). Commands run in it as root."""
 
     def __init__(self, name: str, debian: Path, folder: Path, address: str, outside: str, roots: Path):
         """`address` is its own, `outside` that of the name server and of the way out; `roots` is a PEM file of
@@ -34,7 +34,7 @@ class Machine:
         self.log = (folder / f"{name}.log").open("w")
 
     def boot(self):
-        """Starts it, and waits until systemd has started all that it is to start."""
+        """Starts it, and waits until systemd has started all units."""
         _ip(f"link add {self.name} type veth peer name outside")
         _ip(f"address add {self.outside}/24 dev outside")
         _ip("link set outside up")
@@ -54,37 +54,37 @@ class Machine:
             _ip(line, inside)
 
     def leader(self) -> int | None:
-        """Its first process."""
+        """Returns its first process."""
         children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text().split()
         return int(children[0]) if children else None
 
     def attempt(self, script: str) -> str:
-        """What a script prints, however it ends."""
+        """Returns a script's output, whatever its exit code."""
         return self._bash(script).stdout
 
     def run(self, script: str, **variables: str) -> str:
-        """What a script prints that must end well, each of its commands."""
+        """Returns the output of a script whose commands must all succeed."""
         done = self._bash(script, **variables)
         assert done.returncode == 0, f"{self.name}: exit {done.returncode}\n{script}\n{done.stdout}\n{self.journal()}"
         return done.stdout
 
     def journal(self) -> str:
-        """What the service has logged."""
+        """Returns the service's log."""
         return self.attempt("journalctl --unit postrider --no-pager --output cat")
 
     def file(self, path: str) -> Path:
-        """A file of the machine; of its root's own folder where the path is relative."""
+        """Returns a file of the machine; relative paths are in root's home."""
         return self.root / (path.lstrip("/") if path.startswith("/") else f"root/{path}")
 
     def write(self, path: str, content: bytes | str):
-        """Puts a file there, in place of what is there."""
+        """Writes a file, replacing an existing one."""
         file = self.file(path)
         file.unlink(missing_ok=True)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
 
     def close(self):
-        """Ends it, and takes its disk away. Once is enough, twice is no harm."""
+        """Stops it, and deletes its disk. May be called twice."""
         if self.child:
             self.attempt("systemctl --no-block poweroff")
             stop(self.child)

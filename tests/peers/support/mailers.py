@@ -1,5 +1,5 @@
-"""Other people's mail clients, each sending one letter to a submission door: Django, aiosmtplib, s-nail, PHPMailer,
-Symfony Mailer and Ruby's mail gem. A client runs as a process of its own and says how the sending ended."""
+"""Independent mail clients, each sending one message by SMTP submission: Django, aiosmtplib, s-nail, PHPMailer, Symfony
+Mailer and Ruby's mail gem. Each client runs as a separate process and reports the result."""
 
 import json
 import os
@@ -19,7 +19,7 @@ HEADER = ("X-Service-Metadata-order", "17")
 
 @dataclass
 class Letter:
-    """What a client is told to send, and how."""
+    """The message for a client, and its settings."""
 
     port: int
     implicit: bool
@@ -38,14 +38,14 @@ class Letter:
 
 @dataclass
 class Ended:
-    """Whether the client believes that it has sent, and all that it said."""
+    """Whether the client believes that it has sent, and its output."""
 
     ok: bool
     said: str
 
 
 def letter(door: Door, implicit: bool, **more) -> Letter:
-    """A letter to one of a door's two ports."""
+    """Returns a message to one of the two submission ports."""
     fields = {"password": door.key} | more
     return Letter(door.tls_port if implicit else door.port, implicit, root=str(door.root), **fields)
 
@@ -243,7 +243,7 @@ CLIENTS = {
     "ruby-mail": _ruby,
     "s-nail": _s_nail,
 }
-# Those that can be told which mechanism to use; the others choose.
+# Clients whose mechanism can be configured; the others choose.
 CHOOSES_MECHANISM = ("django", "symfony")
-# These send to the other recipients where one is refused; the rest give up the whole letter.
+# Clients that send to the remaining recipients if one is refused; the others give up the whole message.
 GOES_ON = ("django", "aiosmtplib", "phpmailer")

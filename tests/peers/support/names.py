@@ -1,4 +1,4 @@
-"""A name server that misbehaves on purpose, which a real one cannot be told to."""
+"""A name server that misbehaves on purpose, which a real one can't be configured to do."""
 
 import socketserver
 import threading
@@ -16,17 +16,16 @@ SILENT = "SILENT"
 
 
 class Names:
-    """Answers by its table alone: addresses, SERVFAIL or nothing at all. What is not in the table is NXDOMAIN.
+    """Answers only from its table: addresses, SERVFAIL or nothing at all. A name outside the table is NXDOMAIN.
 
-    An entry `*.parent` stands for every name one label below `parent`. Times to live are one second.
-    """
+    An entry `*.parent` stands for every name one label below `parent`. TTLs are one second."""
 
     def __init__(self, table: dict[str, list[str] | str]):
         self.table, self.asked = table, []
         names = self
 
         class Handler(socketserver.BaseRequestHandler):
-            """One question."""
+            """One query."""
 
             def handle(self):
                 packet, reply_socket = self.request
@@ -40,7 +39,7 @@ class Names:
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def answer(self, packet: bytes) -> bytes | None:
-        """The answer's bytes, or none where the table says silence."""
+        """Returns the answer's bytes, or none if the table says silence."""
         query = dns.message.from_wire(packet)
         question = query.question[0]
         name = question.name.to_text(omit_final_dot=True).lower()

@@ -1,4 +1,4 @@
-"""A Postfix that hands all its mail to a submission door, as the mail server of one machine does."""
+"""A Postfix that sends all its mail by SMTP submission, like the mail server of a single machine."""
 
 import smtplib
 from pathlib import Path
@@ -29,7 +29,7 @@ class NullClient(Postfix):
                 "import_environment": " ".join(f"{name}={value}" for name, value in environment.items()),
                 "mynetworks": "127.0.0.0/8",
                 "smtpd_recipient_restrictions": "permit_mynetworks, reject",
-                # Its own reports are mail like any other here.
+                # Its own reports are treated like any other mail here.
                 "virtual_mailbox_domains": "",
                 "relayhost": f"[127.0.0.1]:{port}",
                 "smtp_sasl_auth_enable": "yes",
@@ -41,19 +41,19 @@ class NullClient(Postfix):
                 "minimal_backoff_time": "1s",
                 "maximal_backoff_time": "2s",
                 "queue_run_delay": "1s",
-                # A door that does not answer is tried again at once, not after a minute.
+                # A server that does not answer is retried at once, not after a minute.
                 "transport_retry_time": "1s",
             }
             | (settings or {}),
         )
 
     def take(self, recipients: list[str], text: str = "hello", sender: str = "shop@example.test"):
-        """Gives it one message, which it acknowledges."""
+        """Passes it one message, which it acknowledges."""
         with smtplib.SMTP("127.0.0.1", self.port, timeout=20) as session:
             mail = f"From: {sender}\nTo: {', '.join(recipients)}\nSubject: {text}\n\n{text}\n"
             assert session.sendmail(sender, recipients, mail) == {}
 
     def waiting(self) -> int:
-        """Messages in its queue."""
+        """Returns the number of messages in its queue."""
         queues = ("maildrop", "incoming", "active", "deferred")
         return sum(1 for queue in queues for file in (self.folder / "queue" / queue).rglob("*") if file.is_file())

@@ -1,4 +1,5 @@
-"""Identity providers: oidc-provider from npm, and one that does what it is told, however hostile. And a browser for both."""
+"""Identity providers: oidc-provider from npm, and one with configurable, even hostile behaviour. And a browser for
+both."""
 
 import base64
 import http.cookies
@@ -50,7 +51,7 @@ https.createServer({ key: pem, cert: pem }, provider.callback()).listen(port, "1
 
 
 class NodeProvider:
-    """oidc-provider, where whoever names a user is that user."""
+    """oidc-provider, where entering a user's name is enough to sign in."""
 
     def __init__(self, folder: Path, certificate: Path, port: int, redirect: str, algorithm: str, emails: dict):
         module = PEERS / "node" / "node_modules" / "oidc-provider" / "lib" / "index.js"
@@ -68,7 +69,7 @@ class NodeProvider:
         until("oidc-provider listens", lambda: listens(port))
 
     def close(self):
-        """Ends it."""
+        """Stops it."""
         stop(self.child)
         self.log.close()
 
@@ -88,7 +89,7 @@ class HostileProvider:
         self.document: dict = {}
         self.nonce = ""
         self.asked: list[str] = []
-        # Paths with an answer of their own: a function that gets the handler.
+        # Paths with special answers: a function that gets the handler.
         self.answers: dict = {}
         self.sign = self.rs256
         provider = self
@@ -114,10 +115,10 @@ class HostileProvider:
             do_POST = do_GET
 
             def log_message(self, *_):
-                """Silent: what was asked is the log."""
+                """Logs nothing: the received requests are the log."""
 
         class Server(ThreadingHTTPServer):
-            """The handshake belongs to the connection's thread."""
+            """The handshake runs on the connection's thread."""
 
             daemon_threads = True
 
@@ -126,7 +127,7 @@ class HostileProvider:
                     super().finish_request(tls, client_address)
 
             def handle_error(self, _request, _client_address):
-                """A client that breaks off is the client's affair."""
+                """A dropped connection of a client is ignored."""
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
@@ -135,7 +136,7 @@ class HostileProvider:
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def answer(self, path: str) -> dict:
-        """What a well-behaved provider answers, with the changes of the test."""
+        """Returns the answer of a correct provider, with the changes of the test."""
         numbers = self.key.public_key().public_numbers()
         number = lambda n: encoded(n.to_bytes((n.bit_length() + 7) // 8, "big"))  # noqa: E731
         return {
@@ -162,11 +163,11 @@ class HostileProvider:
         return f"{text}.{encoded(self.sign(text.encode()))}"
 
     def rs256(self, text: bytes) -> bytes:
-        """An honest signature."""
+        """Returns a correct signature."""
         return self.key.sign(text, padding.PKCS1v15(), hashes.SHA256())
 
     def hs256_with_the_public_key(self, text: bytes) -> bytes:
-        """A MAC whose key everybody knows."""
+        """Returns a MAC with a publicly known key."""
         pem = self.key.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
@@ -188,7 +189,7 @@ class Browser:
         self.jars: dict[str, dict[str, str]] = {}
 
     def ask(self, url: str, form: dict | None = None):
-        """One request: the answer and its body."""
+        """Sends one request: returns the answer and its body."""
         parts = urllib.parse.urlsplit(url)
         jar = self.jars.setdefault(f"{parts.scheme}://{parts.netloc}", {})
         if parts.scheme == "https":
@@ -215,7 +216,7 @@ class Browser:
         return answer, text
 
     def follow(self, url: str, form: dict | None = None):
-        """Asks and follows redirects: where that ends, the status and the page."""
+        """Sends a request and follows redirects: returns the last URL, the status and the page."""
         for _ in range(12):
             answer, text = self.ask(url, form)
             location, form = answer.headers.get("Location"), None

@@ -1,9 +1,8 @@
-"""A real OpenSMTPD as the receiver, in a jail, with a configuration of its own.
+"""A real OpenSMTPD as the receiver, in a jail, with a generated configuration.
 
-Known mailboxes are Maildirs; anybody else at the domain is refused with OpenSMTPD's own words. A filter refuses the
-first attempt for `grey@` and none after it. It speaks no SMTPUTF8. As Debian 12 has it (6.8.0 with OpenSSL 3) it offers
-STARTTLS and fails every handshake, with any key: `can_tls` says what the one at hand does.
-"""
+Known mailboxes are Maildirs; OpenSMTPD refuses anybody else at the domain. A filter refuses the first attempt for
+`grey@`. It does not support SMTPUTF8. Debian 12's version (6.8.0 with OpenSSL 3) offers STARTTLS but fails every
+handshake, with any key: `can_tls` tests the installed one."""
 
 import smtplib
 import ssl
@@ -92,7 +91,7 @@ class OpenSmtpd(Maildirs):
             raise AssertionError(f"OpenSMTPD did not start:\n{self.logged()}") from None
 
     def can_tls(self) -> bool:
-        """Whether a handshake that it offers succeeds, by Python's judgement."""
+        """Whether a handshake that it offers succeeds with Python's client."""
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with smtplib.SMTP(LOOPBACK, self.port, "probe.test", timeout=20) as session:
@@ -105,11 +104,11 @@ class OpenSmtpd(Maildirs):
         return True
 
     def logged(self) -> str:
-        """What OpenSMTPD has logged so far."""
+        """Returns OpenSMTPD's log so far."""
         return (self.jail.root / "output").read_text(errors="replace")
 
     def close(self):
-        """Ends OpenSMTPD and its deliveries."""
+        """Stops OpenSMTPD and its deliveries."""
         stop(self.child, seconds=5)
         self.output.close()
 

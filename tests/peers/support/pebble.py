@@ -1,8 +1,7 @@
-"""Pebble, the authority that Let's Encrypt's people wrote to test clients with (ACME, RFC 8555).
+"""Pebble, the ACME test authority of Let's Encrypt (RFC 8555).
 
-It finds names by the test's name system, and comes to the ports that the test says in place of 443 and 80. A twentieth
-of its nonces is refused on purpose, and what it knows it forgets when it ends.
-"""
+It resolves names with the test's name server, and connects to the test's ports instead of 443 and 80. It refuses a
+twentieth of its nonces on purpose, and loses its state when it stops."""
 
 import json
 import os
@@ -17,7 +16,7 @@ HOST = "pebble.test"
 
 
 class Pebble:
-    """A running pebble, which comes to `tls_port` and `http_port`, and issues nothing for the names `refused`."""
+    """A running pebble, which connects to `tls_port` and `http_port`, and issues nothing for the names `refused`."""
 
     def __init__(
         self, folder: Path, knot, authority, life_s: int = 90 * 86_400, address: str = LOOPBACK, refused: tuple = ()
@@ -33,7 +32,7 @@ class Pebble:
         knot.publish()
 
     def start(self, **environment: str):
-        """Starts it, without the pauses that it makes for realism."""
+        """Starts it, without its artificial delays."""
         settings = {
             "listenAddress": f"{self.address}:{self.port}",
             "managementListenAddress": f"{LOOPBACK}:{self.management}",
@@ -57,7 +56,7 @@ class Pebble:
         until("pebble listens", lambda: listens(self.port, self.address) and listens(self.management))
 
     def root(self) -> Path:
-        """The root of what it issues, which is another at each start."""
+        """Returns the root of its certificates, which changes at each start."""
         context = ssl.create_default_context(cafile=str(self.authority.root))
         with urllib.request.urlopen(f"https://{LOOPBACK}:{self.management}/roots/0", context=context) as answer:
             file = self.folder / "root.pem"
@@ -65,7 +64,7 @@ class Pebble:
         return file
 
     def logged(self) -> str:
-        """What it wrote, over all its starts."""
+        """Returns its log, over all its starts."""
         return (self.folder / "log").read_text(errors="replace")
 
     def close(self):

@@ -29,7 +29,8 @@ class Authority:
         self.root.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, *names: str, days: tuple[int, int] = (-1, 90)) -> Path:
-        """One PEM file, key first and certificate behind it, for host names and addresses; valid between `days`."""
+        """Writes one PEM file, key first and certificate after it, for host names and addresses; valid between
+        `days`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         certificate = (
@@ -53,7 +54,7 @@ class Authority:
         return file
 
     def self_signed(self, *names: str) -> Path:
-        """One PEM file as `issue` makes it, of a certificate that nobody vouches for."""
+        """Writes one PEM file as `issue` does, with a self-signed certificate."""
         stranger = Authority(self.folder / f"stranger-{names[0]}")
         return stranger.issue(*names)
 
@@ -71,7 +72,7 @@ class Authority:
 
 
 def public_key_digest(file: Path) -> str:
-    """The SHA-256 of the public key of a PEM file's certificate, as a TLSA record has it (RFC 6698 2.1)."""
+    """Returns the SHA-256 of the public key of a PEM file's certificate, as in a TLSA record (RFC 6698 2.1)."""
     certificate = x509.load_pem_x509_certificate(file.read_bytes())
     key = certificate.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo

@@ -1,4 +1,4 @@
-"""An MTA-STS policy host (RFC 8461 3.3) that counts what it was asked."""
+"""An MTA-STS policy host (RFC 8461 3.3) that records its requests."""
 
 import ssl
 import threading
@@ -9,7 +9,7 @@ from .wait import LOOPBACK
 
 
 class PolicyHost:
-    """Listens at https://mta-sts.<domain>:port/. `text` is the policy, `asked` the paths that were asked for."""
+    """Listens at https://mta-sts.<domain>:port/. `text` is the policy, `asked` the requested paths."""
 
     def __init__(self, certificate: Path):
         self.text = ""
@@ -29,10 +29,10 @@ class PolicyHost:
                 self.wfile.write(body)
 
             def log_message(self, *_):
-                """Silent: what was asked is the log."""
+                """Logs nothing: the received requests are the log."""
 
         class Server(ThreadingHTTPServer):
-            """The handshake belongs to the connection's thread."""
+            """The handshake runs on the connection's thread."""
 
             daemon_threads = True
 
@@ -41,7 +41,7 @@ class PolicyHost:
                     super().finish_request(tls, client_address)
 
             def handle_error(self, _request, _client_address):
-                """A client that breaks off is the client's affair."""
+                """A dropped connection of a client is ignored."""
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
@@ -50,7 +50,7 @@ class PolicyHost:
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def publish(self, mode: str, *servers: str):
-        """Makes this the policy."""
+        """Sets the policy."""
         lines = ["version: STSv1", f"mode: {mode}", *(f"mx: {server}" for server in servers), "max_age: 604800"]
         self.text = "\r\n".join(lines) + "\r\n"
 

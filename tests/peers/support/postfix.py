@@ -1,9 +1,7 @@
-"""A real Postfix as the receiver, run from its private root with a configuration and a queue of its own.
+"""A real Postfix as the receiver, run from its private root with a generated configuration and queue.
 
-Known mailboxes are Maildirs filled by virtual(8); anybody else at the domain is refused with 550 5.1.1.
-Postfix must be started by root; its daemons then run as system users that every Debian has, so that no
-account has to be made.
-"""
+Known mailboxes are Maildirs filled by virtual(8); anybody else at the domain is refused with 550 5.1.1. Postfix must be
+started by root. Its daemons then run as system users that every Debian has, so no account has to be created."""
 
 import os
 import socketserver
@@ -17,9 +15,9 @@ from .maildirs import Maildirs
 from .roots import library_path, missing, private_root
 from .wait import LOOPBACK, free_port, listens, spawn, stop, until
 
-# Postfix wants an owner of its queue and a group for postdrop which differ from the user that delivers.
+# Postfix needs an owner of its queue and a group for postdrop that differ from the user that delivers.
 _OWNER, _SETGID_GROUP = "mail", "uucp"
-_READER = 65534  # nobody, who writes the Maildirs
+_READER = 65534  # user nobody, which writes the Maildirs
 
 _MAIN = """\
 compatibility_level = 3.7
@@ -134,7 +132,7 @@ class Postfix(Maildirs):
                 routes=_inline({name: f"smtp:[{LOOPBACK}]:{port}" for name, port in (routes or {}).items()}),
                 policy=f", check_policy_service inet:{LOOPBACK}:{policy.port}" if policy else "",
             )
-            # Of a setting that stands twice, Postfix takes the last.
+            # If a setting is given twice, Postfix uses the last.
             + "".join(f"{name} = {value}\n" for name, value in (settings or {}).items())
         )
         (folder / "etc" / "master.cf").write_text(_MASTER.format(address=self.address, port=self.port))
@@ -148,7 +146,7 @@ class Postfix(Maildirs):
             env={**os.environ, "LD_LIBRARY_PATH": libraries, "MAIL_CONFIG": str(folder / "etc")},
         )
         try:
-            # It listens before the last of its sockets is there; only then it logs this.
+            # It listens before the last of its sockets exists; it logs this line afterwards.
             until("Postfix is up", lambda: self.child.poll() is not None or "daemon started" in self.logged())
             assert self.child.poll() is None and listens(self.port, self.address)
         except AssertionError:
@@ -156,21 +154,21 @@ class Postfix(Maildirs):
             raise AssertionError(f"Postfix did not start:\n{self.logged()}") from None
 
     def can_tls(self) -> bool:
-        """It can."""
+        """TLS works."""
         return True
 
     def logged(self) -> str:
-        """What Postfix has logged so far."""
+        """Returns Postfix's log so far."""
         files = [self.folder / "output", self.folder / "log"]
         return "".join(file.read_text(errors="replace") for file in files if file.exists())
 
     def close(self):
-        """Ends master and every daemon under it."""
+        """Stops master and every daemon under it."""
         stop(self.child, seconds=5)
         self.output.close()
 
     def _folders(self):
-        """The directories that `postfix check` would make, with the owners that the daemons need."""
+        """Creates the directories that `postfix check` would create, with the owners that the daemons need."""
         owner, group = getpwnam(_OWNER).pw_uid, getgrnam(_SETGID_GROUP).gr_gid
         for name in ("etc", "queue/pid"):
             (self.folder / name).mkdir(parents=True, mode=0o755)
@@ -186,16 +184,15 @@ class Postfix(Maildirs):
 
 
 def _inline(table: dict[str, str]) -> str:
-    """A table that stands in the configuration itself; none where it is empty."""
+    """Returns an inline table for the configuration; nothing if it is empty."""
     entries = ", ".join("{ %s = %s }" % entry for entry in table.items())
     return f"inline:{{ {entries} }}" if entries else ""
 
 
 class Policy:
-    """A policy service (Postfix SMTPD_POLICY_README): `answers[recipient]` are its next actions, then it agrees.
+    """A policy service (Postfix SMTPD_POLICY_README): `answers[recipient]` are its next actions, after which it agrees.
 
-    With `451 4.7.1 Greylisted` as the first answer this is what a greylisting daemon does.
-    """
+    With `451 4.7.1 Greylisted` as the first answer it behaves like a greylisting daemon."""
 
     def __init__(self):
         self.answers: dict[str, list[str]] = {}
@@ -221,7 +218,7 @@ class Policy:
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def answer(self, request: dict[str, str]) -> str:
-        """The next action for a request's recipient."""
+        """Returns the next action for a request's recipient."""
         recipient = request.get("recipient", "")
         self.asked.append(recipient)
         waiting = self.answers.get(recipient)

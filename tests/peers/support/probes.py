@@ -1,4 +1,4 @@
-"""Other people's SMTP clients that probe our receiver: swaks, and Postfix's smtp-source."""
+"""Independent SMTP clients that probe our receiver: swaks, and Postfix's smtp-source."""
 
 import subprocess
 
@@ -7,12 +7,12 @@ from .wait import LOOPBACK
 
 
 def swaks(port: int, sender: str, recipient: str, *more: str) -> str:
-    """The dialogue of swaks with a server on loopback, up to RCPT."""
+    """Returns the dialogue of swaks with a server on loopback, up to RCPT."""
     return _swaks(port, "--from", sender or "<>", "--to", recipient, "--quit-after", "RCPT", *more)
 
 
 def submit_with_swaks(port: int, sender: str, recipients: str, key: str, *more: str) -> str:
-    """The dialogue of swaks that logs in with an API key and submits a message."""
+    """Returns the dialogue of swaks that logs in with an API key and submits a message."""
     login = ("--auth-user", "postrider", "--auth-password", key)
     message = ("--header", "Subject: by swaks", "--body", ".a dot\nand text")
     return _swaks(port, "--from", sender, "--to", recipients, *login, *message, *more)
@@ -22,7 +22,7 @@ def _swaks(port: int, *options: str) -> str:
     root = private_root("swaks")
     if not root:
         missing("swaks")
-    # TLS takes a library of Perl's which SpamAssassin needs too.
+    # TLS needs a Perl library that SpamAssassin needs too.
     perl = [place for name in ("swaks", "spamassassin") for place in _perl(name)]
     server = ("--server", LOOPBACK, "--port", str(port), "--helo", "probe.test")
     done = subprocess.run(
@@ -44,7 +44,7 @@ def _perl(name: str) -> list:
 
 
 def smtp_source(port: int, recipient: str, messages: int, sessions: int) -> list[str]:
-    """Has smtp-source send so many messages to one address, in so many sessions at once; the refusals it was given."""
+    """Makes smtp-source send messages to one address in concurrent sessions; returns the refusals."""
     root = private_root("postfix")
     if not root:
         missing("Postfix's private root")

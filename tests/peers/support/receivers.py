@@ -1,4 +1,4 @@
-"""Webhook receivers on raw sockets, which do what no HTTP library would do."""
+"""Webhook receivers on raw sockets, with behaviours that no HTTP library allows."""
 
 import gzip
 import itertools
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from .wait import LOOPBACK
 
-# Longer than the 10 seconds that an attempt may take; whoever waits that long is not waited for any more.
+# Longer than the 10 seconds of an attempt; after that, the client has given up.
 PATIENCE_SECONDS = 20.0
 
 
 class Listener:
-    """Accepts on a port of loopback and does `behave` with each connection, in a thread of its own."""
+    """Accepts on a loopback port and runs `behave` for each connection, on a separate thread."""
 
     def __init__(self, behave: Callable[[socket.socket], None]):
         self.accepted = 0
@@ -41,7 +41,7 @@ class Listener:
             try:
                 self._behave(connection)
             except OSError:
-                pass  # The client has gone, which many of these behaviours provoke.
+                pass  # The client has disconnected, which many of these behaviours provoke.
 
     def close(self):
         """Accepts no more."""
@@ -50,7 +50,7 @@ class Listener:
 
 
 def over_tls(context: ssl.SSLContext, behave: Callable[[ssl.SSLSocket], None]) -> Callable[[socket.socket], None]:
-    """A behaviour behind a handshake."""
+    """Returns a behaviour over TLS."""
 
     def handshake(connection: socket.socket):
         with context.wrap_socket(connection, server_side=True) as tls:
@@ -60,14 +60,14 @@ def over_tls(context: ssl.SSLContext, behave: Callable[[ssl.SSLSocket], None]) -
 
 
 def server_context(certificate: Path) -> ssl.SSLContext:
-    """A server's side of TLS with this certificate."""
+    """Returns a TLS server context with this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     return context
 
 
 def request(connection: socket.socket) -> tuple[str, bytes]:
-    """Reads one request whole; gives its path and its body."""
+    """Reads one complete request; returns its path and its body."""
     seen = b""
     while b"\r\n\r\n" not in seen:
         seen += _some(connection)
@@ -100,7 +100,7 @@ def says(*parts: bytes) -> Callable[[socket.socket], None]:
 
 
 def falls_silent(said: bytes = b"") -> Callable[[socket.socket], None]:
-    """Writes these bytes, then nothing, and stays."""
+    """Writes these bytes, then nothing, and keeps the connection open."""
 
     def behave(connection: socket.socket):
         connection.sendall(said)
@@ -111,7 +111,7 @@ def falls_silent(said: bytes = b"") -> Callable[[socket.socket], None]:
 
 
 def drips(head: bytes, piece: bytes, seconds: float = 1.0) -> Callable[[socket.socket], None]:
-    """Writes the head, then a piece each second, for longer than an attempt may take."""
+    """Writes the head, then a piece each second, for longer than the limit of an attempt."""
 
     def behave(connection: socket.socket):
         connection.sendall(head)
@@ -123,7 +123,7 @@ def drips(head: bytes, piece: bytes, seconds: float = 1.0) -> Callable[[socket.s
 
 
 def never_ends(head: bytes, pieces: Iterable[bytes] | None = None) -> Callable[[socket.socket], None]:
-    """Writes the head, then pieces until the client is gone."""
+    """Writes the head, then pieces until the client disconnects."""
 
     def behave(connection: socket.socket):
         connection.sendall(head)
@@ -134,7 +134,7 @@ def never_ends(head: bytes, pieces: Iterable[bytes] | None = None) -> Callable[[
 
 
 def resets(said: bytes = b"") -> Callable[[socket.socket], None]:
-    """Writes these bytes; the close that follows is a TCP reset, without TLS's farewell."""
+    """Writes these bytes; the close that follows is a TCP reset, without a TLS close_notify."""
 
     def behave(connection: socket.socket):
         connection.sendall(said)
@@ -144,5 +144,5 @@ def resets(said: bytes = b"") -> Callable[[socket.socket], None]:
 
 
 def bomb() -> bytes:
-    """A body that would unpack to 64 MiB of zeros."""
+    """Returns a body that would decompress to 64 MiB of zeros."""
     return gzip.compress(bytes(64 << 20), 9)

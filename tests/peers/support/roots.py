@@ -1,4 +1,4 @@
-"""Where a peer's programs are: installed on this machine, or unpacked into a private root by tests/run."""
+"""Locations of the peers' programs: installed on this machine, or unpacked into a private root by tests/run."""
 
 import os
 import shutil
@@ -13,27 +13,27 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def missing(what: str):
-    """Skips the test for want of a peer, or fails it where tests/run has promised that all are there."""
+    """Skips the test because a peer is missing, or fails it if tests/run has promised that all are installed."""
     if os.environ.get("POSTRIDER_PEERS_REQUIRED"):
         pytest.fail(f"{what} is missing")
     pytest.skip(f"{what} is missing: run tests/run as root")
 
 
 def private_root(name: str) -> Path | None:
-    """The private root of this name, if it was unpacked."""
+    """Returns the private root of this name, if it was unpacked."""
     root = PEERS / name
     return root if root.is_dir() else None
 
 
 def library_path(root: Path, *more: str) -> str:
-    """The LD_LIBRARY_PATH under which programs of a private root find what was unpacked beside them."""
+    """Returns the LD_LIBRARY_PATH with which programs of a private root find their libraries."""
     usual = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*"), *root.glob("usr/lib")]
     folders = [*usual, *(root / m for m in more)]
     return ":".join(str(folder) for folder in folders)
 
 
 def program(name: str, root_name: str) -> tuple[str, dict[str, str]]:
-    """A program's path and the environment it needs, from its private root or else from the system."""
+    """Returns a program's path and environment, from its private root or else from the system."""
     root = private_root(root_name)
     if root:
         for folder in ("usr/sbin", "usr/bin"):
@@ -46,7 +46,7 @@ def program(name: str, root_name: str) -> tuple[str, dict[str, str]]:
 
 
 def binary() -> str:
-    """The program under test."""
+    """Returns the path of the program under test."""
     path = Path(os.environ.get("POSTRIDER_BIN", TARGET / "release" / "postrider")).resolve()
     if not path.exists():
         missing(f"the binary {path}")

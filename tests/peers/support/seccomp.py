@@ -1,4 +1,4 @@
-"""The unit's system call filter, for a child process: what systemd loads, but a forbidden call kills."""
+"""The unit's system call filter, for a child process: the same as systemd's, but a forbidden call kills the process."""
 
 import ctypes
 import ctypes.util
@@ -13,7 +13,7 @@ _KILL_PROCESS, _ALLOW = 0x80000000, 0x7FFF0000
 
 
 def _calls_of(group: str) -> set[str]:
-    """The system calls of one of systemd's groups, those of the groups in it included."""
+    """Returns the system calls of one of systemd's groups, including nested groups."""
     analyze, environment = program("systemd-analyze", "systemd")
     command = [analyze, "syscall-filter", "--no-pager", group]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.splitlines()
@@ -25,7 +25,7 @@ def _calls_of(group: str) -> set[str]:
 
 
 def allowed(without: str = "") -> set[str]:
-    """What the unit's lines allow, except for one line that holds `without`."""
+    """Returns the calls that the unit allows, except by lines that contain `without`."""
     calls: set[str] = set()
     for line in UNIT.read_text().splitlines():
         key, _, value = line.partition("=")
@@ -38,7 +38,7 @@ def allowed(without: str = "") -> set[str]:
 
 
 def confine(calls: set[str]) -> Callable[[], None]:
-    """What a child calls before it becomes the program: from then on any other system call is its end."""
+    """Returns a function for the child before it executes the program: from then on any other system call kills it."""
     library = ctypes.CDLL(ctypes.util.find_library("seccomp") or missing("libseccomp"), use_errno=True)
     library.seccomp_init.restype = ctypes.c_void_p
     context = ctypes.c_void_p(library.seccomp_init(_KILL_PROCESS))

@@ -1,4 +1,4 @@
-"""The program under test, as its users meet it: a process, a command line, an HTTP API."""
+"""The program under test, as its users use it: a process, a command line, an HTTP API."""
 
 import http.client
 import json
@@ -19,14 +19,14 @@ from .wait import spawn, stop, until
 
 @dataclass
 class Answer:
-    """One HTTP answer: header names in lower case, the body as it came."""
+    """One HTTP answer: header names in lower case, the body unchanged."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
     def json(self):
-        """The body parsed."""
+        """Returns the parsed body."""
         return json.loads(self.body)
 
 
@@ -38,7 +38,7 @@ class Api:
         self.host, self.port, self.key = parts.hostname, parts.port, key
 
     def request(self, method: str, path: str, body=None, headers: dict[str, str] | None = None) -> Answer:
-        """Sends one request. A `body` of bytes goes out as it is; anything else goes out as JSON."""
+        """Sends one request. A `body` of bytes is sent unchanged; anything else is sent as JSON."""
         fields = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         if body is not None:
             fields["Content-Type"] = "application/json"
@@ -56,7 +56,7 @@ class Api:
             connection.close()
 
     def get(self, path: str) -> dict:
-        """An object or page that must be there."""
+        """Returns an object or page that must exist."""
         answer = self.request("GET", path)
         assert answer.status == 200, (path, answer)
         return answer.json()
@@ -72,11 +72,11 @@ class Api:
         return answer.json()
 
     def message(self, message_id: str) -> dict:
-        """The record of one message."""
+        """Returns the record of one message."""
         return self.get(f"/v1/messages/{message_id}")
 
     def settled(self, message_id: str, status: str, seconds: float = 20.0) -> dict:
-        """The record of a message once it has this status."""
+        """Returns the record of a message once it has this status."""
         seen = {}
 
         def probe():
@@ -95,9 +95,9 @@ class Serve:
 
     def __init__(self, folder: Path, knot: Knot, authority: Authority, delivery_port: int, sections: dict):
         self.folder, self.knot, self.child, self.starts = folder, knot, None, 0
-        # What later starts find in their environment beside the tests' own.
+        # Additional environment variables of later starts.
         self.environment: dict[str, str] = {}
-        # Called in the child of later starts, right before the program takes its place.
+        # Called in the child of later starts, right before the program is executed.
         self.before_program: Callable[[], None] | None = None
         self.data_dir = folder / "data"
         folder.mkdir()
@@ -118,7 +118,7 @@ class Serve:
         self.config.write_text(_toml(top, settings))
 
     def begin(self):
-        """The first start, and the account with its key."""
+        """Starts the process for the first time, and creates the account with its key."""
         self.start()
         self.account = self.cli("account", "add", "Peers")["id"]
         self.key = self.cli("key", "add", "--account", self.account, "--name", "peers")["key"]
@@ -139,24 +139,24 @@ class Serve:
             self.api = Api(self.url, self.key)
 
     def stumble(self, seconds: float) -> float:
-        """Starts the process and kills it after `seconds`, ready or not; gives the moment as `kill` does."""
+        """Starts the process and kills it after `seconds`, ready or not; returns the time as `kill` does."""
         reader = self._spawn()
         select.select([reader], [], [], seconds)
         os.close(reader)
         return self.kill()
 
     def kill(self) -> float:
-        """kill -9; gives the moment at which the process was certainly gone."""
+        """Sends SIGKILL; returns the time at which the process was certainly gone."""
         self.child.kill()
         self.child.wait()
         return time.monotonic()
 
     def close(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Sends SIGTERM, and returns the exit code."""
         return stop(self.child) if self.child else 0
 
     def _spawn(self, *arguments: str) -> int:
-        """The process, and the reading end of its ready descriptor."""
+        """Starts the process, and returns the reading end of its ready descriptor."""
         reader, writer = os.pipe()
         self.starts += 1
         with (self.folder / "log").open("a") as log:
@@ -171,14 +171,14 @@ class Serve:
         return reader
 
     def cli(self, *words: str) -> dict:
-        """A command of the command line, its --json answer parsed."""
+        """Runs a command, and parses its --json answer."""
         command = [binary(), *words, "--data-dir", str(self.data_dir), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)
         assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
         return json.loads(done.stdout)
 
     def domain(self, name: str, stream: str = "transactional", algorithms=("rsa-sha256", "ed25519-sha256")) -> dict:
-        """Adds a sending domain, publishes its DKIM records of these algorithms, has it verified."""
+        """Adds a sending domain, publishes its DKIM records of these algorithms, and verifies it."""
         added = self.cli("domain", "add", name, "--stream", stream, "--account", self.account)
         return self.publish(added, algorithms)
 
@@ -196,7 +196,7 @@ class Serve:
         return answer.json()
 
     def logged(self) -> str:
-        """What the process wrote on stderr, over all its starts."""
+        """Returns the process's stderr, over all its starts."""
         return (self.folder / "log").read_text(errors="replace")
 
 
@@ -228,21 +228,21 @@ class Dev:
         self.marketing = Api(self.info["url"], self.info["marketing_api_key"])
 
     def advance(self, seconds: float) -> dict:
-        """Moves the virtual clock; what comes due is settled when this returns."""
+        """Advances the virtual clock; due work is settled when this returns."""
         answer = self.api.request("POST", "/dev/clock", {"advance_seconds": seconds})
         assert answer.status == 200, answer
         return answer.json()
 
     def captured(self) -> list[dict]:
-        """The built-in receiver's mail."""
+        """Returns the built-in receiver's mail."""
         return self.api.get("/dev/mail")["data"]
 
     def logged(self) -> str:
-        """What the process wrote on stderr."""
+        """Returns the process's stderr."""
         return (self.folder / "log").read_text(errors="replace")
 
     def close(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Sends SIGTERM, and returns the exit code."""
         code = stop(self.child)
         self.child.stdout.close()
         self.log.close()

@@ -28,7 +28,7 @@ class Received:
 
 
 class AiosmtpdSink:
-    """aiosmtpd, which takes everything but mail to `gone@`. `messages` grows just before each 250 is written."""
+    """aiosmtpd, which accepts everything except mail to `gone@`. `messages` grows just before each 250 is written."""
 
     def __init__(self):
         self.messages: list[Received] = []
@@ -50,7 +50,7 @@ class AiosmtpdSink:
         return "250 2.0.0 taken"
 
     def by_message_id(self) -> dict[str, list[Received]]:
-        """Copies of each message, in the order of their arrival."""
+        """Returns the copies of each message, in the order of their arrival."""
         copies: dict[str, list[Received]] = {}
         for message in list(self.messages):
             copies.setdefault(message.message_id, []).append(message)
@@ -61,15 +61,14 @@ class AiosmtpdSink:
         self.controller.stop()
 
 
-# Every line ending that some server has been seen to accept around the final dot.
+# Every line ending around the final dot that some server is known to accept.
 _END = re.compile(rb"(?:\r\n|\n|\r)\.(?:\r\n|\n|\r)")
 
 
 class TolerantSink:
-    """A receiver that believes CR, LF and CRLF alike to end a line, and so is the victim of SMTP smuggling.
+    """A receiver that accepts CR, LF and CRLF alike as line ends, and is therefore vulnerable to SMTP smuggling.
 
-    What a sender lets slip through becomes an additional message here.
-    """
+    A smuggled message becomes an additional message here."""
 
     def __init__(self):
         self.messages: list[Received] = []
@@ -133,7 +132,7 @@ class _Session:
         return True
 
     def data(self) -> bool:
-        """Reads up to the first thing that resembles an end; what follows is commands again."""
+        """Reads up to the first sequence that resembles an end; commands follow."""
         self.buffer = b"\r\n" + self.buffer
         while not (end := _END.search(self.buffer)):
             if not self.more():

@@ -1,4 +1,4 @@
-"""A smarthost: aiosmtpd that takes mail only after TLS and a login."""
+"""A smarthost: aiosmtpd that accepts mail only after TLS and a login."""
 
 import ssl
 from pathlib import Path
@@ -13,7 +13,7 @@ USER, PASSWORD = "postrider", "s3cret pass"
 
 
 class Smarthost:
-    """Counts messages and the passwords that it was told. `implicit` is TLS from the first byte."""
+    """Records messages and the passwords received. `implicit` is TLS from the first byte."""
 
     def __init__(self, certificate: Path, implicit: bool = False):
         self.messages: list[Received] = []
@@ -39,7 +39,7 @@ class Smarthost:
     def _authenticate(self, _server, _session, _envelope, _mechanism, data) -> AuthResult:
         self.told.append(data.password)
         is_right = data.login == USER.encode() and data.password == PASSWORD.encode()
-        # `handled=False`: aiosmtpd is to answer 535 by itself.
+        # `handled=False` makes aiosmtpd answer 535.
         return AuthResult(success=is_right, handled=False)
 
     async def handle_DATA(self, _server, session, envelope):  # noqa: N802 (aiosmtpd's name)

@@ -1,4 +1,4 @@
-"""SMTP submission as its clients meet it: smtplib over both ports, and raw lines over a socket."""
+"""SMTP submission as its clients use it: smtplib over both ports, and raw lines over a socket."""
 
 import json
 import smtplib
@@ -59,7 +59,7 @@ class Lines:
         self.rest = b""
 
     def hear(self) -> str:
-        """The next whole answer; empty where the connection was closed."""
+        """Returns the next complete answer; empty if the connection was closed."""
         said = ""
         while True:
             while b"\n" not in self.rest:
@@ -73,7 +73,7 @@ class Lines:
                 return said
 
     def say(self, text: str) -> str:
-        """Sends text as it is and gives the next answer."""
+        """Sends text unchanged and returns the next answer."""
         self.sock.sendall(text.encode())
         return self.hear()
 

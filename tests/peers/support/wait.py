@@ -1,4 +1,4 @@
-"""Ports, waiting and child processes: what every peer needs. Nothing here sleeps for a guessed time."""
+"""Ports, waiting and child processes, for all peers. Nothing here sleeps for a guessed time."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_port() -> int:
-    """A port of loopback that is free for TCP and UDP alike (name servers use both)."""
+    """Returns a loopback port that is free for both TCP and UDP (name servers use both)."""
     while True:
         with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
             tcp.bind((LOOPBACK, 0))
@@ -23,7 +23,7 @@ def free_port() -> int:
 
 
 def until(what: str, probe, seconds: float = 20.0, every: float = 0.02):
-    """Polls `probe` until it answers something true, and gives that answer; fails after `seconds`."""
+    """Polls `probe` until its result is true, and returns it; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         answer = probe()
@@ -42,14 +42,14 @@ def listens(port: int, address: str = LOOPBACK) -> bool:
 
 
 def spawn(command: list[str], log, **options) -> subprocess.Popen:
-    """Starts a child in a process group of its own, its output going to the open file `log`."""
+    """Starts a child in a separate process group, with its output in the open file `log`."""
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **options
     )
 
 
 def stop(child: subprocess.Popen, seconds: float = 35.0) -> int:
-    """Asks a child to end, insists with its whole process group when it does not, and gives its exit code."""
+    """Stops a child, by force with its whole process group if necessary, and returns its exit code."""
     if child.poll() is None:
         child.terminate()
         try:

@@ -15,7 +15,7 @@ use crate::store::op::accept_each::AcceptEach;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 use crate::store::row::message::MessageRow;
 
-/// Maximum number of messages in one transaction: longer lists would hold up the writer.
+/// Maximum number of messages in one transaction. Longer lists would block the writer for too long.
 const TOGETHER_MAX: usize = 100;
 
 /// One message of a list.
@@ -26,24 +26,24 @@ pub struct ListItem {
     pub idempotency: Option<IdempotencyClaim>,
 }
 
-/// The acceptance of one message, or why it was refused.
+/// Acceptance of one message, or the reason for its refusal.
 type Outcome = Result<Accepted, SubmitError>;
 
-/// The messages of one transaction, and their outcomes as far as they are known.
+/// The messages of one transaction, and their outcomes so far.
 struct Batch {
     caller: Caller,
     items: Arc<[ListItem]>,
     outcomes: Vec<Option<Outcome>>,
-    /// Marks the keys as in progress.
+    /// Marks the keys as in progress until it is dropped.
     running: Vec<Running>,
 }
 
-/// Messages that were composed and signed, by their places in the batch.
+/// Messages that were composed and signed, by their positions in the batch.
 type PreparedMessages = Vec<(usize, Result<Prepared, SubmitError>)>;
 
 impl Engine {
-    /// Accepts each message of a list by itself, in order, and returns their outcomes in that order. Goes on where the
-    /// caller does not wait for the answer.
+    /// Accepts each message of a list independently, in order, and returns the outcomes in that order. Continues if the
+    /// caller stops waiting for the answer.
     pub async fn submit_each(self: &Arc<Self>, caller: &Caller, items: Vec<ListItem>) -> Vec<Outcome> {
         let (engine, caller, count) = (Arc::clone(self), caller.clone(), items.len());
         let task = tokio::spawn(async move {
@@ -84,7 +84,7 @@ impl Batch {
             let Some(claim) = &item.idempotency else { continue };
             match Running::begin(engine, self.caller.account, claim.key_hash) {
                 Ok(running) => self.running.push(running),
-                // It may be a repetition that runs beside this one, or the first request on its last step.
+                // The key may belong to a concurrent repetition, or to a first request that is about to finish.
                 Err(in_progress) => {
                     let before = engine.accepted_before(self.caller.account, claim);
                     *outcome = Some(before.and_then(|found| found.ok_or(in_progress)));
@@ -151,7 +151,7 @@ impl Batch {
         }
     }
 
-    /// Takes back the refusals that another try may change.
+    /// Clears the refusals that another try may change.
     async fn reconsider(&mut self, engine: &Arc<Engine>) {
         for (place, outcome) in self.outcomes.iter_mut().enumerate() {
             let Some(Err(SubmitError::Refused(refusal))) = outcome else { continue };
@@ -174,7 +174,7 @@ impl Batch {
         }
     }
 
-    /// Notes a refusal for want of quota for its alert.
+    /// Records quota refusals for their alert.
     fn note_quota(&self, engine: &Engine) {
         let exhausted = self.outcomes.iter().find_map(|outcome| match outcome {
             Some(Err(SubmitError::Refused(Refusal::QuotaExhausted(exhausted)))) => Some(exhausted),

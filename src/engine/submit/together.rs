@@ -1,4 +1,4 @@
-//! Several messages accepted in one transaction, all or none: a list that its sender wants whole.
+//! Several messages accepted in one transaction, all or none: a list that its sender submits as a whole.
 
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use crate::store::row::message::MessageRow;
 pub struct WholeList {
     /// The messages, at least one.
     pub submissions: Vec<Submission>,
-    /// The list's idempotency key, and the mark that it is in use.
+    /// The list's idempotency key, and the guard that marks it as in progress.
     pub key: Option<(IdempotencyClaim, KeyInUse)>,
-    /// Writes the answer that the key is bound to.
+    /// Returns the answer that the key is bound to.
     pub answer: fn(&[MessageId]) -> Vec<u8>,
 }
 
 /// Accepted messages.
 #[derive(Debug)]
 pub struct AllAccepted {
-    /// The bytes that [`WholeList::answer`] wrote.
+    /// The bytes that [`WholeList::answer`] returned.
     pub answer: Vec<u8>,
-    /// The quota after them.
+    /// Quota after the messages were accepted.
     pub quota: QuotaView,
 }
 
-/// Why none of the messages was accepted.
+/// Reason why none of the messages was accepted.
 #[derive(Debug)]
 pub struct NotAll {
-    /// The first message that is at fault, counted from 0; absent where none is.
+    /// Position of the first failing message, counted from 0; `None` if no single message caused the error.
     pub place: Option<usize>,
     /// The error.
     pub error: SubmitError,
@@ -68,7 +68,7 @@ impl From<Stop<OneRefused>> for NotAll {
 }
 
 impl Engine {
-    /// Accepts all of the messages or none. Goes on where the caller does not wait for the answer.
+    /// Accepts all of the messages or none. Continues if the caller stops waiting for the answer.
     ///
     /// # Errors
     /// [`NotAll`]; nothing was sent, and the idempotency key is free again.
@@ -83,7 +83,7 @@ impl Engine {
         let WholeList { submissions, key, answer } = list;
         let submissions: Arc<[Submission]> = submissions.into();
         let claim = key.as_ref().map(|(claim, _)| *claim);
-        // Each message may be of another domain that `dev` takes over.
+        // Each message may be of another domain that `dev` registers automatically.
         for _ in 0..TRIES + submissions.len() {
             let outcome = match self.prepare_all(caller, &submissions).await {
                 Ok(ready) => self.commit_all(ready, claim, answer).await,

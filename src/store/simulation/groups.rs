@@ -1,5 +1,5 @@
-//! Messages that are accepted together: several bodies, appended in one or several steps, and one operation. They take
-//! the appender's turn twice before the writer's, so a run that ends waits for three rounds of answers.
+//! Messages that are accepted together: several bodies, appended in one or more steps, and one operation. They need the
+//! appender's turn twice before the writer's, so a run that ends waits for three rounds of answers.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::store::op::accept::Accept;
 use crate::store::op::accept_all::AcceptAll;
 use crate::store::testing::message_row;
 
-/// From this seed on, some messages are accepted together; the runs of smaller seeds stay as they were found.
+/// First seed of runs that accept some messages together. Runs of smaller seeds stay reproducible.
 pub(super) const FIRST_SEED: u64 = 1 << 32;
 
 impl Story {

@@ -71,8 +71,9 @@ pub(super) fn begin(tables: &mut Tables<'_>, number: u32) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Returns the row of a message that is accepted at `key`. A message that was created during a doubt is recorded with
-/// it. If that doubt has ended since, no later operation would move the message's deadlines, so they are moved now.
+/// Returns the row of a message that is accepted at `key`. If the message was created during a doubt, the doubt is
+/// recorded with it. If that doubt has ended since, no later operation would move the message's deadlines, so they are
+/// moved now.
 ///
 /// # Errors
 /// Database errors.
@@ -211,8 +212,8 @@ impl Moving {
         Ok(())
     }
 
-    /// Moves a slice of the attempts forward that the clock's step back has delayed, from the key `from` on. Timers
-    /// that were due at the time of the step are already taken, and stay with their workers.
+    /// Reschedules a slice of the attempts, from the key `from` on, to an earlier time, because the service's time was
+    /// set back. Timers that were due before that are already taken, and stay with their workers.
     fn timers(&self, tables: &mut Tables<'_>, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let range = (from, &*after_prefix(&[]));
         let keys = tables.keys_with(Table::Timers, range, Order::Ascending, OnDamage::Key, SLICE)?;

@@ -86,6 +86,11 @@ impl Room {
         }
     }
 
+    /// Wakes another who waits for [`Self::wanted`], instead of one who has nothing to give back.
+    pub(super) fn pass_on(&self) {
+        self.0.wanted.notify_one();
+    }
+
     /// Reuses a permit of one message for the message of `claim`. Returns false if marketing would exceed its share.
     pub(super) fn lend(&self, taken: &mut Taken, claim: Claim) -> bool {
         let is_lent = self.0.state().budget.lend(&taken.claim, &claim);

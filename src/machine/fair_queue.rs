@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::base::id::AccountId;
 
 /// Items by account.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct FairQueue<T> {
     lines: HashMap<AccountId, VecDeque<T>>,
     /// The accounts with items, next turn first.

@@ -9,6 +9,7 @@ pub mod alert;
 pub mod budget;
 pub mod checklist;
 pub mod delivery;
+pub mod destination;
 pub mod dkim_rotation;
 pub mod dmarc_advice;
 pub mod endpoint;

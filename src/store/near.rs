@@ -35,6 +35,7 @@ use ahead::{Ahead, REFILL};
 pub use alarms::Alarm;
 use alarms::Alarms;
 use in_hand::InHand;
+pub use in_hand::QueueNumber;
 
 /// The timers of the next minutes.
 pub struct NearTimers {
@@ -216,8 +217,8 @@ impl NearTimers {
         });
     }
 
-    /// Drops taken timers from memory. Their rows stay, and [`NearTimers::claim`] takes them again.
-    pub fn leave(&self, timers: impl IntoIterator<Item = Timer>) {
+    /// Drops taken timers from memory. Where their rows stay, [`NearTimers::claim`] takes them again.
+    pub fn forget_all(&self, timers: impl IntoIterator<Item = Timer>) {
         self.put_down(|in_hand| {
             timers.into_iter().for_each(|timer| {
                 in_hand.forget(&timer);
@@ -241,16 +242,25 @@ impl NearTimers {
         is_free
     }
 
-    /// Suspends taken timers of messages until an alarm; they count as settled until then. Timers that are already
-    /// settled are skipped.
-    pub fn rest(&self, timers: impl IntoIterator<Item = Timer>) {
-        self.put_down(|in_hand| timers.into_iter().for_each(|timer| in_hand.rest(timer)));
+    /// Has a message's taken timer wait in `queue`. It counts as settled while the queue is suspended.
+    pub fn enqueue(&self, timer: &Timer, queue: QueueNumber) {
+        self.put_down(|in_hand| in_hand.move_to(timer, Some(queue)));
     }
 
-    /// Resumes suspended timers.
-    pub fn rouse(&self, timers: impl IntoIterator<Item = Timer>) {
+    /// Takes messages' timers out of their queues.
+    pub fn dequeue(&self, timers: impl IntoIterator<Item = Timer>) {
         let mut state = self.state();
-        timers.into_iter().for_each(|timer| state.in_hand.rouse(timer));
+        timers.into_iter().for_each(|timer| state.in_hand.move_to(&timer, None));
+    }
+
+    /// Suspends a queue, in one step however long it is.
+    pub fn suspend(&self, queue: QueueNumber) {
+        self.put_down(|in_hand| in_hand.suspend(queue, true));
+    }
+
+    /// Resumes a queue.
+    pub fn resume(&self, queue: QueueNumber) {
+        self.state().in_hand.suspend(queue, false);
     }
 
     /// Notifies the dispatcher when `alarm` is due. From then on nothing counts as settled until the alarm is silenced.

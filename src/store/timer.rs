@@ -3,8 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::id::{AccountId, Ulid};
+use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
+use crate::machine::destination::{Place, QueuedMessage};
 
 /// Purpose of a timer. Storage keys contain its number, which is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -105,6 +106,21 @@ impl Timer {
     /// Creates a timer about `id` of `account`.
     pub const fn new(due: Timestamp, kind: TimerKind, account: AccountId, id: Ulid) -> Self {
         Self { due, kind, account, id }
+    }
+
+    /// The timer of a message that waits.
+    pub const fn of_message(message: &QueuedMessage) -> Self {
+        Self::at(message.place)
+    }
+
+    /// The timer of the message at this place.
+    pub const fn at(Place { due, account, id }: Place) -> Self {
+        Self::new(due, TimerKind::Transfer, account, id.0)
+    }
+
+    /// The place of a message's timer among all that wait.
+    pub const fn place(&self) -> Place {
+        Place { due: self.due, account: self.account, id: MessageId(self.id) }
     }
 
     /// Creates a timer of the whole store.

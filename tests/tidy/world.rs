@@ -34,9 +34,9 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
         "holds an attempt to its time and measures it, in the machine's time like every network deadline",
     ),
     (
-        "src/engine/transfer/worker.rs",
+        "src/engine/transfer/mod.rs",
         Touch::Clock,
-        "paces a lane and keeps its connections in the machine's time, as pacing stays in real time",
+        "spaces messages and connections in the machine's time, as spacing stays in real time",
     ),
     (
         "src/store/gather.rs",
@@ -65,11 +65,7 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
         Touch::Clock,
         "spaces checkpoints and sweeps of a standby, in the machine's time",
     ),
-    (
-        "src/engine/transfer/lane.rs",
-        Touch::Clock,
-        "measures for how long an account lets others pass, in the machine's time",
-    ),
+    ("src/engine/transfer/lane.rs", Touch::Clock, "closes old connections, in the machine's time"),
     ("src/store/writer.rs", Touch::Clock, "times a commit for monitoring, in the machine's time: no row depends on it"),
     ("src/store/content/appender.rs", Touch::Clock, "times a sync for monitoring, in the machine's time"),
     ("src/engine/signing.rs", Touch::Clock, "times a signature for monitoring, in the machine's time"),

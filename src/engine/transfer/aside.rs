@@ -6,19 +6,19 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Transfers;
-use super::overflow::{Left, Reader, Step};
+use super::overflow::{Reader, Step};
 use super::paused::is_paused;
-use super::queue::Ticket;
 use crate::base::time::Timestamp;
+use crate::machine::destination::{QueuedMessage, Spill, SpillArea};
 use crate::store::error::StoreError;
-use crate::store::near::NearTimers;
+use crate::store::near::{NearTimers, QueueNumber};
 use crate::store::op::suspension::suspension;
 use crate::store::row::message::MessageRow;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 
-/// The number of these alarms; destination queues count from one.
-pub(super) const ALARM: u64 = u64::MAX;
+/// The number of these alarms; destinations count from one.
+pub(super) const NUMBER: QueueNumber = QueueNumber::MAX;
 
 /// The messages that are in the store alone.
 #[derive(Default)]
@@ -26,20 +26,9 @@ pub(super) struct Aside(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    left: Option<Left>,
-    is_reading: bool,
+    spilled: SpillArea,
     /// Whether they are to be read once more after the present reading.
     reads_again: bool,
-}
-
-impl State {
-    fn add(&mut self, left: Left, near: &NearTimers) {
-        let left = left.and(self.left);
-        if self.left.is_none_or(|before| before.looks_at() != left.looks_at()) {
-            near.set_alarm((left.looks_at(), ALARM));
-        }
-        self.left = Some(left);
-    }
 }
 
 impl Aside {
@@ -48,43 +37,39 @@ impl Aside {
     }
 
     /// Leaves a message to the store.
-    pub(super) fn leave(&self, ticket: Ticket, near: &NearTimers) {
-        self.state().add(Left::of(&ticket), near);
-        near.leave([ticket.timer]);
+    pub(super) fn leave(&self, queued: &QueuedMessage, near: &NearTimers) {
+        let reads_at = self.state().spilled.add(Spill::of(queued));
+        reads_at.into_iter().for_each(|at| near.set_alarm((at, NUMBER)));
+        near.forget(&Timer::of_message(queued));
     }
 
     /// Has the store read, where messages were left there.
     pub(super) fn call_for_more(&self, now: Timestamp, near: &NearTimers) {
-        let state = self.state();
-        if state.left.is_some() || state.is_reading {
-            near.set_alarm((now, ALARM));
+        if !self.state().spilled.is_empty() {
+            near.set_alarm((now, NUMBER));
         }
     }
 
-    fn begin_reading(&self) -> Option<Left> {
+    fn begin_reading(&self) -> Option<Spill> {
         let mut state = self.state();
-        state.reads_again = state.is_reading;
-        let left = if state.is_reading { None } else { state.left.take() };
-        state.is_reading |= left.is_some();
-        left
+        state.reads_again = state.spilled.is_reading();
+        if state.reads_again { None } else { state.spilled.begin_reading() }
     }
 
-    /// Reading ends; `left` are still in the store alone.
-    pub(super) fn end_reading(&self, left: Option<Left>, now: Timestamp, near: &NearTimers) {
+    /// Reading ends; `rest` is still in the store alone.
+    pub(super) fn end_reading(&self, rest: Option<Spill>, now: Timestamp, near: &NearTimers) {
         let mut state = self.state();
-        state.is_reading = false;
-        left.into_iter().for_each(|left| state.add(left, near));
-        if std::mem::take(&mut state.reads_again) {
-            near.set_alarm((now, ALARM));
-        }
+        let again = std::mem::take(&mut state.reads_again).then_some(now);
+        let reads_at = state.spilled.end_reading(rest);
+        reads_at.into_iter().chain(again).for_each(|at| near.set_alarm((at, NUMBER)));
     }
 }
 
 impl Transfers {
     /// Reads the messages again that are in the store alone.
     pub(super) fn read_aside(self: &Arc<Self>) {
-        if let Some(left) = self.shared.aside.begin_reading() {
-            self.read(Reader::Aside, left);
+        if let Some(spill) = self.shared.aside.begin_reading() {
+            self.read(Reader::Aside, spill);
         }
     }
 

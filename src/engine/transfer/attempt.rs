@@ -16,8 +16,10 @@ use super::lane::Lane;
 use super::pool::Kept;
 use super::settle::Unsettled;
 use super::site::Site;
+use super::worker::Running;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, BounceSource};
+use crate::machine::destination::{Input, Signal, Slot};
 use crate::smtp::category::Category;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
@@ -50,25 +52,6 @@ pub(super) enum Ended {
     NotBegun(NotBegun),
 }
 
-/// Meaning of the attempt for the site's window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Signal {
-    /// It took the message.
-    Took,
-    /// It spoke of the message.
-    Answered,
-    /// It asked for less.
-    Slowed,
-    /// It turned us away, or could not be reached.
-    PushedBack,
-    /// It closed the connection with 421.
-    TurnedAway,
-    /// It stopped answering in the midst of the message.
-    TimedOut,
-    /// Nothing can be told.
-    Silent,
-}
-
 impl Attempt {
     fn not_begun(why: NotBegun) -> Self {
         let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
@@ -76,8 +59,9 @@ impl Attempt {
     }
 }
 
-/// Tries to hand the message of `row` to the site of `lane`.
-pub(super) async fn attempt(shared: &Arc<Shared>, lane: &Lane, unsettled: &mut Unsettled, row: &MessageRow) -> Attempt {
+/// Tries to hand the message of `row` to the site of its destination.
+pub(super) async fn attempt(running: &Running<'_>, unsettled: &mut Unsettled, row: &MessageRow) -> Attempt {
+    let Running { shared, lane, slot, .. } = *running;
     match shared.unless_stopping(shared.engine.wait_to_send()).await {
         Ok(true) => {}
         // Its timer fires again where the log goes on.
@@ -93,9 +77,10 @@ pub(super) async fn attempt(shared: &Arc<Shared>, lane: &Lane, unsettled: &mut U
     let mut trial = Trial {
         shared,
         lane,
+        slot,
         row,
         held,
-        id: unsettled.ticket.id(),
+        id: unsettled.queued.place.id,
         unsettled,
         envelope: envelope(row),
         facts: AttemptFacts { relay: Some(relay.name.to_string()), ..AttemptFacts::default() },
@@ -128,7 +113,8 @@ fn envelope(row: &MessageRow) -> Envelope {
 /// An attempt that is under way.
 pub(super) struct Trial<'a> {
     pub(super) shared: &'a Arc<Shared>,
-    pub(super) lane: &'a Lane,
+    pub(super) lane: &'a Arc<Lane>,
+    pub(super) slot: Slot,
     pub(super) row: &'a MessageRow,
     pub(super) held: Held<'a>,
     pub(super) unsettled: &'a mut Unsettled,
@@ -163,7 +149,7 @@ impl Trial<'_> {
         let Self { shared, lane, row, id, .. } = *self;
         let candidates = shared.unless_stopping(Question { shared, lane, row, id }.candidates()).await??;
         let targets = candidates.iter().map(|candidate| &candidate.target);
-        if let Some(kept) = self.lane.pool.take(targets, &self.lane.limits, Instant::now())
+        if let Some(kept) = self.lane.take_kept(self.shared, self.slot, targets)
             && let Some(verdict) = self.over_kept_connection(kept).await?
         {
             return Ok(verdict);
@@ -232,7 +218,7 @@ impl Trial<'_> {
         self.facts.mx_host = Some(kept.target.host.to_string());
         self.facts.mx_ip = Some(kept.target.address.ip().to_string());
         if let Err(why) = self.shared.begin(self.unsettled, &self.lane.site).await {
-            self.lane.pool.put(kept);
+            self.lane.keep(self.shared, self.slot, kept);
             return Err(why.into());
         }
         let mut body = StoredBody::new((self.shared, self.lane), self.row, self.id, self.claim(&kept.target));
@@ -249,7 +235,7 @@ impl Trial<'_> {
         kept.messages += 1;
         kept.idle_since = Instant::now();
         if kept.session.is_reusable() {
-            self.lane.pool.put(kept);
+            self.lane.keep(self.shared, self.slot, kept);
         } else {
             // QUIT is a courtesy that no message waits for.
             kept.leave();
@@ -279,7 +265,7 @@ impl Trial<'_> {
         self.facts.smtp_response = reply.map(|reply| reply.text());
         if outcome.ending == Ending::TimedOut && !matches!(self.lane.site, Site::InHouse(_)) {
             self.timed_out = true;
-            self.lane.timed_out();
+            self.lane.handle(self.shared, Input::ServerSilent);
         }
         if let Ending::Unusable(why) = &outcome.ending {
             self.unusable = Some(why.clone());
@@ -294,10 +280,7 @@ impl Trial<'_> {
         }
         if let Some(reply) = reply {
             let actions = self.shared.shaping.actions(self.lane.site.provider(), reply);
-            if !actions.is_empty() {
-                let late = self.lane.shape(actions, self.shared.now(), self.shared.near());
-                self.shared.put_off_until_their_end(late);
-            }
+            self.lane.shape(self.shared, actions);
         }
         let host = self.facts.mx_host.as_deref().unwrap_or_default();
         Ok(judge(outcome, host, &self.shared.rules))
@@ -320,7 +303,7 @@ impl Trial<'_> {
             TransferEnd::Deferred { bounce: Some(why), .. } => Some(why.advice.clone()),
             _ => None,
         });
-        last.into_iter().for_each(|last| self.lane.heard(last));
+        last.into_iter().for_each(|last| self.lane.state().destination.heard(last));
         (Ended::With(end), signal)
     }
 

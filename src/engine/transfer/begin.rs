@@ -43,11 +43,11 @@ impl Shared {
     /// # Errors
     /// The reason why its MAIL must not be written. The lease is given back then.
     pub(super) async fn begin(&self, unsettled: &mut Unsettled, site: &Site) -> Result<(), NotBegun> {
-        let ticket = unsettled.ticket;
+        let queued = unsettled.queued;
         unsettled.held = Some(self.unless_stopping(self.backlog.take()).await?);
-        self.unless_stopping(self.engine.quiet.spoken(ticket.account())).await?;
-        let lease = self.unless_stopping(self.leases.take_soon(ticket.id())).await?.ok_or(NotBegun::Leased)?;
-        match self.look(&ticket, Some(site)) {
+        self.unless_stopping(self.engine.quiet.spoken(queued.place.account)).await?;
+        let lease = self.unless_stopping(self.leases.take_soon(queued.place.id)).await?.ok_or(NotBegun::Leased)?;
+        match self.look(&queued, Some(site)) {
             Ok(Ready::Send(_)) if self.is_stopping() => Err(NotBegun::Stopping),
             // A connection was awaited since the attempt began.
             Ok(Ready::Send(_)) if !self.engine.may_send().await => Err(NotBegun::Unconfirmed),

@@ -51,7 +51,7 @@ impl<'a> StoredBody<'a> {
             memory = timeout(MEMORY_WAIT_MAX, self.shared.bodies.take(self.claim)) => {
                 memory.ok().flatten().ok_or(NotBegun::NoMemory)
             }
-            () = self.lane.is_wanted_by_others(self.claim.account, || self.shared.now()) => Err(NotBegun::LetsPass),
+            () = self.lane.is_wanted_by_others(self.claim.account, self.shared) => Err(NotBegun::LetsPass),
         }
     }
 

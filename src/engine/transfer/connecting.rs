@@ -9,11 +9,11 @@ use super::ends::{nowhere, unasked};
 use super::held::Withheld;
 use super::pool::Kept;
 use super::site::Site;
-use super::window::Trust;
 use crate::domain::event::AttemptFacts;
 use crate::engine::ports::{Session, Target};
 use crate::engine::room::Taken;
 use crate::machine::budget::{Claim, Network};
+use crate::machine::destination::{Input, Trust};
 use crate::smtp::outcome::{Ending, Outcome};
 use crate::smtp::verdict::Verdict;
 
@@ -52,7 +52,7 @@ impl Trial<'_> {
             Err(Withheld::Unasked) => return Err(NoTry::Ended(unasked(self.shared.now()))),
         };
         self.facts.mx_ip = Some(target.address.ip().to_string());
-        let wait = self.lane.connection_wait(Instant::now());
+        let wait = self.lane.connection_wait(self.shared);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -77,15 +77,13 @@ impl Trial<'_> {
         let places = async {
             let class = self.class(target, claim).await;
             // Its place may be that of one kept for other servers of the site.
-            if self.lane.spare(self.shared.now()) < self.lane.pool.len() {
-                self.lane.pool.oldest().into_iter().for_each(Kept::leave);
-            }
+            self.lane.handle(self.shared, Input::Connecting(self.slot));
             (class, self.shared.connections.take(claim).await)
         };
         tokio::select! {
             biased;
             places = places => Ok(places),
-            () = self.lane.is_wanted_by_others(claim.account, || self.shared.now()) => Err(NotBegun::LetsPass),
+            () = self.lane.is_wanted_by_others(claim.account, self.shared) => Err(NotBegun::LetsPass),
         }
     }
 
@@ -95,7 +93,7 @@ impl Trial<'_> {
         let is_unheard = is_site && matches!(self.lane.trust(), Trust::New | Trust::Silent);
         Claim {
             stream: self.row.stream,
-            account: self.unsettled.ticket.account(),
+            account: self.unsettled.queued.place.account,
             site: is_site.then_some(self.lane.site_key),
             network: is_unheard.then(|| Network::of(target.address.ip())),
             units: 1,

@@ -1,61 +1,62 @@
-//! A lane: the due messages of one relay for one site, in memory as timers alone, its window of workers, and whether it
-//! is held back. While it is, its timers rest: nothing is written for what never reached the wire.
+//! The driver of one destination: it hands what has happened to the machine, which decides under the lock, and carries
+//! out what comes back. Timers of the store change under the same lock, so their order is that of the decisions.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::pace::Pace;
-use super::pool::Pool;
-use super::queue::{Duty, LETS_PASS, Queue, Ticket};
+use super::Shared;
+use super::keeper::Keeper;
+use super::pool::{Kept, Pool};
 use super::relays::Number;
 use super::site::Site;
-use super::why::Obstacle;
-use super::window::{Standing, Trust, Window};
+use super::worker;
 use crate::base::id::AccountId;
-use crate::base::time::Timestamp;
-use crate::domain::stream::Stream;
+use crate::engine::ports::Target;
+use crate::machine::destination::{
+    Destination, Effect, Input, LETS_PASS, Limits as DestinationLimits, QueuedMessage, Slot, Spill, Trust,
+};
 use crate::smtp::shaping::{Action, Limits};
-use crate::store::near::NearTimers;
+use crate::store::timer::Timer;
 
-/// The due messages of one relay for one site.
+/// The messages of one relay for one site.
 pub(super) struct Lane {
-    /// Its name among alarms.
+    /// Its name among alarms and queues of the store.
     pub(super) number: u64,
     /// Its site among budgets: all relays' connections to a site count as one.
     pub(super) site_key: u64,
     pub(super) relay: Number,
     pub(super) site: Site,
-    pub(super) limits: Limits,
-    pub(super) pool: Pool,
-    queue: Mutex<Queue>,
-    /// Woken when a job was pushed.
-    pushed: Notify,
-    /// Woken when a message came that waits for a busy worker.
+    limits: Limits,
+    state: Mutex<State>,
+    /// Woken when a message came that has to wait.
     arrived: Notify,
+    /// Woken when the keeper has something new to wait for.
+    pub(super) changed: Notify,
 }
 
-/// Next action of a worker.
-#[derive(Debug)]
-pub(super) enum Next {
-    /// Send this.
-    Go(Ticket),
-    /// Wait so long: the site takes no more in a minute.
-    Pace(Duration),
-    /// Nothing is due.
-    Nothing,
-    /// Stop: the lane has more workers than its window, or is closed.
-    Stop,
+pub(super) struct State {
+    pub(super) destination: Destination,
+    pub(super) pool: Pool,
+    pub(super) keeper: Keeper,
 }
 
-/// Operator's view of a destination queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sight {
-    pub(super) in_flight: usize,
-    pub(super) held_until: Option<Timestamp>,
-    pub(super) last_answer: Option<String>,
+/// A message that is to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Started {
+    pub(super) slot: Slot,
+    pub(super) queued: QueuedMessage,
+}
+
+/// Effects that are carried out without the lock.
+#[derive(Default)]
+struct Decided {
+    started: VecDeque<Started>,
+    late: Vec<QueuedMessage>,
+    refill: Option<Spill>,
 }
 
 impl Lane {
@@ -66,58 +67,134 @@ impl Lane {
         limits: Limits,
         is_shared: bool,
     ) -> Self {
-        let (pool, queue) = (Pool::default(), Mutex::new(Queue::new(&limits, is_shared)));
-        Self {
-            number,
-            site_key,
-            relay,
-            site,
-            limits,
-            pool,
-            queue,
-            pushed: Notify::const_new(),
-            arrived: Notify::const_new(),
-        }
+        let destination = Destination::new(&DestinationLimits {
+            connections: limits.connections,
+            messages_per_minute: limits.messages_per_minute,
+            connections_per_minute: limits.connections_per_minute,
+            is_shared,
+        });
+        let state = Mutex::new(State { destination, pool: Pool::default(), keeper: Keeper::default() });
+        let [arrived, changed] = [Notify::const_new(), Notify::const_new()];
+        Self { number, site_key, relay, site, limits, state, arrived, changed }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a message. The duty of another worker that is to be started for it, where one is: that worker is counted
-    /// already. A message whose time ends while the lane is held back comes back with that moment.
-    pub(super) fn push(&self, ticket: Ticket, now: Timestamp, near: &NearTimers) -> Result<Option<Duty>, Ticket> {
-        let mut state = self.state();
-        state.welcome(ticket, near)?;
-        state.of(ticket.stream).push(ticket.account(), ticket);
-        let hired = state.hires(now);
-        let wake = hired.is_none() && state.waiting > 0;
-        drop(state);
-        if wake {
-            self.pushed.notify_one();
-        }
-        if hired.is_none() {
+    /// Reports what has happened, and starts the messages that may start.
+    pub(super) fn handle(self: &Arc<Self>, shared: &Arc<Shared>, input: Input) {
+        let mut decided = Decided::default();
+        self.decide(&mut self.state(), shared, input, &mut decided);
+        let has_to_wait = matches!(input, Input::Due(_)) && decided.started.is_empty();
+        self.carry_out(shared, decided);
+        if has_to_wait {
             self.arrived.notify_waiters();
         }
-        Ok(hired)
     }
 
-    /// Puts back a message that waited for a connection in vain, for others to pass. It comes back where its time ends
-    /// while the lane is held back.
-    pub(super) fn put_back(&self, ticket: Ticket, instant: Instant, near: &NearTimers) -> Result<(), Ticket> {
-        let mut state = self.state();
-        state.welcome(ticket, near)?;
-        state.let_pass(ticket.account(), instant);
-        state.of(ticket.stream).push_front(ticket.account(), ticket);
-        Ok(())
+    /// Reports the end of a started message, and returns the next one for the same worker.
+    pub(super) fn end(self: &Arc<Self>, shared: &Arc<Shared>, input: Input) -> Option<Started> {
+        let mut decided = Decided::default();
+        self.decide(&mut self.state(), shared, input, &mut decided);
+        let own = decided.started.pop_front();
+        self.carry_out(shared, decided);
+        own
+    }
+
+    /// An alarm has come. Returns the spilled messages to read.
+    pub(super) fn wake(self: &Arc<Self>, shared: &Arc<Shared>) -> Option<Spill> {
+        let mut decided = Decided::default();
+        self.decide(&mut self.state(), shared, Input::Woken, &mut decided);
+        let refill = decided.refill.take();
+        self.carry_out(shared, decided);
+        refill
+    }
+
+    fn decide(self: &Arc<Self>, state: &mut State, shared: &Arc<Shared>, input: Input, decided: &mut Decided) {
+        let (near, mut effects) = (shared.near(), Vec::new());
+        let before = state.destination.len();
+        state.destination.handle(input, shared.moment(), &mut effects);
+        shared.queue_changed(before, state.destination.len());
+        for effect in effects {
+            match effect {
+                Effect::Wait(queued) => near.enqueue(&Timer::of_message(&queued), self.number),
+                Effect::Start(slot, queued) => {
+                    near.dequeue([Timer::of_message(&queued)]);
+                    decided.started.push_back(Started { slot, queued });
+                }
+                Effect::Suspend => near.suspend(self.number),
+                Effect::Resume => near.resume(self.number),
+                Effect::WakeAt(at) => near.set_alarm((at, self.number)),
+                Effect::PutOff(late) => {
+                    near.dequeue(late.iter().map(Timer::of_message));
+                    decided.late.extend(late);
+                }
+                Effect::Leave(spilled) => near.forget_all(spilled.iter().map(Timer::of_message)),
+                Effect::Refill(spill) => decided.refill = Some(spill),
+                Effect::Reroute(all) => near.give_back_all(all.iter().map(Timer::of_message)),
+                Effect::Quit(count) => (0..count).filter_map(|_| state.pool.oldest()).for_each(Kept::leave),
+            }
+        }
+        self.call_keeper(state, shared);
+    }
+
+    fn carry_out(self: &Arc<Self>, shared: &Arc<Shared>, decided: Decided) {
+        for started in decided.started {
+            self.start(shared, started);
+        }
+        for queued in decided.late {
+            shared.put_off(queued, queued.give_up_at);
+        }
+    }
+
+    pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>, started: Started) {
+        shared.spawn(worker::run(Arc::clone(shared), Arc::clone(self), started));
+    }
+
+    /// Has a started message use a kept connection to one of `targets`.
+    pub(super) fn take_kept<'a>(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        slot: Slot,
+        targets: impl IntoIterator<Item = &'a Target>,
+    ) -> Option<Kept> {
+        self.close_old(shared);
+        let (mut state, mut decided) = (self.state(), Decided::default());
+        let found = state.pool.take(targets)?;
+        self.decide(&mut state, shared, Input::Reuse(slot), &mut decided);
+        drop(state);
+        self.carry_out(shared, decided);
+        Some(found)
+    }
+
+    /// Keeps the connection of a started message.
+    pub(super) fn keep(self: &Arc<Self>, shared: &Arc<Shared>, slot: Slot, kept: Kept) {
+        let (mut state, mut decided) = (self.state(), Decided::default());
+        state.pool.put(kept);
+        self.decide(&mut state, shared, Input::Keep(slot), &mut decided);
+        drop(state);
+        self.carry_out(shared, decided);
+    }
+
+    /// Closes the kept connections that are past their time.
+    pub(super) fn close_old(self: &Arc<Self>, shared: &Arc<Shared>) {
+        let (mut state, mut decided) = (self.state(), Decided::default());
+        let old = state.pool.take_old(&self.limits, Instant::now());
+        if !old.is_empty() {
+            self.decide(&mut state, shared, Input::Closed(old.len()), &mut decided);
+        }
+        drop(state);
+        old.into_iter().for_each(Kept::leave);
+        self.carry_out(shared, decided);
     }
 
     /// Resolves when a message of another account could begin instead of one of `account` that waits for a connection.
-    pub(super) async fn is_wanted_by_others(&self, account: AccountId, now: impl Fn() -> Timestamp) {
+    pub(super) async fn is_wanted_by_others(&self, account: AccountId, shared: &Shared) {
         loop {
             // Listens before it looks, so that no arrival in between goes unheard.
             let arrived = self.arrived.notified();
-            if self.state().has_other(account, now(), Instant::now()) {
+            if self.state().destination.has_other(account, shared.moment()) {
                 return;
             }
             tokio::select! {
@@ -128,264 +205,26 @@ impl Lane {
         }
     }
 
-    /// Decides the next action of a worker. Transactional mail never waits behind marketing mail.
-    pub(super) fn next(&self, duty: &mut Duty, now: Timestamp, instant: Instant, near: &NearTimers) -> Next {
-        let mut state = self.state();
-        if !state.admits(duty, now) {
-            return Next::Stop;
+    /// Does what an answer asked for.
+    pub(super) fn shape(self: &Arc<Self>, shared: &Arc<Shared>, actions: &[Action]) {
+        let now = shared.now();
+        for action in actions {
+            let input = match *action {
+                Action::Pause(time) => Input::Throttle(now + time),
+                Action::Rate { messages_per_minute, lasts } => Input::Space(messages_per_minute, now + lasts),
+                Action::Connections { most, lasts } => Input::Narrow(most, now + lasts),
+            };
+            self.handle(shared, input);
         }
-        if state.takeable(now) == 0 {
-            return Next::Nothing;
-        }
-        let wait = state.pace(now, instant);
-        if !wait.is_zero() {
-            return Next::Pace(wait);
-        }
-        state.pop(now, instant, near).map_or(Next::Nothing, |ticket| {
-            state.count(instant);
-            Next::Go(ticket)
-        })
-    }
-
-    /// A worker has done with a message.
-    pub(super) fn done(&self, stream: Stream) {
-        let mut state = self.state();
-        state.in_flight -= 1;
-        state.marketing_in_flight -= usize::from(stream == Stream::Marketing);
-    }
-
-    /// Resolves when there may be a job, for a worker that has found none.
-    pub(super) async fn wait(&self, now: Timestamp) {
-        {
-            let mut state = self.state();
-            if state.is_closed || state.takeable(now) > 0 {
-                return;
-            }
-            state.waiting += 1;
-        }
-        let waiting = Waiting(self);
-        self.pushed.notified().await;
-        drop(waiting);
-    }
-
-    /// A worker ends. It says whether another must take its place, because a job came meanwhile.
-    pub(super) fn leave(&self, duty: Duty, now: Timestamp) -> Leave {
-        let mut state = self.state();
-        state.dismiss(duty);
-        if let Some(duty) = state.hires(now) {
-            return Leave::Stays(duty);
-        }
-        let left_behind = state.waiting > 0 && state.takeable(now) > 0;
-        let is_last = state.workers == 0;
-        drop(state);
-        if left_behind {
-            // The call that brought this worker here was meant for whoever can still serve it.
-            self.pushed.notify_one();
-        }
-        if is_last { Leave::Last } else { Leave::Goes }
-    }
-
-    /// The duty of a worker that nobody asked for yet, where the window has room for one; it is counted then.
-    pub(super) fn grow(&self, now: Timestamp) -> Option<Duty> {
-        self.state().hires(now)
-    }
-
-    /// The messages that wait.
-    pub(super) fn len(&self) -> usize {
-        self.state().len()
-    }
-
-    /// Returns how many more connections the window allows.
-    pub(super) fn spare(&self, now: Timestamp) -> usize {
-        let state = self.state();
-        state.window.connections(now).saturating_sub(state.in_flight)
     }
 
     /// Returns the trust in the site.
     pub(super) fn trust(&self) -> Trust {
-        self.state().window.trust()
+        self.state().destination.trust()
     }
 
-    /// An attempt timed out, in whatever phase.
-    pub(super) fn timed_out(&self) {
-        self.state().window.timed_out();
-    }
-
-    /// The site took a message.
-    pub(super) fn took(&self, near: &NearTimers) {
-        self.tell(near, Window::took);
-    }
-
-    /// The site was there, whatever it said.
-    pub(super) fn answered(&self, near: &NearTimers) {
-        self.tell(near, Window::answered);
-    }
-
-    /// The site asked us to be slower.
-    pub(super) fn slowed(&self, near: &NearTimers) {
-        self.tell(near, Window::slowed);
-    }
-
-    fn tell(&self, near: &NearTimers, what: impl FnOnce(&mut Window)) {
-        let mut state = self.state();
-        what(&mut state.window);
-        if state.is_resting && state.window.standing() == Standing::Open {
-            state.is_resting = false;
-            near.rouse(state.timers());
-        }
-    }
-
-    /// Reports a failure to the window, which may hold the site back. Messages whose time ends meanwhile come back.
-    #[must_use]
-    pub(super) fn fails(&self, near: &NearTimers, what: impl FnOnce(&mut Window) -> Option<Timestamp>) -> Vec<Ticket> {
-        let mut state = self.state();
-        match what(&mut state.window) {
-            Some(until) => self.rest(&mut state, until, near),
-            None => Vec::new(),
-        }
-    }
-
-    /// Holds the lane back for another reason. Messages whose time ends meanwhile come back.
-    #[must_use]
-    pub(super) fn hold(&self, until: Timestamp, now: Timestamp, near: &NearTimers) -> Vec<Ticket> {
-        let mut state = self.state();
-        if state.window.hold(until, now) { self.rest(&mut state, until, near) } else { Vec::new() }
-    }
-
-    /// Has a lane that is held back probe its site without waiting for the end of that.
-    pub(super) fn hurry(&self, now: Timestamp, near: &NearTimers) {
-        let mut state = self.state();
-        if state.window.hurry(now) {
-            near.set_alarm((now, self.number));
-        }
-    }
-
-    fn rest(&self, state: &mut Queue, until: Timestamp, near: &NearTimers) -> Vec<Ticket> {
-        let is_late = |ticket: &Ticket| ticket.give_up_at <= until;
-        let mut late = state.transactional.extract(is_late);
-        late.append(&mut state.marketing.extract(is_late));
-        near.rouse(late.iter().map(|ticket| ticket.timer));
-        // Before anything can count as settled, so that time which is moved stops at it.
-        near.set_alarm((until, self.number));
-        if !std::mem::replace(&mut state.is_resting, true) {
-            near.rest(state.timers());
-        }
-        late
-    }
-
-    /// An alarm of the lane rings: the message to probe the site with, and the duty of its worker, which is counted
-    /// already.
-    pub(super) fn ring(&self, now: Timestamp, near: &NearTimers) -> Option<(Ticket, Duty)> {
-        let mut state = self.state();
-        if state.is_closed || !state.window.rings(now) {
-            return None;
-        }
-        // Where there is no message, the next one that comes is the probe.
-        state.prober = None;
-        let ticket = state.pop(now, Instant::now(), near)?;
-        state.workers += 1;
-        let duty = state.appoint_prober();
-        Some((ticket, duty))
-    }
-
-    /// Does what an answer asked for. Messages whose time ends while the lane is held back come back.
-    #[must_use]
-    pub(super) fn shape(&self, actions: &[Action], now: Timestamp, near: &NearTimers) -> Vec<Ticket> {
-        let mut late = Vec::new();
-        for action in actions {
-            match *action {
-                Action::Pause(time) => late.extend(self.hold(now + time, now, near)),
-                Action::Rate { messages_per_minute, lasts } => {
-                    self.state().slower = Some((Pace::per_minute(messages_per_minute), now + lasts));
-                }
-                Action::Connections { most, lasts } => self.state().window.limit(most, now + lasts),
-            }
-        }
-        late
-    }
-
-    /// Counts the next connection and returns how long it has to wait.
-    pub(super) fn connection_wait(&self, instant: Instant) -> Duration {
-        let mut state = self.state();
-        let Some(pace) = &mut state.connections else { return Duration::ZERO };
-        let wait = pace.wait(instant);
-        pace.count(instant + wait);
-        wait
-    }
-
-    /// Keeps what the site said last, for the operator.
-    pub(super) fn heard(&self, answer: String) {
-        self.state().last_answer = Some(answer);
-    }
-
-    /// Takes out all that waits.
-    #[must_use]
-    pub(super) fn clear(&self) -> Vec<Ticket> {
-        let mut state = self.state();
-        let mut all = state.transactional.extract(|_| true);
-        all.append(&mut state.marketing.extract(|_| true));
-        all
-    }
-
-    pub(super) fn sight(&self, now: Timestamp) -> Sight {
-        let state = self.state();
-        let held_until = match state.window.standing() {
-            Standing::Held(until) => Some(until).filter(|until| *until > now),
-            Standing::Probing | Standing::Open => None,
-        };
-        Sight { in_flight: state.in_flight, held_until, last_answer: state.last_answer.clone() }
-    }
-
-    /// Returns the obstacle to sending the next message at once.
-    pub(super) fn obstacle(&self, now: Timestamp, instant: Instant) -> Obstacle {
-        let mut state = self.state();
-        if let Some(since) = state.window.closed_at() {
-            let until = match state.window.standing() {
-                Standing::Held(until) => Some(until).filter(|until| *until > now),
-                Standing::Probing | Standing::Open => None,
-            };
-            return Obstacle::Throttled { since, until, last_answer: state.last_answer.clone() };
-        }
-        let wait = state.pace(now, instant);
-        if !wait.is_zero() {
-            return Obstacle::Paced(now + wait);
-        }
-        if state.in_flight < state.window.connections(now) {
-            return Obstacle::Nothing;
-        }
-        state.window.fewer_until(now).map_or(Obstacle::Window, Obstacle::Fewer)
-    }
-
-    /// Whether nothing is known of the lane that is worth keeping.
-    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
-        let state = self.state();
-        let is_held = matches!(state.window.standing(), Standing::Held(until) if until > now);
-        state.workers == 0 && state.len() == 0 && !is_held && state.left.is_none() && !state.is_reading
-    }
-
-    /// Lets no worker begin another job.
-    pub(super) fn close(&self) {
-        self.state().is_closed = true;
-        self.pushed.notify_waiters();
-    }
-}
-
-/// Instruction for a worker that has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
-    /// It goes on with this duty: there is work again.
-    Stays(Duty),
-    /// It goes.
-    Goes,
-    /// It goes, and nobody is left.
-    Last,
-}
-
-/// Counts a waiting worker, whatever ends its wait.
-struct Waiting<'a>(&'a Lane);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.state().waiting -= 1;
+    /// Counts the next connection, and returns how long it has to wait.
+    pub(super) fn connection_wait(&self, shared: &Shared) -> Duration {
+        self.state().destination.connection_wait(shared.moment())
     }
 }

@@ -18,6 +18,7 @@ use crate::engine::pauses::pauses;
 use crate::engine::queue::{AccountQueue, AccountSite, QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
 use crate::engine::wait::Wait;
+use crate::machine::destination::Input;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -146,8 +147,8 @@ impl QueueView for Transfers {
 
     fn hurry(&self, site: &str) {
         let lanes: Vec<_> = self.lanes().by_way.values().map(Arc::clone).collect();
-        let (now, near) = (self.shared.now(), self.shared.near());
-        lanes.iter().filter(|lane| lane.site.name() == site).for_each(|lane| lane.hurry(now, near));
+        let at_site = lanes.iter().filter(|lane| lane.site.name() == site);
+        at_site.for_each(|lane| lane.handle(&self.shared, Input::TryNow));
     }
 
     fn wake(&self, account: AccountId) {
@@ -206,7 +207,7 @@ impl Transfers {
         let lanes: Vec<_> = self.lanes().by_way.values().map(Arc::clone).collect();
         let held = lanes.into_iter().filter_map(|lane| {
             let relay = self.shared.relays.relay(lane.relay).name.to_string();
-            Some(((named(&lane.site), relay), lane.sight(now).held_until?))
+            Some(((named(&lane.site), relay), lane.state().destination.view(now).held_until?))
         });
         held.collect()
     }
@@ -217,11 +218,11 @@ impl Transfers {
         for lane in lanes {
             let (relay, site) = (self.shared.relays.relay(lane.relay).name.to_string(), named(&lane.site));
             let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty(site, relay));
-            let sight = lane.sight(now);
-            entry.in_flight = sight.in_flight as u64;
+            let view = lane.state().destination.view(now);
+            entry.in_flight = view.in_flight as u64;
             entry.waiting = entry.waiting.saturating_sub(entry.in_flight);
-            entry.held_until = sight.held_until;
-            entry.last_answer = sight.last_answer;
+            entry.held_until = view.held_until;
+            entry.last_answer = view.last_answer;
             entry.next_at =
                 entry.next_at.filter(|_| entry.waiting > 0).max(entry.held_until.filter(|_| entry.waiting > 0));
         }

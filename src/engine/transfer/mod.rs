@@ -12,13 +12,12 @@ mod candidates;
 mod connecting;
 mod ends;
 mod held;
+mod keeper;
 mod lane;
 mod listing;
 mod overflow;
-mod pace;
 mod paused;
 mod pool;
-mod queue;
 mod relays;
 mod routes;
 mod settle;
@@ -27,7 +26,6 @@ mod site;
 mod tests;
 pub(super) mod way;
 mod why;
-mod window;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
@@ -37,6 +35,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::Engine;
 use super::backlog::Backlog;
@@ -47,6 +46,7 @@ use super::room::Room;
 use super::tls_policy::TlsPolicies;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
+use crate::machine::destination::{Input, Moment, QueuedMessage};
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 use crate::store::error::StoreError;
@@ -58,8 +58,8 @@ use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use aside::Aside;
 use lane::Lane;
+use overflow::Reader;
 use paused::Paused;
-use queue::{Duty, Ticket};
 use relays::{Number, Relays};
 use routes::{Route, Routes};
 use settle::Unsent;
@@ -108,6 +108,8 @@ pub(super) struct Shared {
     aside: Aside,
     /// Messages that wait in lanes.
     queued: AtomicUsize,
+    /// The beginning of the machine's time.
+    started: Instant,
     stop: watch::Sender<bool>,
     workers: Mutex<JoinSet<()>>,
 }
@@ -126,14 +128,15 @@ impl Shared {
         self.engine.store.near()
     }
 
-    /// A message joins a lane's queue.
-    pub(super) fn enters_queue(&self) {
-        self.queued.fetch_add(1, Ordering::AcqRel);
+    /// The time on both clocks.
+    pub(super) fn moment(&self) -> Moment {
+        Moment { wall: self.now(), machine: self.started.elapsed() }
     }
 
-    /// Messages have left a lane's queue.
-    pub(super) fn left_queue(&self, count: usize) {
-        self.queued.fetch_sub(count, Ordering::AcqRel);
+    /// A destination queue has so many messages, where it had `before`.
+    pub(super) fn queue_changed(&self, before: usize, now: usize) {
+        self.queued.fetch_add(now.saturating_sub(before), Ordering::AcqRel);
+        self.queued.fetch_sub(before.saturating_sub(now), Ordering::AcqRel);
     }
 
     /// The number of messages in destination queues.
@@ -152,12 +155,12 @@ impl Shared {
         *self.stop.borrow()
     }
 
-    /// Starts a worker that its lane has counted, with a message in hand or without.
-    fn start_worker(self: &Arc<Self>, lane: Arc<Lane>, duty: Duty, first: Option<Ticket>) {
+    /// Starts a task that is waited for when the service stops.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         while workers.try_join_next().is_some() {}
         // Boxed, for a worker may start another.
-        let work: super::ports::BoxFuture<'static, ()> = Box::pin(worker::run(Arc::clone(self), lane, duty, first));
+        let work: super::ports::BoxFuture<'static, ()> = Box::pin(work);
         workers.spawn(work);
     }
 }
@@ -210,10 +213,12 @@ impl Transfers {
             paused: Paused::default(),
             aside: Aside::default(),
             queued: AtomicUsize::new(0),
+            started: Instant::now(),
             stop: watch::Sender::new(false),
             workers: Mutex::default(),
             engine,
         };
+        shared.near().suspend(paused::NUMBER);
         Self { shared: Arc::new(shared), routes, lanes: Mutex::default() }
     }
 
@@ -231,52 +236,53 @@ impl Transfers {
             return Ok(());
         };
         let time = shared.engine.clock.time();
-        let ticket = Ticket { timer, stream: row.stream, give_up_at: time.deadline(row.give_up_at) };
+        let (place, give_up_at) = (timer.place(), time.deadline(row.give_up_at));
+        let queued = QueuedMessage { place, stream: row.stream, give_up_at };
         // A finished message needs no connection: it ends now, throttled or not.
         if row.give_up_at <= time.expiry {
-            shared.settle_unsent(ticket, Unsent::Late);
+            shared.settle_unsent(queued, Unsent::Late);
             return Ok(());
         }
-        let order = self.order(&ticket, snapshot)?;
+        let order = self.order(&queued, snapshot)?;
         if let Some(address) = shared.in_house.as_ref().and_then(|route| route(&row.to)) {
-            self.enter(order[0], Site::InHouse(address), ticket);
+            self.enter(order[0], Site::InHouse(address), queued);
             return Ok(());
         }
-        self.choose(&order, &row, ticket)
+        self.choose(&order, &row, queued)
     }
 
     /// The relays that a message may take, the one of its last attempt first.
-    fn order(&self, ticket: &Ticket, snapshot: &Snapshot) -> Result<Vec<Number>, StoreError> {
+    fn order(&self, queued: &QueuedMessage, snapshot: &Snapshot) -> Result<Vec<Number>, StoreError> {
         let relays = &self.shared.relays;
         if relays.is_lone() {
-            return Ok(relays.order(ticket.stream, ticket.id()));
+            return Ok(relays.order(queued.stream, queued.place.id));
         }
-        let key = schema::message(ticket.account(), ticket.id());
+        let key = schema::message(queued.place.account, queued.place.id);
         let last = snapshot.row::<TransferRow>(&key)?.and_then(|transfer| transfer.last.relay);
-        Ok(relays.order_after(ticket.stream, ticket.id(), last.as_deref()))
+        Ok(relays.order_after(queued.stream, queued.place.id, last.as_deref()))
     }
 
     /// Has a message enter the lane of the first relay that may take it. Where all are held back it waits with the
     /// first of them; where all are used up, for the next day.
-    fn choose(&self, order: &[Number], row: &MessageRow, ticket: Ticket) -> Result<(), StoreError> {
+    fn choose(&self, order: &[Number], row: &MessageRow, queued: QueuedMessage) -> Result<(), StoreError> {
         let (shared, now) = (&self.shared, self.shared.now());
         let mut fallback = None;
         for &number in order {
             let relay = shared.relays.relay(number);
             let site = match &relay.way {
                 RelayWay::Smarthost(smarthost) => Site::of_smarthost(smarthost),
-                RelayWay::Mx => match self.routes.get(row.to.domain(), ticket.timer, ticket.stream) {
+                RelayWay::Mx => match self.routes.get(row.to.domain(), Timer::of_message(&queued), queued.stream) {
                     Route::To(site) => site,
                     Route::Asked => return Ok(()),
                     Route::Full => {
-                        shared.aside.leave(ticket, shared.near());
-                        if self.routes.has_room(ticket.account(), ticket.stream) {
+                        shared.aside.leave(&queued, shared.near());
+                        if self.routes.has_room(queued.place.account, queued.stream) {
                             shared.aside.call_for_more(now, shared.near());
                         }
                         return Ok(());
                     }
                     Route::Failed(failure) => {
-                        shared.settle_unsent(ticket, Unsent::NoRoute(number, failure));
+                        shared.settle_unsent(queued, Unsent::NoRoute(number, failure));
                         return Ok(());
                     }
                 },
@@ -285,31 +291,25 @@ impl Transfers {
                 continue;
             }
             if shared.relays.held_until(number, now).is_none() {
-                self.enter(number, site, ticket);
+                self.enter(number, site, queued);
                 return Ok(());
             }
             fallback.get_or_insert((number, site));
         }
         match fallback {
-            Some((number, site)) => self.enter(number, site, ticket),
-            None => shared.put_off(ticket, next_day(now)),
+            Some((number, site)) => self.enter(number, site, queued),
+            None => shared.put_off(queued, next_day(now)),
         }
         Ok(())
     }
 
-    fn enter(&self, relay: Number, site: Site, ticket: Ticket) {
+    fn enter(&self, relay: Number, site: Site, queued: QueuedMessage) {
         let (shared, now) = (&self.shared, self.shared.now());
         let lane = self.lane(relay, site);
         if let Some(until) = shared.relays.held_until(relay, now) {
-            shared.put_off_until_their_end(lane.hold(until, now, shared.near()));
+            lane.handle(shared, Input::Throttle(until));
         }
-        // Counted first, for a worker may take it at once.
-        shared.enters_queue();
-        match lane.push(ticket, now, shared.near()) {
-            Ok(Some(duty)) => shared.start_worker(lane, duty, None),
-            Ok(None) => {}
-            Err(late) => shared.put_off_until_their_end(vec![late]),
-        }
+        lane.handle(shared, Input::Due(queued));
         self.make_room();
     }
 
@@ -320,10 +320,11 @@ impl Transfers {
         }
         if lanes.by_way.len() >= LANES_MAX {
             let now = self.shared.now();
-            let idle = |lane: &Lane| lane.is_idle(now).then_some(lane.number);
+            let idle = |lane: &Lane| lane.state().destination.is_idle(now).then_some(lane.number);
             let idle: HashSet<u64> = lanes.by_way.values().filter_map(|lane| idle(lane)).collect();
             lanes.by_way.retain(|_, lane| !idle.contains(&lane.number));
             lanes.by_number.retain(|number, _| !idle.contains(number));
+            idle.into_iter().for_each(|number| self.shared.near().resume(number));
         }
         lanes.last_number += 1;
         let limits = self.shared.shaping.limits(site.provider());
@@ -340,29 +341,27 @@ impl Transfers {
 
     /// An alarm has come: the lane that set it may probe its site, or what is paused has come to its end.
     pub(super) fn ring(self: &Arc<Self>, alarm: Alarm) {
-        if alarm.1 == paused::ALARM {
+        if alarm.1 == paused::NUMBER {
             self.shared.end_paused();
         }
-        if alarm.1 == aside::ALARM {
+        if alarm.1 == aside::NUMBER {
             self.read_aside();
         }
         let lane = self.lanes().by_number.get(&alarm.1).map(Arc::clone);
-        if let Some(lane) = lane {
-            if let Some((probe, duty)) = lane.ring(self.shared.now(), self.shared.near()) {
-                self.shared.start_worker(Arc::clone(&lane), duty, Some(probe));
-            }
-            self.read_again(&lane);
+        if let Some(lane) = lane
+            && let Some(spill) = lane.wake(&self.shared)
+        {
+            self.read(Reader::Queue(lane), spill);
         }
-        // Only now: until the probe is in hand, nothing may count as settled.
+        // Only now: until the probe has started, nothing may count as settled.
         self.shared.near().silence(&alarm);
     }
 
     /// Lets nothing new begin; what waits stays in the store.
     pub(super) fn close(&self) {
         self.shared.stop.send_replace(true);
-        for lane in self.lanes().by_way.values() {
-            lane.close();
-        }
+        let lanes = way_lanes(&self.lanes());
+        lanes.iter().for_each(|lane| lane.handle(&self.shared, Input::Stop));
     }
 
     /// Waits until what is on the wire has ended, within the grace.

@@ -6,17 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::lane::Lane;
-use super::queue::Ticket;
 use super::relays::Number;
 use super::site::Site;
-use super::window::Standing;
 use super::{Transfers, aside, way_lanes};
 use crate::base::id::MessageId;
-use crate::base::time::Timestamp;
 use crate::engine::crash::caught;
 use crate::engine::relay::RelayWay;
+use crate::machine::destination::{Input, Spill};
 use crate::store::error::StoreError;
-use crate::store::near::{Hold, NearTimers};
+use crate::store::near::Hold;
 use crate::store::read::{Order, Read};
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
@@ -25,30 +23,12 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Messages in all destination queues, as timers in memory: some 15 MB. Tests get there sooner.
 const QUEUED_MAX: usize = if cfg!(test) { 512 } else { 131_072 };
-/// A queue this short sheds nothing.
-const SHORT: usize = 8;
-/// A queue this long sheds before any other where its site is throttled.
-const LONG: usize = 64;
-/// A queue that is shorter reads more, and up to so many.
-const LOW: usize = if cfg!(test) { 16 } else { 2_048 };
-const HIGH: usize = if cfg!(test) { 128 } else { 16_384 };
 /// Timers that are read from one snapshot.
 const PAGE: usize = 512;
-/// Messages in the store whose time is over end within such an interval, so that a queue is not read for each of them.
-const END_INTERVAL: Duration = Duration::from_secs(60);
 /// The pause after the store could not be read.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Messages of one destination that are in the store alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left {
-    /// None of them has an earlier timer.
-    from: Timer,
-    /// The earliest end of a message among them, or a time before it.
-    ends_at: Timestamp,
-}
-
-/// The reader of messages that were left.
+/// The reader of spilled messages.
 pub(super) enum Reader {
     /// A destination queue.
     Queue(Arc<Lane>),
@@ -67,91 +47,6 @@ pub(super) enum Step {
     Stop,
 }
 
-impl Left {
-    pub(super) const fn of(ticket: &Ticket) -> Self {
-        Self { from: ticket.timer, ends_at: ticket.give_up_at }
-    }
-
-    pub(super) fn and(self, other: Option<Self>) -> Self {
-        other.map_or(self, |other| Self { from: self.from.min(other.from), ends_at: self.ends_at.min(other.ends_at) })
-    }
-
-    /// When those that end are looked for.
-    pub(super) fn looks_at(self) -> Timestamp {
-        let interval = u64::try_from(END_INTERVAL.as_millis()).unwrap_or(u64::MAX);
-        Timestamp::from_millis(self.ends_at.as_millis().div_ceil(interval).saturating_mul(interval))
-    }
-}
-
-impl Lane {
-    /// Leaves half of what waits to the store, and says how many that is.
-    fn shed(&self, near: &NearTimers) -> usize {
-        let mut state = self.state();
-        let count = if state.len() <= SHORT { 0 } else { state.len() / 2 };
-        let mut shed = state.marketing.shed(count);
-        let rest = count - shed.len();
-        shed.append(&mut state.transactional.shed(rest));
-        let Some(left) = shed.iter().map(Left::of).reduce(|left, one| left.and(Some(one))) else { return 0 };
-        state.left_behind(left, self.number, near);
-        near.leave(shed.iter().map(|ticket| ticket.timer));
-        shed.len()
-    }
-
-    /// Returns the order in which queues shed messages to the store.
-    fn weight(&self) -> (bool, usize) {
-        let state = self.state();
-        let is_long = state.len() > LONG;
-        (is_long && state.window.standing() != Standing::Open, state.len())
-    }
-
-    /// Has the store read where the queue runs low.
-    pub(super) fn call_for_more(&self, now: Timestamp, near: &NearTimers) {
-        if self.state().wants_more(now) {
-            near.set_alarm((now, self.number));
-        }
-    }
-
-    /// Returns the messages to read back, if it is time to, and marks them as being read.
-    fn begin_reading(&self, now: Timestamp) -> Option<Left> {
-        let mut state = self.state();
-        if !state.wants_more(now) {
-            return None;
-        }
-        state.is_reading = true;
-        state.left.take()
-    }
-
-    /// Reading ends; there is still something left, where `left` says so.
-    fn end_reading(&self, left: Option<Left>, near: &NearTimers) {
-        let mut state = self.state();
-        state.is_reading = false;
-        if let Some(left) = left {
-            state.left_behind(left, self.number, near);
-        }
-    }
-
-    /// Whether a message with this timer may be among those in the store.
-    fn covers(&self, timer: &Timer) -> bool {
-        self.state().left.is_some_and(|left| left.from <= *timer)
-    }
-}
-
-impl super::queue::Queue {
-    fn left_behind(&mut self, left: Left, number: u64, near: &NearTimers) {
-        let left = left.and(self.left);
-        if self.left.is_none_or(|before| before.looks_at() != left.looks_at()) {
-            near.set_alarm((left.looks_at(), number));
-        }
-        self.left = Some(left);
-    }
-
-    fn wants_more(&self, now: Timestamp) -> bool {
-        let is_low = self.len() == 0 || self.window.standing() == Standing::Open && self.len() < LOW;
-        let is_time = |left: &Left| is_low || left.looks_at() <= now;
-        !self.is_closed && !self.is_reading && self.left.as_ref().is_some_and(is_time)
-    }
-}
-
 impl Transfers {
     /// Makes room for other messages, where there are too many in memory.
     pub(super) fn make_room(&self) {
@@ -160,23 +55,16 @@ impl Transfers {
         }
         let lanes = way_lanes(&self.lanes());
         let others = lanes.into_iter().filter(|lane| !matches!(lane.site, Site::InHouse(_)));
-        if let Some(lane) = others.max_by_key(|lane| lane.weight()) {
-            self.shared.left_queue(lane.shed(self.shared.near()));
+        if let Some(lane) = others.max_by_key(|lane| lane.state().destination.weight()) {
+            lane.handle(&self.shared, Input::Spill);
         }
     }
 
-    /// Reads the messages again that `lane` has in the store, where it is time to.
-    pub(super) fn read_again(self: &Arc<Self>, lane: &Arc<Lane>) {
-        let now = self.shared.now();
-        if let Some(left) = lane.begin_reading(now) {
-            self.read(Reader::Queue(Arc::clone(lane)), left);
-        }
-    }
-
-    pub(super) fn read(self: &Arc<Self>, reader: Reader, left: Left) {
+    /// Reads spilled messages again.
+    pub(super) fn read(self: &Arc<Self>, reader: Reader, spill: Spill) {
         let hold = self.shared.engine.store.near().hold();
-        let looks_at_all = left.ends_at <= self.shared.now();
-        let reading = Reading { transfers: Arc::clone(self), reader, left: Some(left), _hold: hold };
+        let looks_at_all = spill.ends_at <= self.shared.now();
+        let reading = Reading { transfers: Arc::clone(self), reader, rest: Some(spill), _hold: hold };
         tokio::spawn(async move { caught(reading.run(looks_at_all)).await.ok() });
     }
 
@@ -191,7 +79,8 @@ impl Transfers {
         };
         let lanes = self.lanes();
         let is_covered = |(number, site): (Number, Option<Site>)| {
-            site.and_then(|site| lanes.by_way.get(&(number, site))).is_some_and(|other| other.covers(timer))
+            site.and_then(|site| lanes.by_way.get(&(number, site)))
+                .is_some_and(|other| other.state().destination.covers(timer.place()))
         };
         ways.iter().any(is_own) || !ways.into_iter().any(is_covered)
     }
@@ -204,11 +93,11 @@ impl Transfers {
     }
 }
 
-/// The reading of messages that were left. What was not read when it is dropped is left as before.
+/// The reading of spilled messages. What was not read when it is dropped stays spilled.
 struct Reading {
     transfers: Arc<Transfers>,
     reader: Reader,
-    left: Option<Left>,
+    rest: Option<Spill>,
     _hold: Hold,
 }
 
@@ -216,12 +105,8 @@ impl Drop for Reading {
     fn drop(&mut self) {
         let shared = &self.transfers.shared;
         match &self.reader {
-            Reader::Queue(lane) => {
-                lane.end_reading(self.left.take(), shared.near());
-                // The queue may run low by now.
-                lane.call_for_more(shared.now(), shared.near());
-            }
-            Reader::Aside => shared.aside.end_reading(self.left.take(), shared.now(), shared.near()),
+            Reader::Queue(lane) => lane.handle(shared, Input::Refilled(self.rest.take())),
+            Reader::Aside => shared.aside.end_reading(self.rest.take(), shared.now(), shared.near()),
         }
     }
 }
@@ -230,7 +115,7 @@ impl Reading {
     fn alarm(&self) -> u64 {
         match &self.reader {
             Reader::Queue(lane) => lane.number,
-            Reader::Aside => aside::ALARM,
+            Reader::Aside => aside::NUMBER,
         }
     }
 
@@ -239,7 +124,7 @@ impl Reading {
             return Ok(Step::Take);
         }
         match &self.reader {
-            Reader::Queue(lane) if lane.len() >= HIGH => Ok(Step::Stop),
+            Reader::Queue(lane) if lane.state().destination.is_full() => Ok(Step::Stop),
             Reader::Queue(_) => Ok(Step::Take),
             Reader::Aside => self.transfers.step_aside(timer, row, snapshot),
         }
@@ -248,7 +133,7 @@ impl Reading {
     /// Reads until the queue is full; where some may be at their end, to the end of the table.
     async fn run(mut self, looks_at_all: bool) {
         let shared = Arc::clone(&self.transfers.shared);
-        let mut from = self.left.map(|left| left.from);
+        let mut from = self.rest.map(|rest| Timer::at(rest.from));
         // Of those that are passed over.
         let mut passed = None;
         while let Some(first) = from.filter(|_| !shared.is_stopping()) {
@@ -262,11 +147,11 @@ impl Reading {
             }
             tokio::task::yield_now().await;
         }
-        self.left = passed;
+        self.rest = passed;
     }
 
     /// Reads one page, and says where the next one begins.
-    fn page(&self, from: &Timer, looks_at_all: bool, passed: &mut Option<Left>) -> Result<Option<Timer>, StoreError> {
+    fn page(&self, from: &Timer, looks_at_all: bool, passed: &mut Option<Spill>) -> Result<Option<Timer>, StoreError> {
         let shared = &self.transfers.shared;
         let time = shared.engine.clock.time();
         let snapshot = shared.engine.store.snapshot()?;
@@ -285,11 +170,11 @@ impl Reading {
             let step = self.step(timer, &row, &snapshot)?;
             if step != Step::Take {
                 let ends_at = time.deadline(row.give_up_at);
-                *passed = Some(Left { from: *timer, ends_at }.and(*passed));
+                *passed = Some(Spill { from: timer.place(), ends_at }.and(*passed));
                 if looks_at_all || step == Step::PassOver {
                     continue;
                 }
-                *passed = passed.map(|passed| passed.and(self.left.map(|left| Left { from: *timer, ..left })));
+                *passed = passed.map(|passed| passed.and(self.rest.map(|rest| Spill { from: timer.place(), ..rest })));
                 return Ok(None);
             }
             if shared.near().claim(timer) {

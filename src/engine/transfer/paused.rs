@@ -6,47 +6,47 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Shared;
-use super::queue::Ticket;
 use super::settle::{Ready, Unsent};
 use super::site::Site;
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
+use crate::machine::destination::{Place, QueuedMessage};
 use crate::store::error::StoreError;
-use crate::store::near::NearTimers;
+use crate::store::near::{NearTimers, QueueNumber};
 use crate::store::op::pause;
 use crate::store::read::Read;
 use crate::store::timer::Timer;
 
-/// The name of these alarms; lanes count from one.
-pub(super) const ALARM: u64 = 0;
+/// The number of their queue and its alarms; destinations count from one.
+pub(super) const NUMBER: QueueNumber = 0;
 /// Messages that rest at most: some 10 MB. Others are in the store alone. Tests get there sooner.
 const RESTING_MAX: usize = if cfg!(test) { 64 } else { 65_536 };
 
 /// Suspended messages, ordered by the end of their lifetime.
 #[derive(Default)]
-pub(super) struct Paused(Mutex<BTreeMap<(Timestamp, Timer), Ticket>>);
+pub(super) struct Paused(Mutex<BTreeMap<(Timestamp, Place), QueuedMessage>>);
 
 impl Paused {
-    fn resting(&self) -> MutexGuard<'_, BTreeMap<(Timestamp, Timer), Ticket>> {
+    fn resting(&self) -> MutexGuard<'_, BTreeMap<(Timestamp, Place), QueuedMessage>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has a message rest; it comes back where there is no room.
-    fn rest(&self, ticket: Ticket, near: &NearTimers) -> Result<(), Ticket> {
+    fn rest(&self, queued: QueuedMessage, near: &NearTimers) -> Result<(), QueuedMessage> {
         let mut resting = self.resting();
         if resting.len() >= RESTING_MAX {
-            return Err(ticket);
+            return Err(queued);
         }
-        resting.insert((ticket.give_up_at, ticket.timer), ticket);
+        resting.insert((queued.give_up_at, queued.place), queued);
         // Before it counts as settled, so that time which is moved stops at its end.
         set_alarm(&resting, near);
-        near.rest([ticket.timer]);
+        near.enqueue(&Timer::of_message(&queued), NUMBER);
         Ok(())
     }
 
     /// Takes out the messages whose time is over, which are worked on again.
-    fn ended(&self, now: Timestamp, near: &NearTimers) -> Vec<Ticket> {
+    fn ended(&self, now: Timestamp, near: &NearTimers) -> Vec<QueuedMessage> {
         let mut resting = self.resting();
         let mut ended = Vec::new();
         while let Some(entry) = resting.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -54,17 +54,17 @@ impl Paused {
         }
         set_alarm(&resting, near);
         drop(resting);
-        near.rouse(ended.iter().map(|ticket| ticket.timer));
+        near.dequeue(ended.iter().map(Timer::of_message));
         ended
     }
 
     /// Has all that rests of an account look for its way again.
     fn wake(&self, account: AccountId, near: &NearTimers) {
         let mut woken = Vec::new();
-        self.resting().retain(|_, ticket| {
-            let stays = ticket.account() != account;
+        self.resting().retain(|_, queued| {
+            let stays = queued.place.account != account;
             if !stays {
-                woken.push(ticket.timer);
+                woken.push(Timer::of_message(queued));
             }
             stays
         });
@@ -72,9 +72,9 @@ impl Paused {
     }
 }
 
-fn set_alarm(resting: &BTreeMap<(Timestamp, Timer), Ticket>, near: &NearTimers) {
+fn set_alarm(resting: &BTreeMap<(Timestamp, Place), QueuedMessage>, near: &NearTimers) {
     if let Some(((end, _), _)) = resting.first_key_value() {
-        near.set_alarm((*end, ALARM));
+        near.set_alarm((*end, NUMBER));
     }
 }
 
@@ -85,18 +85,18 @@ pub(super) fn is_paused(read: &impl Read, account: AccountId, site: &str, to: &A
 
 impl Shared {
     /// Has a message rest that was found to be paused; `site` is none where it has no way to one.
-    pub(super) fn rest_paused(self: &Arc<Self>, ticket: Ticket, site: Option<&Site>) {
-        if let Err(ticket) = self.paused.rest(ticket, self.near()) {
-            self.aside.leave(ticket, self.near());
+    pub(super) fn rest_paused(self: &Arc<Self>, queued: QueuedMessage, site: Option<&Site>) {
+        if let Err(queued) = self.paused.rest(queued, self.near()) {
+            self.aside.leave(&queued, self.near());
             // A pause that has ended meanwhile has called for what was left before.
-            if !matches!(self.look(&ticket, site), Ok(Ready::Paused)) {
+            if !matches!(self.look(&queued, site), Ok(Ready::Paused)) {
                 self.aside.call_for_more(self.now(), self.near());
             }
             return;
         }
         // The pause may have ended between the look and now, and with it the call that wakes what rests.
-        if !matches!(self.look(&ticket, site), Ok(Ready::Paused)) {
-            self.wake_paused(ticket.account());
+        if !matches!(self.look(&queued, site), Ok(Ready::Paused)) {
+            self.wake_paused(queued.place.account);
         }
     }
 
@@ -108,8 +108,8 @@ impl Shared {
 
     /// An alarm has come: what rests and is past its time ends.
     pub(super) fn end_paused(self: &Arc<Self>) {
-        for ticket in self.paused.ended(self.now(), self.near()) {
-            self.settle_unsent(ticket, Unsent::Late);
+        for queued in self.paused.ended(self.now(), self.near()) {
+            self.settle_unsent(queued, Unsent::Late);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The connections of a lane that are kept for its next messages.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -48,43 +47,36 @@ impl Kept {
 
 /// The kept connections of a lane, the one kept longest first.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<VecDeque<Kept>>);
+pub(super) struct Pool(VecDeque<Kept>);
 
 impl Pool {
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes out the connections that are past their time.
+    pub(super) fn take_old(&mut self, limits: &Limits, now: Instant) -> Vec<Kept> {
+        let (good, old): (VecDeque<_>, VecDeque<_>) = self.0.drain(..).partition(|one| one.is_good(limits, now));
+        self.0 = good;
+        old.into()
     }
 
-    /// A connection to one of `targets`. What is past its time takes leave.
-    pub(super) fn take<'a>(
-        &self,
-        targets: impl IntoIterator<Item = &'a Target>,
-        limits: &Limits,
-        now: Instant,
-    ) -> Option<Kept> {
+    /// Takes out a connection to one of `targets`.
+    pub(super) fn take<'a>(&mut self, targets: impl IntoIterator<Item = &'a Target>) -> Option<Kept> {
         let targets: Vec<_> = targets.into_iter().collect();
-        let mut kept = self.kept();
-        let (good, bad): (VecDeque<_>, VecDeque<_>) = kept.drain(..).partition(|one| one.is_good(limits, now));
-        *kept = good;
         // The last one used is the least likely to have been closed.
-        let at = kept.iter().rposition(|one| targets.iter().any(|target| target.is_same_server(&one.target)));
-        let found = at.and_then(|at| kept.remove(at));
-        drop(kept);
-        bad.into_iter().for_each(Kept::leave);
-        found
+        let at = self.0.iter().rposition(|one| targets.iter().any(|target| target.is_same_server(&one.target)))?;
+        self.0.remove(at)
     }
 
     /// Keeps a connection.
-    pub(super) fn put(&self, kept: Kept) {
-        self.kept().push_back(kept);
+    pub(super) fn put(&mut self, kept: Kept) {
+        self.0.push_back(kept);
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.kept().len()
+    /// Takes out the connection that was kept longest.
+    pub(super) fn oldest(&mut self) -> Option<Kept> {
+        self.0.pop_front()
     }
 
-    /// The connection that was kept longest.
-    pub(super) fn oldest(&self) -> Option<Kept> {
-        self.kept().pop_front()
+    /// When the connection that was kept longest was used last.
+    pub(super) fn oldest_since(&self) -> Option<Instant> {
+        self.0.iter().map(|kept| kept.idle_since).min()
     }
 }

@@ -367,7 +367,7 @@ impl Routes {
         let near = self.engine.store.near();
         near.give_back_all(asked.waiting.into_iter().map(|(timer, _)| timer));
         if is_half_empty {
-            near.set_alarm((self.engine.clock.now(), aside::ALARM));
+            near.set_alarm((self.engine.clock.now(), aside::NUMBER));
         }
     }
 }

@@ -8,7 +8,6 @@ use tokio::runtime::Handle;
 use super::Shared;
 use super::ends::route_failed;
 use super::paused::is_paused;
-use super::queue::Ticket;
 use super::relays::Number;
 use super::site::Site;
 use crate::base::entropy;
@@ -20,6 +19,7 @@ use crate::engine::backlog::Held;
 use crate::engine::lease::Lease;
 use crate::engine::ports::RouteFailure;
 use crate::engine::waiting::Leased;
+use crate::machine::destination::QueuedMessage;
 use crate::smtp::finding;
 use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
@@ -30,6 +30,7 @@ use crate::store::op::suspension::suspension;
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
+use crate::store::timer::Timer;
 
 /// When a message is looked at again that could not be read.
 const UNREADABLE: Duration = Duration::from_secs(60);
@@ -54,7 +55,7 @@ pub(super) enum Ready {
 
 /// A message in hand, whose outcome is yet to be recorded.
 pub(super) struct Unsettled {
-    pub(super) ticket: Ticket,
+    pub(super) queued: QueuedMessage,
     /// Its part of the work in memory, from MAIL on.
     pub(super) held: Option<Held>,
     pub(super) lease: Option<Lease>,
@@ -65,16 +66,16 @@ pub(super) struct Unsettled {
 impl Shared {
     /// Reads the rows of a leased message: whether there is still something to send, and whether it may go to the site
     /// that it waits for.
-    pub(super) fn look(&self, ticket: &Ticket, site: Option<&Site>) -> Result<Ready, StoreError> {
+    pub(super) fn look(&self, queued: &QueuedMessage, site: Option<&Site>) -> Result<Ready, StoreError> {
         let engine = &self.engine;
         // Mail sent now could not be recorded, and would be sent again.
         if let Some(failure) = engine.store.health().failure() {
             return Err(failure.clone());
         }
         let snapshot = engine.store.snapshot()?;
-        let key = schema::message(ticket.account(), ticket.id());
+        let key = schema::message(queued.place.account, queued.place.id);
         let transfer = snapshot.row::<TransferRow>(&key)?;
-        let Some(transfer) = transfer.filter(|transfer| transfer.due == Some(ticket.timer.due)) else {
+        let Some(transfer) = transfer.filter(|transfer| transfer.due == Some(queued.place.due)) else {
             return Ok(Ready::Stale);
         };
         // A report ended it while it was on the wire, and the process before the outcome.
@@ -82,16 +83,16 @@ impl Shared {
             return Ok(Ready::Settle(TransferEnd::Over));
         }
         let Some(row) = snapshot.row::<MessageRow>(&key)? else { return Ok(Ready::Stale) };
-        if suppression::is_suppressed(&snapshot, ticket.account(), &row.to)? {
+        if suppression::is_suppressed(&snapshot, queued.place.account, &row.to)? {
             return Ok(Ready::Settle(TransferEnd::Suppressed));
         }
         if self.expiry() >= row.give_up_at {
             return Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired())));
         }
-        if suspension(&snapshot, ticket.account())?.is_some() {
+        if suspension(&snapshot, queued.place.account)?.is_some() {
             return Ok(Ready::Paused);
         }
-        let is_paused = |site: &Site| is_paused(&snapshot, ticket.account(), &site.name(), &row.to);
+        let is_paused = |site: &Site| is_paused(&snapshot, queued.place.account, &site.name(), &row.to);
         if site.map(is_paused).transpose()? == Some(true) {
             return Ok(Ready::Paused);
         }
@@ -99,10 +100,10 @@ impl Shared {
     }
 
     /// Settles a message that needs no wire: its time is over, or its domain can't be reached.
-    pub(super) fn settle_unsent(self: &Arc<Self>, ticket: Ticket, why: Unsent) {
-        let Some(lease) = self.leases.take(ticket.id()) else { return self.try_again_soon(ticket) };
-        let unsettled = Unsettled { ticket, held: None, lease: Some(lease), transcript: None };
-        match (self.look(&ticket, None), why) {
+    pub(super) fn settle_unsent(self: &Arc<Self>, queued: QueuedMessage, why: Unsent) {
+        let Some(lease) = self.leases.take(queued.place.id) else { return self.try_again_soon(queued) };
+        let unsettled = Unsettled { queued, held: None, lease: Some(lease), transcript: None };
+        match (self.look(&queued, None), why) {
             (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
             (Ok(Ready::Send(_) | Ready::Paused), Unsent::Late) => unsettled.expired(self),
             (Ok(Ready::Send(_)), Unsent::NoRoute(relay, failure)) => {
@@ -112,20 +113,20 @@ impl Shared {
             }
             (Ok(Ready::Paused), Unsent::NoRoute(..)) => {
                 drop(unsettled);
-                self.rest_paused(ticket, None);
+                self.rest_paused(queued, None);
             }
-            (Ok(Ready::Stale), _) => self.near().forget(&ticket.timer),
+            (Ok(Ready::Stale), _) => self.near().forget(&Timer::of_message(&queued)),
             (Err(error), _) => unsettled.unreadable(self, error),
         }
     }
 
     /// Gives the timer of a leased message back a moment later: it is due, and would fire again and again until the
     /// lease ends.
-    fn try_again_soon(self: &Arc<Self>, ticket: Ticket) {
+    fn try_again_soon(self: &Arc<Self>, queued: QueuedMessage) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(LEASED).await;
-            shared.near().give_back(ticket.timer);
+            shared.near().give_back(Timer::of_message(&queued));
         });
     }
 
@@ -136,11 +137,11 @@ impl Shared {
     }
 
     /// Returns the other waiting messages to the address, if this outcome suppresses it.
-    pub(super) fn others(&self, ticket: &Ticket, to: &Address, end: &TransferEnd) -> Leased {
+    pub(super) fn others(&self, queued: &QueuedMessage, to: &Address, end: &TransferEnd) -> Leased {
         if !matches!(end, TransferEnd::Bounced(bounce) if bounce.suppressed) {
             return Leased::default();
         }
-        self.engine.lease_waiting(ticket.account(), [to]).unwrap_or_else(|error| {
+        self.engine.lease_waiting(queued.place.account, [to]).unwrap_or_else(|error| {
             // They end all the same, each before its next attempt.
             tracing::error!(%error, "could not look up other queued messages to a suppressed address");
             Leased::default()
@@ -148,15 +149,9 @@ impl Shared {
     }
 
     /// Has a message looked at again at `until`, without an attempt: a row says so.
-    pub(super) fn put_off(self: &Arc<Self>, ticket: Ticket, until: Timestamp) {
-        let unsettled = Unsettled { ticket, held: None, lease: None, transcript: None };
+    pub(super) fn put_off(self: &Arc<Self>, queued: QueuedMessage, until: Timestamp) {
+        let unsettled = Unsettled { queued, held: None, lease: None, transcript: None };
         unsettled.settle(self, TransferEnd::Postponed { until }, AttemptFacts::default());
-    }
-
-    /// Has messages looked at again when their time ends, for their site is held back for longer.
-    pub(super) fn put_off_until_their_end(self: &Arc<Self>, late: Vec<Ticket>) {
-        self.left_queue(late.len());
-        late.into_iter().for_each(|ticket| self.put_off(ticket, ticket.give_up_at));
     }
 }
 
@@ -184,7 +179,7 @@ impl Unsettled {
         others: Leased,
         to: Address,
     ) {
-        let account = self.ticket.account();
+        let account = self.queued.place.account;
         let Leased { messages, leases, is_full } = others;
         let op = self.operation(shared, end, facts, messages);
         let (engine, runtime) = (Arc::clone(&shared.engine), Handle::current());
@@ -203,7 +198,7 @@ impl Unsettled {
         facts: AttemptFacts,
         others: Vec<MessageId>,
     ) -> SettleTransfer {
-        let (account, message, due) = (self.ticket.account(), self.ticket.id(), self.ticket.timer.due);
+        let (account, message, due) = (self.queued.place.account, self.queued.place.id, self.queued.place.due);
         let provider = facts.mx_host.as_deref().map(|host| shared.provider_of(host));
         let chance = entropy::bytes(&*shared.engine.entropy);
         let transcript = self.transcript.clone();
@@ -239,7 +234,7 @@ impl Unsettled {
             // A store that has failed records nothing any more: the attempt is repeated after the restart.
             Err(Stop::Failed(error)) if later.health().failure().is_some() => {
                 tracing::error!(%error, "could not record an outcome; its attempt is repeated after the restart");
-                later.near().forget(&self.ticket.timer);
+                later.near().forget(&Timer::of_message(&self.queued));
             }
             Err(Stop::Failed(error)) => {
                 tracing::error!(%error, "could not record an outcome; retrying in a minute");
@@ -260,7 +255,7 @@ impl Unsettled {
     /// Its content can't be read from the disk: that is no attempt, and may pass.
     pub(super) fn content_unreadable(self, shared: &Shared, error: &StoreError) {
         tracing::error!(
-            message_id = %self.ticket.id(), %error,
+            message_id = %self.queued.place.id, %error,
             "could not read the content of a message; trying again every minute for an hour, then the message fails"
         );
         self.settle(shared, TransferEnd::Unreadable, AttemptFacts::default());
@@ -268,7 +263,7 @@ impl Unsettled {
 
     /// A damaged row stays damaged; anything else may pass, and is no attempt.
     pub(super) fn unreadable(mut self, shared: &Shared, error: StoreError) {
-        let message = self.ticket.id();
+        let message = self.queued.place.id;
         match error {
             StoreError::Row { .. } | StoreError::Damaged { .. } | StoreError::Panicked => {
                 tracing::error!(message_id = %message, %error, "could not read a message");

@@ -8,34 +8,18 @@ use super::lane::Lane;
 use super::relays::Number;
 use super::routes::Seen;
 use super::site::Site;
-use super::worker::obstacle;
 use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
 use crate::engine::messages::MessageRecord;
 use crate::engine::relay::{RelayWay, next_day};
 use crate::engine::wait::{Wait, WaitReason};
-
-/// Obstacle to sending a destination queue's next message at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Obstacle {
-    /// The site is throttled since a failure or an answer that asked for patience.
-    Throttled {
-        since: Timestamp,
-        /// None while one attempt probes the site.
-        until: Option<Timestamp>,
-        last_answer: Option<String>,
-    },
-    /// The site takes so many messages a minute.
-    Paced(Timestamp),
-    /// The site has asked for fewer connections, and all of them are in use.
-    Fewer(Timestamp),
-    /// All connections of the site are in use.
-    Window,
-    /// There is none.
-    Nothing,
-}
+use crate::machine::destination::Obstacle;
 
 impl Transfers {
+    fn obstacle(&self, lane: &Lane) -> Obstacle {
+        lane.state().destination.obstacle(self.shared.moment())
+    }
+
     /// Why a message with the timer `due` waits.
     pub(super) fn reason_of(&self, record: &MessageRecord, due: Timestamp) -> Wait {
         let now = self.shared.now();
@@ -59,7 +43,7 @@ impl Transfers {
             return wait(WaitReason::Dns, format!("The mail servers of {domain} could not be looked up."));
         }
         if transfer.attempts == 0 {
-            let obstacle = self.lane_of(record, now).map(|lane| (obstacle(&lane, now), lane));
+            let obstacle = self.lane_of(record, now).map(|lane| (self.obstacle(&lane), lane));
             return match obstacle {
                 // Its time ends before the site is tried again.
                 Some((Obstacle::Throttled { since, last_answer, .. }, lane)) => {
@@ -104,7 +88,7 @@ impl Transfers {
         };
         let site = lane.site.name();
         let throttled_by = |since, until, detail| Wait { reason: WaitReason::Throttled, since, until, detail };
-        match obstacle(&lane, now) {
+        match self.obstacle(&lane) {
             Obstacle::Throttled { since, until: None, .. } => {
                 throttled_by(since, None, format!("One attempt checks whether {site} takes mail again."))
             }

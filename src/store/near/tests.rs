@@ -211,28 +211,38 @@ fn a_horizon_drawn_nearer_while_the_table_is_read_stays_there() {
 }
 
 #[test]
-fn what_rests_counts_as_settled_until_it_is_roused() {
+fn messages_of_a_suspended_queue_count_as_settled_until_it_is_resumed() {
     let test = TestStore::new();
-    arm(&test, [0, 1]);
-    test.pass(Duration::from_secs(2));
-    assert_eq!(taken(&test), [0, 1]);
+    arm(&test, [0, 1, 2]);
+    test.pass(Duration::from_secs(3));
+    assert_eq!(taken(&test), [0, 1, 2]);
     let near = test.store().near();
-    near.rest([timer(0), timer(1)]);
+    (0..2).for_each(|n| near.enqueue(&timer(n), 7));
+    near.suspend(7);
+    assert!(!near.is_settled(test.now()), "one is in no queue");
+    near.enqueue(&timer(2), 7);
     assert!(near.is_settled(test.now()));
-    assert_eq!(taken(&test), [0; 0], "nobody else takes what rests");
-    near.rouse([timer(0)]);
+    assert_eq!(taken(&test), [0; 0], "nobody else takes what waits");
+    near.dequeue([timer(0)]);
     assert!(!near.is_settled(test.now()));
     disarm(&test, [0, 1]);
-    near.rouse([timer(1)]);
-    assert!(near.is_settled(test.now()), "what was settled while it rested is gone");
+    assert!(near.is_settled(test.now()), "what was settled while it waited is gone");
+    near.dequeue([timer(1)]);
+    assert!(near.is_settled(test.now()));
+    near.resume(7);
+    assert!(!near.is_settled(test.now()));
+    near.suspend(7);
+    near.forget(&timer(2));
+    assert!(near.is_settled(test.now()));
 }
 
 #[test]
-fn what_rests_can_be_given_back_and_is_not_read_again_meanwhile() {
+fn a_message_of_a_suspended_queue_can_be_given_back_and_is_not_read_again_meanwhile() {
     let test = TestStore::new();
     arm(&test, [0]);
     assert_eq!(taken(&test), [0]);
-    test.store().near().rest([timer(0)]);
+    test.store().near().suspend(7);
+    test.store().near().enqueue(&timer(0), 7);
     test.pass(2 * HORIZON);
     assert_eq!(taken(&test), [0; 0]);
     test.store().near().give_back(timer(0));

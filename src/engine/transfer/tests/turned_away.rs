@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use super::net::answer;
 use super::*;
 use crate::engine::Tables;
+use crate::engine::audit::Behalf;
 use crate::smtp::outcome::Phase;
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
@@ -82,4 +83,21 @@ async fn where_the_probe_is_cancelled_the_next_message_probes_the_site() {
     world.is_delivered(next).await;
     gate.add_permits(1000);
     world.pass(0).await;
+}
+
+#[tokio::test]
+async fn messages_that_come_due_together_at_a_site_about_to_be_probed_are_suspended_when_it_is_throttled_again() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let first = world.send("u@dead.test").await;
+    world.pass(0).await;
+    world.cancel(first).await;
+    let operator = || Behalf::operator(world.account);
+    assert!(world.engine.suspend_account(operator(), "unpaid".parse().unwrap()).await.is_ok());
+    world.send_from("n@news.example.test", "n@dead.test").await;
+    world.send("v@dead.test").await;
+    world.pass(60).await;
+    assert!(world.engine.resume_account(operator()).await.is_ok());
+    let settles = tokio::time::timeout(Duration::from_secs(20), world.pass(0)).await;
+    assert!(settles.is_ok(), "a message neither waits for the site nor is worked on");
 }

@@ -32,7 +32,7 @@ pub(super) struct Window {
 
 /// Trust in a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
+pub enum Trust {
     /// It was never heard from.
     New,
     /// It has answered.

@@ -1,0 +1,113 @@
+//! The messages that wait for a destination: transactional ones first, and accounts in turn.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::QueuedMessage;
+use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
+use crate::domain::stream::Stream;
+use crate::machine::fair_queue::FairQueue;
+
+/// Time for which an account's messages let others pass after one of them waited for a connection.
+pub const LETS_PASS: Duration = Duration::from_secs(5);
+
+/// The messages that wait.
+#[derive(Debug, Clone)]
+pub(super) struct MessageQueue {
+    transactional: FairQueue<QueuedMessage>,
+    marketing: FairQueue<QueuedMessage>,
+    /// Accounts that have no connection left for this destination, and until when they let others pass.
+    letting_pass: BTreeMap<AccountId, Duration>,
+    /// The earliest end of a message, or a time before it.
+    ends_at: Timestamp,
+}
+
+impl Default for MessageQueue {
+    fn default() -> Self {
+        Self {
+            transactional: FairQueue::default(),
+            marketing: FairQueue::default(),
+            letting_pass: BTreeMap::new(),
+            ends_at: Timestamp::MAX,
+        }
+    }
+}
+
+impl MessageQueue {
+    pub(super) const fn len(&self) -> usize {
+        self.transactional.len() + self.marketing.len()
+    }
+
+    pub(super) const fn marketing_len(&self) -> usize {
+        self.marketing.len()
+    }
+
+    pub(super) const fn transactional_len(&self) -> usize {
+        self.transactional.len()
+    }
+
+    const fn of(&mut self, stream: Stream) -> &mut FairQueue<QueuedMessage> {
+        match stream {
+            Stream::Transactional => &mut self.transactional,
+            Stream::Marketing => &mut self.marketing,
+        }
+    }
+
+    pub(super) fn push(&mut self, message: QueuedMessage) {
+        self.ends_at = self.ends_at.min(message.give_up_at);
+        self.of(message.stream).push(message.place.account, message);
+    }
+
+    /// Puts a message back before the others of its account, which let other accounts pass for a while.
+    pub(super) fn put_back(&mut self, message: QueuedMessage, machine: Duration) {
+        self.ends_at = self.ends_at.min(message.give_up_at);
+        self.letting_pass.insert(message.place.account, machine + LETS_PASS);
+        self.of(message.stream).push_front(message.place.account, message);
+    }
+
+    /// The next message. Marketing messages are left out where they have no room.
+    pub(super) fn pop(&mut self, has_marketing_room: bool, machine: Duration) -> Option<QueuedMessage> {
+        self.letting_pass.retain(|_, until| *until > machine);
+        let Self { transactional, marketing, letting_pass, .. } = self;
+        let may = |account: &AccountId| !letting_pass.contains_key(account);
+        let mut of_marketing =
+            |may: &dyn Fn(&AccountId) -> bool| if has_marketing_room { marketing.pop_of(may) } else { None };
+        let passing = transactional.pop_of(may).or_else(|| of_marketing(&may));
+        passing.or_else(|| transactional.pop()).or_else(|| of_marketing(&|_| true))
+    }
+
+    /// Whether there is a message of another account than `account` that lets nobody pass.
+    pub(super) fn has_other(&self, account: AccountId, has_marketing_room: bool, machine: Duration) -> bool {
+        let lets_pass = |other: &AccountId| self.letting_pass.get(other).is_some_and(|until| *until > machine);
+        let may = |other: &AccountId| *other != account && !lets_pass(other);
+        self.transactional.has_of(may) || has_marketing_room && self.marketing.has_of(may)
+    }
+
+    /// Takes out the messages that end by `until`.
+    pub(super) fn extract_ending(&mut self, until: Timestamp) -> Vec<QueuedMessage> {
+        if self.ends_at > until {
+            return Vec::new();
+        }
+        let is_late = |message: &QueuedMessage| message.give_up_at <= until;
+        let mut late = self.transactional.extract(is_late);
+        late.append(&mut self.marketing.extract(is_late));
+        let rest = self.transactional.iter().chain(self.marketing.iter());
+        self.ends_at = rest.map(|message| message.give_up_at).min().unwrap_or(Timestamp::MAX);
+        late
+    }
+
+    /// Takes out `count` messages, marketing first.
+    pub(super) fn shed(&mut self, count: usize) -> Vec<QueuedMessage> {
+        let mut shed = self.marketing.shed(count);
+        shed.append(&mut self.transactional.shed(count - shed.len()));
+        shed
+    }
+
+    /// Takes out all messages.
+    pub(super) fn clear(&mut self) -> Vec<QueuedMessage> {
+        let mut all = self.transactional.extract(|_| true);
+        all.append(&mut self.marketing.extract(|_| true));
+        all
+    }
+}

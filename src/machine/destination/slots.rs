@@ -1,0 +1,66 @@
+//! The started messages of a destination, each in a slot until it has ended.
+
+use std::collections::BTreeMap;
+
+use super::QueuedMessage;
+
+/// Identifies a started message. Slots are never used again.
+pub type Slot = u64;
+
+/// The started messages.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Slots {
+    started: BTreeMap<Slot, Started>,
+    last: Slot,
+    marketing: usize,
+    connected: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Started {
+    message: QueuedMessage,
+    /// Whether it has a connection, or opens one.
+    is_connected: bool,
+}
+
+impl Slots {
+    pub(super) fn len(&self) -> usize {
+        self.started.len()
+    }
+
+    /// Whether the message of `slot` has not ended.
+    #[cfg(test)]
+    pub(super) fn has(&self, slot: Slot) -> bool {
+        self.started.contains_key(&slot)
+    }
+
+    pub(super) const fn marketing(&self) -> usize {
+        self.marketing
+    }
+
+    /// The messages with a connection.
+    pub(super) const fn connected(&self) -> usize {
+        self.connected
+    }
+
+    pub(super) fn add(&mut self, message: QueuedMessage) -> Slot {
+        self.last += 1;
+        self.marketing += usize::from(message.is_marketing());
+        self.started.insert(self.last, Started { message, is_connected: false });
+        self.last
+    }
+
+    pub(super) fn set_connected(&mut self, slot: Slot, is_connected: bool) {
+        let Some(started) = self.started.get_mut(&slot) else { return };
+        self.connected -= usize::from(started.is_connected);
+        self.connected += usize::from(is_connected);
+        started.is_connected = is_connected;
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<QueuedMessage> {
+        let Started { message, is_connected } = self.started.remove(&slot)?;
+        self.connected -= usize::from(is_connected);
+        self.marketing -= usize::from(message.is_marketing());
+        Some(message)
+    }
+}

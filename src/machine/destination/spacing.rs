@@ -1,0 +1,67 @@
+//! Spacing of messages or connections: so many a minute, on the monotonic clock like every network deadline (contract
+//! 8).
+
+use std::time::Duration;
+
+/// Burst after a silence: a second's worth, and at least one.
+const BURST: Duration = Duration::from_secs(1);
+
+/// So many a minute, each at its own moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spacing {
+    interval: Duration,
+    /// When the next one is to go, were there no burst.
+    next: Option<Duration>,
+}
+
+impl Spacing {
+    pub(super) fn per_minute(count: u32) -> Self {
+        Self { interval: Duration::from_secs(60) / count.max(1), next: None }
+    }
+
+    /// Returns how long the next one has to wait.
+    pub(super) fn wait(&self, now: Duration) -> Duration {
+        let burst = BURST.saturating_sub(self.interval);
+        self.next.map_or(Duration::ZERO, |next| next.saturating_sub(now + burst))
+    }
+
+    /// Counts one, whether or not it waited.
+    pub(super) fn count(&mut self, now: Duration) {
+        self.next = Some(self.next.map_or(now, |next| next.max(now)) + self.interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Duration = Duration::from_secs(1000);
+
+    /// When each of `count` goes, in milliseconds, if it goes as soon as it may.
+    fn moments(mut spacing: Spacing, count: usize) -> Vec<u128> {
+        let mut now = START;
+        let next = |_| {
+            now += spacing.wait(now);
+            spacing.count(now);
+            (now - START).as_millis()
+        };
+        (0..count).map(next).collect()
+    }
+
+    #[test]
+    fn a_slow_spacing_is_even_and_a_fast_one_lets_a_second_s_worth_go_at_once() {
+        assert_eq!(moments(Spacing::per_minute(1), 3), [0, 60_000, 120_000]);
+        assert_eq!(moments(Spacing::per_minute(30), 3), [0, 2_000, 4_000]);
+        assert_eq!(moments(Spacing::per_minute(240), 6), [0, 0, 0, 0, 250, 500]);
+    }
+
+    #[test]
+    fn silence_is_not_saved_up() {
+        let mut spacing = Spacing::per_minute(60);
+        spacing.count(START);
+        let later = START + Duration::from_secs(3600);
+        assert_eq!(spacing.wait(later), Duration::ZERO);
+        spacing.count(later);
+        assert_eq!(spacing.wait(later), Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,180 @@
+//! Rules of a destination, each as a script; its invariants under any inputs; and all runs of a small one.
+
+mod exhaustive;
+mod model;
+mod properties;
+
+use std::time::Duration;
+
+use super::*;
+use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::domain::stream::Stream;
+use model::{Model, START, message};
+
+const LIMITS: Limits =
+    Limits { connections: 4, messages_per_minute: None, connections_per_minute: None, is_shared: false };
+
+fn model(limits: Limits) -> Model {
+    Model::new(&limits)
+}
+
+/// A model whose site has just pushed back the first of three messages.
+fn throttled() -> Model {
+    let mut model = model(Limits { connections: 1, ..LIMITS });
+    (1..=3).for_each(|n| model.due(n));
+    assert_eq!(model.started(), [1]);
+    model.end(1, Signal::PushedBack);
+    assert_eq!((model.started(), model.is_suspended), (vec![], true));
+    model
+}
+
+#[test]
+fn accounts_take_turns_and_the_window_grows_while_the_site_takes_messages() {
+    let mut model = model(LIMITS);
+    // Messages of one account have the same remainder by three.
+    for n in [3, 6, 9, 12, 4] {
+        model.due(n);
+    }
+    assert_eq!(model.started(), [3, 6]);
+    model.end(3, Signal::Took);
+    assert_eq!(model.started(), [6, 9], "its turn came when it was alone");
+    model.end(6, Signal::Took);
+    assert_eq!(model.started(), [9, 4, 12], "then the other account's, and one connection more");
+}
+
+#[test]
+fn a_throttled_site_gets_one_probe_whose_success_starts_the_others() {
+    let mut model = throttled();
+    model.wake();
+    assert_eq!((model.started(), model.is_suspended), (vec![2], true));
+    model.end(2, Signal::Took);
+    assert_eq!((model.started(), model.is_suspended), (vec![3], false));
+}
+
+#[test]
+fn a_probe_of_which_nothing_is_learnt_is_followed_by_the_next_message_at_once() {
+    let mut model = throttled();
+    model.wake();
+    model.end(2, Signal::Silent);
+    assert_eq!(model.started(), [3]);
+    model.end(3, Signal::Silent);
+    model.due(4);
+    assert_eq!((model.started(), model.is_suspended), (vec![4], true), "it still has to be probed");
+}
+
+#[test]
+fn messages_that_arrive_together_at_a_site_about_to_be_probed_stay_suspended_when_it_is_throttled_again() {
+    let mut model = throttled();
+    model.wake();
+    [2, 3].into_iter().for_each(|n| model.end(n, Signal::Silent));
+    [4, 5].into_iter().for_each(|n| model.due(n));
+    model.end(4, Signal::PushedBack);
+    assert_eq!((model.started(), model.is_suspended), (vec![], true));
+}
+
+#[test]
+fn a_message_that_ends_before_the_site_is_tried_again_is_put_off() {
+    let mut model = throttled();
+    model.due_until(4, START.wall + Duration::from_secs(49));
+    assert!(model.is_put_off(4));
+    model.due_until(5, START.wall + Duration::from_secs(70));
+    model.wake();
+    model.end(2, Signal::PushedBack);
+    assert!(model.is_put_off(5) && !model.is_put_off(3));
+}
+
+#[test]
+fn a_site_is_tried_now_where_somebody_asks_for_it() {
+    let mut model = throttled();
+    model.step(Input::TryNow);
+    model.step(Input::Woken);
+    assert_eq!((model.started(), model.now), (vec![2], START));
+}
+
+#[test]
+fn one_connection_is_reserved_for_transactional_mail_where_streams_share() {
+    let mut model = model(Limits { is_shared: true, ..LIMITS });
+    let marketing = |n: u8| QueuedMessage { stream: Stream::Marketing, ..message(n, Timestamp::MAX) };
+    [1, 2].into_iter().for_each(|n| model.take(n, marketing(n)));
+    assert_eq!(model.started(), [1]);
+    model.due(3);
+    assert_eq!(model.started(), [1, 3]);
+    model.due(4);
+    model.end(1, Signal::Took);
+    assert_eq!(model.started(), [3, 4], "transactional mail goes first");
+}
+
+#[test]
+fn a_message_that_waits_for_a_connection_lets_another_account_pass_once() {
+    let mut model = model(Limits { connections: 1, ..LIMITS });
+    [3, 6, 4].into_iter().for_each(|n| model.due(n));
+    assert!(model.destination.has_other(message(3, Timestamp::MAX).place.account, model.now));
+    model.let_pass(3);
+    assert_eq!(model.started(), [4]);
+    model.end(4, Signal::Took);
+    assert_eq!(model.started(), [3], "nobody else is there");
+}
+
+#[test]
+fn messages_are_spaced_over_the_minute_but_a_probe_is_not() {
+    let mut model = model(Limits { messages_per_minute: Some(6), ..LIMITS });
+    (1..=4).for_each(|n| model.due(n));
+    assert_eq!(
+        (model.started(), model.destination.next_wake()),
+        (vec![1], Some(START.machine + Duration::from_secs(10)))
+    );
+    model.pass(Duration::from_secs(10));
+    model.step(Input::TurnCame);
+    assert_eq!(model.started(), [1, 2]);
+    model.end(1, Signal::PushedBack);
+    model.wake();
+    assert_eq!(model.started(), [2, 3]);
+    let mut model = super::tests::model(LIMITS);
+    model.step(Input::Space(60, START.wall + Duration::from_secs(100)));
+    [1, 2].into_iter().for_each(|n| model.due(n));
+    assert_eq!(model.started(), [1]);
+}
+
+#[test]
+fn kept_connections_never_exceed_the_window_and_idle_ones_are_given_up_for_others() {
+    let mut model = model(LIMITS);
+    [1, 2].into_iter().for_each(|n| model.due(n));
+    [1, 2].into_iter().for_each(|n| model.connect(n));
+    model.keep(1);
+    assert_eq!((model.kept, model.destination.idle_connections()), (1, 0), "its own message may use it again");
+    model.end(1, Signal::Answered);
+    model.keep(2);
+    model.end(2, Signal::Answered);
+    assert_eq!((model.kept, model.destination.idle_connections()), (2, 2));
+    model.due(3);
+    model.step(Input::ConnectionsWanted);
+    assert_eq!(model.kept, 1, "a started message uses it");
+    model.step(Input::Throttle(START.wall + Duration::from_secs(60)));
+    assert_eq!(model.kept, 0);
+}
+
+#[test]
+fn nothing_starts_once_the_service_stops() {
+    let mut model = model(LIMITS);
+    (1..=3).for_each(|n| model.due(n));
+    model.step(Input::Stop);
+    model.end(1, Signal::Took);
+    assert_eq!(model.started(), [2]);
+}
+
+#[test]
+fn a_long_queue_leaves_half_to_the_store_and_reads_it_again_when_it_is_short() {
+    let mut model = model(Limits { connections: 1, ..LIMITS });
+    (1..=20).for_each(|n| model.due(n));
+    model.step(Input::Spill);
+    assert_eq!((model.destination.len(), model.spilled()), (10, 9));
+    model.step(Input::Woken);
+    assert!(model.reading.is_some(), "it has fewer than it may have");
+    model.refill();
+    assert_eq!((model.destination.len(), model.spilled()), (19, 0));
+}
+
+#[test]
+fn a_queued_message_is_small() {
+    assert!(size_of::<QueuedMessage>() <= 56);
+}

@@ -3,8 +3,9 @@
 //! `cargo bench --bench delivery -- [options]` sets up `postrider serve` as a user would, stops it, fills its store
 //! with copies of one accepted message, and starts it again. `drain` measures the rate and CPU time of delivery to many
 //! sites. `queued` measures the memory of a long queue and the time until it moves. `timers` measures the cost of
-//! timers that are not due. `dead` measures how much an unreachable site slows mail to another. Each prints a JSON
-//! line. Nothing is asserted about speed: a figure belongs to its machine and its minute.
+//! timers that are not due. `dead` measures how much an unreachable site slows mail to another. `decisions`
+//! measures the machine of one destination alone. Each prints a JSON line. Nothing is asserted about speed: a figure
+//! belongs to its machine and its minute.
 
 #[path = "../main_job/body.rs"]
 #[expect(dead_code, reason = "shared with main_job, which reports more about its letters")]
@@ -13,6 +14,7 @@ mod bulk;
 #[path = "../main_job/client.rs"]
 #[expect(dead_code, reason = "shared with main_job, whose clients send all of its load")]
 mod client;
+mod decisions;
 #[path = "../main_job/dns.rs"]
 mod dns;
 mod fill;
@@ -55,7 +57,7 @@ struct Options {
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     data_root: PathBuf,
     /// Scenarios to measure
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "drain,queued,timers,dead")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "drain,queued,timers,dead,decisions")]
     only: Vec<Scenario>,
     /// Messages of `drain`
     #[arg(long, default_value_t = 10_000)]
@@ -106,6 +108,8 @@ enum Scenario {
     Timers,
     /// One site accepts nothing, another everything
     Dead,
+    /// One destination decides about messages, without store and network
+    Decisions,
 }
 
 fn main() -> ExitCode {
@@ -131,6 +135,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
             Scenario::Queued => runtime.block_on(scenario::queued(options))?,
             Scenario::Timers => runtime.block_on(scenario::timers(options))?,
             Scenario::Dead => runtime.block_on(scenario::dead(options))?,
+            Scenario::Decisions => decisions::measure(),
         };
         writeln!(std::io::stdout().lock(), "{row}")?;
     }

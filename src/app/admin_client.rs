@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(stopping.exit(), Exit::Unreachable);
         let strange = asked(500, "<html>").unwrap_err();
         assert_eq!(strange.exit(), Exit::Failed);
-        assert!(strange.to_string().contains("status 500 and no reason"), "{strange}");
+        assert!(strange.to_string().contains("status 500 without a message"), "{strange}");
     }
 
     #[test]

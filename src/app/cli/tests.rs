@@ -232,7 +232,7 @@ fn mail_for_a_site_is_paused_resumed_and_tried() {
     let one = format!("{{\"data\":[{{\"id\":\"{ACCOUNT}\"}}],\"next_cursor\":null}}");
     for (verb, answer, told) in [
         ("pause", "{\"site\":\"google\",\"paused\":true}", "Mail for google waits until it is resumed.\n"),
-        ("resume", "{\"site\":\"google\",\"paused\":false}", "Mail for google goes on.\n"),
+        ("resume", "{\"site\":\"google\",\"paused\":false}", "Mail for google continues.\n"),
         ("try", "{\"site\":\"google\",\"messages\":7,\"more\":false}", "7 messages for google are tried now.\n"),
     ] {
         let (ran, requests) = asking(&format!("queue {verb} google"), &[(200, &one), (200, answer)]);

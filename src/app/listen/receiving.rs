@@ -103,7 +103,7 @@ mod tests {
         let old = Timestamp::from_millis(now.as_millis() - 302_000);
         for (headers, why) in [
             (headers(old, &secret, body), "300 s old"),
-            (headers(now, &Secret::new("whsec_b"), body), "not of this body"),
+            (headers(now, &Secret::new("whsec_b"), body), "does not match the body"),
             (HeaderMap::new(), "is not t="),
         ] {
             let heard = judged(&secret, &headers, body);

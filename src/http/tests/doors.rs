@@ -95,7 +95,7 @@ async fn who_comes_in_clear_to_a_listener_of_tls_is_sent_to_it() {
     let mut clear = Client::over(TcpStream::connect(address).await.unwrap());
     let reply = clear.get("/v1/messages/1", "").await;
     assert_eq!((reply.status, reply.header("location")), (404, ""));
-    assert!(reply.body.contains("ask https://localhost"), "{}", reply.body);
+    assert!(reply.body.contains("use https://localhost"), "{}", reply.body);
     let reply = clear.get("/queue", "").await;
     assert_eq!((reply.status, reply.header("location")), (308, "https://localhost/queue"));
     let mut safe = Client::over(secured(address, client_config).await.unwrap());

@@ -156,7 +156,7 @@ async fn a_missing_or_replaced_slot_is_found() {
     let replica = Replica::usual();
     let copy = replica.store.object("log/000000000003");
     replica.store.set_object("log/000000000004", copy);
-    replica.expect(false, "log/000000000004", "that of another object").await;
+    replica.expect(false, "log/000000000004", "belongs to another object").await;
 }
 
 #[tokio::test]

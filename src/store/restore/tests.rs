@@ -135,7 +135,7 @@ fn the_master_key_is_in_the_backup_only_where_it_was_asked_for_and_no_other_will
 
     let directory = tempfile::tempdir().unwrap();
     let own: Raw = Raw::new(own.clone().try_into().unwrap());
-    for (given, expected) in [(None, "has no master key"), (Some(Raw::new([9; 32])), "not the one")] {
+    for (given, expected) in [(None, "has no master key"), (Some(Raw::new([9; 32])), "does not belong")] {
         let refused = restored_into(directory.path(), &without, given).unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
         assert!(is_empty(directory.path()).unwrap(), "nothing is left");

@@ -175,6 +175,18 @@ fn a_long_queue_leaves_half_to_the_store_and_reads_it_again_when_it_is_short() {
 }
 
 #[test]
+fn a_message_that_is_read_again_and_ends_before_the_site_is_tried_again_is_put_off() {
+    let mut model = model(Limits { connections: 1, ..LIMITS });
+    (1..=20).for_each(|n| model.due_until(n, START.wall + Duration::from_secs(100)));
+    model.step(Input::Spill);
+    model.step(Input::Woken);
+    model.step(Input::Throttle(START.wall + Duration::from_secs(200)));
+    model.refill();
+    assert_eq!((model.destination.len(), model.spilled()), (0, 0));
+    assert!((2..=20).all(|n| model.is_put_off(n)));
+}
+
+#[test]
 fn a_queued_message_is_small() {
     assert!(size_of::<QueuedMessage>() <= 56);
 }

@@ -102,7 +102,11 @@ impl Model {
         assert!(self.reading.is_some());
         let spilled = self.messages.values().filter(|(_, place)| *place == Where::Spilled);
         let spilled: Vec<_> = spilled.map(|(message, _)| *message).collect();
-        spilled.iter().for_each(|message| self.step(Input::Due(*message)));
+        for message in spilled {
+            // It is in hand, and either waits again or is put off.
+            self.put(number(&message), Where::Ended);
+            self.step(Input::Due(message));
+        }
         self.reading = None;
         self.step(Input::Refilled(None));
     }
@@ -166,7 +170,7 @@ impl Model {
         for effect in effects {
             match effect {
                 Effect::Wait(message) => {
-                    assert!(matches!(self.messages[&number(&message)].1, Where::Ended | Where::Spilled));
+                    assert_eq!(self.messages[&number(&message)].1, Where::Ended);
                     self.put(number(&message), Where::Waits);
                 }
                 Effect::Start(slot, message) => {

@@ -8,7 +8,7 @@ use postrider::app::config::Config;
 use postrider::app::environment::Environment;
 use postrider::app::exit::Exit;
 use postrider::app::standby::StandbyOptions;
-use postrider::app::trouble::Trouble;
+use postrider::app::trouble::CliError;
 use postrider::app::{dev, serve, standby};
 use postrider::store::open::OnJournalDamage;
 
@@ -36,7 +36,7 @@ fn standby(config: Config, options: StandbyOptions) -> Exit {
     told(standby::run(&config, &options))
 }
 
-fn told(ended: Result<Exit, Trouble>) -> Exit {
+fn told(ended: Result<Exit, CliError>) -> Exit {
     ended.unwrap_or_else(|trouble| {
         eprintln!("{trouble}");
         trouble.exit()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use postrider::base::id::{AccountId, Ulid};
 use postrider::base::time::Timestamp;
-use postrider::store::error::Stop;
+use postrider::store::error::OpError;
 use postrider::store::op::{Never, Op};
 use postrider::store::tables::Tables;
 use postrider::store::timer::{Timer, TimerKind};
@@ -46,7 +46,7 @@ impl Op for Arm {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         for number in self.numbers.0..self.numbers.1 {
             let due = self.begin + Duration::from_millis(number.wrapping_mul(STRIDE) % MONTH_MS);
             let mut chance = [0; 10];

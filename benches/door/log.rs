@@ -2,7 +2,7 @@
 
 use postrider::base::id::{AccountId, EventId, MessageId, Ulid};
 use postrider::domain::event::EventType;
-use postrider::store::error::Stop;
+use postrider::store::error::OpError;
 use postrider::store::op::{Never, Op};
 use postrider::store::row::event::{EventLogRow, EventOfTypeRow};
 use postrider::store::schema::{self, Table};
@@ -40,7 +40,7 @@ impl Op for Fill {
     type Reply = (MessageId, EventId);
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Never>> {
         let bytes = format!("{{\"id\":\"{}\"}}", "x".repeat(EVENT_BYTES)).into_bytes();
         let mut last = (MessageId::default(), EventId::default());
         for number in self.from..self.from + MESSAGES_AT_ONCE {

@@ -10,7 +10,7 @@ use postrider::base::time::Timestamp;
 use postrider::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource, EventRecord, EventType};
 use postrider::machine::transfer::Effect;
 use postrider::machine::{delivery, transfer};
-use postrider::store::error::Stop;
+use postrider::store::error::OpError;
 use postrider::store::op::message_index::IndexMessages;
 use postrider::store::op::{Never, Op};
 use postrider::store::read::Read as _;
@@ -92,7 +92,7 @@ impl Op for Fill {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         for number in self.from..(self.from + AT_ONCE).min(self.count) {
             let share = MONTH.as_millis() * u128::from(number) / u128::from(self.count);
             let created_at = self.begin + Duration::from_millis(u64::try_from(share).unwrap_or(u64::MAX));
@@ -109,7 +109,7 @@ impl Op for Fill {
 }
 
 impl Fill {
-    fn write(&self, tables: &mut Tables<'_>, mut writing: Writing) -> Result<(), Stop<Never>> {
+    fn write(&self, tables: &mut Tables<'_>, mut writing: Writing) -> Result<(), OpError<Never>> {
         let (number, id) = (writing.number, writing.id);
         let fate = letters::fate(number, self.count - number);
         let key = schema::message(self.account, id);
@@ -151,7 +151,7 @@ impl Fill {
         writing: &mut Writing,
         kind: EventType,
         facts: &AttemptFacts,
-    ) -> Result<(), Stop<Never>> {
+    ) -> Result<(), OpError<Never>> {
         let (account, message, id) = (self.account, writing.id, EventId(writing.next_id()));
         let bounce = (kind == EventType::Bounced).then(refused);
         let row = &writing.row;

@@ -3,7 +3,7 @@
 //! `tests/it` call it.
 
 use postrider::smtp::server::{
-    Answer, Door, LoginRule, ReceivedMessage, ServerAction, ServerConfig, ServerSession, SubmissionRules,
+    Answer, LoginRule, ReceivedMessage, ServerAction, ServerConfig, ServerKind, ServerSession, SubmissionRules,
 };
 
 const SIZE_MAX: usize = 4096;
@@ -33,7 +33,7 @@ pub(crate) fn check(input: &[u8], piece: usize) -> usize {
         errors_max: 20,
         refusals_max: None,
         starttls: true,
-        door: Door::Submission(rules),
+        door: ServerKind::Submission(rules),
     };
     let session = ServerSession::inside_tls(config);
     let mut run = Run { session, out: Vec::new(), is_logged_in: false, taken: 0, is_closed: false };

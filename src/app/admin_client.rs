@@ -11,9 +11,9 @@ use hyper::Method;
 use serde_json::Value;
 
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::base::id::AccountId;
-use crate::net::admin_socket::{self, AdminReply, AdminRequest, Answered, Download};
+use crate::net::admin_socket::{self, AdminReply, AdminRequest, Download, DownloadResponse};
 
 /// Name of the socket in the data directory.
 pub const SOCKET_NAME: &str = "admin.sock";
@@ -77,7 +77,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// A [`Trouble`] if the daemon can't be reached or does not answer with 2xx.
-    pub fn ask(&self, ask: Ask<'_>) -> Result<Reply, Trouble> {
+    pub fn ask(&self, ask: Ask<'_>) -> Result<Reply, CliError> {
         let purpose = ask.purpose;
         let request = AdminRequest {
             method: ask.method,
@@ -94,18 +94,18 @@ impl AdminClient {
     ///
     /// # Errors
     /// As [`Self::ask`].
-    pub fn download(&self, purpose: &str, path: &str) -> Result<Download, Trouble> {
+    pub fn download(&self, purpose: &str, path: &str) -> Result<Download, CliError> {
         let request = AdminRequest { method: Method::GET, path: path.to_owned(), account: None, body: None };
         match admin_socket::download(&self.socket, request, DEADLINE).map_err(|why| self.unreached(purpose, &why))? {
-            Answered::Download(download) => Ok(download),
-            Answered::Refused(reply) => {
+            DownloadResponse::Download(download) => Ok(download),
+            DownloadResponse::Refused(reply) => {
                 let (value, exit) = taken_apart(&text(&reply), reply.status);
                 Err(refusal(purpose, exit, reply.status, &value))
             }
         }
     }
 
-    fn unreached(&self, purpose: &str, why: &io::Error) -> Trouble {
+    fn unreached(&self, purpose: &str, why: &io::Error) -> CliError {
         let socket = self.socket.display();
         let (exit, remedy) = match why.kind() {
             io::ErrorKind::PermissionDenied => {
@@ -114,7 +114,7 @@ impl AdminClient {
             io::ErrorKind::TimedOut => (Exit::Failed, "See the service's log, and try again."),
             _ => (Exit::Unreachable, "Start the service, or name its directory with --data-dir or --config."),
         };
-        Trouble::new(
+        CliError::new(
             exit,
             format!("cannot {purpose}"),
             format!("the service does not answer at {socket}: {why}"),
@@ -124,7 +124,7 @@ impl AdminClient {
 }
 
 /// Returns the reply, or its error as a [`Trouble`].
-fn understood(purpose: &str, reply: &AdminReply) -> Result<Reply, Trouble> {
+fn understood(purpose: &str, reply: &AdminReply) -> Result<Reply, CliError> {
     let text = text(reply);
     match taken_apart(&text, reply.status) {
         (value, Exit::Done) => Ok(Reply { text, value }),
@@ -142,8 +142,8 @@ fn taken_apart(text: &str, status: u16) -> (Value, Exit) {
     (value, exit)
 }
 
-fn refusal(purpose: &str, exit: Exit, status: u16, value: &Value) -> Trouble {
-    Trouble::with_reasons(exit, format!("cannot {purpose}"), reasons(status, value), remedy(exit))
+fn refusal(purpose: &str, exit: Exit, status: u16, value: &Value) -> CliError {
+    CliError::with_reasons(exit, format!("cannot {purpose}"), reasons(status, value), remedy(exit))
 }
 
 /// Returns the API's error message and the violations of each field.
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::app::canned::Canned;
 
-    fn asked(status: u16, body: &str) -> Result<Reply, Trouble> {
+    fn asked(status: u16, body: &str) -> Result<Reply, CliError> {
         let daemon = Canned::answering(&[(status, body)]);
         AdminClient::new(daemon.data_dir()).ask(Ask::get("list the keys", "/v1/keys", None))
     }

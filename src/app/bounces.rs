@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::engine::receive::Receiver;
 use crate::net::bounce_receiver::{listen, listener_config};
 use crate::net::dev::reporter::Reporter;
 use crate::net::handed_over::HandedOver;
-use crate::net::smtp_listener::{Gate, ListenerConfig, SmtpListener};
+use crate::net::smtp_listener::{ConnectionCap, ListenerConfig, SmtpListener};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
 
@@ -37,7 +37,7 @@ impl Bounces {
         mail: Option<Arc<TlsSettings>>,
         sockets: &HandedOver,
         simulator: Option<&Reporter>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         let mut bounces = Self { listeners: Vec::new(), addresses: Vec::new() };
         let addresses: Vec<_> = config.bounces.iter().flat_map(|bounces| &bounces.listen).collect();
         if addresses.is_empty() && simulator.is_none() {
@@ -48,7 +48,7 @@ impl Bounces {
             None => {
                 let own = tls::self_signed(config.hostname.as_str());
                 let own =
-                    own.map_err(|fault| Trouble::new(Exit::Failed, "cannot set up TLS", fault.to_string(), ""))?;
+                    own.map_err(|fault| CliError::new(Exit::Failed, "cannot set up TLS", fault.to_string(), ""))?;
                 Arc::new(TlsSettings::new(own))
             }
         };
@@ -61,7 +61,8 @@ impl Bounces {
         if let Some(reporter) = simulator {
             let settings = listener_config(config.hostname.as_str(), Arc::clone(&tls));
             // The simulator is the only client and limits itself.
-            let settings = ListenerConfig { gate: Gate::new(SIMULATOR_CONNECTIONS, SIMULATOR_CONNECTIONS), ..settings };
+            let settings =
+                ListenerConfig { gate: ConnectionCap::new(SIMULATOR_CONNECTIONS, SIMULATOR_CONNECTIONS), ..settings };
             let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             reporter.open(bounces.listen(sockets, loopback, settings, receiver).await?);
         }
@@ -74,11 +75,11 @@ impl Bounces {
         address: SocketAddr,
         settings: ListenerConfig,
         receiver: &Arc<Receiver>,
-    ) -> Result<SocketAddr, Trouble> {
+    ) -> Result<SocketAddr, CliError> {
         let socket = sockets.listen(address).await;
         let listener = socket.and_then(|socket| listen(socket, settings, Arc::clone(receiver))).map_err(|error| {
             let what = format!("cannot listen on {address}");
-            Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in bounces.listen.")
+            CliError::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in bounces.listen.")
         })?;
         let bound = listener.local_addr();
         self.listeners.push(listener);

@@ -10,9 +10,9 @@ use url::Host;
 
 use super::config::{self, Config, Tls};
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::net::acme::challenges::Challenges;
-use crate::net::acme::{Acme, AcmeSettings, Way};
+use crate::net::acme::{Acme, AcmeSettings, ProofMethod};
 use crate::net::certificate_files::CertificateFiles;
 use crate::net::clear_http::ClearHttp;
 use crate::net::dns::HostAddresses;
@@ -35,7 +35,7 @@ enum Keeper {
 }
 
 /// The certificate with its running renewal.
-pub(super) struct Kept {
+pub(super) struct RenewalTask {
     at_once: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -45,9 +45,9 @@ impl Certificate {
     ///
     /// # Errors
     /// Files that can't be used. An unreachable authority is not an error: it is retried.
-    pub(super) fn of(config: &Config, names: Arc<dyn HostAddresses>) -> Result<Option<Self>, Trouble> {
+    pub(super) fn of(config: &Config, names: Arc<dyn HostAddresses>) -> Result<Option<Self>, CliError> {
         let trouble =
-            |why: &dyn std::fmt::Display| Trouble::new(Exit::Failed, "cannot set up TLS", why.to_string(), "");
+            |why: &dyn std::fmt::Display| CliError::new(Exit::Failed, "cannot set up TLS", why.to_string(), "");
         let (presented, challenges, keeper) = match &config.http.tls {
             Tls::Off => return Ok(None),
             Tls::Files { certificate, key } => return Self::of_files(certificate, key).map(Some),
@@ -65,9 +65,9 @@ impl Certificate {
     ///
     /// # Errors
     /// Files that can't be used.
-    pub(super) fn of_files(certificate: &Path, key: &Path) -> Result<Self, Trouble> {
+    pub(super) fn of_files(certificate: &Path, key: &Path) -> Result<Self, CliError> {
         let (files, presented) = CertificateFiles::open(certificate, key)
-            .map_err(|fault| Trouble::new(Exit::Failed, "cannot set up TLS", fault.to_string(), ""))?;
+            .map_err(|fault| CliError::new(Exit::Failed, "cannot set up TLS", fault.to_string(), ""))?;
         let (presented, keeper) = (Arc::new(presented), Keeper::Files(files));
         Ok(Self { presented, challenges: Arc::default(), keeper, at_once: Arc::default() })
     }
@@ -81,17 +81,17 @@ impl Certificate {
     }
 
     /// Starts the renewal. The listeners must be running, because an authority connects to them.
-    pub(super) fn keep(self) -> Kept {
+    pub(super) fn keep(self) -> RenewalTask {
         let (presented, at_once) = (self.presented, Arc::clone(&self.at_once));
         let task = match self.keeper {
             Keeper::Files(files) => tokio::spawn(files.run(presented, at_once)),
             Keeper::Authority(acme) => tokio::spawn(acme.run(at_once)),
         };
-        Kept { at_once: self.at_once, task }
+        RenewalTask { at_once: self.at_once, task }
     }
 }
 
-impl Kept {
+impl RenewalTask {
     /// Checks immediately, because the operator has asked for it.
     pub(super) fn look(&self) {
         self.at_once.notify_one();
@@ -123,7 +123,7 @@ fn settings(config: &Config, acme: &config::Acme) -> AcmeSettings {
         contact: acme.contact.clone(),
         names: names(config),
         // An authority connects to these two ports; outside, other ports may be forwarded to them.
-        way: if listens_on(80) && !listens_on(443) { Way::Http } else { Way::TlsAlpn },
+        way: if listens_on(80) && !listens_on(443) { ProofMethod::Http } else { ProofMethod::TlsAlpn },
     }
 }
 
@@ -155,9 +155,9 @@ mod tests {
             let Tls::Acme(acme) = &config.http.tls else { panic!("acme is the default") };
             settings(&config, acme).way
         };
-        assert_eq!(way("[\"[::]:443\"]"), Way::TlsAlpn);
-        assert_eq!(way("[\"[::]:443\", \"[::]:80\"]"), Way::TlsAlpn);
-        assert_eq!(way("[\"[::]:80\"]"), Way::Http);
-        assert_eq!(way("[\"127.0.0.1:8443\"]"), Way::TlsAlpn);
+        assert_eq!(way("[\"[::]:443\"]"), ProofMethod::TlsAlpn);
+        assert_eq!(way("[\"[::]:443\", \"[::]:80\"]"), ProofMethod::TlsAlpn);
+        assert_eq!(way("[\"[::]:80\"]"), ProofMethod::Http);
+        assert_eq!(way("[\"127.0.0.1:8443\"]"), ProofMethod::TlsAlpn);
     }
 }

@@ -42,7 +42,7 @@ use super::config::{Config, EXAMPLE};
 use super::environment::Environment;
 use super::exit::Exit;
 use super::standby::StandbyOptions;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::store::open::OnJournalDamage;
 
 /// Variable that names the configuration file if no option does.
@@ -73,20 +73,20 @@ pub struct Console<'c> {
 }
 
 /// Early end of a command.
-enum Stop {
+enum EarlyExit {
     /// An error for the operator.
-    Trouble(Trouble),
+    Trouble(CliError),
     /// The output can't be written any more.
     Output(io::Error),
 }
 
-impl From<Trouble> for Stop {
-    fn from(trouble: Trouble) -> Self {
+impl From<CliError> for EarlyExit {
+    fn from(trouble: CliError) -> Self {
         Self::Trouble(trouble)
     }
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for EarlyExit {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
@@ -100,12 +100,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<
     };
     match ended {
         Ok(exit) => exit,
-        Err(Stop::Trouble(trouble)) => {
+        Err(EarlyExit::Trouble(trouble)) => {
             // Without standard error the exit code still reports the failure.
             let _ = writeln!(console.err, "{trouble}");
             trouble.exit()
         }
-        Err(Stop::Output(why)) => {
+        Err(EarlyExit::Output(why)) => {
             let _ = writeln!(console.err, "postrider: cannot write to standard output\n  {why}");
             Exit::Failed
         }
@@ -113,7 +113,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<
 }
 
 /// Prints the parser's answer: help or version on request; anything else is a usage error.
-fn answer(error: &clap::Error, console: &mut Console<'_>) -> Result<Exit, Stop> {
+fn answer(error: &clap::Error, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let text = error.render();
     if let ErrorKind::DisplayHelp | ErrorKind::DisplayVersion = error.kind() {
         write!(console.out, "{text}")?;
@@ -123,7 +123,7 @@ fn answer(error: &clap::Error, console: &mut Console<'_>) -> Result<Exit, Stop> 
     Ok(Exit::Usage)
 }
 
-fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
+fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_>) -> Result<Exit, EarlyExit> {
     let json = line.json;
     match line.command {
         Command::Serve(args) => serve(&args, console, services),
@@ -170,7 +170,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
 /// Runs `serve`. An unusable configuration ends it like an unusable command line: a restart does not help in either
 /// case, and the supervisor must tell both from failures that a restart may fix (`RestartPreventExitStatus=` of the
 /// unit).
-fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
+fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, EarlyExit> {
     let read = found::to_serve(args.config.clone(), &console.environment, Path::new(found::PACKAGED));
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
     let mut config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
@@ -205,7 +205,7 @@ fn unsigned_alerts(config: &Config) -> Option<String> {
     }
 }
 
-fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let packaged = Path::new(found::PACKAGED);
     let file = found::file(file, &console.environment, packaged);
     let config = found::to_serve(file.clone(), &console.environment, packaged)?;
@@ -215,7 +215,7 @@ fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result
     if !unreadable.is_empty() {
         let what = format!("cannot use the files that the configuration {name} names");
         let remedy = "Create them, or let this user read them; run the check as the user of the service.";
-        return Err(Trouble::with_reasons(Exit::Failed, what, unreadable, remedy).into());
+        return Err(CliError::with_reasons(Exit::Failed, what, unreadable, remedy).into());
     }
     let mut warnings: Vec<_> = config.warnings().into_iter().map(str::to_owned).collect();
     warnings.extend(unsigned_alerts(&config));

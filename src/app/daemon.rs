@@ -14,12 +14,12 @@ use super::addresses::{self, Addresses};
 use super::admin_client::SOCKET_NAME;
 use super::alerts;
 use super::bounces::Bounces;
-use super::certificate::{Certificate, Kept};
+use super::certificate::{Certificate, RenewalTask};
 use super::config::Config;
 use super::dispatcher;
 use super::doctor::in_service::InService;
 use super::exit::Exit;
-use super::ground::Ground;
+use super::ground::LockedStore;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
 use super::oidc;
@@ -30,10 +30,10 @@ use super::replication::{self, Claim};
 use super::resolver::resolver;
 use super::run_marker::RunMarker;
 use super::settings::{self, Mode};
-use super::signals::{Asked, Signals};
+use super::signals::{SignalRequest, Signals};
 use super::submission::Submission;
 use super::supervisor;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use super::ways;
 use super::web;
 use super::webhooks::Webhooks;
@@ -86,7 +86,7 @@ pub struct Daemon {
     pub(super) submission: Submission,
     pump: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
-    certificate: Option<Kept>,
+    certificate: Option<RenewalTask>,
     replica: Option<Active>,
     config: Config,
     signals: Signals,
@@ -101,12 +101,12 @@ impl Daemon {
     /// The error for the operator.
     pub async fn start(
         config: &Config,
-        ground: Ground,
+        ground: LockedStore,
         sockets: HandedOver,
         dev: Option<DevParts>,
         claim: Option<Claim>,
-    ) -> Result<Self, Trouble> {
-        let Ground { store, clock, entropy, .. } = &ground;
+    ) -> Result<Self, CliError> {
+        let LockedStore { store, clock, entropy, .. } = &ground;
         let (replica, replication) = replicate(claim, store).await?.unzip();
         let signals = Signals::listen().map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
@@ -206,8 +206,8 @@ impl Daemon {
         loop {
             tokio::select! {
                 asked = self.signals.next() => match asked {
-                    Asked::Stop => return Reason::Signal,
-                    Asked::Reload => self.reload(),
+                    SignalRequest::Stop => return Reason::Signal,
+                    SignalRequest::Reload => self.reload(),
                 },
                 _ = self.engine.store.health().failed() => return Reason::StoreFailed,
                 () = &mut deposed => return Reason::Deposed,
@@ -281,7 +281,7 @@ enum Reason {
 }
 
 /// Starts shipping the log of a replicated store.
-async fn replicate(claim: Option<Claim>, store: &Arc<Store>) -> Result<Option<(Active, Replication)>, Trouble> {
+async fn replicate(claim: Option<Claim>, store: &Arc<Store>) -> Result<Option<(Active, Replication)>, CliError> {
     let Some(claim) = claim else { return Ok(None) };
     let meters = claim.meters();
     let active = claim.ship(store).await?;
@@ -296,7 +296,7 @@ fn write_addresses(
     metrics: &Metrics,
     bounces: &Bounces,
     submission: &Submission,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let bound = Addresses {
         http,
         metrics: metrics.address,
@@ -310,12 +310,12 @@ fn write_addresses(
 /// Creates the engine over `ground`, with its replication if configured.
 fn engine(
     config: &Config,
-    ground: &Ground,
+    ground: &LockedStore,
     resolver: Arc<dyn Resolve>,
     is_dev: bool,
     replication: Option<Replication>,
-) -> Result<Arc<Engine>, Trouble> {
-    let Ground { store, clock, entropy, .. } = ground;
+) -> Result<Arc<Engine>, CliError> {
+    let LockedStore { store, clock, entropy, .. } = ground;
     let settings = settings::engine(config, store, if is_dev { Mode::Dev } else { Mode::Serve })?;
     let engine = Engine::new(Arc::clone(store), Arc::clone(clock), Arc::clone(entropy), resolver, settings);
     if let Some(replication) = replication {
@@ -327,7 +327,7 @@ fn engine(
 /// Returns the sources of the service's status.
 fn status(
     config: &Config,
-    ground: &Ground,
+    ground: &LockedStore,
     started_at: Timestamp,
     certificate: Option<Arc<Presented>>,
     requests: &Arc<RequestMeters>,
@@ -342,6 +342,6 @@ fn status(
     }
 }
 
-pub(super) fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
-    Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
+pub(super) fn broken(what: &str, why: &dyn std::fmt::Display) -> CliError {
+    CliError::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
 }

@@ -11,13 +11,13 @@ use std::{fs, io};
 
 use self::announce::announce;
 pub(super) use self::furnish::FILE;
-use self::furnish::{Furnished, furnish};
+use self::furnish::{DevAccount, furnish};
 use super::cli::DevOptions;
 use super::daemon::{Daemon, DevParts};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::opening::Start;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use super::{logging, replication, runtime};
 use crate::engine::Engine;
 use crate::engine::ports::Clock;
@@ -38,7 +38,7 @@ const GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 ///
 /// # Errors
 /// The error for the operator.
-pub fn run(options: &DevOptions) -> Result<Exit, Trouble> {
+pub fn run(options: &DevOptions) -> Result<Exit, CliError> {
     logging::start(&options.config.log);
     for warning in options.config.warnings() {
         tracing::warn!("{warning}");
@@ -62,7 +62,7 @@ fn temporary_directory() -> PathBuf {
     std::env::temp_dir().join(name)
 }
 
-async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> Result<Exit, Trouble> {
+async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> Result<Exit, CliError> {
     let real = SystemClock::new();
     let virtual_clock = match options.virtual_clock {
         true => Some(Arc::new(VirtualClock::open(directory, real.now()).map_err(|error| cannot("keep time", &error))?)),
@@ -93,7 +93,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     if options.any_domain {
         daemon.engine.development.take_any_domain();
     }
-    let Furnished { credentials, account, ids } = furnish(&daemon.engine, directory, options).await?;
+    let DevAccount { credentials, account, ids } = furnish(&daemon.engine, directory, options).await?;
     let began = dev.given.begin(&daemon.engine, account, ids);
     began.map_err(|error| cannot("note what the accounts were given", &error))?;
     let smtp = smtp::listen(&mut daemon, &credentials.api_key, options).await?;
@@ -114,6 +114,6 @@ fn forget_with_content(engine: &Arc<Engine>, captured: Arc<Capture>) {
     });
 }
 
-fn cannot(what: &str, why: &dyn std::fmt::Display) -> Trouble {
-    Trouble::new(Exit::Failed, format!("cannot {what}"), why.to_string(), "")
+fn cannot(what: &str, why: &dyn std::fmt::Display) -> CliError {
+    CliError::new(Exit::Failed, format!("cannot {what}"), why.to_string(), "")
 }

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::config::Config;
 use super::daemon::broken;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use super::ways;
 use super::webhooks::Webhooks;
 use crate::engine::pump::Pump;
@@ -29,7 +29,7 @@ pub(super) fn dispatcher(
     webhooks: Webhooks,
     in_house: Option<Arc<InHouse>>,
     tables: Tables,
-) -> Result<Pump, Trouble> {
+) -> Result<Pump, CliError> {
     let delivery_roots = tls::trusted_roots(config.delivery.extra_roots.as_deref());
     let delivery_roots = delivery_roots.map_err(|fault| broken("delivery.extra_roots", &fault))?;
     let transmitter = Transmitter::new(delivery_roots.clone()).map_err(|error| broken("TLS for delivery", &error))?;

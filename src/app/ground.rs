@@ -12,7 +12,7 @@ use super::replication::Claim;
 use super::resolver::resolver;
 use super::settings::{self, Mode};
 use super::supervisor;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::base::entropy::Entropy;
 use crate::engine::Engine;
 use crate::engine::ports::Clock;
@@ -23,7 +23,7 @@ use crate::store::Store;
 use crate::store::open::{StartOptions, Surroundings};
 
 /// An open store in a locked directory.
-pub struct Ground {
+pub struct LockedStore {
     /// The store.
     pub store: Arc<Store>,
     pub(super) clock: Arc<dyn Clock>,
@@ -31,12 +31,12 @@ pub struct Ground {
     pub(super) lock: DirectoryLock,
 }
 
-impl Ground {
+impl LockedStore {
     /// Opens the store of `directory` with `clock`.
     ///
     /// # Errors
     /// The error for the operator.
-    pub fn open(directory: &Path, lock: DirectoryLock, clock: Arc<dyn Clock>, start: Start) -> Result<Self, Trouble> {
+    pub fn open(directory: &Path, lock: DirectoryLock, clock: Arc<dyn Clock>, start: Start) -> Result<Self, CliError> {
         Self::open_claimed(directory, lock, clock, start, None)
     }
 
@@ -50,7 +50,7 @@ impl Ground {
         clock: Arc<dyn Clock>,
         start: Start,
         claim: Option<&Claim>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         // In parallel with opening the store, which waits for the disk.
         tls::gather_entropy();
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
@@ -77,7 +77,7 @@ impl Ground {
     ///
     /// # Errors
     /// The error for the operator.
-    pub(super) fn engine(&self, config: &Config) -> Result<Arc<Engine>, Trouble> {
+    pub(super) fn engine(&self, config: &Config) -> Result<Arc<Engine>, CliError> {
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, &self.clock, &self.entropy, false)?;
         let (store, clock, entropy) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));

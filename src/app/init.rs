@@ -17,11 +17,11 @@ pub use self::records::Record;
 use super::config::{Config, EXAMPLE};
 use super::environment::Environment;
 use super::exit::Exit;
-use super::ground::Ground;
+use super::ground::LockedStore;
 use super::lock::DirectoryLock;
 use super::opening::Start;
 use super::runtime;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::base::id::AccountId;
 use crate::domain::account::AccountName;
 use crate::domain::address::Address;
@@ -84,11 +84,11 @@ pub struct Made {
 ///
 /// # Errors
 /// The error for the operator; exit 6 if a store exists.
-pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Trouble> {
+pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, CliError> {
     let Configuration { config, text, is_new } = configuration(options, environment)?;
     let directory = &config.data_dir;
     if Store::exists(directory) {
-        return Err(Trouble::new(
+        return Err(CliError::new(
             Exit::Conflict,
             PURPOSE,
             format!("there already is a store in {}, which is not changed", directory.display()),
@@ -102,7 +102,7 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
     }
     let lock = DirectoryLock::take(directory)?;
     let furnished = runtime::build()?.block_on(furnish(&config, user, lock));
-    let Furnished { account, key, user, password } = furnished.inspect_err(|_| clear(directory))?;
+    let NewAccount { account, key, user, password } = furnished.inspect_err(|_| clear(directory))?;
     hand_over(directory).map_err(|error| unwritable(directory, &error))?;
     Ok(Made {
         config: options.config.clone(),
@@ -127,7 +127,7 @@ struct Configuration {
 }
 
 /// Returns the existing configuration, with the server's name added if it is missing, or a new one.
-fn configuration(options: &InitOptions, environment: &Environment) -> Result<Configuration, Trouble> {
+fn configuration(options: &InitOptions, environment: &Environment) -> Result<Configuration, CliError> {
     let Some(file) = &options.config else { return of_environment(options, environment) };
     let origin = file.display().to_string();
     if file.exists() {
@@ -152,7 +152,7 @@ fn configuration(options: &InitOptions, environment: &Environment) -> Result<Con
 }
 
 /// Returns the configuration from the variables, which is not written to a file.
-fn of_environment(options: &InitOptions, environment: &Environment) -> Result<Configuration, Trouble> {
+fn of_environment(options: &InitOptions, environment: &Environment) -> Result<Configuration, CliError> {
     let mut config = Config::of_environment(environment)?;
     agrees(options, &config, "the environment")?;
     if let Some(directory) = &options.data_dir {
@@ -162,16 +162,16 @@ fn of_environment(options: &InitOptions, environment: &Environment) -> Result<Co
 }
 
 /// Checks that the requested name is the one in `origin`.
-fn agrees(options: &InitOptions, config: &Config, origin: &str) -> Result<(), Trouble> {
+fn agrees(options: &InitOptions, config: &Config, origin: &str) -> Result<(), CliError> {
     let Some(hostname) = options.hostname.as_ref().filter(|hostname| **hostname != config.hostname) else {
         return Ok(());
     };
     let why = format!("{origin} says hostname = \"{}\", not {hostname}", config.hostname);
     let remedy = "Correct hostname there, or leave --hostname out.";
-    Err(Trouble::new(Exit::Conflict, PURPOSE, why, remedy))
+    Err(CliError::new(Exit::Conflict, PURPOSE, why, remedy))
 }
 
-fn wanted_hostname(options: &InitOptions) -> Result<DomainName, Trouble> {
+fn wanted_hostname(options: &InitOptions) -> Result<DomainName, CliError> {
     options.hostname.clone().map_or_else(system_hostname, Ok)
 }
 
@@ -196,12 +196,12 @@ fn new_text(hostname: &DomainName, directory: &Path) -> String {
 }
 
 /// Returns the system's name, if it can be looked up from outside.
-fn system_hostname() -> Result<DomainName, Trouble> {
+fn system_hostname() -> Result<DomainName, CliError> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     name.parse().ok().filter(|_| name.contains('.')).ok_or_else(|| {
         let why = format!("the system's host name is {name:?}, which receivers can't look up");
-        Trouble::new(Exit::Usage, PURPOSE, why, "Set this server's name with --hostname, such as mail.example.com.")
+        CliError::new(Exit::Usage, PURPOSE, why, "Set this server's name with --hostname, such as mail.example.com.")
     })
 }
 
@@ -228,18 +228,18 @@ fn rewrite(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&half_made, path)
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> Trouble {
+fn unwritable(path: &Path, error: &io::Error) -> CliError {
     let exit = if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
     let why = format!("{}: {error}", path.display());
-    Trouble::new(exit, PURPOSE, why, "Run it as root, or choose other paths with --config and --data-dir.")
+    CliError::new(exit, PURPOSE, why, "Run it as root, or choose other paths with --config and --data-dir.")
 }
 
 /// Returns the default address of the panel user.
-fn postmaster(hostname: &DomainName) -> Result<Address, Trouble> {
+fn postmaster(hostname: &DomainName) -> Result<Address, CliError> {
     format!("postmaster@{hostname}").parse().map_err(|error| failed(&error))
 }
 
-struct Furnished {
+struct NewAccount {
     account: AccountId,
     key: String,
     user: String,
@@ -247,9 +247,9 @@ struct Furnished {
 }
 
 /// Creates the store, an account, its key, and the panel user.
-async fn furnish(config: &Config, user: Address, lock: DirectoryLock) -> Result<Furnished, Trouble> {
+async fn furnish(config: &Config, user: Address, lock: DirectoryLock) -> Result<NewAccount, CliError> {
     let ground =
-        Ground::open(&config.data_dir, lock, Arc::new(service_clock()), Start::Service(OnJournalDamage::Refuse))?;
+        LockedStore::open(&config.data_dir, lock, Arc::new(service_clock()), Start::Service(OnJournalDamage::Refuse))?;
     let engine = ground.engine(config)?;
     let furnished = first_account(&engine, user).await;
     let store = Arc::clone(&engine.store);
@@ -259,7 +259,7 @@ async fn furnish(config: &Config, user: Address, lock: DirectoryLock) -> Result<
     furnished
 }
 
-async fn first_account(engine: &Arc<Engine>, user: Address) -> Result<Furnished, Trouble> {
+async fn first_account(engine: &Arc<Engine>, user: Address) -> Result<NewAccount, CliError> {
     let name: AccountName = ACCOUNT.parse().map_err(|error| failed(&error))?;
     let account = engine.create_account(name, None, engine.settings.quota).await.map_err(|error| failed(&error))?.id;
     let new = NewKey { name: KEY.to_owned(), stream: None, scopes: Scopes::ALL, expires_at: None };
@@ -267,7 +267,7 @@ async fn first_account(engine: &Arc<Engine>, user: Address) -> Result<Furnished,
     let (_, secret) = made.map_err(|stop| failed(&format!("{stop:?}")))?;
     let made = engine.create_user(Behalf::operator(account), user, Role::Owner).await;
     let (user, password) = made.map_err(|stop| failed(&format!("{stop:?}")))?;
-    Ok(Furnished {
+    Ok(NewAccount {
         account,
         key: secret.expose().to_owned(),
         user: user.email.to_string(),
@@ -275,8 +275,8 @@ async fn first_account(engine: &Arc<Engine>, user: Address) -> Result<Furnished,
     })
 }
 
-fn failed(error: &dyn std::fmt::Display) -> Trouble {
-    Trouble::new(Exit::Failed, PURPOSE, error.to_string(), "Correct it and run init again.")
+fn failed(error: &dyn std::fmt::Display) -> CliError {
+    CliError::new(Exit::Failed, PURPOSE, error.to_string(), "Correct it and run init again.")
 }
 
 /// Removes an unfinished store, so that `init` can be run again.

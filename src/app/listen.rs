@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::base::secret::Secret;
 use crate::base::signature::SECRET_PREFIX;
 
@@ -31,7 +31,7 @@ pub enum Form {
 }
 
 /// Outputs for results and remarks.
-pub struct Told<'t> {
+pub struct ListenOutput<'t> {
     /// Results.
     pub out: &'t mut dyn Write,
     /// Remarks, for people.
@@ -40,7 +40,7 @@ pub struct Told<'t> {
     pub form: Form,
 }
 
-impl Told<'_> {
+impl ListenOutput<'_> {
     fn secret(&mut self, secret: &Secret) -> io::Result<()> {
         let secret = secret.expose_text();
         match self.form {
@@ -50,7 +50,7 @@ impl Told<'_> {
         self.out.flush()
     }
 
-    fn heard(&mut self, heard: &Heard) -> io::Result<()> {
+    fn heard(&mut self, heard: &ForwardResult) -> io::Result<()> {
         match self.form {
             Form::Text => writeln!(self.out, "{}", heard.line())?,
             Form::Json => writeln!(self.out, "{}", heard.object())?,
@@ -66,7 +66,7 @@ impl Told<'_> {
 
 /// Result of forwarding one event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Heard {
+struct ForwardResult {
     event: String,
     kind: String,
     message: Option<String>,
@@ -79,7 +79,7 @@ struct Heard {
     attempts: u8,
 }
 
-impl Heard {
+impl ForwardResult {
     /// Creates the result for an event record.
     fn of(event: &str, kind: &str, record: &[u8]) -> Self {
         let record: Value = serde_json::from_slice(record).unwrap_or_default();
@@ -136,11 +136,11 @@ fn printable(text: &str) -> String {
 ///
 /// # Errors
 /// The text is not a webhook secret.
-pub fn secret(text: &str) -> Result<Secret, Trouble> {
+pub fn secret(text: &str) -> Result<Secret, CliError> {
     if text.len() > SECRET_PREFIX.len() && text.starts_with(SECRET_PREFIX) {
         return Ok(Secret::new(text));
     }
-    Err(Trouble::new(
+    Err(CliError::new(
         Exit::Usage,
         "cannot listen for webhooks",
         format!("a webhook's secret begins with {SECRET_PREFIX}"),
@@ -161,8 +161,8 @@ async fn told_to_end() {
     }
 }
 
-fn cannot(exit: Exit, why: impl Into<String>, remedy: &str) -> Trouble {
-    Trouble::new(exit, "cannot listen for webhooks", why, remedy)
+fn cannot(exit: Exit, why: impl Into<String>, remedy: &str) -> CliError {
+    CliError::new(exit, "cannot listen for webhooks", why, remedy)
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn an_event_is_one_line_whatever_its_record_holds() {
         let record = br#"{"message_id": "msg_1\n\u001b[31m", "created_at": "2026-11-20T15:04:05.123+00:00"}"#;
-        let mut heard = Heard::of("evt_1", "delivered", record);
+        let mut heard = ForwardResult::of("evt_1", "delivered", record);
         assert_eq!(heard.line(), "2026-11-20T15:04:05.123+00:00  delivered     msg_1\\n\\u{1b}[31m  evt_1");
         heard.status = Some(500);
         heard.attempts = 3;
@@ -182,7 +182,7 @@ mod tests {
             (&object["event_id"], &object["status"], &object["attempts"]),
             (&json!("evt_1"), &json!(500), &json!(3))
         );
-        assert_eq!(Heard::of("evt_2", "test", b"no JSON").line(), "-  test          -  evt_2");
+        assert_eq!(ForwardResult::of("evt_2", "test", b"no JSON").line(), "-  test          -  evt_2");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::store::private_file;
 
 const FILE: &str = "postrider.pid";
@@ -29,10 +29,10 @@ impl DirectoryLock {
     ///
     /// # Errors
     /// Another daemon is running there, or the directory can't be used.
-    pub fn take(directory: &Path) -> Result<Self, Trouble> {
+    pub fn take(directory: &Path) -> Result<Self, CliError> {
         let unusable = |error: io::Error| {
             let what = format!("cannot use the data directory {}", directory.display());
-            Trouble::new(Exit::Failed, what, error.to_string(), "Choose a directory that this user can write to.")
+            CliError::new(Exit::Failed, what, error.to_string(), "Choose a directory that this user can write to.")
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unusable)?;
         let path = directory.join(FILE);
@@ -55,7 +55,7 @@ impl DirectoryLock {
     ///
     /// # Errors
     /// A daemon is running there, or the lock can't be read.
-    pub fn borrow(directory: &Path) -> Result<Option<Self>, Trouble> {
+    pub fn borrow(directory: &Path) -> Result<Option<Self>, CliError> {
         let path = directory.join(FILE);
         let mut file = match File::open(&path) {
             Ok(file) => file,
@@ -64,7 +64,7 @@ impl DirectoryLock {
                 let exit =
                     if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
                 let what = format!("cannot read the data directory {}", directory.display());
-                return Err(Trouble::new(exit, what, error.to_string(), "Run the command as root or its owner."));
+                return Err(CliError::new(exit, what, error.to_string(), "Run the command as root or its owner."));
             }
         };
         acquire(&mut file, directory, FlockOperation::NonBlockingLockShared)?;
@@ -72,7 +72,7 @@ impl DirectoryLock {
     }
 }
 
-fn acquire(file: &mut File, directory: &Path, operation: FlockOperation) -> Result<(), Trouble> {
+fn acquire(file: &mut File, directory: &Path, operation: FlockOperation) -> Result<(), CliError> {
     let until = Instant::now() + PATIENCE;
     while flock(&*file, operation).is_err() {
         let holder = holder(file);
@@ -84,13 +84,13 @@ fn acquire(file: &mut File, directory: &Path, operation: FlockOperation) -> Resu
     Ok(())
 }
 
-fn taken(directory: &Path, holder: Option<u32>) -> Trouble {
+fn taken(directory: &Path, holder: Option<u32>) -> CliError {
     let why = match holder {
         Some(pid) => format!("process {pid} is running on it"),
         None => "another process has locked it".to_owned(),
     };
     let what = format!("the data directory {} is in use", directory.display());
-    Trouble::new(Exit::Conflict, what, why, "Stop that process first, or name another data directory.")
+    CliError::new(Exit::Conflict, what, why, "Stop that process first, or name another data directory.")
 }
 
 fn holder(file: &mut File) -> Option<u32> {

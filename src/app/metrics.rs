@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::engine::Engine;
 use crate::http::meters::RequestMeters;
 use crate::http::metrics::{MetricsService, Process};
@@ -34,7 +34,7 @@ impl Metrics {
         requests: Arc<RequestMeters>,
         process: Process,
         certificate: Option<Arc<Presented>>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         Self::listen(config, MetricsService::new(Arc::clone(engine), requests, process, certificate)).await
     }
 }
@@ -44,7 +44,7 @@ impl<S: Serve> Metrics<S> {
     ///
     /// # Errors
     /// As [`Metrics::start`].
-    pub(super) async fn listen(config: &Config, service: S) -> Result<Self, Trouble> {
+    pub(super) async fn listen(config: &Config, service: S) -> Result<Self, CliError> {
         let limits = HttpLimits { connections: CONNECTIONS_MAX, ..HttpLimits::default() };
         let mut server = HttpServer::new(Arc::new(service), limits);
         let Some(address) = config.metrics.listen else { return Ok(Self { server, address: None }) };
@@ -57,7 +57,7 @@ impl<S: Serve> Metrics<S> {
             Err(error) => {
                 let what = format!("cannot listen on {address}");
                 let remedy = "Free the port, or name another in metrics.listen.";
-                Err(Trouble::new(Exit::Failed, what, error.to_string(), remedy))
+                Err(CliError::new(Exit::Failed, what, error.to_string(), remedy))
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::config::Config;
 use super::daemon::broken;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use super::webhooks::Webhooks;
 use crate::engine::Engine;
 use crate::engine::oidc::Oidc;
@@ -15,7 +15,7 @@ use crate::net::tls;
 ///
 /// # Errors
 /// A file of the configuration can't be read.
-pub(super) fn attach(config: &Config, engine: &Engine, webhooks: &Webhooks) -> Result<(), Trouble> {
+pub(super) fn attach(config: &Config, engine: &Engine, webhooks: &Webhooks) -> Result<(), CliError> {
     let Some(oidc) = &config.oidc else { return Ok(()) };
     let settings = oidc.settings().map_err(|error| broken("oidc.client_secret_file", &error))?;
     let roots = tls::trusted_roots(config.webhooks.extra_roots.as_deref());

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::journal::Damage;
@@ -39,25 +39,25 @@ impl Start {
 }
 
 /// Returns the reason why the store in `directory` does not open, and the remedy.
-pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> Trouble {
+pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> CliError {
     let what = format!("cannot open the store in {}", directory.display());
     match error {
         OpenError::Locked => {
-            Trouble::new(Exit::Conflict, what, error.to_string(), "Stop the process that has it open.")
+            CliError::new(Exit::Conflict, what, error.to_string(), "Stop the process that has it open.")
         }
-        OpenError::Newer { .. } => Trouble::new(
+        OpenError::Newer { .. } => CliError::new(
             Exit::Failed,
             what,
             error.to_string(),
             "Use the version that wrote it, or restore a backup that this version made.",
         ),
-        OpenError::NotMigrated { .. } => Trouble::new(
+        OpenError::NotMigrated { .. } => CliError::new(
             Exit::Failed,
             what,
             error.to_string(),
             "The store is unchanged. Free disk space and start again, or use the earlier version.",
         ),
-        OpenError::Damaged { .. } => Trouble::new(
+        OpenError::Damaged { .. } => CliError::new(
             Exit::Failed,
             what,
             error.to_string(),
@@ -65,31 +65,31 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
              keep a copy of the directory. `postrider check` lists the damage; then restore the newest backup into an \
              empty directory: what changed since that backup is lost too.",
         ),
-        OpenError::HalfRestored => Trouble::new(
+        OpenError::HalfRestored => CliError::new(
             Exit::Failed,
             what,
             error.to_string(),
             "Empty the directory and restore again; the backup is unchanged.",
         ),
-        OpenError::JournalDamaged(_) if start == Start::Dev => Trouble::new(
+        OpenError::JournalDamaged(_) if start == Start::Dev => CliError::new(
             Exit::Failed,
             what,
             error.to_string(),
             "Choose an empty directory with --data-dir, or omit it. Only the service starts on a damaged journal.",
         ),
         OpenError::JournalDamaged(damage) => {
-            Trouble::new(Exit::Failed, what, error.to_string(), without_journal(damage))
+            CliError::new(Exit::Failed, what, error.to_string(), without_journal(damage))
         }
-        OpenError::JournalWhole => Trouble::new(
+        OpenError::JournalWhole => CliError::new(
             Exit::Usage,
             what,
             error.to_string(),
             "Start without --accept-journal-damage: it is only for one start on a damaged journal.",
         ),
         OpenError::WrongMasterKey => {
-            Trouble::new(Exit::Failed, what, error.to_string(), "Put the store's own master.key back.")
+            CliError::new(Exit::Failed, what, error.to_string(), "Put the store's own master.key back.")
         }
-        OpenError::Io { .. } | OpenError::Failed(_) => Trouble::new(
+        OpenError::Io { .. } | OpenError::Failed(_) => CliError::new(
             Exit::Failed,
             what,
             error.to_string(),
@@ -118,7 +118,7 @@ fn without_journal(damage: &Damage) -> String {
 }
 
 /// Warns that queued mail is on hold.
-pub(super) fn tell_of_standstill(store: &Store) -> Result<(), Trouble> {
+pub(super) fn tell_of_standstill(store: &Store) -> Result<(), CliError> {
     let Some(restored) = store.standstill().map_err(|error| cannot_read(&error))? else { return Ok(()) };
     match restored.cause {
         HoldCause::Restored => tracing::warn!(
@@ -137,6 +137,6 @@ pub(super) fn tell_of_standstill(store: &Store) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn cannot_read(error: &StoreError) -> Trouble {
-    Trouble::new(Exit::Failed, "cannot read the store", error.to_string(), "Check the disk, and try again.")
+fn cannot_read(error: &StoreError) -> CliError {
+    CliError::new(Exit::Failed, "cannot read the store", error.to_string(), "Check the disk, and try again.")
 }

@@ -35,9 +35,9 @@ impl<S: Subscriber> Layer<S> for Recent {
         if level > Level::WARN {
             return;
         }
-        let mut words = Words::default();
+        let mut words = LogFields::default();
         event.record(&mut words);
-        let Words { mut message, facts } = words;
+        let LogFields { mut message, facts } = words;
         message.push_str(&facts);
         let message = message.chars().take(CHARACTERS).collect();
         let level = if level == Level::ERROR { "error" } else { "warn" };
@@ -52,12 +52,12 @@ impl<S: Subscriber> Layer<S> for Recent {
 
 /// Message and fields of a log event.
 #[derive(Default)]
-struct Words {
+struct LogFields {
     message: String,
     facts: String,
 }
 
-impl Visit for Words {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         // Writing to a string cannot fail.
         let _ = match field.name() {

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::config::Config;
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::domain::replication::BucketUrl;
 use crate::engine::ports::Clock as _;
 use crate::net::clock::SystemClock;
@@ -22,7 +22,7 @@ use crate::net::tls;
 ///
 /// # Errors
 /// Root certificates that can't be read; a client that can't be created.
-pub(super) fn open(config: &Config, url: &BucketUrl) -> Result<Arc<S3>, Trouble> {
+pub(super) fn open(config: &Config, url: &BucketUrl) -> Result<Arc<S3>, CliError> {
     let replica = &config.replica;
     let roots = tls::trusted_roots(replica.extra_roots.as_deref())
         .map_err(|fault| cannot_open("replica.extra_roots", &fault))?;
@@ -49,7 +49,7 @@ fn of_aws(region: &str) -> Url {
 }
 
 /// Returns the resolver. An endpoint that is an IP address needs no name servers.
-fn resolver(config: &Config) -> Result<Resolver, Trouble> {
+fn resolver(config: &Config) -> Result<Resolver, CliError> {
     let settings =
         DnsSettings { servers: config.dns.servers.clone(), may_lack_servers: true, ..DnsSettings::default() };
     let (guard, clock, entropy) = (Arc::new(Guard::default()), Arc::new(SystemClock::new()), Arc::new(OsEntropy));
@@ -57,6 +57,6 @@ fn resolver(config: &Config) -> Result<Resolver, Trouble> {
         .map_err(|error| cannot_open("name resolution", &error))
 }
 
-fn cannot_open(what: &str, why: &dyn std::fmt::Display) -> Trouble {
-    Trouble::new(Exit::Failed, "cannot open the bucket of [replica]", format!("{what}: {why}"), "Correct [replica].")
+fn cannot_open(what: &str, why: &dyn std::fmt::Display) -> CliError {
+    CliError::new(Exit::Failed, "cannot open the bucket of [replica]", format!("{what}: {why}"), "Correct [replica].")
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::config::Config;
 use super::environment::Environment;
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use super::{replica_bucket, runtime};
 use crate::base::secret::MasterKey;
 use crate::engine::bucket::verify::{self, Depth, Report};
@@ -29,10 +29,10 @@ pub(super) fn run(
     key: Option<&Path>,
     environment: &Environment,
     deep: bool,
-) -> Result<Report, Trouble> {
+) -> Result<Report, CliError> {
     let Some(url) = &config.replica.url else {
         let why = "replica.url is empty, so nothing is replicated";
-        return Err(Trouble::new(
+        return Err(CliError::new(
             Exit::Usage,
             PURPOSE,
             why,
@@ -42,7 +42,7 @@ pub(super) fn run(
     let key = key.map_or_else(|| of_directory(&config.data_dir, environment), Path::to_owned);
     let raw = master_key::read_raw(&key).map_err(|error| {
         let remedy = "Give the master.key of the service with --master-key FILE.";
-        Trouble::new(Exit::Failed, PURPOSE, error.to_string(), remedy)
+        CliError::new(Exit::Failed, PURPOSE, error.to_string(), remedy)
     })?;
     let bucket = replica_bucket::open(config, url)?;
     let key_grace = if config.replica.retention > LONG_RETENTION { HOUR * 24 } else { HOUR };
@@ -57,10 +57,10 @@ fn of_directory(directory: &Path, environment: &Environment) -> PathBuf {
     credential.filter(|credential| credential.exists()).unwrap_or_else(|| directory.join(master_key::FILE))
 }
 
-fn unreadable(error: &BucketError) -> Trouble {
+fn unreadable(error: &BucketError) -> CliError {
     let (exit, remedy) = match error.kind {
         BucketErrorKind::Forbidden => (Exit::NotPermitted, "Correct the credentials of [replica]."),
         _ => (Exit::Failed, "Check [replica] with `postrider doctor`."),
     };
-    Trouble::new(exit, PURPOSE, error.to_string(), remedy)
+    CliError::new(exit, PURPOSE, error.to_string(), remedy)
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::exit::Exit;
-use super::ground::Ground;
+use super::ground::LockedStore;
 use super::lock::DirectoryLock;
 use super::opening::Start;
 use super::replica_bucket;
 use super::supervisor;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::base::time::Timestamp;
 use crate::domain::replication::{Failover, ReplicaMode, WhenUnreachable};
 use crate::engine::Engine;
@@ -55,7 +55,7 @@ pub(super) const fn with_base() -> &'static [&'static str] {
 ///
 /// # Errors
 /// A client that can't be created; a directory that can't be written.
-pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) -> Result<Option<World>, Trouble> {
+pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) -> Result<Option<World>, CliError> {
     let Some(url) = &config.replica.url else { return Ok(None) };
     let bucket = replica_bucket::open(config, url)?;
     let entropy = Arc::new(OsEntropy);
@@ -63,7 +63,7 @@ pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) ->
     let host = host.split('.').next().unwrap_or_default();
     let name = holder(directory, host, &*entropy).map_err(|error| {
         let what = format!("cannot write to {}", directory.display());
-        Trouble::new(Exit::Failed, what, error.to_string(), "Check the disk and the directory's owner.")
+        CliError::new(Exit::Failed, what, error.to_string(), "Check the disk and the directory's owner.")
     })?;
     // The bucket's clock and the lease use real time, even if `dev` has a virtual clock.
     let real: Arc<dyn Clock> = Arc::new(ContinuousClock);
@@ -105,17 +105,17 @@ pub(super) async fn open(
     clock: Arc<dyn Clock>,
     start: Start,
     cause: ClaimCause,
-) -> Result<(Ground, Option<Claim>), Trouble> {
+) -> Result<(LockedStore, Option<Claim>), CliError> {
     if config.replica.url.is_none() {
-        return Ok((Ground::open(directory, lock, clock, start)?, None));
+        return Ok((LockedStore::open(directory, lock, clock, start)?, None));
     }
     if !Store::exists(directory) || start.on_journal_damage() == OnJournalDamage::Accept {
         // Catching up needs an existing store with a sound journal.
-        lock = Ground::open(directory, lock, Arc::clone(&clock), start)?.close();
+        lock = LockedStore::open(directory, lock, Arc::clone(&clock), start)?.close();
     }
     let claimed = claim(config, directory, Arc::clone(&clock), (cause, Duration::ZERO)).await?;
     let claim = claimed.map(|claimed| claimed.ok_or_else(|| cannot_join(&ReplicaError::Moved))).transpose()?;
-    let ground = Ground::open_claimed(directory, lock, clock, start.on_whole_journal(), claim.as_ref())?;
+    let ground = LockedStore::open_claimed(directory, lock, clock, start.on_whole_journal(), claim.as_ref())?;
     Ok((ground, claim))
 }
 
@@ -130,10 +130,10 @@ pub(super) async fn claim(
     directory: &Path,
     clock: Arc<dyn Clock>,
     (cause, lease): (ClaimCause, Duration),
-) -> Result<Option<Option<Claim>>, Trouble> {
+) -> Result<Option<Option<Claim>>, CliError> {
     let Some(mut world) = world(config, directory, clock)? else { return Ok(None) };
     world.replica.lease.lease = world.replica.lease.lease.max(lease);
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitReport::default();
     admit(config, &world, &mut waiting).await?;
     let mut on_wait = |error: &BucketError, waited| waiting.report(error, waited);
     let joined = replica::join(&world.replica, directory, cause, &mut on_wait).await;
@@ -173,7 +173,7 @@ impl Claim {
     ///
     /// # Errors
     /// A base of a migrated store could not be made.
-    pub(super) async fn ship(self, store: &Arc<Store>) -> Result<Active, Trouble> {
+    pub(super) async fn ship(self, store: &Arc<Store>) -> Result<Active, CliError> {
         let Self { joined, pace, policy, .. } = self;
         Active::start(joined, store, pace, policy).await.map_err(|error| cannot_join(&error))
     }
@@ -186,12 +186,12 @@ impl Claim {
 
 /// Reports of a start that waits for the bucket.
 #[derive(Default)]
-struct Waiting {
+struct WaitReport {
     is_logged: bool,
     is_way_out_named: bool,
 }
 
-impl Waiting {
+impl WaitReport {
     fn report(&mut self, error: &BucketError, waited: Duration) {
         supervisor::waiting_for_bucket();
         if !std::mem::replace(&mut self.is_logged, true) {
@@ -208,7 +208,7 @@ impl Waiting {
 }
 
 /// Checks that the bucket is suitable for a log, and waits while it does not answer.
-async fn admit(config: &Config, world: &World, waiting: &mut Waiting) -> Result<(), Trouble> {
+async fn admit(config: &Config, world: &World, waiting: &mut WaitReport) -> Result<(), CliError> {
     let World { replica, bucket, .. } = world;
     let mut waited = Duration::ZERO;
     loop {
@@ -233,7 +233,7 @@ async fn admit(config: &Config, world: &World, waiting: &mut Waiting) -> Result<
                     Unfit::Keeps(_) => "Use a bucket that keeps no versions, or set replica.allow_versioned = true.",
                     _ => "Use a bucket that fits, or correct [replica]; `postrider doctor` shows each check.",
                 };
-                return Err(Trouble::new(Exit::Failed, WHAT, unfit.to_string(), remedy));
+                return Err(CliError::new(Exit::Failed, WHAT, unfit.to_string(), remedy));
             }
         }
     }
@@ -252,7 +252,7 @@ const fn is_passing(kind: BucketErrorKind) -> bool {
 const WHAT: &str = "cannot replicate the store";
 
 /// Returns the error of a replica, with its exit code and the remedy.
-pub(super) fn cannot_join(error: &ReplicaError) -> Trouble {
+pub(super) fn cannot_join(error: &ReplicaError) -> CliError {
     let (exit, remedy) = match error {
         ReplicaError::Bucket(error) if error.kind == BucketErrorKind::Forbidden => {
             (Exit::NotPermitted, "Correct the credentials of [replica], or their rights to the bucket.")
@@ -288,7 +288,7 @@ pub(super) fn cannot_join(error: &ReplicaError) -> Trouble {
             (Exit::Failed, "Check the disk and the directory's owner, and try again.")
         }
     };
-    Trouble::new(exit, WHAT, error.to_string(), remedy)
+    CliError::new(exit, WHAT, error.to_string(), remedy)
 }
 
 /// Closes the store. Its writer may wait up to `grace` for the bucket of the replica.

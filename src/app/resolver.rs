@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::config::Config;
 use super::daemon::broken;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::base::entropy::Entropy;
 use crate::engine::ports::Clock;
 use crate::net::dns::{Anchors, DnsSettings, OwnHosts, Resolver};
@@ -21,7 +21,7 @@ pub(super) fn resolver(
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
     is_dev: bool,
-) -> Result<Arc<Resolver>, Trouble> {
+) -> Result<Arc<Resolver>, CliError> {
     let trust_anchors = config.dns.trust_anchor.as_deref().map(trust_anchors).transpose()?;
     let servers = config.dns.servers.clone();
     let settings = DnsSettings { servers, trust_anchors, may_lack_servers: is_dev, ..DnsSettings::default() };
@@ -32,7 +32,7 @@ pub(super) fn resolver(
     resolver.map(Arc::new).map_err(|error| broken("name resolution", &error))
 }
 
-fn trust_anchors(path: &Path) -> Result<Anchors, Trouble> {
+fn trust_anchors(path: &Path) -> Result<Anchors, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| broken("dns.trust_anchor", &error))?;
     Anchors::read(&text).map_err(|fault| broken("dns.trust_anchor", &fault))
 }

@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 
 /// The nice value of background work.
 #[cfg(target_os = "linux")]
@@ -24,11 +24,11 @@ const TRIM_BYTES: usize = 20 << 20;
 ///
 /// # Errors
 /// The system can't create threads.
-pub(super) fn build() -> Result<Runtime, Trouble> {
+pub(super) fn build() -> Result<Runtime, CliError> {
     raise_open_files();
     keep_pages_small();
     let runtime = Builder::new_multi_thread().enable_all().thread_name("postrider").build().map_err(|error| {
-        Trouble::new(Exit::Failed, "cannot start", error.to_string(), "Raise the limit on threads.")
+        CliError::new(Exit::Failed, "cannot start", error.to_string(), "Raise the limit on threads.")
     })?;
     runtime.spawn(return_freed_memory());
     Ok(runtime)

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::config::Config;
 use super::daemon::Daemon;
 use super::exit::Exit;
-use super::ground::Ground;
+use super::ground::LockedStore;
 use super::lock::DirectoryLock;
 use super::opening::Start;
 use super::replication::Claim;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use super::{dev, logging, replication, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::net::clock::service_clock;
@@ -25,7 +25,7 @@ use crate::store::replica::claim::ClaimCause;
 ///
 /// # Errors
 /// The error for the operator.
-pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -> Result<Exit, Trouble> {
+pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -> Result<Exit, CliError> {
     config.fit_to_mail()?;
     logging::start(&config.log);
     // This comes before the master key is read.
@@ -51,7 +51,7 @@ async fn serve(
     ready_fd: Option<i32>,
     on_damage: OnJournalDamage,
     cause: ClaimCause,
-) -> Result<Exit, Trouble> {
+) -> Result<Exit, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(service_clock());
     let start = Start::Service(on_damage);
     let (ground, claim) = replication::open(config, &config.data_dir, lock, clock, start, cause).await?;
@@ -64,11 +64,11 @@ async fn serve(
 /// The error for the operator.
 pub(super) async fn serve_opened(
     config: &Config,
-    ground: Ground,
+    ground: LockedStore,
     sockets: HandedOver,
     ready_fd: Option<i32>,
     claim: Option<Claim>,
-) -> Result<Exit, Trouble> {
+) -> Result<Exit, CliError> {
     let daemon = Daemon::start(config, ground, sockets, None, claim).await?;
     let public_url = daemon.engine.settings.public_url.get().map_or("", String::as_str);
     tracing::info!(listen = ?daemon.http_addresses, public_url, "serving");
@@ -82,21 +82,21 @@ pub(super) async fn serve_opened(
 }
 
 /// Refuses a directory of `dev`: its keys and password were printed, and its domains were not verified.
-fn refuse_development(directory: &Path) -> Result<(), Trouble> {
+fn refuse_development(directory: &Path) -> Result<(), CliError> {
     if !directory.join(dev::FILE).exists() {
         return Ok(());
     }
     let what = format!("{} is a directory of `postrider dev`", directory.display());
     let why = "its keys and domains are for tests, and must not send mail";
-    Err(Trouble::new(Exit::Usage, what, why, "Set data_dir to another directory, and run `postrider init`."))
+    Err(CliError::new(Exit::Usage, what, why, "Set data_dir to another directory, and run `postrider init`."))
 }
 
 /// Takes the sockets that systemd has opened. One that the configuration does not name is an error, because it would
 /// not be served.
-fn sockets(config: &Config) -> Result<HandedOver, Trouble> {
+fn sockets(config: &Config) -> Result<HandedOver, CliError> {
     let sockets = HandedOver::to_process().map_err(|error| {
         let remedy = "Have the socket unit open TCP sockets alone (ListenStream).";
-        Trouble::new(Exit::Failed, "cannot take over the sockets from systemd", error.to_string(), remedy)
+        CliError::new(Exit::Failed, "cannot take over the sockets from systemd", error.to_string(), remedy)
     })?;
     let bounces = config.bounces.iter().flat_map(|bounces| &bounces.listen);
     let wanted = config.http.listen.iter().chain(bounces).chain(config.submission.addresses());
@@ -107,12 +107,12 @@ fn sockets(config: &Config) -> Result<HandedOver, Trouble> {
     Ok(sockets)
 }
 
-pub(super) fn tell_ready(ready_fd: Option<i32>) -> Result<(), Trouble> {
+pub(super) fn tell_ready(ready_fd: Option<i32>) -> Result<(), CliError> {
     supervisor::ready();
     let Some(descriptor) = ready_fd else { return Ok(()) };
     write_newline(descriptor).map_err(|error| {
         let what = format!("cannot write to descriptor {descriptor}");
-        Trouble::new(Exit::Usage, what, error.to_string(), "Give --ready-fd a descriptor that is open for writing.")
+        CliError::new(Exit::Usage, what, error.to_string(), "Give --ready-fd a descriptor that is open for writing.")
     })
 }
 

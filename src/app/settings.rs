@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::config::{Config, Relay, RelayKind, WebhookSecret};
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::domain::token_key::TokenKeys;
 use crate::engine::alerts::{AlertSettings, AlertWebhook};
 use crate::engine::executor::Executor;
@@ -26,7 +26,7 @@ use crate::store::Store;
 ///
 /// # Errors
 /// The file of a secret can't be read.
-pub(super) fn engine(config: &Config, store: &Store, mode: Mode) -> Result<Settings, Trouble> {
+pub(super) fn engine(config: &Config, store: &Store, mode: Mode) -> Result<Settings, CliError> {
     let keys = |name: &[u8]| TokenKeys::new(store.master_key().derive(name));
     Ok(Settings {
         hostname: config.hostname.to_string(),
@@ -66,16 +66,16 @@ pub(super) enum Mode {
     Dev,
 }
 
-fn alerts(config: &Config, mode: Mode) -> Result<AlertSettings, Trouble> {
+fn alerts(config: &Config, mode: Mode) -> Result<AlertSettings, CliError> {
     let webhook = config.alerts.webhook.as_ref().map(|webhook| {
         let secret = match &webhook.secret {
             WebhookSecret::Text(secret) => secret.clone(),
             WebhookSecret::File(file) => file.read().map_err(|error| {
                 let what = format!("cannot use alerts.webhook_secret_file {}", file.path().display());
-                Trouble::new(Exit::Failed, what, error.to_string(), "Correct the file, or the key that names it.")
+                CliError::new(Exit::Failed, what, error.to_string(), "Correct the file, or the key that names it.")
             })?,
         };
-        Ok::<_, Trouble>(AlertWebhook { url: webhook.url.clone(), secret })
+        Ok::<_, CliError>(AlertWebhook { url: webhook.url.clone(), secret })
     });
     Ok(AlertSettings {
         email: config.alerts.email.clone(),

@@ -14,7 +14,7 @@ pub(super) struct Signals {
 }
 
 /// Request of a signal.
-pub(super) enum Asked {
+pub(super) enum SignalRequest {
     /// Stop in order.
     Stop,
     /// Reload the configuration.
@@ -35,11 +35,11 @@ impl Signals {
     }
 
     /// Returns the next request. None is lost if the wait is cancelled.
-    pub(super) async fn next(&mut self) -> Asked {
+    pub(super) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::Stop,
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            _ = self.hangup.recv() => SignalRequest::Reload,
         }
     }
 }

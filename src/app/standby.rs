@@ -9,20 +9,20 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
-use self::sight::Sight;
+use self::sight::LogView;
 use super::addresses::{self, Addresses};
 use super::admin_client::SOCKET_NAME;
 use super::config::Config;
 use super::exit::Exit;
-use super::ground::Ground;
+use super::ground::LockedStore;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
 use super::opening::Start;
 use super::replication::{self, World, cannot_join, with_base};
 use super::serve;
 use super::settings;
-use super::signals::{Asked, Signals};
-use super::trouble::Trouble;
+use super::signals::{SignalRequest, Signals};
+use super::trouble::CliError;
 use super::{logging, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State};
@@ -61,13 +61,13 @@ pub struct StandbyOptions {
 ///
 /// # Errors
 /// The error for the operator.
-pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, Trouble> {
+pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> {
     config.fit_to_mail()?;
     logging::start(&config.log);
     runtime::forbid_dumps();
     if config.replica.url.is_none() {
         let remedy = "Set replica.url to the bucket of the active machine.";
-        return Err(Trouble::new(Exit::Usage, WHAT, "the configuration has no [replica] url", remedy));
+        return Err(CliError::new(Exit::Usage, WHAT, "the configuration has no [replica] url", remedy));
     }
     let lock = DirectoryLock::take(&config.data_dir)?;
     let key = master_key(&config.data_dir, options.master_key.as_deref())?;
@@ -81,13 +81,13 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, Trouble> {
         let mut config = config.clone();
         let claim = loop {
             let (cause, lease) = match following.run().await? {
-                Ended::Stopped => return Ok(Exit::Done),
-                Ended::Promoted { without_bucket: true } => {
+                FollowEnd::Stopped => return Ok(Exit::Done),
+                FollowEnd::Promoted { without_bucket: true } => {
                     config.replica.url = None;
                     break None;
                 }
-                Ended::Promoted { without_bucket: false } => (ClaimCause::Promotion, Duration::ZERO),
-                Ended::Abandoned { lease } => (ClaimCause::Failover, lease),
+                FollowEnd::Promoted { without_bucket: false } => (ClaimCause::Promotion, Duration::ZERO),
+                FollowEnd::Abandoned { lease } => (ClaimCause::Failover, lease),
             };
             match replication::claim(&config, directory, Arc::clone(&clock), (cause, lease)).await? {
                 Some(None) => tracing::info!("the log moved before it was claimed; following it again"),
@@ -95,13 +95,13 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, Trouble> {
                 None => return Ok(Exit::Usage),
             }
         };
-        let ground = Ground::open_claimed(directory, lock, Arc::clone(&clock), start, claim.as_ref())?;
+        let ground = LockedStore::open_claimed(directory, lock, Arc::clone(&clock), start, claim.as_ref())?;
         serve::serve_opened(&config, ground, HandedOver::default(), None, claim).await
     })
 }
 
 /// Reason why following ended.
-enum Ended {
+enum FollowEnd {
     Stopped,
     Promoted {
         without_bucket: bool,
@@ -124,7 +124,7 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
-    async fn run(&self) -> Result<Ended, Trouble> {
+    async fn run(&self) -> Result<FollowEnd, CliError> {
         let mut signals = Signals::listen().map_err(|error| failed(&error.to_string()))?;
         let (mode, failover) = (self.config.replica.mode.as_str(), self.config.replica.failover.as_str());
         let (role, state) = (Role::Standby, State::Waiting);
@@ -134,22 +134,22 @@ impl Following<'_> {
             HttpServer::new(Arc::new(StandbyService::new(shown, promotions)), settings::http_limits(self.config));
         let metrics = Metrics::listen(self.config, self.metrics(status.subscribe())).await?;
         self.listen(&mut http, metrics.address).await?;
-        let mut sight = Sight::new();
+        let mut sight = LogView::new();
         let mut standby = None;
         let mut retry = POLL;
         let ended = loop {
             let asked_at = self.world.replica.real.monotonic();
             let turn = self.turn(&mut standby, &mut sight, &status).await;
             if let Some(lease) = self.abandoned(&turn, asked_at, &mut sight, standby.as_ref()) {
-                break Ok(Ended::Abandoned { lease });
+                break Ok(FollowEnd::Abandoned { lease });
             }
             let wait = match turn {
-                Ok(Turn::Applied) => Duration::ZERO,
-                Ok(Turn::End) => {
+                Ok(RoundResult::Applied) => Duration::ZERO,
+                Ok(RoundResult::End) => {
                     retry = POLL;
                     POLL
                 }
-                Ok(Turn::OwnLog) => break Ok(Ended::Promoted { without_bucket: false }),
+                Ok(RoundResult::OwnLog) => break Ok(FollowEnd::Promoted { without_bucket: false }),
                 Err(error) => match self.survive(error, &sight, &status) {
                     Ok(()) => {
                         retry = (retry * 2).min(RETRY_MAX);
@@ -160,7 +160,7 @@ impl Following<'_> {
             };
             tokio::select! {
                 biased;
-                asked = signals.next() => if matches!(asked, Asked::Stop) { break Ok(Ended::Stopped) },
+                asked = signals.next() => if matches!(asked, SignalRequest::Stop) { break Ok(FollowEnd::Stopped) },
                 promotion = asked.recv() => if let Some(promotion) = promotion
                     && let Some(ended) = self.promote(promotion, &mut standby, &sight).await
                 {
@@ -183,9 +183,9 @@ impl Following<'_> {
     async fn turn(
         &self,
         standby: &mut Option<Standby>,
-        sight: &mut Sight,
+        sight: &mut LogView,
         status: &watch::Sender<ReplicaStatus>,
-    ) -> Result<Turn, ReplicaError> {
+    ) -> Result<RoundResult, ReplicaError> {
         let directory = &self.config.data_dir;
         let mut open = match standby.take() {
             Some(open) => open,
@@ -198,14 +198,14 @@ impl Following<'_> {
             tracing::error!(%error, "the log can't be followed; building the store from the newest base");
             status.send_modify(|status| status.state = State::Resync);
             open.prepare_resync().await?;
-            return Ok(Turn::Applied);
+            return Ok(RoundResult::Applied);
         }
         if let Err(ReplicaError::Stranded { from, to }) = &applied
             && self.options.discard
         {
             let (from, to, aside) = (*from, *to, open.discard()?);
             tracing::warn!(from, to, directory = %aside.display(), "moved a store with batches that the log lacks");
-            return Ok(Turn::Applied);
+            return Ok(RoundResult::Applied);
         }
         let own = open.head().is_some_and(|head| head.holder == self.world.replica.holder);
         if let Ok(moved) = &applied {
@@ -221,10 +221,10 @@ impl Following<'_> {
                 if sight.is_at_end {
                     sight.moved_at = Some(Instant::now());
                 }
-                Ok(Turn::Applied)
+                Ok(RoundResult::Applied)
             }
             // The directory was promoted by an earlier process.
-            false if own => Ok(Turn::OwnLog),
+            false if own => Ok(RoundResult::OwnLog),
             false => {
                 if !std::mem::replace(&mut sight.is_at_end, true) {
                     tracing::info!("the standby has caught up with the log");
@@ -235,7 +235,7 @@ impl Following<'_> {
                         error: std::io::Error::other(trouble.to_string()),
                     })?;
                 }
-                Ok(Turn::End)
+                Ok(RoundResult::End)
             }
         }
     }
@@ -264,9 +264,9 @@ impl Following<'_> {
     fn survive(
         &self,
         error: ReplicaError,
-        sight: &Sight,
+        sight: &LogView,
         status: &watch::Sender<ReplicaStatus>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CliError> {
         use crate::engine::ports::BucketErrorKind::{Forbidden, Refused};
         let state = match &error {
             ReplicaError::Bucket(error) if matches!(error.kind, Forbidden | Refused) => {
@@ -295,13 +295,13 @@ impl Following<'_> {
         StandbyMetricsService::new(status, Arc::clone(&self.world.meters), process)
     }
 
-    async fn listen(&self, http: &mut HttpServer<StandbyService>, metrics: Option<SocketAddr>) -> Result<(), Trouble> {
+    async fn listen(&self, http: &mut HttpServer<StandbyService>, metrics: Option<SocketAddr>) -> Result<(), CliError> {
         let mut bound = Vec::new();
         for address in &self.config.http.listen {
             bound.push(http.listen_tcp(*address, None).await.map_err(|error| {
                 let what = format!("cannot listen on {address}");
                 let remedy = "Free the port, or name another in http.listen.";
-                Trouble::new(Exit::Failed, what, error.to_string(), remedy)
+                CliError::new(Exit::Failed, what, error.to_string(), remedy)
             })?);
         }
         let (none, directory) = (&[][..], &self.config.data_dir);
@@ -312,32 +312,32 @@ impl Following<'_> {
 }
 
 /// Result of one turn.
-enum Turn {
+enum RoundResult {
     Applied,
     End,
     /// The log belongs to this directory.
     OwnLog,
 }
 
-fn cannot_join_of(error: &crate::engine::ports::BucketError) -> Trouble {
+fn cannot_join_of(error: &crate::engine::ports::BucketError) -> CliError {
     cannot_join(&ReplicaError::Bucket(error.clone()))
 }
 
-fn supervisor_end(ended: &Result<Ended, Trouble>) {
-    if matches!(ended, Ok(Ended::Stopped)) {
+fn supervisor_end(ended: &Result<FollowEnd, CliError>) {
+    if matches!(ended, Ok(FollowEnd::Stopped)) {
         supervisor::stopping();
     }
 }
 
-fn failed(why: &str) -> Trouble {
-    Trouble::new(Exit::Failed, WHAT, why, "")
+fn failed(why: &str) -> CliError {
+    CliError::new(Exit::Failed, WHAT, why, "")
 }
 
 /// Returns the master key of the followed store.
-fn master_key(directory: &Path, named: Option<&Path>) -> Result<Raw, Trouble> {
+fn master_key(directory: &Path, named: Option<&Path>) -> Result<Raw, CliError> {
     let path = named.map_or_else(|| master_key::place(directory), Path::to_owned);
     master_key::read_raw(&path).map_err(|error| {
         let remedy = "Give the master.key of the active machine with --master-key FILE: the bucket does not have it.";
-        Trouble::new(Exit::Usage, WHAT, error.to_string(), remedy)
+        CliError::new(Exit::Usage, WHAT, error.to_string(), remedy)
     })
 }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::certificate::{Certificate, Kept};
+use super::certificate::{Certificate, RenewalTask};
 use super::config::{self, Config};
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::engine::Engine;
 use crate::engine::settings::SmtpAddress;
 use crate::net::handed_over::HandedOver;
@@ -20,7 +20,7 @@ pub(super) struct Submission {
     shared: Arc<Shared>,
     engine: Arc<Engine>,
     listeners: Vec<SmtpListener>,
-    certificate: Option<Kept>,
+    certificate: Option<RenewalTask>,
     /// Bound addresses of `listen`.
     pub(super) addresses: Vec<SocketAddr>,
     /// Bound addresses of `tls_listen`.
@@ -37,7 +37,7 @@ impl Submission {
         engine: &Arc<Engine>,
         http: Option<Arc<TlsSettings>>,
         sockets: &HandedOver,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         let section = &config.submission;
         let mut submission = Self {
             shared: Shared::new(Arc::clone(engine), config.hostname.as_str(), section.limits),
@@ -77,10 +77,10 @@ impl Submission {
         &mut self,
         section: &config::Submission,
         http: Option<Arc<TlsSettings>>,
-    ) -> Result<Arc<TlsSettings>, Trouble> {
+    ) -> Result<Arc<TlsSettings>, CliError> {
         let Some((certificate, key)) = &section.certificate else {
             let missing =
-                || Trouble::new(Exit::Failed, "cannot set up submission", "no certificate for TLS is configured", "");
+                || CliError::new(Exit::Failed, "cannot set up submission", "no certificate for TLS is configured", "");
             return http.ok_or_else(missing);
         };
         let own = Certificate::of_files(certificate, key)?;
@@ -95,14 +95,14 @@ impl Submission {
         address: SocketAddr,
         settings: ListenerConfig,
         key: &str,
-    ) -> Result<SocketAddr, Trouble> {
+    ) -> Result<SocketAddr, CliError> {
         let service = SubmissionService { submission: Arc::clone(&self.shared), dev: None };
         let socket = sockets.listen(address).await;
         let listener = socket.and_then(|socket| SmtpListener::on(socket, settings, Arc::new(service)));
         let listener = listener.map_err(|error| {
             let (what, remedy) =
                 (format!("cannot listen on {address}"), format!("Free the port, or set another in {key}."));
-            Trouble::new(Exit::Failed, what, error.to_string(), remedy)
+            CliError::new(Exit::Failed, what, error.to_string(), remedy)
         })?;
         let bound = listener.local_addr();
         self.listeners.push(listener);
@@ -119,7 +119,7 @@ impl Submission {
         wanted: SocketAddr,
         may_move: bool,
         door: DevDoor,
-    ) -> Result<SocketAddr, Trouble> {
+    ) -> Result<SocketAddr, CliError> {
         let service = SubmissionService { submission: Arc::clone(&self.shared), dev: Some(Arc::new(door)) };
         let service = Arc::new(service);
         let settings = self.shared.dev_listener_config();
@@ -129,7 +129,7 @@ impl Submission {
         };
         let listener = listener.map_err(|error| {
             let remedy = "Free the port, or choose another address for dev's SMTP listener.";
-            Trouble::new(Exit::Failed, format!("cannot listen on {wanted}"), error.to_string(), remedy)
+            CliError::new(Exit::Failed, format!("cannot listen on {wanted}"), error.to_string(), remedy)
         })?;
         let bound = listener.local_addr();
         self.listeners.push(listener);

@@ -8,14 +8,14 @@ use super::exit::Exit;
 
 /// A failure to report to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct CliError {
     exit: Exit,
     what: String,
     why: Vec<String>,
     remedy: String,
 }
 
-impl Trouble {
+impl CliError {
     /// Creates a failure with an exit code: the action, the reason, and the remedy.
     pub fn new(exit: Exit, what: impl Into<String>, why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { exit, what: what.into(), why: vec![why.into()], remedy: remedy.into() }
@@ -49,7 +49,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "postrider: {}", self.what)?;
         for line in self.why.iter().chain([&self.remedy]).filter(|line| !line.is_empty()) {
@@ -59,7 +59,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for CliError {}
 
 #[cfg(test)]
 mod tests {
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_trouble_says_what_why_and_what_to_do_a_line_each() {
         let trouble =
-            Trouble::new(Exit::NotFound, "cannot show the domain", "there is none of that name", "Look again.");
+            CliError::new(Exit::NotFound, "cannot show the domain", "there is none of that name", "Look again.");
         assert_eq!(
             trouble.to_string(),
             "postrider: cannot show the domain\n  there is none of that name\n  Look again."

@@ -7,7 +7,7 @@ use jiff::civil::{Date, date};
 
 use super::config::{self, Config, RelayKind, SmarthostTls};
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::engine::ports::{Security, Submission};
 use crate::engine::relay::{Relay, RelayWay, Smarthost, WarmUp};
 use crate::engine::{InHouse, Tables, Ways};
@@ -22,7 +22,7 @@ const EPOCH: Date = date(1970, 1, 1);
 ///
 /// # Errors
 /// A password file can't be read.
-pub(super) fn ways(config: &Config, in_house: Option<Arc<InHouse>>) -> Result<Ways, Trouble> {
+pub(super) fn ways(config: &Config, in_house: Option<Arc<InHouse>>) -> Result<Ways, CliError> {
     let relays = config.relays.iter().map(|relay| made(relay, config)).collect::<Result<_, _>>()?;
     Ok(Ways { relays, port: config.delivery.port, in_house })
 }
@@ -31,7 +31,7 @@ pub(super) fn ways(config: &Config, in_house: Option<Arc<InHouse>>) -> Result<Wa
 ///
 /// # Errors
 /// A file of rules can't be read, or has errors.
-pub(super) fn tables(config: &Config) -> Result<Tables, Trouble> {
+pub(super) fn tables(config: &Config) -> Result<Tables, CliError> {
     let rules = match &config.delivery.bounces_file {
         Some(path) => laid_over(path, "delivery.bounces_file", Rules::with_overlay)?,
         None => Rules::built_in().clone(),
@@ -47,17 +47,17 @@ fn laid_over<T, E: std::fmt::Display>(
     path: &Path,
     key: &str,
     read: impl Fn(&str) -> Result<T, E>,
-) -> Result<T, Trouble> {
+) -> Result<T, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| unusable(key, path, &error))?;
     read(&text).map_err(|error| unusable(key, path, &error))
 }
 
-fn unusable(key: &str, path: &Path, why: &dyn std::fmt::Display) -> Trouble {
+fn unusable(key: &str, path: &Path, why: &dyn std::fmt::Display) -> CliError {
     let what = format!("cannot use {key} {}", path.display());
-    Trouble::new(Exit::Failed, what, why.to_string(), "Correct the file, or the key that names it.")
+    CliError::new(Exit::Failed, what, why.to_string(), "Correct the file, or the key that names it.")
 }
 
-fn made(relay: &config::Relay, config: &Config) -> Result<Relay, Trouble> {
+fn made(relay: &config::Relay, config: &Config) -> Result<Relay, CliError> {
     let way = match &relay.kind {
         RelayKind::Mx => RelayWay::Mx,
         RelayKind::Smarthost(smarthost) => RelayWay::Smarthost(submitting(smarthost, &relay.name)?),
@@ -72,7 +72,7 @@ fn made(relay: &config::Relay, config: &Config) -> Result<Relay, Trouble> {
     })
 }
 
-fn submitting(smarthost: &config::Smarthost, relay: &str) -> Result<Smarthost, Trouble> {
+fn submitting(smarthost: &config::Smarthost, relay: &str) -> Result<Smarthost, CliError> {
     let security = match smarthost.tls {
         SmarthostTls::StartTls => Security::StartTls,
         SmarthostTls::Implicit => Security::Implicit,
@@ -82,7 +82,7 @@ fn submitting(smarthost: &config::Smarthost, relay: &str) -> Result<Smarthost, T
         let key = format!("password_file of the relay {relay}");
         let read = login.password.read();
         let password = read.map_err(|error| unusable(&key, login.password.path(), &error))?;
-        Ok::<_, Trouble>(Login { username: login.username.clone(), password })
+        Ok::<_, CliError>(Login { username: login.username.clone(), password })
     });
     let host = match &smarthost.host {
         url::Host::Domain(name) => name.as_str().into(),

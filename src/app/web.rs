@@ -9,7 +9,7 @@ use super::config::Config;
 use super::daemon::broken;
 use super::exit::Exit;
 use super::settings;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::engine::Engine;
 use crate::http::dev::{self, Dev};
 use crate::http::router::Router;
@@ -22,7 +22,7 @@ use crate::net::http_listener::{HttpServer, TlsDoor};
 use crate::panel;
 
 /// Returns the router of all pages and API routes, including those under `/dev` if `is_dev`.
-fn router(config: &Config, is_dev: bool) -> Result<Router<Api>, Trouble> {
+fn router(config: &Config, is_dev: bool) -> Result<Router<Api>, CliError> {
     let mut table = api::routes();
     table.extend(panel::routes());
     table.extend(pages::routes());
@@ -39,7 +39,7 @@ pub(super) fn service(
     engine: &Arc<Engine>,
     hooks_guard: Arc<Guard>,
     dev: Option<Arc<Dev>>,
-) -> Result<(Arc<Api>, HttpService<Api>), Trouble> {
+) -> Result<(Arc<Api>, HttpService<Api>), CliError> {
     let router = router(config, dev.is_some())?;
     let limits = settings::service_limits(config);
     let budgets = Arc::clone(&limits.budgets);
@@ -56,14 +56,14 @@ pub(super) async fn listen(
     tls: Option<TlsDoor>,
     sockets: &HandedOver,
     directory: &Path,
-) -> Result<Vec<SocketAddr>, Trouble> {
+) -> Result<Vec<SocketAddr>, CliError> {
     let mut bound = Vec::new();
     for address in &config.http.listen {
         let socket = sockets.listen(*address).await;
         bound.push(socket.and_then(|socket| http.listen_on(socket, tls.clone())).map_err(|error| {
             let what = format!("cannot listen on {address}");
             let remedy = "Free the port, or name another: in http.listen, or for dev with --listen.";
-            Trouble::new(Exit::Failed, what, error.to_string(), remedy)
+            CliError::new(Exit::Failed, what, error.to_string(), remedy)
         })?);
     }
     let socket = directory.join(SOCKET_NAME);

@@ -56,12 +56,12 @@ mod whole {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        from.deserialize_byte_buf(Whole)
+        from.deserialize_byte_buf(BytesVisitor)
     }
 
-    struct Whole;
+    struct BytesVisitor;
 
-    impl Visitor<'_> for Whole {
+    impl Visitor<'_> for BytesVisitor {
         type Value = Vec<u8>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

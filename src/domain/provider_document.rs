@@ -38,7 +38,7 @@ pub enum InvalidDocument {
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct ProviderJson {
     issuer: String,
     authorization_endpoint: String,
     token_endpoint: String,
@@ -55,7 +55,7 @@ impl ProviderDocument {
     /// # Errors
     /// [`InvalidDocument`].
     pub fn read(json: &[u8], issuer: &str) -> Result<Self, InvalidDocument> {
-        let written: Written = serde_json::from_slice(json).map_err(|_| InvalidDocument::Malformed)?;
+        let written: ProviderJson = serde_json::from_slice(json).map_err(|_| InvalidDocument::Malformed)?;
         if written.issuer != issuer {
             return Err(InvalidDocument::Issuer);
         }

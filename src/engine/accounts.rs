@@ -17,8 +17,8 @@ use crate::domain::audit::Actor;
 use crate::domain::return_path::AccountHint;
 use crate::domain::stream::Stream;
 use crate::machine::quota::{Quota, QuotaView};
-use crate::store::error::{Stop, StoreError};
-use crate::store::op::NotThere;
+use crate::store::error::{OpError, StoreError};
+use crate::store::op::NotFound;
 pub use crate::store::op::account::AccountChange;
 use crate::store::op::account::{
     CreateAccount, CreateKey, CreateKeyRefusal, RenameKey, RevokeKey, TouchKey, UpdateAccount, key_by_hash,
@@ -82,8 +82,8 @@ impl Engine {
         let mut account = Account::new(AccountId::default(), name, quota, self.clock.now());
         account.time_zone = time_zone.unwrap_or(account.time_zone);
         self.store.commit(CreateAccount { account, by }).await.map_err(|stop| match stop {
-            Stop::Failed(error) => error,
-            Stop::Refused(never) => match never {},
+            OpError::Failed(error) => error,
+            OpError::Refused(never) => match never {},
         })
     }
 
@@ -112,7 +112,7 @@ impl Engine {
         &self,
         on: impl Into<Behalf>,
         change: AccountChange,
-    ) -> Result<Account, Stop<NotThere>> {
+    ) -> Result<Account, OpError<NotFound>> {
         let on = on.into();
         let op = UpdateAccount { account: on.account, change };
         self.commit_on(on, op).await
@@ -132,9 +132,13 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn create_key(&self, caller: &Caller, new: NewKey) -> Result<(ApiKey, KeySecret), Stop<NewKeyRefusal>> {
+    pub async fn create_key(
+        &self,
+        caller: &Caller,
+        new: NewKey,
+    ) -> Result<(ApiKey, KeySecret), OpError<NewKeyRefusal>> {
         if let Some(own) = &caller.key {
-            check_not_more(own, &new).map_err(Stop::Refused)?;
+            check_not_more(own, &new).map_err(OpError::Refused)?;
         }
         self.make_key(caller, new).await
     }
@@ -147,7 +151,7 @@ impl Engine {
         &self,
         on: impl Into<Behalf>,
         new: NewKey,
-    ) -> Result<(ApiKey, KeySecret), Stop<NewKeyRefusal>> {
+    ) -> Result<(ApiKey, KeySecret), OpError<NewKeyRefusal>> {
         let secret = KeySecret::generate(&*self.entropy);
         Ok((self.make_key_of(on, new, &secret).await?, secret))
     }
@@ -161,7 +165,7 @@ impl Engine {
         on: impl Into<Behalf>,
         new: NewKey,
         secret: &KeySecret,
-    ) -> Result<ApiKey, Stop<NewKeyRefusal>> {
+    ) -> Result<ApiKey, OpError<NewKeyRefusal>> {
         let on = on.into();
         let key = ApiKey {
             id: KeyId::default(),
@@ -178,9 +182,11 @@ impl Engine {
         let op = CreateKey { account: on.account, key };
         match self.commit_on(on, op).await {
             Ok(key) => Ok(key),
-            Err(Stop::Refused(CreateKeyRefusal::NoSuchAccount)) => Err(Stop::Refused(NewKeyRefusal::NoSuchAccount)),
-            Err(Stop::Refused(CreateKeyRefusal::TooMany)) => Err(Stop::Refused(NewKeyRefusal::TooMany)),
-            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
+            Err(OpError::Refused(CreateKeyRefusal::NoSuchAccount)) => {
+                Err(OpError::Refused(NewKeyRefusal::NoSuchAccount))
+            }
+            Err(OpError::Refused(CreateKeyRefusal::TooMany)) => Err(OpError::Refused(NewKeyRefusal::TooMany)),
+            Err(OpError::Failed(error)) => Err(OpError::Failed(error)),
         }
     }
 
@@ -210,7 +216,7 @@ impl Engine {
         on: impl Into<Behalf>,
         key: KeyId,
         name: Option<String>,
-    ) -> Result<ApiKey, Stop<NotThere>> {
+    ) -> Result<ApiKey, OpError<NotFound>> {
         let on = on.into();
         let op = RenameKey { account: on.account, key, name };
         self.commit_on(on, op).await
@@ -220,7 +226,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn revoke_key(&self, on: impl Into<Behalf>, key: KeyId) -> Result<(), Stop<NotThere>> {
+    pub async fn revoke_key(&self, on: impl Into<Behalf>, key: KeyId) -> Result<(), OpError<NotFound>> {
         let on = on.into();
         let op = RevokeKey { account: on.account, key };
         self.commit_on(on, op).await.map(drop)
@@ -283,7 +289,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn suspend_account(&self, on: Behalf, reason: SuspensionReason) -> Result<SuspensionRow, Stop<NotThere>> {
+    pub async fn suspend_account(
+        &self,
+        on: Behalf,
+        reason: SuspensionReason,
+    ) -> Result<SuspensionRow, OpError<NotFound>> {
         let op = SuspendAccount { account: on.account, reason };
         self.commit_on(on, op).await
     }
@@ -292,7 +302,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn resume_account(&self, on: Behalf) -> Result<(), Stop<NotThere>> {
+    pub async fn resume_account(&self, on: Behalf) -> Result<(), OpError<NotFound>> {
         let account = on.account;
         self.commit_on(on, ResumeAccount { account }).await?;
         if let Some(view) = self.queue_view() {

@@ -7,8 +7,8 @@ use super::{Caller, Engine};
 use crate::base::id::{AccountId, ChangeId};
 use crate::domain::audit::{Actor, Change};
 use crate::domain::stream::Stream;
-use crate::store::error::{Stop, StoreError};
-use crate::store::op::audit::{Audited, NoteChange, Told};
+use crate::store::error::{OpError, StoreError};
+use crate::store::op::audit::{Auditable, Audited, NoteChange};
 use crate::store::row::audit::AuditRow;
 
 /// Account and author of a change.
@@ -53,18 +53,18 @@ impl From<AccountId> for Behalf {
 
 impl Engine {
     /// Commits `op` with its line in the audit log.
-    pub(super) async fn commit_on<O: Told>(&self, on: Behalf, op: O) -> Result<O::Reply, Stop<O::Refusal>> {
+    pub(super) async fn commit_on<O: Auditable>(&self, on: Behalf, op: O) -> Result<O::Reply, OpError<O::Refusal>> {
         self.check_room_for(&on, op.takes_room())?;
         self.store.commit(Audited { account: on.account, actor: on.actor, op }).await
     }
 
     /// Commits `op` with its line in the audit log, while `leases` are held.
-    pub(super) async fn commit_leased_on<O: Told>(
+    pub(super) async fn commit_leased_on<O: Auditable>(
         &self,
         on: Behalf,
         op: O,
         leases: Vec<Lease>,
-    ) -> Result<O::Reply, Stop<O::Refusal>> {
+    ) -> Result<O::Reply, OpError<O::Refusal>> {
         self.check_room_for(&on, op.takes_room())?;
         self.commit_leased(Audited { account: on.account, actor: on.actor, op }, leases).await
     }
@@ -74,8 +74,8 @@ impl Engine {
         self.check_room_for(on, true)?;
         let op = NoteChange { account: on.account, actor: on.actor.clone(), change };
         self.store.commit(op).await.map_err(|stop| match stop {
-            Stop::Failed(error) => error,
-            Stop::Refused(never) => match never {},
+            OpError::Failed(error) => error,
+            OpError::Refused(never) => match never {},
         })
     }
 

@@ -21,7 +21,7 @@ struct Shared {
 }
 
 /// One unit of work in memory; dropped when it is settled.
-pub(super) struct Held(Arc<Shared>);
+pub(super) struct BacklogItem(Arc<Shared>);
 
 impl Backlog {
     /// Returns the number of further units that may be taken.
@@ -35,13 +35,13 @@ impl Backlog {
     }
 
     /// Counts one unit of work.
-    pub(super) fn hold(&self) -> Held {
+    pub(super) fn hold(&self) -> BacklogItem {
         self.0.held.fetch_add(1, Ordering::AcqRel);
-        Held(Arc::clone(&self.0))
+        BacklogItem(Arc::clone(&self.0))
     }
 
     /// Counts one unit of work once the limit allows it.
-    pub(super) async fn take(&self) -> Held {
+    pub(super) async fn take(&self) -> BacklogItem {
         loop {
             // Subscribe before the check, so that a release in between is not missed.
             let freed = self.freed();
@@ -58,7 +58,7 @@ impl Backlog {
     }
 }
 
-impl Drop for Held {
+impl Drop for BacklogItem {
     fn drop(&mut self) {
         if self.0.held.fetch_sub(1, Ordering::AcqRel) == MAX {
             self.0.freed.notify_waiters();

@@ -20,7 +20,7 @@ type Work = Box<dyn FnOnce() + Send>;
 type Counts = Arc<Mutex<HashMap<AccountId, usize>>>;
 
 /// A low-priority thread. It ends when this is dropped.
-pub(super) struct Beside {
+pub(super) struct BackgroundThread {
     inbox: Arc<Inbox>,
     counts: Counts,
     has_thread: HasThread,
@@ -50,7 +50,7 @@ pub enum NotDone {
     Failed,
 }
 
-impl Beside {
+impl BackgroundThread {
     /// Starts the thread, which calls `lower_priority` first.
     pub(super) fn new(executor: Executor, name: &str, lower_priority: fn()) -> Self {
         let inbox = Arc::new(Inbox::default());
@@ -120,7 +120,7 @@ impl Inbox {
     }
 }
 
-impl Drop for Beside {
+impl Drop for BackgroundThread {
     fn drop(&mut self) {
         self.inbox.state().is_closed = true;
         self.inbox.changed.notify_one();
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_account_leaves_room_in_the_queue_for_others() {
-        let beside = Arc::new(Beside::new(Executor::Threads, "test", || {}));
+        let beside = Arc::new(BackgroundThread::new(Executor::Threads, "test", || {}));
         let (release, held) = channel::<()>();
         let held = Arc::new(Mutex::new(held));
         let mut jobs = tokio::task::JoinSet::new();
@@ -214,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_accounts_jobs_hold_up_another_account_by_one_of_them() {
-        let beside = Arc::new(Beside::new(Executor::Threads, "test", || {}));
+        let beside = Arc::new(BackgroundThread::new(Executor::Threads, "test", || {}));
         let (done, order) = channel();
         let (release, held) = channel::<()>();
         let mut jobs = tokio::task::JoinSet::new();
@@ -239,7 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_whose_caller_went_away_is_left_out() {
-        let beside = Arc::new(Beside::new(Executor::Threads, "test", || {}));
+        let beside = Arc::new(BackgroundThread::new(Executor::Threads, "test", || {}));
         let ((release, held), (done, was_done)) = (channel::<()>(), channel::<()>());
         let first = tokio::spawn({
             let beside = Arc::clone(&beside);
@@ -263,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn the_thread_lowers_its_priority_first_and_survives_a_panic() {
         static LOWERED: AtomicUsize = AtomicUsize::new(0);
-        let beside = Beside::new(Executor::Threads, "test", || LOWERED.store(1, Ordering::SeqCst));
+        let beside = BackgroundThread::new(Executor::Threads, "test", || LOWERED.store(1, Ordering::SeqCst));
         let panicked: Result<(), _> = beside.run(account(1), || panic!("on the only thread")).await;
         assert_eq!(panicked, Err(NotDone::Failed));
         assert_eq!(beside.run(account(1), || LOWERED.load(Ordering::SeqCst)).await, Ok(1));

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::machine::service_clock::Effect;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::Never;
 use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt, SettleDoubt};
 use std::sync::Arc;
@@ -60,10 +60,10 @@ impl Engine {
     }
 }
 
-fn done<T>(answer: Result<T, Stop<Never>>) -> Result<T, StoreError> {
+fn done<T>(answer: Result<T, OpError<Never>>) -> Result<T, StoreError> {
     answer.map_err(|stop| match stop {
-        Stop::Failed(error) => error,
-        Stop::Refused(never) => match never {},
+        OpError::Failed(error) => error,
+        OpError::Refused(never) => match never {},
     })
 }
 

@@ -21,7 +21,7 @@ use crate::domain::return_path::AccountHint;
 use crate::domain::stream::Stream;
 use crate::domain::user::User;
 use crate::domain::webhook_url::WebhookUrl;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::domain::{AdoptDomain, DomainRefusal};
 use crate::store::op::endpoint::{EndpointRefusal, RotateSecret};
 use crate::store::op::erase::{EraseAccount, RawRow};
@@ -85,7 +85,7 @@ impl Engine {
         account: AccountId,
         new: NewKey,
         secret: KeySecret,
-    ) -> Result<ApiKey, Stop<NewKeyRefusal>> {
+    ) -> Result<ApiKey, OpError<NewKeyRefusal>> {
         let key = self.make_key_of(Behalf::operator(account), new, &secret).await?;
         self.development.let_in(secret);
         Ok(key)
@@ -100,7 +100,7 @@ impl Engine {
         account: AccountId,
         url: WebhookUrl,
         secret: &Secret,
-    ) -> Result<EndpointId, Stop<EndpointRefusal>> {
+    ) -> Result<EndpointId, OpError<EndpointRefusal>> {
         let new = NewEndpoint { url, events: None, description: None };
         self.create_endpoint_with(Behalf::operator(account), new, secret).await.map(|(id, _)| id)
     }
@@ -114,7 +114,7 @@ impl Engine {
         account: AccountId,
         endpoint: EndpointId,
         secret: &Secret,
-    ) -> Result<(), Stop<EndpointRefusal>> {
+    ) -> Result<(), OpError<EndpointRefusal>> {
         let op = RotateSecret { account, endpoint, secret: self.sealed(endpoint, secret) };
         self.commit_on(Behalf::operator(account), op).await.map(drop)
     }
@@ -130,11 +130,11 @@ impl Engine {
         };
         match adopt.await {
             Ok(()) => true,
-            Err(Stop::Refused(refusal)) => {
+            Err(OpError::Refused(refusal)) => {
                 tracing::warn!(domain = %name, ?refusal, "could not add a sender's domain");
                 matches!(refusal, DomainRefusal::Exists)
             }
-            Err(Stop::Failed(error)) => {
+            Err(OpError::Failed(error)) => {
                 tracing::error!(%error, domain = %name, "could not add a sender's domain");
                 false
             }
@@ -214,8 +214,8 @@ impl Engine {
             match erased {
                 Ok(true) => break,
                 Ok(false) => {}
-                Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Refused(never)) => match never {},
+                Err(OpError::Failed(error)) => return Err(error),
+                Err(OpError::Refused(never)) => match never {},
             }
         }
         self.rates.forget(account, &keys);

@@ -8,7 +8,7 @@ use super::beside::NotDone;
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
 use crate::mail::dkim_key;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::dkim;
 use crate::store::op::domain::{DomainRefusal, RecordDomainCheck};
 use crate::store::op::domain_change::{AddStandby, RotateDkim, RotateStandby, check_stream};
@@ -20,9 +20,9 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn rotate_dkim(&self, on: impl Into<Behalf>, id: DomainId) -> Result<DomainRow, Stop<DomainRefusal>> {
+    pub async fn rotate_dkim(&self, on: impl Into<Behalf>, id: DomainId) -> Result<DomainRow, OpError<DomainRefusal>> {
         let on = on.into();
-        let Some(row) = self.domain(on.account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+        let Some(row) = self.domain(on.account, id)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
         check_stream(on.stream, row.stream)?;
         if row.rotation.days == 0 {
             let keys = self.new_keys(on.account, id, dkim::next_number(&row), DkimState::Pending).await?;
@@ -54,8 +54,8 @@ impl Engine {
         };
         match added {
             Ok(row) => row,
-            Err(Stop::Refused(_)) => row,
-            Err(Stop::Failed(error)) => {
+            Err(OpError::Refused(_)) => row,
+            Err(OpError::Failed(error)) => {
                 tracing::error!(%error, domain = %id, "could not make DKIM keys for the next rotation");
                 row
             }
@@ -70,7 +70,7 @@ impl Engine {
         id: DomainId,
         number: u32,
         state: DkimState,
-    ) -> Result<Vec<DkimKeyRow>, Stop<DomainRefusal>> {
+    ) -> Result<Vec<DkimKeyRow>, OpError<DomainRefusal>> {
         let (store, entropy, now) = (Arc::clone(&self.store), Arc::clone(&self.entropy), self.clock.now());
         let generate_key = self.settings.generate_dkim_key;
         let generate = move || {
@@ -88,10 +88,10 @@ impl Engine {
             Ok(Ok(keys)) => Ok(keys),
             Ok(Err(error)) => {
                 tracing::error!(%error, domain = %id, "could not generate DKIM keys");
-                Err(Stop::Failed(StoreError::Panicked))
+                Err(OpError::Failed(StoreError::Panicked))
             }
-            Err(NotDone::Crowded) => Err(Stop::Refused(DomainRefusal::Crowded)),
-            Err(NotDone::Failed) => Err(Stop::Failed(StoreError::Panicked)),
+            Err(NotDone::Crowded) => Err(OpError::Refused(DomainRefusal::Crowded)),
+            Err(NotDone::Failed) => Err(OpError::Failed(StoreError::Panicked)),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::domain::dmarc_walk::{self, Answer, Discovery};
 use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::dkim;
 use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, check_new, dkim_name, domain_by_name};
 use crate::store::op::domain_change::{DeleteDomain, UpdateDomain, check_stream};
@@ -82,7 +82,7 @@ impl Engine {
         on: impl Into<Behalf>,
         name: DomainName,
         stream: Stream,
-    ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
+    ) -> Result<(DomainId, DomainRow), OpError<DomainRefusal>> {
         let on = on.into();
         check_stream(on.stream, stream)?;
         // Generating keys is expensive, so refuse the domain first.
@@ -103,7 +103,7 @@ impl Engine {
         account: AccountId,
         name: DomainName,
         stream: Stream,
-    ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
+    ) -> Result<(DomainId, DomainRow), OpError<DomainRefusal>> {
         let (id, row) = self.new_verified_domain(account, name, stream).await?;
         let row = self.store.commit(CreateDomain { account, id, row }).await?;
         Ok((id, row))
@@ -115,7 +115,7 @@ impl Engine {
         account: AccountId,
         name: DomainName,
         stream: Stream,
-    ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
+    ) -> Result<(DomainId, DomainRow), OpError<DomainRefusal>> {
         let (id, mut row) = self.new_domain(account, name, stream, DkimState::Active).await?;
         row.status = DomainStatus::Verified;
         row.verified_at = Some(row.created_at);
@@ -128,7 +128,7 @@ impl Engine {
         name: DomainName,
         stream: Stream,
         state: DkimState,
-    ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
+    ) -> Result<(DomainId, DomainRow), OpError<DomainRefusal>> {
         let now = self.clock.now();
         let id: DomainId = self.store.reserve_id(now);
         let dkim = self.new_keys(account, id, 1, state).await?;
@@ -145,7 +145,7 @@ impl Engine {
         on: impl Into<Behalf>,
         domain: DomainId,
         change: DomainChange,
-    ) -> Result<DomainRow, Stop<DomainRefusal>> {
+    ) -> Result<DomainRow, OpError<DomainRefusal>> {
         let on = on.into();
         let DomainChange { stream, rotation_days } = change;
         let keys = self.keys_to_add(&on, domain, rotation_days).await?;
@@ -159,8 +159,8 @@ impl Engine {
         on: &Behalf,
         id: DomainId,
         days: Option<u16>,
-    ) -> Result<Vec<DkimKeyRow>, Stop<DomainRefusal>> {
-        let Some(row) = self.domain(on.account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+    ) -> Result<Vec<DkimKeyRow>, OpError<DomainRefusal>> {
+        let Some(row) = self.domain(on.account, id)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
         check_stream(on.stream, row.stream)?;
         match days.filter(|days| *days > 0 && dkim::further(&row.dkim).is_none()) {
             Some(_) => self.new_keys(on.account, id, dkim::next_number(&row), DkimState::Pending).await,
@@ -172,7 +172,7 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn delete_domain(&self, on: impl Into<Behalf>, domain: DomainId) -> Result<(), Stop<DomainRefusal>> {
+    pub async fn delete_domain(&self, on: impl Into<Behalf>, domain: DomainId) -> Result<(), OpError<DomainRefusal>> {
         let on = on.into();
         let op = DeleteDomain { account: on.account, domain, limit: on.stream };
         self.commit_on(on, op).await.map(drop)
@@ -207,9 +207,9 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn check_domain(&self, on: impl Into<Behalf>, id: DomainId) -> Result<DomainRow, Stop<DomainRefusal>> {
+    pub async fn check_domain(&self, on: impl Into<Behalf>, id: DomainId) -> Result<DomainRow, OpError<DomainRefusal>> {
         let Behalf { account, stream, .. } = on.into();
-        let Some(row) = self.domain(account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+        let Some(row) = self.domain(account, id)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
         check_stream(stream, row.stream)?;
         // A domain without scheduled checks is pre-verified (`dev`), so a check could not find its records. Only
         // rotation needs the records of its keys.

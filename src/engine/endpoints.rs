@@ -10,7 +10,7 @@ use crate::base::signature::webhook_secret;
 use crate::domain::event::EventType;
 use crate::domain::webhook_url::WebhookUrl;
 use crate::machine::endpoint;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::endpoint::{CreateEndpoint, EndpointRefusal, RotateSecret, UpdateEndpoint};
 use crate::store::op::endpoint_end::DeleteEndpoint;
 use crate::store::read::Read as _;
@@ -50,7 +50,7 @@ impl Engine {
         &self,
         on: impl Into<Behalf>,
         new: NewEndpoint,
-    ) -> Result<(EndpointId, EndpointRow, Secret), Stop<EndpointRefusal>> {
+    ) -> Result<(EndpointId, EndpointRow, Secret), OpError<EndpointRefusal>> {
         let secret = webhook_secret(&entropy::bytes(&*self.entropy));
         let (id, row) = self.create_endpoint_with(on, new, &secret).await?;
         Ok((id, row, secret))
@@ -65,7 +65,7 @@ impl Engine {
         on: impl Into<Behalf>,
         new: NewEndpoint,
         secret: &Secret,
-    ) -> Result<(EndpointId, EndpointRow), Stop<EndpointRefusal>> {
+    ) -> Result<(EndpointId, EndpointRow), OpError<EndpointRefusal>> {
         let (on, now) = (on.into(), self.clock.now());
         let id: EndpointId = self.store.reserve_id(now);
         let sealed = self.sealed(id, secret);
@@ -95,7 +95,7 @@ impl Engine {
         on: impl Into<Behalf>,
         endpoint: EndpointId,
         change: EndpointChange,
-    ) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+    ) -> Result<EndpointRow, OpError<EndpointRefusal>> {
         let EndpointChange { url, events, description, enabled } = change;
         let (on, url) = (on.into(), url.map(String::from));
         let op = UpdateEndpoint { account: on.account, endpoint, url, events, description, enabled };
@@ -110,7 +110,7 @@ impl Engine {
         &self,
         on: impl Into<Behalf>,
         endpoint: EndpointId,
-    ) -> Result<(), Stop<EndpointRefusal>> {
+    ) -> Result<(), OpError<EndpointRefusal>> {
         let on = on.into();
         let op = DeleteEndpoint { account: on.account, endpoint };
         self.commit_on(on, op).await.map(drop)
@@ -124,7 +124,7 @@ impl Engine {
         &self,
         on: impl Into<Behalf>,
         endpoint: EndpointId,
-    ) -> Result<(EndpointRow, Secret), Stop<EndpointRefusal>> {
+    ) -> Result<(EndpointRow, Secret), OpError<EndpointRefusal>> {
         let on = on.into();
         let (secret, sealed) = self.new_secret(endpoint);
         let op = RotateSecret { account: on.account, endpoint, secret: sealed };

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::Engine;
-use super::beside::{Beside, NotDone};
+use super::beside::{BackgroundThread, NotDone};
 use super::events::EventFilter;
 use super::executor::Executor;
 use super::listing::Page;
@@ -33,13 +33,13 @@ const RECORD_BYTES: usize = 1024;
 /// Slots for exports, and the thread that reads them.
 pub(super) struct Exports {
     seats: Seats,
-    thread: Beside,
+    thread: BackgroundThread,
 }
 
 impl Exports {
     /// Starts the thread, which calls `lower_priority` first.
     pub(super) fn new(executor: Executor, lower_priority: fn()) -> Self {
-        let thread = Beside::new(executor, "exports", lower_priority);
+        let thread = BackgroundThread::new(executor, "exports", lower_priority);
         Self { seats: Seats::new(AT_ONCE, OF_ACCOUNT_AT_ONCE), thread }
     }
 }

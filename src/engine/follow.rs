@@ -94,7 +94,7 @@ pub struct Followed {
 
 /// Notification to a follower.
 #[derive(Debug)]
-pub enum Told {
+pub enum FollowerUpdate {
     /// The next events, oldest first.
     Events(Vec<Followed>),
     /// No event for a while.
@@ -111,7 +111,7 @@ struct Page {
 }
 
 /// Result of reading a page.
-enum Look {
+enum PageRead {
     Events(Vec<Followed>),
     Nothing { key_expires_at: Option<Timestamp> },
     Over,
@@ -186,7 +186,7 @@ impl Follower {
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn next(&mut self) -> Result<Told, StoreError> {
+    pub async fn next(&mut self) -> Result<FollowerUpdate, StoreError> {
         let quiet = sleep(self.engine.streams.quiet);
         tokio::pin!(quiet);
         if self.is_paced {
@@ -194,17 +194,17 @@ impl Follower {
         }
         loop {
             let key_expires_at = match self.look()? {
-                Look::Over => return Ok(Told::End),
-                Look::Events(events) => return Ok(Told::Events(events)),
-                Look::Nothing { key_expires_at } => key_expires_at,
+                PageRead::Over => return Ok(FollowerUpdate::End),
+                PageRead::Events(events) => return Ok(FollowerUpdate::Events(events)),
+                PageRead::Nothing { key_expires_at } => key_expires_at,
             };
             let pace = sleep(PACE);
             tokio::select! {
                 biased;
-                rung = self.news.changed() => if rung.is_err() { return Ok(Told::End) },
+                rung = self.news.changed() => if rung.is_err() { return Ok(FollowerUpdate::End) },
                 _ = self.ending.changed() => {}
                 () = passed(&*self.engine.clock, key_expires_at) => {}
-                () = &mut quiet => return Ok(Told::Quiet),
+                () = &mut quiet => return Ok(FollowerUpdate::Quiet),
             }
             // Most notifications may not match the filter, so not every commit is worth a read.
             pace.await;
@@ -212,17 +212,17 @@ impl Follower {
     }
 
     /// Reads once. Later commits notify the follower again.
-    fn look(&mut self) -> Result<Look, StoreError> {
+    fn look(&mut self) -> Result<PageRead, StoreError> {
         self.news.borrow_and_update();
         if *self.ending.borrow_and_update() {
-            return Ok(Look::Over);
+            return Ok(PageRead::Over);
         }
         let time = self.engine.clock.time();
         let snapshot = self.engine.store.snapshot()?;
         let key_expires_at = match &self.caller.key {
             Some(key) => {
                 let row: Option<ApiKey> = snapshot.row(&schema::api_key(self.caller.account, key.id))?;
-                let Some(key) = row.filter(|key| key.is_live(time.now)) else { return Ok(Look::Over) };
+                let Some(key) = row.filter(|key| key.is_live(time.now)) else { return Ok(PageRead::Over) };
                 key.expires_at
             }
             // The operator.
@@ -230,9 +230,9 @@ impl Follower {
         };
         let Page { events, is_last } = self.read(&snapshot, time.expiry)?;
         self.is_paced = is_last;
-        let Some(last) = events.last() else { return Ok(Look::Nothing { key_expires_at }) };
+        let Some(last) = events.last() else { return Ok(PageRead::Nothing { key_expires_at }) };
         self.after = last.id.0;
-        Ok(Look::Events(events))
+        Ok(PageRead::Events(events))
     }
 
     /// Reads the next page after the follower's position, of the events that are still kept.

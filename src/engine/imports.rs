@@ -13,7 +13,7 @@ use super::audit::Behalf;
 use super::suppressions::{Imported, SuppressionBatches, failure};
 use super::waiting::Leased;
 use crate::base::id::AccountId;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::suppression::ImportSuppressions;
 use crate::store::op::suppression_import::{BeginImport, EndImport, FinishImport, ImportBatch, TakeBackImport};
 use crate::store::op::waiting::{self, EndWaiting};
@@ -39,19 +39,19 @@ pub enum ImportRefusal {
 
 /// Accounts with a running import. An import ends with its process, so this is kept in memory.
 pub(super) struct Imports {
-    running: Arc<Running>,
+    running: Arc<RunningImports>,
     permits: Arc<Semaphore>,
 }
 
 #[derive(Default)]
-struct Running {
+struct RunningImports {
     accounts: Mutex<HashSet<AccountId>>,
     ended: Notify,
 }
 
 /// A running import, until it is dropped.
-struct Turn {
-    running: Arc<Running>,
+struct RunningImport {
+    running: Arc<RunningImports>,
     account: AccountId,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -64,11 +64,11 @@ impl Default for Imports {
 
 impl Imports {
     /// Begins an import of `batches` batches. A single batch is little work and takes no permit.
-    fn begin(&self, account: AccountId, batches: usize) -> Result<Turn, ImportRefusal> {
+    fn begin(&self, account: AccountId, batches: usize) -> Result<RunningImport, ImportRefusal> {
         if !self.running.accounts().insert(account) {
             return Err(ImportRefusal::Running);
         }
-        let mut turn = Turn { running: Arc::clone(&self.running), account, _permit: None };
+        let mut turn = RunningImport { running: Arc::clone(&self.running), account, _permit: None };
         if batches > 1 {
             let permit = Arc::clone(&self.permits).try_acquire_owned();
             turn._permit = Some(permit.map_err(|_| ImportRefusal::Crowded)?);
@@ -90,13 +90,13 @@ impl Imports {
     }
 }
 
-impl Running {
+impl RunningImports {
     fn accounts(&self) -> std::sync::MutexGuard<'_, HashSet<AccountId>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Turn {
+impl Drop for RunningImport {
     fn drop(&mut self) {
         self.running.accounts().remove(&self.account);
         self.running.ended.notify_waiters();
@@ -112,15 +112,15 @@ impl Engine {
         self: &Arc<Self>,
         on: impl Into<Behalf>,
         list: Arc<dyn SuppressionBatches>,
-    ) -> Result<Imported, Stop<ImportRefusal>> {
+    ) -> Result<Imported, OpError<ImportRefusal>> {
         let on = on.into();
-        let turn = self.imports.begin(on.account, list.batches()).map_err(Stop::Refused)?;
+        let turn = self.imports.begin(on.account, list.batches()).map_err(OpError::Refused)?;
         let engine = Arc::clone(self);
         let imported = tokio::spawn(async move {
             let _turn = turn;
             if list.batches() > 1 { engine.import_long(on, list).await } else { engine.import_short(on, list).await }
         });
-        imported.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
+        imported.await.unwrap_or(Err(OpError::Failed(StoreError::Panicked)))
     }
 
     /// Imports a list in one operation, which also ends the waiting messages.
@@ -128,7 +128,7 @@ impl Engine {
         &self,
         on: Behalf,
         list: Arc<dyn SuppressionBatches>,
-    ) -> Result<Imported, Stop<ImportRefusal>> {
+    ) -> Result<Imported, OpError<ImportRefusal>> {
         self.check_room()?;
         let (account, count) = (on.account, list.count());
         let suppressions = list.batch(0);
@@ -146,13 +146,13 @@ impl Engine {
         self: &Arc<Self>,
         on: Behalf,
         list: Arc<dyn SuppressionBatches>,
-    ) -> Result<Imported, Stop<ImportRefusal>> {
+    ) -> Result<Imported, OpError<ImportRefusal>> {
         self.check_room()?;
         let (account, count) = (on.account, list.count());
         let begun = self.store.commit(BeginImport { account }).await;
         let timer = begun.map_err(|stop| match stop {
-            Stop::Refused(_) => Stop::Refused(ImportRefusal::Running),
-            Stop::Failed(error) => Stop::Failed(error),
+            OpError::Refused(_) => OpError::Refused(ImportRefusal::Running),
+            OpError::Failed(error) => OpError::Failed(error),
         })?;
         let mut imported = 0;
         for number in 0..list.batches() {

@@ -9,7 +9,7 @@ use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::setup_link::SetupToken;
 use crate::domain::user::{Role, User};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::invitation::{InviteRefusal, InviteUser};
 use crate::store::op::user::CreateUserRefusal;
 use crate::store::row::notice::InvitationRow;
@@ -45,28 +45,32 @@ impl Engine {
         on: Behalf,
         email: Address,
         role: Role,
-    ) -> Result<Invited, Stop<InvitationRefusal>> {
-        let refused = |stop: Stop<UserRefusal>| match stop {
-            Stop::Refused(refusal) => Stop::Refused(InvitationRefusal::User(refusal)),
-            Stop::Failed(error) => Stop::Failed(error),
+    ) -> Result<Invited, OpError<InvitationRefusal>> {
+        let refused = |stop: OpError<UserRefusal>| match stop {
+            OpError::Refused(refusal) => OpError::Refused(InvitationRefusal::User(refusal)),
+            OpError::Failed(error) => OpError::Failed(error),
         };
         if !self.settings.mails_invitations {
             let (user, _password) = self.create_user(on.clone(), email, role).await.map_err(refused)?;
             let link = self.setup_link(on, user.id).await?;
-            let link = link.ok_or(Stop::Refused(InvitationRefusal::User(UserRefusal::NotFound)))?;
+            let link = link.ok_or(OpError::Refused(InvitationRefusal::User(UserRefusal::NotFound)))?;
             return Ok(Invited::ByLink(user, link));
         }
         self.check_room()?;
         let (user, _password) = self.new_user(email, role).await.map_err(|crowded| refused(crowded.into()))?;
         let op = InviteUser { account: on.account, actor: on.actor, user };
         self.store.commit(op).await.map(Invited::ByMail).map_err(|stop| match stop {
-            Stop::Failed(error) => Stop::Failed(error),
-            Stop::Refused(InviteRefusal::TooMany { until }) => Stop::Refused(InvitationRefusal::TooMany { until }),
-            Stop::Refused(InviteRefusal::User(refusal)) => Stop::Refused(InvitationRefusal::User(match refusal {
-                CreateUserRefusal::NoSuchAccount => UserRefusal::NotFound,
-                CreateUserRefusal::EmailTaken => UserRefusal::EmailTaken,
-                CreateUserRefusal::TooMany => UserRefusal::TooMany,
-            })),
+            OpError::Failed(error) => OpError::Failed(error),
+            OpError::Refused(InviteRefusal::TooMany { until }) => {
+                OpError::Refused(InvitationRefusal::TooMany { until })
+            }
+            OpError::Refused(InviteRefusal::User(refusal)) => {
+                OpError::Refused(InvitationRefusal::User(match refusal {
+                    CreateUserRefusal::NoSuchAccount => UserRefusal::NotFound,
+                    CreateUserRefusal::EmailTaken => UserRefusal::EmailTaken,
+                    CreateUserRefusal::TooMany => UserRefusal::TooMany,
+                }))
+            }
         })
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::blocking::OPERATOR;
 use super::{Engine, virtual_clock};
 use crate::base::time::Timestamp;
-use crate::store::Standing;
+use crate::store::TimersOnHold;
 use crate::store::backup::Extent;
 use crate::store::error::StoreError;
 
@@ -32,7 +32,7 @@ pub struct Released {
     /// Time of the backup whose queues were on hold until now; `None` if none was.
     pub backup_at: Option<Timestamp>,
     /// The hold that was released.
-    pub standing: Standing,
+    pub standing: TimersOnHold,
 }
 
 impl Engine {
@@ -87,7 +87,7 @@ impl Engine {
         let released = self.store.release_queue().await?;
         let backup_at = released.map(|restored| restored.backup_at);
         if let Some(backup_at) = backup_at {
-            let Standing { messages, deliveries } = standing;
+            let TimersOnHold { messages, deliveries } = standing;
             tracing::warn!(%backup_at, messages, deliveries, "restore hold released");
         }
         Ok(Released { backup_at, standing })
@@ -97,7 +97,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn standing(self: &Arc<Self>) -> Result<Option<(Timestamp, Standing)>, StoreError> {
+    pub async fn standing(self: &Arc<Self>) -> Result<Option<(Timestamp, TimersOnHold)>, StoreError> {
         let Some(restored) = self.store.standstill()? else { return Ok(None) };
         let store = Arc::clone(&self.store);
         let counted = self.blocking(OPERATOR, move || store.standing(&restored)).await??;

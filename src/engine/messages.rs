@@ -10,7 +10,7 @@ use super::wait::{Holds, Wait, WaitReason};
 use crate::base::id::{AccountId, EventId, MessageId};
 use crate::base::time::Timestamp;
 use crate::store::content::Unreadable;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::cancel::{CancelMessage, CancelRefusal};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -92,13 +92,13 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn cancel(&self, on: impl Into<Behalf>, message: MessageId) -> Result<(), Stop<CancelRefusal>> {
+    pub async fn cancel(&self, on: impl Into<Behalf>, message: MessageId) -> Result<(), OpError<CancelRefusal>> {
         let on = on.into();
         let account = on.account;
         if self.message(account, message)?.is_none() {
-            return Err(Stop::Refused(CancelRefusal::NotFound));
+            return Err(OpError::Refused(CancelRefusal::NotFound));
         }
-        let lease = self.leases.take_soon(message).await.ok_or(Stop::Refused(CancelRefusal::TooLate))?;
+        let lease = self.leases.take_soon(message).await.ok_or(OpError::Refused(CancelRefusal::TooLate))?;
         self.commit_leased_on(on, CancelMessage { account, message }, vec![lease]).await
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ports::{PostError, PostOutcome};
-use super::receive::{DmarcTally, Tally};
+use super::receive::{DmarcTally, ReceiptCounts};
 use super::smtp_submission::SubmissionMeters;
 use crate::base::meter::{Counter, Distribution, Histogram};
 use crate::store::op::settle_transfer::TransferEnd;
@@ -19,7 +19,7 @@ pub struct EngineMeters {
     /// Endpoints that were disabled after repeated failures.
     pub endpoints_disabled: Counter,
     /// Counts of returned mail.
-    pub came_back: Tally,
+    pub came_back: ReceiptCounts,
     /// DMARC reports.
     pub dmarc_reports: DmarcTally,
     /// SMTP submission.
@@ -34,7 +34,7 @@ impl Default for EngineMeters {
             attempts: std::array::from_fn(|_| Histogram::of_durations()),
             posts: std::array::from_fn(|_| Histogram::of_durations()),
             endpoints_disabled: Counter::default(),
-            came_back: Tally::default(),
+            came_back: ReceiptCounts::default(),
             dmarc_reports: DmarcTally::default(),
             submission: SubmissionMeters::default(),
             signing_duration: Histogram::of_durations(),

@@ -95,7 +95,7 @@ use crate::machine::service_clock::Effect;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use alerts::Alerts;
-use beside::Beside;
+use beside::BackgroundThread;
 use blocking::Blocking;
 use development::Development;
 use dmarc::{DmarcSums, OwnNetworks};
@@ -165,9 +165,9 @@ pub struct Engine {
     backups: Arc<Semaphore>,
     signing: SigningPool,
     /// Generates DKIM keys.
-    key_generation: Beside,
+    key_generation: BackgroundThread,
     /// Parses lists to import.
-    list_work: Beside,
+    list_work: BackgroundThread,
     /// Reads messages and events for exports.
     exports: Exports,
     /// Runs searches and other blocking work of accounts.
@@ -207,8 +207,8 @@ impl Engine {
     ) -> Self {
         let meters = Arc::new(EngineMeters::default());
         let signing = SigningPool::new(settings.executor, settings.signing_threads, Arc::clone(&meters));
-        let list_work = Beside::new(settings.executor, "lists", settings.lower_priority);
-        let key_generation = Beside::new(settings.executor, "keygen", settings.lower_priority);
+        let list_work = BackgroundThread::new(settings.executor, "lists", settings.lower_priority);
+        let key_generation = BackgroundThread::new(settings.executor, "keygen", settings.lower_priority);
         let exports = Exports::new(settings.executor, settings.lower_priority);
         let executor = settings.executor;
         Self {

@@ -10,8 +10,8 @@ use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Change};
 use crate::domain::site_name::SiteName;
-use crate::store::error::{Stop, StoreError};
-use crate::store::op::NotThere;
+use crate::store::error::{OpError, StoreError};
+use crate::store::op::NotFound;
 use crate::store::op::pause::{self, PAUSES_MAX, PauseSite, ResumeSite, TRIED_MAX, TooManyPauses, TryNow};
 use crate::store::read::Read;
 use crate::store::row::pause::PauseRow;
@@ -22,7 +22,7 @@ const TRIED_AT_ONCE: usize = 10_000;
 
 /// Result of retrying now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tried {
+pub struct RetryResult {
     /// Number of messages that are tried earlier than planned.
     pub messages: u64,
     /// Whether there may be more.
@@ -54,7 +54,7 @@ impl Engine {
     ///
     /// # Errors
     /// The account has the maximum number of pauses, or the store's failure.
-    pub async fn pause_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<(), Stop<TooManyPauses>> {
+    pub async fn pause_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<(), OpError<TooManyPauses>> {
         let on = on.into();
         let account = on.account;
         self.commit_on(on, PauseSite { account, site }).await
@@ -64,7 +64,7 @@ impl Engine {
     ///
     /// # Errors
     /// It is not paused, or the store's failure.
-    pub async fn resume_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<(), Stop<NotThere>> {
+    pub async fn resume_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<(), OpError<NotFound>> {
         let on = on.into();
         let account = on.account;
         self.commit_on(on, ResumeSite { account, site }).await?;
@@ -78,10 +78,10 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn try_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<Tried, StoreError> {
+    pub async fn try_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<RetryResult, StoreError> {
         let on = on.into();
         let account = on.account;
-        let Some(view) = self.queue_view() else { return Ok(Tried { messages: 0, is_cut: false }) };
+        let Some(view) = self.queue_view() else { return Ok(RetryResult { messages: 0, is_cut: false }) };
         self.note(&on, Change::new(Action::SiteTried, "", site.as_str())).await?;
         let (looking, wanted) = (Arc::clone(&view), site.clone());
         let look = self.blocking(account, move || looking.waiting_at(account, &wanted, TRIED_AT_ONCE));
@@ -91,20 +91,20 @@ impl Engine {
             messages += self.try_leased(account, part).await?;
         }
         view.hurry(site.as_str());
-        Ok(Tried { messages, is_cut })
+        Ok(RetryResult { messages, is_cut })
     }
 
     /// Retries one message now, and probes its site if it is throttled.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn try_message(&self, on: impl Into<Behalf>, id: MessageId) -> Result<(), Stop<TryRefusal>> {
+    pub async fn try_message(&self, on: impl Into<Behalf>, id: MessageId) -> Result<(), OpError<TryRefusal>> {
         let on = on.into();
         let account = on.account;
-        let record = self.message(account, id)?.ok_or(Stop::Refused(TryRefusal::NotFound))?;
+        let record = self.message(account, id)?.ok_or(OpError::Refused(TryRefusal::NotFound))?;
         let is_over = !record.transfer.state.status().is_waiting() || self.clock.time().expiry >= record.row.give_up_at;
         if is_over || self.leases.is_taken(id) {
-            return Err(Stop::Refused(TryRefusal::TooLate));
+            return Err(OpError::Refused(TryRefusal::TooLate));
         }
         self.note(&on, Change::new(Action::MessageTried, id, "")).await?;
         self.try_leased(account, &[id]).await?;
@@ -146,8 +146,8 @@ impl Engine {
         let (messages, leases): (Vec<MessageId>, Vec<Lease>) = leased.unzip();
         match self.commit_leased(TryNow { account, messages }, leases).await {
             Ok(tried) => Ok(tried),
-            Err(Stop::Failed(error)) => Err(error),
-            Err(Stop::Refused(never)) => match never {},
+            Err(OpError::Failed(error)) => Err(error),
+            Err(OpError::Refused(never)) => match never {},
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// Query slots of one client.
-pub(crate) struct Places {
+pub(crate) struct QueryPlaces {
     prompt: Semaphore,
     slow: Semaphore,
     /// Maximum time of a query in a fast slot.
@@ -23,7 +23,7 @@ pub(crate) struct Places {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoPlace;
 
-impl Places {
+impl QueryPlaces {
     /// Creates `prompt` fast slots, each for `promptness`, and `slow` slots for queries that take longer.
     pub(crate) const fn new(prompt: usize, slow: usize, promptness: Duration) -> Self {
         Self { prompt: Semaphore::const_new(prompt), slow: Semaphore::const_new(slow), promptness }
@@ -57,7 +57,7 @@ mod tests {
 
     #[tokio::test]
     async fn slow_questions_leave_their_places_to_others_and_end_where_too_many_are_slow() {
-        let places = Arc::new(Places::new(PROMPT_MAX, SLOW_MAX, Duration::from_millis(20)));
+        let places = Arc::new(QueryPlaces::new(PROMPT_MAX, SLOW_MAX, Duration::from_millis(20)));
         let mut dead = tokio::task::JoinSet::new();
         for _ in 0..SLOW_MAX + 10 {
             let places = Arc::clone(&places);
@@ -74,7 +74,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_too_long_for_a_place_has_asked_nothing() {
-        let places = Places::new(PROMPT_MAX, SLOW_MAX, LONG);
+        let places = QueryPlaces::new(PROMPT_MAX, SLOW_MAX, LONG);
         let _taken = places.prompt.acquire_many(u32::try_from(PROMPT_MAX).unwrap()).await.unwrap();
         assert_eq!(places.ask(Duration::from_millis(5), ready(7)).await, Err(NoPlace));
     }

@@ -9,7 +9,7 @@ use super::deliveries::DeliveryRecord;
 use crate::base::id::{AccountId, DeliveryId, EndpointId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Change};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::redeliver::{Redeliver, RedeliverRefusal, Replay, ReplayOf, ReplaySlice, TestEndpoint};
 use crate::store::read::Read as _;
 use crate::store::schema::{Table, meta};
@@ -23,7 +23,7 @@ impl Engine {
         &self,
         on: impl Into<Behalf>,
         endpoint: EndpointId,
-    ) -> Result<DeliveryRecord, Stop<RedeliverRefusal>> {
+    ) -> Result<DeliveryRecord, OpError<RedeliverRefusal>> {
         let on = on.into();
         let account = on.account;
         let id = self.commit_on(on, TestEndpoint { account, endpoint }).await?;
@@ -38,16 +38,16 @@ impl Engine {
         &self,
         on: impl Into<Behalf>,
         delivery: DeliveryId,
-    ) -> Result<DeliveryRecord, Stop<RedeliverRefusal>> {
+    ) -> Result<DeliveryRecord, OpError<RedeliverRefusal>> {
         let on = on.into();
         let account = on.account;
         let id = self.commit_on(on, Redeliver { account, delivery }).await?;
         self.made(account, id)
     }
 
-    fn made(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, Stop<RedeliverRefusal>> {
+    fn made(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, OpError<RedeliverRefusal>> {
         let found = self.delivery(account, id)?;
-        found.map(|(record, _)| record).ok_or(Stop::Refused(RedeliverRefusal::NotFound))
+        found.map(|(record, _)| record).ok_or(OpError::Refused(RedeliverRefusal::NotFound))
     }
 
     /// Adds deliveries of an endpoint's events since a moment, and returns their number. Events with an outstanding
@@ -61,10 +61,10 @@ impl Engine {
         endpoint: EndpointId,
         of: ReplayOf,
         since: Timestamp,
-    ) -> Result<u64, Stop<RedeliverRefusal>> {
+    ) -> Result<u64, OpError<RedeliverRefusal>> {
         let on = on.into();
         let account = on.account;
-        let turn = self.replays.begin(account, endpoint).ok_or(Stop::Refused(RedeliverRefusal::ReplayRunning))?;
+        let turn = self.replays.begin(account, endpoint).ok_or(OpError::Refused(RedeliverRefusal::ReplayRunning))?;
         self.note(&on, Change::new(Action::EventsReplayed, endpoint, format!("since {since}"))).await?;
         let replay = Replay { account, endpoint, of, since: Ulid::new(since, [0; 10]), until: self.next_id()? };
         let engine = Arc::clone(self);
@@ -72,7 +72,7 @@ impl Engine {
             let _turn = turn;
             run(&engine, replay).await
         });
-        replayed.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
+        replayed.await.unwrap_or(Err(OpError::Failed(StoreError::Panicked)))
     }
 
     /// Returns an identifier greater than all assigned ones.
@@ -85,33 +85,33 @@ impl Engine {
 
 /// Endpoints with a running replay. A replay ends with its process, so this is kept in memory.
 #[derive(Default)]
-pub(super) struct Replays(Arc<Mutex<HashSet<Running>>>);
+pub(super) struct Replays(Arc<Mutex<HashSet<RunningReplays>>>);
 
-type Running = (AccountId, EndpointId);
+type RunningReplays = (AccountId, EndpointId);
 
 /// A running replay, until it is dropped.
-struct Turn {
-    running: Arc<Mutex<HashSet<Running>>>,
-    own: Running,
+struct RunningReplay {
+    running: Arc<Mutex<HashSet<RunningReplays>>>,
+    own: RunningReplays,
 }
 
 impl Replays {
     /// Begins a replay for an endpoint; `None` if one is running.
-    fn begin(&self, account: AccountId, endpoint: EndpointId) -> Option<Turn> {
+    fn begin(&self, account: AccountId, endpoint: EndpointId) -> Option<RunningReplay> {
         let own = (account, endpoint);
         let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(own);
-        is_first.then(|| Turn { running: Arc::clone(&self.0), own })
+        is_first.then(|| RunningReplay { running: Arc::clone(&self.0), own })
     }
 }
 
-impl Drop for Turn {
+impl Drop for RunningReplay {
     fn drop(&mut self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.own);
     }
 }
 
 /// Alternates between searching and writing. Each part is its own operation, so a long replay blocks nobody.
-async fn run(engine: &Engine, replay: Replay) -> Result<u64, Stop<RedeliverRefusal>> {
+async fn run(engine: &Engine, replay: Replay) -> Result<u64, OpError<RedeliverRefusal>> {
     let (mut created, mut from) = (0, replay.since);
     loop {
         let searched = Arc::clone(&engine.store);
@@ -122,7 +122,7 @@ async fn run(engine: &Engine, replay: Replay) -> Result<u64, Stop<RedeliverRefus
             let slice = engine.store.commit(ReplaySlice { replay, rows: found.rows }).await?;
             created += slice.created;
             if slice.is_full {
-                return Err(Stop::Refused(RedeliverRefusal::TooManyOutstanding { created }));
+                return Err(OpError::Refused(RedeliverRefusal::TooManyOutstanding { created }));
             }
         }
         let Some(next) = found.next else { return Ok(created) };

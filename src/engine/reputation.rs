@@ -8,7 +8,7 @@ use crate::base::id::{AccountId, DomainId};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::machine::reputation::{self as machine, Crossing, Level, Measure, State, Windows};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::Never;
 use crate::store::op::outcomes::{hour_of, scan, start_of};
 use crate::store::op::reputation::JudgeReputation;
@@ -47,12 +47,12 @@ impl Reputation {
 
 /// The counts of both windows of both streams.
 #[derive(Default)]
-struct Seen {
+struct WindowCounts {
     transactional: [OutcomeCounts; 2],
     marketing: [OutcomeCounts; 2],
 }
 
-impl Seen {
+impl WindowCounts {
     fn look(read: &impl Read, account: AccountId, now: Timestamp) -> Result<Self, StoreError> {
         let end = hour_of(now).saturating_add(1);
         let mut seen = Self::default();
@@ -119,7 +119,7 @@ impl Engine {
     /// Fails if the store fails.
     pub fn reputation(&self, account: AccountId) -> Result<Reputation, StoreError> {
         let snapshot = self.store.snapshot()?;
-        let seen = Seen::look(&snapshot, account, self.clock.now())?;
+        let seen = WindowCounts::look(&snapshot, account, self.clock.now())?;
         let judged: machine::Reputation = snapshot.row(account.as_bytes())?.unwrap_or_default();
         let stream = |stream, counts: [OutcomeCounts; 2]| StreamReputation {
             levels: judged.of(stream).step(windows(&counts)).state,
@@ -163,9 +163,9 @@ impl Engine {
     }
 
     /// Serves the timer of an account's reputation: logs each crossed threshold.
-    pub(super) async fn judge_reputation(&self, timer: Timer) -> Result<(), Stop<Never>> {
+    pub(super) async fn judge_reputation(&self, timer: Timer) -> Result<(), OpError<Never>> {
         let account = timer.account;
-        let seen = Seen::look(&self.store.snapshot()?, account, self.clock.now())?;
+        let seen = WindowCounts::look(&self.store.snapshot()?, account, self.clock.now())?;
         let (transactional, marketing) = (windows(&seen.transactional), windows(&seen.marketing));
         for (stream, crossing) in self.store.commit(JudgeReputation { timer, transactional, marketing }).await? {
             let windows = match stream {

@@ -14,7 +14,7 @@ const PROVEN_PART: u32 = 4;
 const SILENT_PART: u32 = 16;
 
 /// The semaphore; permits are counted in units.
-pub(super) struct Room(Arc<Shared>);
+pub(super) struct FairSemaphore(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
@@ -24,16 +24,16 @@ struct Shared {
 
 struct State {
     budget: Budget,
-    waiters: HashMap<ClaimId, oneshot::Sender<Taken>>,
+    waiters: HashMap<ClaimId, oneshot::Sender<FairPermit>>,
 }
 
 /// Permit, released when dropped.
-pub(super) struct Taken {
+pub(super) struct FairPermit {
     room: Arc<Shared>,
     claim: Claim,
 }
 
-impl Room {
+impl FairSemaphore {
     pub(super) fn new(units: u32) -> Self {
         let state = State { budget: Budget::new(units), waiters: HashMap::new() };
         Self(Arc::new(Shared { state: Mutex::new(state), wanted: Notify::new() }))
@@ -50,7 +50,7 @@ impl Room {
     }
 
     /// Waits until `claim` has its turn. Returns `None` if the semaphore is closed, which never happens.
-    pub(super) async fn take(&self, claim: Claim) -> Option<Taken> {
+    pub(super) async fn take(&self, claim: Claim) -> Option<FairPermit> {
         let room = &self.0;
         let (tell, mut told) = oneshot::channel();
         let id = {
@@ -92,7 +92,7 @@ impl Room {
     }
 
     /// Reuses a permit of one message for the message of `claim`. Returns false if marketing would exceed its share.
-    pub(super) fn lend(&self, taken: &mut Taken, claim: Claim) -> bool {
+    pub(super) fn lend(&self, taken: &mut FairPermit, claim: Claim) -> bool {
         let is_lent = self.0.state().budget.lend(&taken.claim, &claim);
         if is_lent {
             taken.claim = Claim { units: taken.claim.units, ..claim };
@@ -112,7 +112,7 @@ impl Shared {
         let mut served = Vec::new();
         let mut state = self.state();
         while let Some((id, claim)) = state.budget.grant() {
-            let taken = Taken { room: Arc::clone(self), claim };
+            let taken = FairPermit { room: Arc::clone(self), claim };
             served.push((state.waiters.remove(&id), taken));
         }
         // Sent without the lock: a permit whose receiver is gone comes back through it.
@@ -123,7 +123,7 @@ impl Shared {
     }
 }
 
-impl Drop for Taken {
+impl Drop for FairPermit {
     fn drop(&mut self) {
         self.room.state().budget.release(&self.claim);
         self.room.serve();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// Takes a permit that is available at once.
-    fn now(room: &Room, stream: Stream, units: u32) -> Option<Taken> {
+    fn now(room: &FairSemaphore, stream: Stream, units: u32) -> Option<FairPermit> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(room.take(claim(stream, units))).poll(&mut context) {
             Poll::Ready(taken) => taken,
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn marketing_leaves_a_quarter_to_transactional_mail() {
-        let room = Room::new(8);
+        let room = FairSemaphore::new(8);
         let marketing: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Marketing, 1)).collect();
         assert_eq!(marketing.len(), 6);
         let transactional: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
@@ -189,18 +189,18 @@ mod tests {
     #[test]
     fn the_smallest_rooms_still_serve_both() {
         for units in [0, 1, 2, 3] {
-            let room = Room::new(units);
+            let room = FairSemaphore::new(units);
             assert!(now(&room, Stream::Marketing, 1).is_some(), "{units}");
             assert!(now(&room, Stream::Transactional, 1).is_some(), "{units}");
         }
-        let room = Room::new(2);
+        let room = FairSemaphore::new(2);
         let _marketing = now(&room, Stream::Marketing, 1).unwrap();
         assert!(now(&room, Stream::Marketing, 1).is_none() && now(&room, Stream::Transactional, 1).is_some());
     }
 
     #[test]
     fn more_than_there_is_counts_as_all_there_may_be() {
-        let room = Room::new(8);
+        let room = FairSemaphore::new(8);
         let large = now(&room, Stream::Marketing, 100).unwrap();
         assert!(now(&room, Stream::Transactional, 2).is_some() && now(&room, Stream::Transactional, 3).is_none());
         drop(large);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_connection_serves_the_other_stream_where_its_share_allows() {
-        let room = Room::new(2);
+        let room = FairSemaphore::new(2);
         let mut first = now(&room, Stream::Transactional, 1).unwrap();
         let mut second = now(&room, Stream::Transactional, 1).unwrap();
         assert!(
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn no_marketing_message_stands_before_a_transactional_one() {
-        let room = Room::new(8);
+        let room = FairSemaphore::new(8);
         let mut context = Context::from_waker(Waker::noop());
         let mut taken: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
         assert_eq!(taken.len(), 8);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn whoever_stops_waiting_holds_up_nobody() {
-        let room = Room::new(8);
+        let room = FairSemaphore::new(8);
         let mut context = Context::from_waker(Waker::noop());
         let taken = now(&room, Stream::Transactional, 4).unwrap();
         let mut large = Box::pin(room.take(claim(Stream::Transactional, 8)));
@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_holds_room_for_convenience_hears_that_it_is_wanted() {
-        let room = Room::new(1);
+        let room = FairSemaphore::new(1);
         let taken = now(&room, Stream::Transactional, 1).unwrap();
         let giver = async {
             room.wanted().await;
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn room_is_wanted_as_long_as_somebody_waits_however_many_were_told() {
-        let room = Room::new(1);
+        let room = FairSemaphore::new(1);
         let taken = now(&room, Stream::Transactional, 1).unwrap();
         let mut context = Context::from_waker(Waker::noop());
         let mut first = Box::pin(room.take(claim(Stream::Transactional, 1)));

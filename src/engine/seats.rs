@@ -10,18 +10,18 @@ use crate::base::id::AccountId;
 pub(super) struct Seats {
     most: usize,
     of_account: usize,
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<TakenSeats>>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct TakenSeats {
     all: usize,
     by_account: HashMap<AccountId, usize>,
 }
 
 /// A used slot, released when dropped.
 pub(super) struct Seat {
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<TakenSeats>>,
     account: AccountId,
 }
 

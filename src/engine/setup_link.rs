@@ -11,7 +11,7 @@ use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::session::{Client, Session, Stage};
 use crate::domain::setup_link::{KEY_PURPOSE, LIFETIME, SetupToken, credentials};
 use crate::domain::user::{NewPassword, User};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::invitation::was_sent;
 use crate::store::read::Read as _;
 use crate::store::row::audit::AuditRow;
@@ -109,7 +109,7 @@ impl Engine {
         linked: LinkedUser,
         password: NewPassword,
         from: Client<'_>,
-    ) -> Result<Begun, Stop<SignInRefusal>> {
+    ) -> Result<Begun, OpError<SignInRefusal>> {
         let actor = Actor::SetupLink { maker: self.maker_of(&linked)? };
         // Only the address's owner could open a link that was sent there.
         let proves_address = self.was_sent(&linked)?;
@@ -122,11 +122,11 @@ impl Engine {
         };
         let changed = self.change_user(Behalf::new(account, actor), user.id, change).await;
         let user = changed.map_err(|stop| match stop {
-            Stop::Refused(UserRefusal::Crowded) => Stop::Refused(SignInRefusal::Crowded),
-            Stop::Refused(
+            OpError::Refused(UserRefusal::Crowded) => OpError::Refused(SignInRefusal::Crowded),
+            OpError::Refused(
                 UserRefusal::NotFound | UserRefusal::EmailTaken | UserRefusal::TooMany | UserRefusal::LastOwner,
-            ) => Stop::Refused(SignInRefusal::Wrong),
-            Stop::Failed(error) => Stop::Failed(error),
+            ) => OpError::Refused(SignInRefusal::Wrong),
+            OpError::Failed(error) => OpError::Failed(error),
         })?;
         let stage = if user.totp.is_some() { Stage::CodeAwaited } else { Stage::SignedIn };
         let session = Session::begin(account, user.id, stage, from, self.clock.now());

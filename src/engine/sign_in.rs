@@ -18,7 +18,7 @@ use crate::domain::device::DeviceToken;
 use crate::domain::session::{Client, OwnedClient, Session, SessionKey, SessionToken, Stage};
 use crate::domain::user::{User, may_be_password};
 use crate::machine::throttle::Throttled;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::session::{
     BeginSession, EndSessions, Outdated, ProveSession, RememberDevice, TouchSession, Which, sessions_of,
 };
@@ -50,7 +50,7 @@ impl SignInRefusal {
     }
 }
 
-impl From<Crowded> for Stop<SignInRefusal> {
+impl From<Crowded> for OpError<SignInRefusal> {
     fn from(_: Crowded) -> Self {
         Self::Refused(SignInRefusal::Crowded)
     }
@@ -69,7 +69,7 @@ pub struct Begun {
 
 /// Credentials that confirm a user's identity again.
 #[derive(Clone, Copy)]
-pub struct Proof<'p> {
+pub struct IdentityProof<'p> {
     /// Their password.
     pub password: &'p Secret,
     /// The code of their second factor; ignored if they have none.
@@ -97,7 +97,7 @@ impl Engine {
         email: &str,
         password: &Secret,
         from: Client<'_>,
-    ) -> Result<Begun, Stop<SignInRefusal>> {
+    ) -> Result<Begun, OpError<SignInRefusal>> {
         let address = email.trim().parse::<Address>().ok();
         let found = match &address {
             Some(address) => user_by_email(&self.store.snapshot()?, &address.match_key())?,
@@ -117,7 +117,7 @@ impl Engine {
             let is_worth_hashing = may_be_password(password.expose_text());
             let is_right = engine.passwords.is_right(&password, hash.filter(|_| is_worth_hashing), line).await?;
             let known = found.filter(|(_, user)| is_right && !user.disabled);
-            let Some((account, user)) = known else { return Err(Stop::Refused(SignInRefusal::Wrong)) };
+            let Some((account, user)) = known else { return Err(OpError::Refused(SignInRefusal::Wrong)) };
             let stage = if user.totp.is_some() { Stage::CodeAwaited } else { Stage::SignedIn };
             let session = Session::begin(account, user.id, stage, from.as_client(), engine.clock.now());
             engine.begin_session(session, &user, None, None, from.as_client()).await
@@ -135,7 +135,7 @@ impl Engine {
         code: &str,
         from: Client<'_>,
         real_now: Timestamp,
-    ) -> Result<Begun, Stop<SignInRefusal>> {
+    ) -> Result<Begun, OpError<SignInRefusal>> {
         let buckets = match self.known_browser(&visitor.user, from) {
             Some(browser) => vec![Bucket::browser(&browser.key())],
             None => vec![Bucket::name(&format!("code of {}", visitor.user.id)), Bucket::client(from.address)],
@@ -143,7 +143,8 @@ impl Engine {
         let (engine, visitor) = (Arc::clone(self), visitor.clone());
         let (code, from) = (code.to_owned(), OwnedClient::from(from));
         let attempt = async move {
-            let step = engine.code_step(&visitor.user, &code, real_now).ok_or(Stop::Refused(SignInRefusal::Wrong))?;
+            let step =
+                engine.code_step(&visitor.user, &code, real_now).ok_or(OpError::Refused(SignInRefusal::Wrong))?;
             let Session { account, user, .. } = visitor.session;
             let session = Session::begin(account, user, Stage::SignedIn, from.as_client(), engine.clock.now());
             engine.begin_session(session, &visitor.user, Some(step), Some(visitor.key), from.as_client()).await
@@ -159,12 +160,12 @@ impl Engine {
         self: &Arc<Self>,
         visitor: &Visitor,
         password: &Secret,
-    ) -> Result<(), Stop<SignInRefusal>> {
+    ) -> Result<(), OpError<SignInRefusal>> {
         let (engine, password) = (Arc::clone(self), password.clone());
         let hash = visitor.user.password_hash.clone();
         let attempt = async move {
             let is_right = engine.passwords.is_right(&password, Some(&hash), Line::Known).await?;
-            if is_right { Ok(()) } else { Err(Stop::Refused(SignInRefusal::Wrong)) }
+            if is_right { Ok(()) } else { Err(OpError::Refused(SignInRefusal::Wrong)) }
         };
         self.throttled(vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
     }
@@ -177,16 +178,16 @@ impl Engine {
     pub async fn prove(
         self: &Arc<Self>,
         visitor: &Visitor,
-        shown: Proof<'_>,
+        shown: IdentityProof<'_>,
         real_now: Timestamp,
-    ) -> Result<(), Stop<SignInRefusal>> {
+    ) -> Result<(), OpError<SignInRefusal>> {
         let (engine, key, user) = (Arc::clone(self), visitor.key, visitor.user.clone());
         let (password, code) = (shown.password.clone(), shown.code.to_owned());
         let attempt = async move {
             let is_right = engine.passwords.is_right(&password, Some(&user.password_hash), Line::Known).await?;
             let totp_step = engine.code_step(&user, &code, real_now);
             if !is_right || (user.totp.is_some() && totp_step.is_none()) {
-                return Err(Stop::Refused(SignInRefusal::Wrong));
+                return Err(OpError::Refused(SignInRefusal::Wrong));
             }
             let password_hash = user.password_hash.clone();
             let op = ProveSession { key, password_hash, totp_step };
@@ -201,19 +202,19 @@ impl Engine {
     pub(super) async fn throttled<T: Send + 'static, R: From<Throttled> + Send + 'static>(
         self: &Arc<Self>,
         buckets: Vec<Bucket>,
-        attempt: impl Future<Output = Result<T, Stop<R>>> + Send + 'static,
+        attempt: impl Future<Output = Result<T, OpError<R>>> + Send + 'static,
         is_failure: fn(&R) -> bool,
-    ) -> Result<T, Stop<R>> {
+    ) -> Result<T, OpError<R>> {
         let begun = self.clock.monotonic();
         let counted = self.throttles.begin(&buckets, begun);
-        counted.map_err(|throttled| Stop::Refused(throttled.into()))?;
-        let counted = Counted { engine: Arc::clone(self), buckets, begun, is_failure: false };
+        counted.map_err(|throttled| OpError::Refused(throttled.into()))?;
+        let counted = CountedAttempt { engine: Arc::clone(self), buckets, begun, is_failure: false };
         let judged = tokio::spawn(async move {
             let outcome = attempt.await;
-            counted.end(matches!(&outcome, Err(Stop::Refused(refusal)) if is_failure(refusal)));
+            counted.end(matches!(&outcome, Err(OpError::Refused(refusal)) if is_failure(refusal)));
             outcome
         });
-        judged.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
+        judged.await.unwrap_or(Err(OpError::Failed(StoreError::Panicked)))
     }
 
     /// Returns the browser's token, if this user has signed in with it before.
@@ -230,8 +231,8 @@ impl Engine {
         let token = DeviceToken::generate(&*self.entropy);
         match self.store.commit(RememberDevice { session, device: token.key() }).await {
             Ok(()) => Ok(Some(token)),
-            Err(Stop::Refused(Outdated)) => Ok(None),
-            Err(Stop::Failed(error)) => Err(error),
+            Err(OpError::Refused(Outdated)) => Ok(None),
+            Err(OpError::Failed(error)) => Err(error),
         }
     }
 
@@ -242,7 +243,7 @@ impl Engine {
         totp_step: Option<u64>,
         replaces: Option<SessionKey>,
         from: Client<'_>,
-    ) -> Result<Begun, Stop<SignInRefusal>> {
+    ) -> Result<Begun, OpError<SignInRefusal>> {
         let token = SessionToken::generate(&*self.entropy);
         let (key, stage, password_hash) = (token.key(), session.stage, user.password_hash.clone());
         // A browser becomes known only after all credentials were checked, including the second factor.
@@ -306,8 +307,8 @@ impl Engine {
     pub async fn leave_session(&self, account: AccountId, user: UserId, key: SessionKey) -> Result<(), StoreError> {
         let op = EndSessions { account, user, which: Which::One(key) };
         self.store.commit(op).await.map_err(|stop| match stop {
-            Stop::Failed(error) => error,
-            Stop::Refused(never) => match never {},
+            OpError::Failed(error) => error,
+            OpError::Refused(never) => match never {},
         })
     }
 
@@ -319,27 +320,27 @@ impl Engine {
         let on = on.into();
         let op = EndSessions { account: on.account, user, which };
         self.commit_on(on, op).await.map_err(|stop| match stop {
-            Stop::Failed(error) => error,
-            Stop::Refused(never) => match never {},
+            OpError::Failed(error) => error,
+            OpError::Refused(never) => match never {},
         })
     }
 }
 
 /// An attempt that is counted. Dropping it cancels the count unless the attempt failed.
-struct Counted {
+struct CountedAttempt {
     engine: Arc<Engine>,
     buckets: Vec<Bucket>,
     begun: Duration,
     is_failure: bool,
 }
 
-impl Counted {
+impl CountedAttempt {
     fn end(mut self, is_failure: bool) {
         self.is_failure = is_failure;
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedAttempt {
     fn drop(&mut self) {
         if !self.is_failure {
             self.engine.throttles.take_back(&self.buckets, self.begun);
@@ -355,9 +356,9 @@ impl Engine {
     }
 }
 
-fn outdated(stop: Stop<Outdated>) -> Stop<SignInRefusal> {
+fn outdated(stop: OpError<Outdated>) -> OpError<SignInRefusal> {
     match stop {
-        Stop::Refused(Outdated) => Stop::Refused(SignInRefusal::Wrong),
-        Stop::Failed(error) => Stop::Failed(error),
+        OpError::Refused(Outdated) => OpError::Refused(SignInRefusal::Wrong),
+        OpError::Failed(error) => OpError::Failed(error),
     }
 }

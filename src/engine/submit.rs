@@ -24,7 +24,7 @@ use crate::domain::violation::Violations;
 use crate::machine::quota::Quota;
 use crate::machine::transfer::Status;
 use crate::store::content::Place;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
 use crate::store::op::admission::{self, IdempotencyClaim, Refusal};
 use crate::store::op::bind_answer::BindAnswer;
@@ -32,7 +32,7 @@ use crate::store::read::Read as _;
 use crate::store::row::message::MessageRow;
 
 use super::signing::SigningPool;
-use workbench::{Prepared, Ready, Workbench};
+use workbench::{MessageBuilder, Prepared, Ready};
 
 /// Maximum number of times that a message is composed because its domain changed meanwhile.
 pub(super) const TRIES: usize = 3;
@@ -55,12 +55,12 @@ pub enum SubmitError {
     Failed(StoreError),
 }
 
-impl From<Stop<Refusal>> for SubmitError {
-    fn from(stop: Stop<Refusal>) -> Self {
+impl From<OpError<Refusal>> for SubmitError {
+    fn from(stop: OpError<Refusal>) -> Self {
         match stop {
-            Stop::Refused(refusal) => Self::Refused(refusal),
-            Stop::Failed(StoreError::Full) => Self::Full,
-            Stop::Failed(error) => Self::Failed(error),
+            OpError::Refused(refusal) => Self::Refused(refusal),
+            OpError::Failed(StoreError::Full) => Self::Full,
+            OpError::Failed(error) => Self::Failed(error),
         }
     }
 }
@@ -100,14 +100,14 @@ impl Engine {
         idempotency: Option<IdempotencyClaim>,
     ) -> Result<Accepted, SubmitError> {
         let running = match &idempotency {
-            Some(claim) => match Running::begin(self, caller.account, claim.key_hash) {
+            Some(claim) => match KeyMark::begin(self, caller.account, claim.key_hash) {
                 Ok(running) => Some(Arc::new(running)),
                 // The key may belong to a concurrent repetition, or to a first request that is about to finish.
                 Err(in_progress) => return self.accepted_before(caller.account, claim)?.ok_or(in_progress),
             },
             None => None,
         };
-        let waiting = Waiting::begin(&self.waiting_submissions);
+        let waiting = PendingSubmission::begin(&self.waiting_submissions);
         self.check_free_space()?;
         let submission = Arc::new(submission);
         for _ in 0..TRIES {
@@ -135,8 +135,8 @@ impl Engine {
         caller: &Caller,
         submission: &Arc<Submission>,
         idempotency: Option<IdempotencyClaim>,
-        running: Option<Arc<Running>>,
-        waiting: &Waiting<'_>,
+        running: Option<Arc<KeyMark>>,
+        waiting: &PendingSubmission<'_>,
     ) -> Result<Accepted, SubmitError> {
         let (sender, answer) = oneshot::channel();
         let announcement = self.store.announce();
@@ -194,7 +194,7 @@ impl Engine {
     /// # Errors
     /// [`SubmitError::InProgress`].
     pub fn use_key(self: &Arc<Self>, account: AccountId, key_hash: [u8; 32]) -> Result<KeyInUse, SubmitError> {
-        Running::begin(self, account, key_hash).map(|running| KeyInUse { _running: running })
+        KeyMark::begin(self, account, key_hash).map(|running| KeyInUse { _running: running })
     }
 
     /// Binds an idempotency key to the answer of a list whose messages were accepted one by one.
@@ -225,15 +225,15 @@ impl Engine {
         helpers: Option<&SigningPool>,
     ) -> Result<Prepared, SubmitError> {
         let Self { store, settings, signing, .. } = self;
-        let workbench = Workbench { store, settings, keys: signing.keys(), helpers };
+        let workbench = MessageBuilder { store, settings, keys: signing.keys(), helpers };
         self.signing.timed(|| workbench.prepare(caller, submission, idempotency, self.clock.time()))
     }
 }
 
 /// Counts a submission until it is answered.
-struct Waiting<'a>(&'a AtomicUsize);
+struct PendingSubmission<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> PendingSubmission<'a> {
     fn begin(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(count)
@@ -245,7 +245,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingSubmission<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -253,17 +253,17 @@ impl Drop for Waiting<'_> {
 
 /// Marks an idempotency key as in progress until it is dropped. Held by the request and by its message, which continues
 /// if the client disconnects.
-pub(super) struct Running {
+pub(super) struct KeyMark {
     engine: Arc<Engine>,
     key: (AccountId, [u8; 32]),
 }
 
 /// An idempotency key in progress, until it is dropped.
 pub struct KeyInUse {
-    _running: Running,
+    _running: KeyMark,
 }
 
-impl Running {
+impl KeyMark {
     pub(super) fn begin(engine: &Arc<Engine>, account: AccountId, key_hash: [u8; 32]) -> Result<Self, SubmitError> {
         let key = (account, key_hash);
         let mut running = engine.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
@@ -275,7 +275,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for KeyMark {
     fn drop(&mut self) {
         self.engine.in_progress.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }

@@ -11,9 +11,9 @@ use super::waiting::Leased;
 use crate::base::id::{AccountId, Ulid};
 use crate::domain::address::Address;
 use crate::store::Store;
-use crate::store::error::{Stop, StoreError};
-use crate::store::op::suppression::{self, Added, Name, Suppress, Suppression, Unfinished, Unsuppress};
-use crate::store::op::{Never, NotThere};
+use crate::store::error::{OpError, StoreError};
+use crate::store::op::suppression::{self, Added, Name, Suppress, Suppression, UnfinishedImport, Unsuppress};
+use crate::store::op::{Never, NotFound};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
@@ -81,7 +81,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn unsuppress(&self, on: impl Into<Behalf>, name: Name) -> Result<(), Stop<NotThere>> {
+    pub async fn unsuppress(&self, on: impl Into<Behalf>, name: Name) -> Result<(), OpError<NotFound>> {
         let on = on.into();
         let op = Unsuppress { account: on.account, name };
         self.commit_on(on, op).await.map(drop)
@@ -168,7 +168,7 @@ impl Engine {
             let (mut rows, mut last, mut looked) = (Vec::new(), Vec::new(), 0);
             let to = after_prefix(account.as_bytes());
             let snapshot = store.snapshot()?;
-            let unfinished = Unfinished::of(&snapshot, account)?;
+            let unfinished = UnfinishedImport::of(&snapshot, account)?;
             snapshot.scan_sound(Table::Suppressions, &from, &to, Order::Ascending, &mut |key, bytes| {
                 rows.extend(sound(SuppressionRow::decode(bytes))?.filter(|row| !unfinished.hides(row)));
                 last = key.to_vec();
@@ -191,10 +191,10 @@ impl Engine {
     }
 }
 
-pub(super) fn failure(stop: Stop<Never>) -> StoreError {
+pub(super) fn failure(stop: OpError<Never>) -> StoreError {
     match stop {
-        Stop::Failed(error) => error,
-        Stop::Refused(never) => match never {},
+        OpError::Failed(error) => error,
+        OpError::Refused(never) => match never {},
     }
 }
 
@@ -210,7 +210,7 @@ fn search(
         let is_asked_for = |row: &SuppressionRow| filter.takes(row) && page.before.is_none_or(|id| row.id.0 < id);
         return Ok(Page { rows: row.into_iter().filter(is_asked_for).collect(), next: None });
     }
-    let unfinished = Unfinished::of(read, account)?;
+    let unfinished = UnfinishedImport::of(read, account)?;
     let (from, to) = range(account.as_bytes(), page.before);
     let (mut rows, mut next, mut last, mut scanned) = (Vec::new(), None, None::<Ulid>, 0);
     read.scan_sound(Table::SuppressionsById, &from, &to, Order::Descending, &mut |key, match_key| {

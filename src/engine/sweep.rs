@@ -11,7 +11,7 @@ use super::crash::caught;
 use super::ports::Post;
 use crate::base::id::{DomainId, EndpointId};
 use crate::domain::audit::Actor;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::alert_time::{ExpireAlert, RemindAlert};
 use crate::store::op::domain::PostponeDomainCheck;
 use crate::store::op::domain_change::PostponeRotation;
@@ -136,11 +136,11 @@ async fn serve(engine: &Arc<Engine>, post: &dyn Post, timer: Timer) -> Result<()
     }
 }
 
-fn told<T, R>(answer: Result<T, Stop<R>>) -> Result<(), String> {
+fn told<T, R>(answer: Result<T, OpError<R>>) -> Result<(), String> {
     match answer {
         Ok(_) => Ok(()),
-        Err(Stop::Refused(_)) => Err("the operation was refused".to_owned()),
-        Err(Stop::Failed(error)) => Err(error.to_string()),
+        Err(OpError::Refused(_)) => Err("the operation was refused".to_owned()),
+        Err(OpError::Failed(error)) => Err(error.to_string()),
     }
 }
 
@@ -164,10 +164,10 @@ async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> 
         // If the check moved the timer, this one is gone already; a stale one is removed now.
         Ok(row) if row.next_check_at == Some(timer.due) => Err("the domain's timer did not move".to_owned()),
         Ok(_) => told(engine.store.commit(DropTimer { timer }).await),
-        Err(Stop::Refused(_)) => {
+        Err(OpError::Refused(_)) => {
             told(engine.store.commit(PostponeDomainCheck { account, domain, due: timer.due }).await)
         }
-        Err(Stop::Failed(error)) => Err(error.to_string()),
+        Err(OpError::Failed(error)) => Err(error.to_string()),
     }
 }
 
@@ -176,9 +176,9 @@ async fn rotate_dkim(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let (account, domain) = (timer.account, DomainId(timer.id));
     match engine.check_domain(Behalf::new(account, Actor::Service), domain).await {
         Ok(row) if row.rotation.timer != Some(timer.due) => told(engine.store.commit(DropTimer { timer }).await),
-        Ok(_) | Err(Stop::Refused(_)) => {
+        Ok(_) | Err(OpError::Refused(_)) => {
             told(engine.store.commit(PostponeRotation { account, domain, due: timer.due }).await)
         }
-        Err(Stop::Failed(error)) => Err(error.to_string()),
+        Err(OpError::Failed(error)) => Err(error.to_string()),
     }
 }

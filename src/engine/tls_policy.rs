@@ -11,7 +11,7 @@ pub(super) mod tests;
 
 use std::sync::Arc;
 
-use self::cache::{Known, PATIENCE, StsCache};
+use self::cache::{KnownPolicy, PATIENCE, StsCache};
 use super::Engine;
 use super::ports::{LookupFailure, MailHost, PolicyHosts};
 use crate::domain::event::TlsFacts;
@@ -20,7 +20,7 @@ use crate::smtp::mta_sts::{StsMode, StsPolicy};
 use crate::smtp::outcome::{Ending, Outcome};
 use crate::smtp::tls_policy::{DaneTerms, TlsFault, TlsRequirement};
 use crate::smtp::tlsa::{Association, TlsaRecord};
-use crate::store::op::tls_report::{CountTlsSession, Counted};
+use crate::store::op::tls_report::{CountTlsSession, SessionCount};
 use crate::store::row::tls_policy::PolicyType;
 
 /// Maximum TLSA records of one policy in a report.
@@ -69,7 +69,7 @@ impl TlsPolicies {
 
     /// Returns the current policy of `domain`, the domain of a recipient's address.
     pub(super) async fn of(&self, domain: &DomainName) -> DomainPolicy {
-        let Known { policy, failure, is_unasked } = self.cache.get(domain).await;
+        let KnownPolicy { policy, failure, is_unasked } = self.cache.get(domain).await;
         let known = DomainPolicy { domain: domain.clone(), sts: policy, is_unasked };
         if let Some(failure) = failure {
             self.post(&known, Applied::of(PolicyType::Sts), None, Some(failure.fault));
@@ -187,8 +187,8 @@ impl TlsPolicies {
         let domain = policy.domain.clone();
         let op = CountTlsSession { domain, policy_type, policy: text, host, fault, report_after };
         self.engine.store.post(op, |counted| match counted {
-            Ok(Counted::Counted) => {}
-            Ok(Counted::Full) => tracing::debug!("the day's TLS sessions with further domains are not counted"),
+            Ok(SessionCount::Counted) => {}
+            Ok(SessionCount::Full) => tracing::debug!("the day's TLS sessions with further domains are not counted"),
             Err(_) => tracing::warn!("could not count a TLS session"),
         });
     }

@@ -24,7 +24,7 @@ use crate::domain::hostname::DomainName;
 use crate::domain::submission::{Content, Submission};
 use crate::mail::tls_report::{DateRange, Failure, MEDIA_TYPE, Policy, PolicyReport, Route, Summary, TlsReport};
 use crate::smtp::tls_rpt::{Destination, destinations};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::Never;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 use crate::store::op::settle_tls_report::SettleTlsReport;
@@ -46,7 +46,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
 
 /// Data of one timer: the day, the domain and the counts.
-struct Counted {
+struct ReportDay {
     id: [u8; 16],
     day: u32,
     domain: DomainName,
@@ -63,7 +63,7 @@ enum Fate {
     Later,
 }
 
-impl Counted {
+impl ReportDay {
     /// Returns `None` if the counts are gone.
     fn look(read: &impl Read, timer: Timer) -> Result<Option<Self>, StoreError> {
         let id = timer.id.0;
@@ -124,10 +124,10 @@ impl Engine {
     }
 
     /// Serves the timer of a day's report to one domain.
-    pub(super) async fn report_tls(self: &Arc<Self>, post: &dyn Post, timer: Timer) -> Result<(), Stop<Never>> {
+    pub(super) async fn report_tls(self: &Arc<Self>, post: &dyn Post, timer: Timer) -> Result<(), OpError<Never>> {
         let over = SettleTlsReport { timer, told: Vec::new(), again: None };
         let Some(from) = &self.settings.tls_reports_from else { return self.store.commit(over).await };
-        let Some(mut counted) = Counted::look(&self.store.snapshot()?, timer)? else {
+        let Some(mut counted) = ReportDay::look(&self.store.snapshot()?, timer)? else {
             return self.store.commit(over).await;
         };
         let wanted = match self.resolver.txt(&format!("_smtp._tls.{}", counted.domain)).await {
@@ -165,7 +165,7 @@ impl Engine {
         self.store.commit(SettleTlsReport { timer, told: counted.told, again }).await
     }
 
-    fn next_try(&self, counted: &Counted) -> Option<Timestamp> {
+    fn next_try(&self, counted: &ReportDay) -> Option<Timestamp> {
         let first = end_of(counted.day) + self.tls_report_after(&counted.domain)?;
         let now = self.clock.now();
         let tried_for = now.since(first);
@@ -176,7 +176,7 @@ impl Engine {
         self: &Arc<Self>,
         from: &Address,
         to: &Address,
-        counted: &Counted,
+        counted: &ReportDay,
         report: &TlsReport,
     ) -> Result<Fate, StoreError> {
         let Some(account) = self.owner_of(from.domain())? else {

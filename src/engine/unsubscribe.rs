@@ -8,8 +8,8 @@ use super::waiting::Leased;
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::return_path::{self, ReturnPath};
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
-use crate::store::error::{Stop, StoreError};
-use crate::store::op::NotThere;
+use crate::store::error::{OpError, StoreError};
+use crate::store::op::NotFound;
 use crate::store::op::unsubscribe::Unsubscribe;
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
@@ -55,7 +55,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn unsubscribe(&self, link: &Link) -> Result<(), Stop<NotThere>> {
+    pub async fn unsubscribe(&self, link: &Link) -> Result<(), OpError<NotFound>> {
         let ReturnPath { account, message } = link.path;
         let address = link.message.to.clone();
         let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, [&address])?;

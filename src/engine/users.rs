@@ -13,7 +13,7 @@ use crate::domain::audit::Actor;
 use crate::domain::device::Devices;
 use crate::domain::session::SessionKey;
 use crate::domain::user::{NewPassword, Role, SecondFactor, User};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::invitation::Vouched;
 use crate::store::op::user::{CreateUser, CreateUserRefusal, DeleteUser, UpdateUser, UserChangeRefusal, user_by_email};
 use crate::store::read::Read as _;
@@ -55,7 +55,7 @@ pub enum UserRefusal {
     Crowded,
 }
 
-impl From<Crowded> for Stop<UserRefusal> {
+impl From<Crowded> for OpError<UserRefusal> {
     fn from(_: Crowded) -> Self {
         Self::Refused(UserRefusal::Crowded)
     }
@@ -71,7 +71,7 @@ impl Engine {
         on: impl Into<Behalf>,
         email: Address,
         role: Role,
-    ) -> Result<(User, NewPassword), Stop<UserRefusal>> {
+    ) -> Result<(User, NewPassword), OpError<UserRefusal>> {
         let on = on.into();
         let (user, password) = self.new_user(email, role).await?;
         let op = CreateUser { account: on.account, user };
@@ -82,10 +82,10 @@ impl Engine {
         };
         match created {
             Ok(user) => Ok((user, password)),
-            Err(Stop::Refused(CreateUserRefusal::NoSuchAccount)) => Err(Stop::Refused(UserRefusal::NotFound)),
-            Err(Stop::Refused(CreateUserRefusal::EmailTaken)) => Err(Stop::Refused(UserRefusal::EmailTaken)),
-            Err(Stop::Refused(CreateUserRefusal::TooMany)) => Err(Stop::Refused(UserRefusal::TooMany)),
-            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
+            Err(OpError::Refused(CreateUserRefusal::NoSuchAccount)) => Err(OpError::Refused(UserRefusal::NotFound)),
+            Err(OpError::Refused(CreateUserRefusal::EmailTaken)) => Err(OpError::Refused(UserRefusal::EmailTaken)),
+            Err(OpError::Refused(CreateUserRefusal::TooMany)) => Err(OpError::Refused(UserRefusal::TooMany)),
+            Err(OpError::Failed(error)) => Err(OpError::Failed(error)),
         }
     }
 
@@ -143,7 +143,7 @@ impl Engine {
         on: impl Into<Behalf>,
         user: UserId,
         change: UserChange,
-    ) -> Result<User, Stop<UserRefusal>> {
+    ) -> Result<User, OpError<UserRefusal>> {
         let on = on.into();
         let UserChange { role, disabled, operator, password, instead_of, totp, keep, proves_address } = change;
         let password_hash = match &password {
@@ -169,7 +169,7 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn delete_user(&self, on: impl Into<Behalf>, user: UserId) -> Result<(), Stop<UserRefusal>> {
+    pub async fn delete_user(&self, on: impl Into<Behalf>, user: UserId) -> Result<(), OpError<UserRefusal>> {
         let on = on.into();
         let op = DeleteUser { account: on.account, user, keeps_owner: keeps_owner(&on) };
         self.commit_on(on, op).await.map(drop).map_err(refused)
@@ -195,10 +195,10 @@ fn keeps_owner(on: &Behalf) -> bool {
     !matches!(on.actor, Actor::Operator)
 }
 
-fn refused(stop: Stop<UserChangeRefusal>) -> Stop<UserRefusal> {
+fn refused(stop: OpError<UserChangeRefusal>) -> OpError<UserRefusal> {
     match stop {
-        Stop::Refused(UserChangeRefusal::NotThere) => Stop::Refused(UserRefusal::NotFound),
-        Stop::Refused(UserChangeRefusal::LastOwner) => Stop::Refused(UserRefusal::LastOwner),
-        Stop::Failed(error) => Stop::Failed(error),
+        OpError::Refused(UserChangeRefusal::NotThere) => OpError::Refused(UserRefusal::NotFound),
+        OpError::Refused(UserChangeRefusal::LastOwner) => OpError::Refused(UserRefusal::LastOwner),
+        OpError::Failed(error) => OpError::Failed(error),
     }
 }

@@ -6,7 +6,7 @@ use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::account::ViewReason;
 use crate::domain::session::{SessionKey, View};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::view::{BeginView, BeginViewRefusal, EndView};
 
 impl Visitor {
@@ -31,7 +31,7 @@ impl Engine {
         session: SessionKey,
         account: AccountId,
         reason: ViewReason,
-    ) -> Result<Timestamp, Stop<BeginViewRefusal>> {
+    ) -> Result<Timestamp, OpError<BeginViewRefusal>> {
         self.store.commit(BeginView { session, account, reason }).await
     }
 
@@ -41,8 +41,8 @@ impl Engine {
     /// Fails if the store fails.
     pub async fn end_view(&self, session: SessionKey) -> Result<(), StoreError> {
         self.store.commit(EndView { session }).await.map_err(|stop| match stop {
-            Stop::Failed(error) => error,
-            Stop::Refused(never) => match never {},
+            OpError::Failed(error) => error,
+            OpError::Refused(never) => match never {},
         })
     }
 }

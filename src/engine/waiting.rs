@@ -7,7 +7,7 @@ use super::Engine;
 use super::lease::Lease;
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::address::Address;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::waiting::{self, ENDED_MAX, EndWaiting};
 use crate::store::op::{Op, stored_content};
 use crate::store::read::{Order, Read as _, after_prefix};
@@ -82,21 +82,25 @@ impl Engine {
             before.clone_from(&messages);
             match self.commit_leased(EndWaiting { account, messages }, leases).await {
                 Ok(()) => {}
-                Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Refused(never)) => match never {},
+                Err(OpError::Failed(error)) => return Err(error),
+                Err(OpError::Refused(never)) => match never {},
             }
         }
     }
 
     /// Commits `op` while `leases` are held. A caller that goes away must not release them before the commit: a worker
     /// would send meanwhile.
-    pub(super) async fn commit_leased<O: Op>(&self, op: O, leases: Vec<Lease>) -> Result<O::Reply, Stop<O::Refusal>> {
+    pub(super) async fn commit_leased<O: Op>(
+        &self,
+        op: O,
+        leases: Vec<Lease>,
+    ) -> Result<O::Reply, OpError<O::Refusal>> {
         let store = Arc::clone(&self.store);
         let committed = tokio::spawn(async move {
             let answer = store.commit(op).await;
             drop(leases);
             answer
         });
-        committed.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
+        committed.await.unwrap_or(Err(OpError::Failed(StoreError::Panicked)))
     }
 }

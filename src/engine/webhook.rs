@@ -10,7 +10,7 @@ const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
 
 /// One attempt to deliver an event.
 #[derive(Debug, Clone, Copy)]
-pub struct Telling<'a> {
+pub struct WebhookCall<'a> {
     /// The event's identifier.
     pub event: &'a str,
     /// Its type.
@@ -25,7 +25,7 @@ pub struct Telling<'a> {
     pub body: &'a [u8],
 }
 
-impl Telling<'_> {
+impl WebhookCall<'_> {
     /// Returns the headers, signed with `secret`; names in lower case.
     pub fn headers(&self, secret: &Secret) -> Vec<(&'static str, String)> {
         vec![

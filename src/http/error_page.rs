@@ -9,7 +9,7 @@ use hyper::http::request::Parts;
 use super::answer::Answer;
 use super::error::ApiError;
 use super::route::Access;
-use super::service::Gate;
+use super::service::Authenticator;
 
 /// Renders the page of an error from the request's headers and its ID.
 pub type ErrorPage<S> = fn(&S, &ApiError, &HeaderMap, &str) -> Answer;
@@ -19,7 +19,7 @@ const FOR_PROGRAMS: [&str; 6] = ["/v1", "/dev", "/healthz", "/readyz", "/unsubsc
 
 /// Returns whether an error of this request should be a page: the route is a page, or the path is unknown and the
 /// client is a browser.
-pub(super) fn is_wanted<S: Gate>(known: Option<&Access<S>>, head: &Parts) -> bool {
+pub(super) fn is_wanted<S: Authenticator>(known: Option<&Access<S>>, head: &Parts) -> bool {
     match known {
         Some(Access::Page(..)) => true,
         Some(Access::Open(_) | Access::Loopback(_) | Access::Operator(_) | Access::Key(_) | Access::Scoped(..)) => {

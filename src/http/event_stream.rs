@@ -12,23 +12,23 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 
-use crate::engine::follow::{Followed, Follower, Told};
+use crate::engine::follow::{Followed, Follower, FollowerUpdate};
 
 /// First line of a stream: the reconnect delay of clients in milliseconds.
 const OPENING: &[u8] = b"retry: 3000\n";
 const HEARTBEAT: &[u8] = b": nothing new\n";
 
 /// Returns whether the client may continue, in addition to the follower's check of its key.
-type StillMay = Box<dyn Fn() -> bool + Send>;
+type StreamAccess = Box<dyn Fn() -> bool + Send>;
 
 /// State of a stream: the follower, and the condition under which it continues.
-struct Telling {
+struct StreamState {
     follower: Follower,
-    still_may: StillMay,
+    still_may: StreamAccess,
 }
 
 /// Result of one step: the bytes to send and the next state; `None` at the end.
-type Stepped = io::Result<Option<(Telling, Bytes)>>;
+type Stepped = io::Result<Option<(StreamState, Bytes)>>;
 
 /// The body.
 pub(crate) struct EventStream {
@@ -43,7 +43,7 @@ impl EventStream {
 
     /// Creates a stream that ends once `still_may` returns false. It is checked before each event is sent.
     pub(crate) fn while_allowed(follower: Follower, still_may: impl Fn() -> bool + Send + 'static) -> Self {
-        let telling = Telling { follower, still_may: Box::new(still_may) };
+        let telling = StreamState { follower, still_may: Box::new(still_may) };
         Self { step: Box::pin(async { Ok(Some((telling, Bytes::from_static(OPENING)))) }) }
     }
 }
@@ -66,7 +66,7 @@ impl Body for EventStream {
     }
 }
 
-async fn step(mut telling: Telling) -> Stepped {
+async fn step(mut telling: StreamState) -> Stepped {
     let told = telling.follower.next().await.map_err(|error| {
         tracing::error!(%error, "event stream failed because of the store");
         io::Error::other("the store failed")
@@ -75,9 +75,9 @@ async fn step(mut telling: Telling) -> Stepped {
         return Ok(None);
     }
     Ok(match told {
-        Told::Events(events) => Some((telling, written(&events))),
-        Told::Quiet => Some((telling, Bytes::from_static(HEARTBEAT))),
-        Told::End => None,
+        FollowerUpdate::Events(events) => Some((telling, written(&events))),
+        FollowerUpdate::Quiet => Some((telling, Bytes::from_static(HEARTBEAT))),
+        FollowerUpdate::End => None,
     })
 }
 

@@ -33,7 +33,7 @@ impl Admission {
 }
 
 /// Authenticates requests. Implemented by the state of the handlers.
-pub trait Gate: Send + Sync + 'static {
+pub trait Authenticator: Send + Sync + 'static {
     /// Author of a request: the key, its account, and its permissions.
     type Caller: Send + Sync + 'static;
 

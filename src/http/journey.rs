@@ -7,14 +7,14 @@ use hyper::http::request::Parts;
 
 use super::body::ReadBody;
 use super::body_budget::Holder;
-use super::compat::door::Door;
+use super::compat::door::CompatService;
 use super::gate::Admission;
 use super::route::{Call, Params};
 use crate::net::http_client::Client;
 use crate::net::http_listener::Connection;
 
 /// A request and what the service knows about it so far.
-pub(super) struct Journey<'j> {
+pub(super) struct RequestContext<'j> {
     pub(super) head: Parts,
     pub(super) body: Incoming,
     pub(super) connection: &'j Arc<Connection>,
@@ -23,14 +23,14 @@ pub(super) struct Journey<'j> {
     /// Whether an error should be a page.
     pub(super) for_people: bool,
     /// The other service whose client sent the request, if it is for a compatible API.
-    pub(super) door: Option<Door>,
+    pub(super) door: Option<CompatService>,
     /// Set once the caller is known. From then on every answer has the rate headers.
     pub(super) admission: &'j OnceLock<Admission>,
     /// Holder that the answer is charged to. If it isn't set, the client is unauthenticated.
     pub(super) asker: &'j OnceLock<Holder>,
 }
 
-impl Journey<'_> {
+impl RequestContext<'_> {
     /// Returns the call for the handler, without its body. Takes the headers.
     pub(super) fn call<C>(&mut self, caller: C, params: Params) -> Call<C> {
         Call {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 
 /// The source of the parts.
-pub(crate) trait Parts: Sized + Send + 'static {
+pub(crate) trait PartSource: Sized + Send + 'static {
     /// Produces the next part; `None` at the end. An error ends the connection, so that the client does not mistake an
     /// incomplete body for a complete one.
     fn next(self) -> impl Future<Output = io::Result<Option<(Self, Bytes)>>> + Send;
@@ -20,14 +20,14 @@ type Step<P> = Pin<Box<dyn Future<Output = io::Result<Option<(P, Bytes)>>> + Sen
 /// The body.
 pub(crate) struct PartsBody<P>(Step<P>);
 
-impl<P: Parts> PartsBody<P> {
+impl<P: PartSource> PartsBody<P> {
     /// Creates a body that starts with `first` and continues with `parts`.
     pub(crate) fn new(first: Bytes, parts: P) -> Self {
         Self(Box::pin(async { Ok(Some((parts, first))) }))
     }
 }
 
-impl<P: Parts> Body for PartsBody<P> {
+impl<P: PartSource> Body for PartsBody<P> {
     type Data = Bytes;
     type Error = io::Error;
 

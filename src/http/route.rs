@@ -12,11 +12,11 @@ use hyper::header::{HOST, HeaderMap, HeaderName};
 use super::answer::Answer;
 use super::body::ReadBody;
 use super::body_budget::Holder;
-use super::compat::door::Door;
+use super::compat::door::CompatService;
 use super::error::ApiError;
 use super::json;
 use super::query::Query;
-use super::service::Gate;
+use super::service::Authenticator;
 use crate::domain::api_key::Scopes;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
@@ -33,7 +33,7 @@ pub type Handler<S, C> = for<'a> fn(&'a S, Call<C>) -> BoxFuture<'a, Result<Answ
 pub type PageCheck<S> = for<'a> fn(&'a S, &'a Call<()>) -> Result<Holder, Box<Answer>>;
 
 /// Access rule and handler of a route.
-pub enum Access<S: Gate> {
+pub enum Access<S: Authenticator> {
     /// Any client, without a key.
     Open(Handler<S, ()>),
     /// The page itself decides: people have a session, not a key. On the operator's socket the path is unknown. The
@@ -97,7 +97,7 @@ pub enum BodySize {
 pub(super) type Params = Vec<(&'static str, String)>;
 
 /// One row of the table.
-pub struct Route<S: Gate> {
+pub struct Route<S: Authenticator> {
     /// HTTP method. HEAD is added to GET.
     pub method: Method,
     /// Path, such as `/v1/messages/{id}`.
@@ -111,10 +111,10 @@ pub struct Route<S: Gate> {
     /// Maximum size of the body.
     pub size: BodySize,
     /// The other service whose clients use the route, if it is one of a compatible API.
-    pub door: Option<Door>,
+    pub door: Option<CompatService>,
 }
 
-impl<S: Gate> Route<S> {
+impl<S: Authenticator> Route<S> {
     /// Creates a row. POST, PUT and PATCH accept JSON, the other methods no body.
     pub fn new(method: Method, path: &'static str, name: &'static str, access: Access<S>) -> Self {
         let reads = matches!(method, Method::POST | Method::PUT | Method::PATCH);
@@ -152,7 +152,7 @@ impl<S: Gate> Route<S> {
 
     /// Returns the row for clients of another service.
     #[must_use]
-    pub(super) const fn of_door(mut self, door: Door) -> Self {
+    pub(super) const fn of_door(mut self, door: CompatService) -> Self {
         self.door = Some(door);
         self
     }

@@ -5,16 +5,16 @@ use hyper::Method;
 
 use super::query::{Plus, decode};
 use super::route::{Params, Route};
-use super::service::Gate;
+use super::service::Authenticator;
 
 /// The routes, indexed for lookups.
-pub struct Router<S: Gate> {
+pub struct Router<S: Authenticator> {
     paths: matchit::Router<usize>,
     places: Vec<Place<S>>,
 }
 
 /// A path with its rows, one per method.
-struct Place<S: Gate> {
+struct Place<S: Authenticator> {
     path: &'static str,
     names: Vec<&'static str>,
     routes: Vec<Route<S>>,
@@ -22,7 +22,7 @@ struct Place<S: Gate> {
 }
 
 /// Result of looking up a request in the table.
-pub(super) enum Found<'r, S: Gate> {
+pub(super) enum RouteMatch<'r, S: Authenticator> {
     /// The row, and the path's parameters.
     Row(&'r Route<S>, Params),
     /// The path is known with other methods: one of its rows, and the `Allow` header.
@@ -36,7 +36,7 @@ pub(super) enum Found<'r, S: Gate> {
 #[error("the route {0} can't be in the table: {1}")]
 pub struct InvalidTable(&'static str, String);
 
-impl<S: Gate> Router<S> {
+impl<S: Authenticator> Router<S> {
     /// Creates a router for these rows.
     ///
     /// # Errors
@@ -73,25 +73,28 @@ impl<S: Gate> Router<S> {
 
     /// Returns whether a row matches this method and path.
     pub fn knows(&self, method: &Method, path: &str) -> bool {
-        matches!(self.find(method, path), Found::Row(..))
+        matches!(self.find(method, path), RouteMatch::Row(..))
     }
 
-    pub(super) fn find(&self, method: &Method, path: &str) -> Found<'_, S> {
-        let Ok(matched) = self.paths.at(path) else { return Found::Nothing };
-        let Some(place) = self.places.get(*matched.value) else { return Found::Nothing };
+    pub(super) fn find(&self, method: &Method, path: &str) -> RouteMatch<'_, S> {
+        let Ok(matched) = self.paths.at(path) else { return RouteMatch::Nothing };
+        let Some(place) = self.places.get(*matched.value) else { return RouteMatch::Nothing };
         let Some(route) = place.route(method) else {
-            return place.routes.first().map_or(Found::Nothing, |route| Found::OtherMethod(route, &place.allow));
+            return place
+                .routes
+                .first()
+                .map_or(RouteMatch::Nothing, |route| RouteMatch::OtherMethod(route, &place.allow));
         };
         let values = matched.params.iter().map(|(_, value)| decode(value, Plus::IsPlus));
         // An undecodable path matches no route.
         match values.collect::<Option<Vec<_>>>() {
-            Some(values) => Found::Row(route, place.names.iter().copied().zip(values).collect()),
-            None => Found::Nothing,
+            Some(values) => RouteMatch::Row(route, place.names.iter().copied().zip(values).collect()),
+            None => RouteMatch::Nothing,
         }
     }
 }
 
-impl<S: Gate> Place<S> {
+impl<S: Authenticator> Place<S> {
     fn route(&self, method: &Method) -> Option<&Route<S>> {
         let with = |method: &Method| self.routes.iter().find(|route| route.method == *method);
         with(method).or_else(|| if *method == Method::HEAD { with(&Method::GET) } else { None })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::parts_body::{Parts, PartsBody};
+use super::parts_body::{PartSource, PartsBody};
 use super::view::message::MessageView;
 use crate::base::time::Timestamp;
 use crate::domain::violation::Violations;
@@ -80,13 +80,13 @@ pub(crate) fn span(
 }
 
 /// Returns whether the client may still read.
-type StillMay = Box<dyn Fn() -> bool + Send>;
+type ExportAccess = Box<dyn Fn() -> bool + Send>;
 
 /// The unread part of an export.
 pub(crate) struct RowExport {
     export: Export,
     format: ExportFormat,
-    still_may: StillMay,
+    still_may: ExportAccess,
     /// Time for judging whether the content of listed messages has expired.
     expiry: Timestamp,
 }
@@ -125,7 +125,7 @@ impl RowExport {
     }
 }
 
-impl Parts for RowExport {
+impl PartSource for RowExport {
     async fn next(mut self) -> io::Result<Option<(Self, Bytes)>> {
         if !self.export.is_over() && !(self.still_may)() {
             return Err(io::Error::other("the client may no longer read the rows"));

@@ -16,18 +16,18 @@ use super::answer::Answer;
 use super::answer_budget;
 use super::body::{self, BodyLimits, ReadBody};
 use super::body_budget::{BodyBudgets, BudgetSizes, Holder};
-use super::compat::door::Door;
+use super::compat::door::CompatService;
 use super::dev_guard;
 use super::error::{ApiError, Unauthenticated};
 use super::error_page::{self, ErrorPage};
 use super::gate::RATE_LIMIT;
 use super::gate::bearer;
-pub use super::gate::{Admission, Gate};
+pub use super::gate::{Admission, Authenticator};
 use super::head_limit;
-use super::journey::Journey;
+use super::journey::RequestContext;
 use super::meters::{self, RequestMeters};
 use super::route::{Access, Handler, PageCheck, Params, Route};
-use super::router::{Found, Router};
+use super::router::{RouteMatch, Router};
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
 use crate::domain::network::Network;
@@ -70,7 +70,7 @@ impl Default for ServiceLimits {
 }
 
 /// The API over a shared state, as served by the listeners.
-pub struct HttpService<S: Gate> {
+pub struct HttpService<S: Authenticator> {
     state: Arc<S>,
     router: Router<S>,
     clock: Arc<dyn Clock>,
@@ -81,7 +81,7 @@ pub struct HttpService<S: Gate> {
     error_page: Option<ErrorPage<S>>,
 }
 
-impl<S: Gate> HttpService<S> {
+impl<S: Authenticator> HttpService<S> {
     /// Creates the service of `router` over `state`.
     pub fn new(
         state: Arc<S>,
@@ -114,16 +114,21 @@ impl<S: Gate> HttpService<S> {
     }
 
     /// Returns the page for an error of this request if a browser asks, and the headers that the page depends on.
-    fn people(&self, found: &Found<'_, S>, head: &Parts, connection: &Connection) -> Option<(ErrorPage<S>, HeaderMap)> {
+    fn people(
+        &self,
+        found: &RouteMatch<'_, S>,
+        head: &Parts,
+        connection: &Connection,
+    ) -> Option<(ErrorPage<S>, HeaderMap)> {
         let page = self.error_page.filter(|_| connection.kind == ListenerKind::Public)?;
         let known = match found {
-            Found::Row(route, _) | Found::OtherMethod(route, _) => Some(&route.access),
-            Found::Nothing => None,
+            RouteMatch::Row(route, _) | RouteMatch::OtherMethod(route, _) => Some(&route.access),
+            RouteMatch::Nothing => None,
         };
         error_page::is_wanted(known, head).then(|| (page, head.headers.clone()))
     }
 
-    async fn answer(&self, found: Found<'_, S>, mut journey: Journey<'_>) -> Result<Answer, ApiError> {
+    async fn answer(&self, found: RouteMatch<'_, S>, mut journey: RequestContext<'_>) -> Result<Answer, ApiError> {
         // A client that waits for `100 Continue` learns the result from the answer itself.
         let asks_first = journey.head.headers.contains_key(EXPECT);
         let outcome = self.pass(found, &mut journey).await;
@@ -135,18 +140,18 @@ impl<S: Gate> HttpService<S> {
         outcome
     }
 
-    async fn pass(&self, found: Found<'_, S>, journey: &mut Journey<'_>) -> Result<Answer, ApiError> {
+    async fn pass(&self, found: RouteMatch<'_, S>, journey: &mut RequestContext<'_>) -> Result<Answer, ApiError> {
         if head_limit::is_too_large(&journey.head, self.limits.head_bytes) {
             return Err(ApiError::HeadersTooLarge);
         }
         let known = match &found {
-            Found::Row(route, _) | Found::OtherMethod(route, _) => Some(&route.access),
-            Found::Nothing => None,
+            RouteMatch::Row(route, _) | RouteMatch::OtherMethod(route, _) => Some(&route.access),
+            RouteMatch::Nothing => None,
         };
         let is_admin = journey.connection.kind == ListenerKind::Admin;
         match known {
             Some(Access::Open(handler)) => self.open(found, *handler, journey).await,
-            Some(Access::Page(..)) if is_admin => self.keyed(Found::Nothing, journey).await,
+            Some(Access::Page(..)) if is_admin => self.keyed(RouteMatch::Nothing, journey).await,
             Some(Access::Page(check, handler)) => self.page(found, *check, *handler, journey).await,
             None if journey.for_people => Err(ApiError::NotFound),
             Some(Access::Loopback(handler)) => {
@@ -157,16 +162,16 @@ impl<S: Gate> HttpService<S> {
                 self.open(found, *handler, journey).await
             }
             Some(Access::Operator(handler)) if is_admin => self.open(found, *handler, journey).await,
-            Some(Access::Operator(_)) => self.keyed(Found::Nothing, journey).await,
+            Some(Access::Operator(_)) => self.keyed(RouteMatch::Nothing, journey).await,
             Some(Access::Key(_) | Access::Scoped(..)) | None => self.keyed(found, journey).await,
         }
     }
 
     async fn open(
         &self,
-        found: Found<'_, S>,
+        found: RouteMatch<'_, S>,
         handler: Handler<S, ()>,
-        journey: &mut Journey<'_>,
+        journey: &mut RequestContext<'_>,
     ) -> Result<Answer, ApiError> {
         let (route, params) = row(found)?;
         let holder = match journey.connection.kind {
@@ -192,10 +197,10 @@ impl<S: Gate> HttpService<S> {
     /// Runs the page's check before its body is read, so that no client sends a body in vain or at others' cost.
     async fn page(
         &self,
-        found: Found<'_, S>,
+        found: RouteMatch<'_, S>,
         check: PageCheck<S>,
         handler: Handler<S, ()>,
-        journey: &mut Journey<'_>,
+        journey: &mut RequestContext<'_>,
     ) -> Result<Answer, ApiError> {
         let (route, params) = row(found)?;
         let mut call = journey.call((), params);
@@ -211,7 +216,7 @@ impl<S: Gate> HttpService<S> {
     }
 
     /// Checks key, path, method, scope and rate, in this order, then calls the handler.
-    async fn keyed(&self, found: Found<'_, S>, journey: &mut Journey<'_>) -> Result<Answer, ApiError> {
+    async fn keyed(&self, found: RouteMatch<'_, S>, journey: &mut RequestContext<'_>) -> Result<Answer, ApiError> {
         let caller = self.caller(journey).await?;
         let holder = match journey.connection.kind {
             ListenerKind::Admin => Holder::Operator,
@@ -245,7 +250,7 @@ impl<S: Gate> HttpService<S> {
         handler(&self.state, call).await
     }
 
-    async fn caller(&self, journey: &Journey<'_>) -> Result<S::Caller, ApiError> {
+    async fn caller(&self, journey: &RequestContext<'_>) -> Result<S::Caller, ApiError> {
         let headers = &journey.head.headers;
         match journey.connection.kind {
             // Only the operator can open the socket; the request rate applies to keys.
@@ -268,7 +273,7 @@ impl<S: Gate> HttpService<S> {
         &self,
         route: &Route<S>,
         holder: Holder,
-        journey: &mut Journey<'_>,
+        journey: &mut RequestContext<'_>,
         headers: &HeaderMap,
     ) -> Result<ReadBody, ApiError> {
         let Some(types) = route.body.types() else { return Ok(ReadBody::none()) };
@@ -309,7 +314,7 @@ impl<S: Gate> HttpService<S> {
     }
 }
 
-impl<S: Gate> Serve for HttpService<S> {
+impl<S: Authenticator> Serve for HttpService<S> {
     async fn serve(&self, request: Request<Incoming>, connection: &Arc<Connection>) -> Response<Body> {
         let started = Instant::now();
         let chance = entropy::bytes(&*self.entropy);
@@ -324,15 +329,15 @@ impl<S: Gate> Serve for HttpService<S> {
         let path = head.uri.path().to_owned();
         let found = self.router.find(&method, &path);
         let route = match &found {
-            Found::Row(route, _) | Found::OtherMethod(route, _) => route.name,
-            Found::Nothing => meters::UNKNOWN,
+            RouteMatch::Row(route, _) | RouteMatch::OtherMethod(route, _) => route.name,
+            RouteMatch::Nothing => meters::UNKNOWN,
         };
-        let door = Door::of_request(&found, &path);
+        let door = CompatService::of_request(&found, &path);
         let people = self.people(&found, &head, connection);
         let for_people = people.is_some();
         let client = connection.client(&head.headers);
         let (request_id, admission, asker) = (&request_id, &admission, &asker);
-        let journey = Journey { head, body, connection, client, request_id, for_people, door, admission, asker };
+        let journey = RequestContext { head, body, connection, client, request_id, for_people, door, admission, asker };
         let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|_| {
             tracing::error!(request_id = &**request_id, route, "handler panicked");
             Err(ApiError::Internal)
@@ -386,10 +391,10 @@ fn stranger(client: Client) -> Holder {
     Holder::Stranger(client.address.map(Network::of_client))
 }
 
-fn row<S: Gate>(found: Found<'_, S>) -> Result<(&Route<S>, Params), ApiError> {
+fn row<S: Authenticator>(found: RouteMatch<'_, S>) -> Result<(&Route<S>, Params), ApiError> {
     match found {
-        Found::Row(route, params) => Ok((route, params)),
-        Found::OtherMethod(_, allow) => Err(ApiError::MethodNotAllowed(allow.to_owned())),
-        Found::Nothing => Err(ApiError::NotFound),
+        RouteMatch::Row(route, params) => Ok((route, params)),
+        RouteMatch::OtherMethod(_, allow) => Err(ApiError::MethodNotAllowed(allow.to_owned())),
+        RouteMatch::Nothing => Err(ApiError::NotFound),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::body_budget::{BodyBudgets, Charge, Excess, Holder};
 use super::dev::Dev;
 use super::error::ApiError;
-use super::service::{Admission, Gate};
+use super::service::{Admission, Authenticator};
 use super::status::StatusSources;
 use crate::base::id::AccountId;
 use crate::domain::account::Account;
@@ -159,7 +159,7 @@ impl Api {
     }
 }
 
-impl Gate for Api {
+impl Authenticator for Api {
     type Caller = Caller;
 
     async fn authenticate(&self, key: &str) -> Result<Option<Caller>, ApiError> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::handlers::suppression_list;
-use super::parts_body::{Parts, PartsBody};
+use super::parts_body::{PartSource, PartsBody};
 use crate::base::id::AccountId;
 use crate::engine::Engine;
 use crate::engine::suppressions::SuppressionsAfter;
@@ -19,13 +19,13 @@ use crate::store::error::StoreError;
 const STEP: usize = 250;
 
 /// Returns whether the client may still read the list.
-type StillMay = Box<dyn Fn() -> bool + Send>;
+type ListAccess = Box<dyn Fn() -> bool + Send>;
 
 /// An unfinished export.
 pub(crate) struct SuppressionExport {
     engine: Arc<Engine>,
     account: AccountId,
-    still_may: StillMay,
+    still_may: ListAccess,
     /// Position after which the list continues; `None` after its last part.
     after: Option<SuppressionsAfter>,
 }
@@ -57,7 +57,7 @@ impl SuppressionExport {
     }
 }
 
-impl Parts for SuppressionExport {
+impl PartSource for SuppressionExport {
     async fn next(mut self) -> io::Result<Option<(Self, Bytes)>> {
         if self.after.is_none() {
             return Ok(None);

@@ -66,14 +66,14 @@ pub struct Budget {
     accounts: HashMap<AccountId, u32>,
     sites: HashMap<u64, u32>,
     networks: HashMap<Network, u32>,
-    transactional: Waiting,
-    marketing: Waiting,
+    transactional: WaitingClaims,
+    marketing: WaitingClaims,
     last_id: ClaimId,
 }
 
 /// The waiting claims of one stream.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingClaims {
     claims: HashMap<AccountId, BTreeMap<ClaimId, Claim>>,
     turns: VecDeque<AccountId>,
 }
@@ -105,8 +105,8 @@ impl Budget {
             accounts: HashMap::new(),
             sites: HashMap::new(),
             networks: HashMap::new(),
-            transactional: Waiting::default(),
-            marketing: Waiting::default(),
+            transactional: WaitingClaims::default(),
+            marketing: WaitingClaims::default(),
             last_id: 0,
         }
     }
@@ -248,7 +248,7 @@ impl Budget {
         if self.units < EXTRA_FROM { 0 } else { self.units / EXTRA_PART }
     }
 
-    const fn of(&mut self, stream: Stream) -> &mut Waiting {
+    const fn of(&mut self, stream: Stream) -> &mut WaitingClaims {
         match stream {
             Stream::Transactional => &mut self.transactional,
             Stream::Marketing => &mut self.marketing,
@@ -256,7 +256,7 @@ impl Budget {
     }
 }
 
-impl Waiting {
+impl WaitingClaims {
     fn remove(&mut self, id: ClaimId, account: AccountId) {
         let Some(claims) = self.claims.get_mut(&account) else { return };
         claims.remove(&id);

@@ -41,7 +41,7 @@ impl Validity {
 /// Kind of a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Setback {
+pub enum RenewalFailure {
     /// The authority was not reached, or its answer was unreadable.
     Unreached,
     /// The authority refused.
@@ -62,15 +62,15 @@ pub struct Setbacks {
 impl Setbacks {
     /// Adds a failure at `now`. `retry_after` is the authority's Retry-After.
     #[must_use]
-    pub fn and(self, setback: Setback, now: Timestamp, retry_after: Option<Duration>) -> Self {
+    pub fn and(self, setback: RenewalFailure, now: Timestamp, retry_after: Option<Duration>) -> Self {
         let mut next = self;
         let pause = match setback {
-            Setback::Refused => {
+            RenewalFailure::Refused => {
                 let step = usize::try_from(self.refused).unwrap_or(usize::MAX).min(AFTER_REFUSAL.len() - 1);
                 next.refused = self.refused.saturating_add(1);
                 AFTER_REFUSAL[step]
             }
-            Setback::Unreached => {
+            RenewalFailure::Unreached => {
                 let doubled = AFTER_SILENCE.checked_shl(self.unreached.min(16)).unwrap_or(u64::MAX);
                 next.unreached = self.unreached.saturating_add(1);
                 doubled.min(AFTER_SILENCE_MAX)
@@ -120,15 +120,15 @@ mod tests {
             };
             (0..10).map(|_| pause()).collect::<Vec<_>>()
         };
-        assert_eq!(pauses(Setback::Unreached), [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600]);
-        assert_eq!(pauses(Setback::Refused), [10, 300, 1200, 3600, 10800, 21600, 43200, 86400, 86400, 86400]);
+        assert_eq!(pauses(RenewalFailure::Unreached), [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600]);
+        assert_eq!(pauses(RenewalFailure::Refused), [10, 300, 1200, 3600, 10800, 21600, 43200, 86400, 86400, 86400]);
     }
 
     #[test]
     fn an_authority_that_asks_for_more_patience_has_it() {
-        let setbacks = Setbacks::default().and(Setback::Refused, NOW, Some(2 * HOUR));
+        let setbacks = Setbacks::default().and(RenewalFailure::Refused, NOW, Some(2 * HOUR));
         assert_eq!(due(None, setbacks), NOW + 2 * HOUR);
-        assert_eq!(setbacks.and(Setback::Refused, NOW, Some(Duration::ZERO)).wait_until(), NOW + HOUR / 12);
+        assert_eq!(setbacks.and(RenewalFailure::Refused, NOW, Some(Duration::ZERO)).wait_until(), NOW + HOUR / 12);
     }
 
     proptest! {
@@ -137,7 +137,7 @@ mod tests {
         fn no_hour_holds_five_refusals(order in proptest::collection::vec(any::<bool>(), 1..40)) {
             let (mut now, mut setbacks, mut refusals) = (NOW, Setbacks::default(), Vec::new());
             for refused in order {
-                let setback = if refused { Setback::Refused } else { Setback::Unreached };
+                let setback = if refused { RenewalFailure::Refused } else { RenewalFailure::Unreached };
                 if refused {
                     refusals.push(now);
                 }

@@ -45,7 +45,7 @@ pub fn decoded(message: &[u8]) -> Decoded {
     let (fields, _) = section::split(message);
     let named = fields.iter().filter(|field| field.value.is_some());
     let headers = named.map(|field| (String::from_utf8_lossy(field.name).into_owned(), read::decoded(field))).collect();
-    let read::Parts { text, html, .. } = read::parts_of(message, ListFields::Callers);
+    let read::ReadParts { text, html, .. } = read::parts_of(message, ListFields::Callers);
     let links = links(html.as_deref().unwrap_or_default(), text.as_deref().unwrap_or_default());
     Decoded { text, html, headers, attachments: files(message), links }
 }

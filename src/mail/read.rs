@@ -27,7 +27,7 @@ pub enum ListFields {
 
 /// Parts of a message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Parts {
+pub struct ReadParts {
     /// The plain text.
     pub text: Option<String>,
     /// The HTML.
@@ -50,13 +50,13 @@ pub struct AttachedFile {
 }
 
 /// Parses `message`. Unreadable parts are left out, since raw messages may contain anything.
-pub fn parts_of(message: &[u8], list_fields: ListFields) -> Parts {
+pub fn parts_of(message: &[u8], list_fields: ListFields) -> ReadParts {
     let (fields, _) = section::split(message);
     let headers = custom_fields(&fields, list_fields);
     let Some(parsed) = MessageParser::default().parse(message) else {
-        return Parts { headers, ..Parts::default() };
+        return ReadParts { headers, ..ReadParts::default() };
     };
-    let mut parts = Parts { headers, ..Parts::default() };
+    let mut parts = ReadParts { headers, ..ReadParts::default() };
     for (place, part) in parsed.parts.iter().enumerate() {
         match &part.body {
             PartType::Multipart(_) => {}
@@ -182,7 +182,7 @@ mod tests {
     use crate::mail::compose::{ComposeFacts, compose};
 
     /// Composes a submission, parses the result and returns its parts.
-    fn round(mut json: serde_json::Value) -> Parts {
+    fn round(mut json: serde_json::Value) -> ReadParts {
         json["from"] = "a@example.com".into();
         json["to"] = "b@example.net".into();
         let serde_json::Value::Object(object) = json else { panic!("no object") };

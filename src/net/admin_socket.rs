@@ -61,7 +61,7 @@ pub fn ask(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Resu
 }
 
 /// Answer to a request for a large download.
-pub enum Answered {
+pub enum DownloadResponse {
     /// A successful answer, whose bytes are still to be read.
     Download(Download),
     /// An answer with an error status.
@@ -79,15 +79,15 @@ pub struct Download {
 ///
 /// # Errors
 /// Those of [`ask`].
-pub fn download(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Result<Answered> {
+pub fn download(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Result<DownloadResponse> {
     let runtime = runtime()?;
     let answer = runtime.block_on(async { timeout(deadline, exchange(socket, request)).await? })?;
     let status = answer.status();
     if !status.is_success() {
         let body = runtime.block_on(async { timeout(deadline, whole(answer.into_body())).await? })?;
-        return Ok(Answered::Refused(AdminReply { status: status.as_u16(), body }));
+        return Ok(DownloadResponse::Refused(AdminReply { status: status.as_u16(), body }));
     }
-    Ok(Answered::Download(Download { runtime, body: answer.into_body(), chunk: Bytes::new() }))
+    Ok(DownloadResponse::Download(Download { runtime, body: answer.into_body(), chunk: Bytes::new() }))
 }
 
 impl Read for Download {

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use super::smtp_listener::{Deadlines, Gate, ListenerConfig, ListenerTls, MailHandler, MailService, SmtpListener};
+use super::smtp_listener::{
+    ConnectionCap, Deadlines, ListenerConfig, ListenerTls, MailHandler, MailService, SmtpListener,
+};
 use super::tls_settings::TlsSettings;
 use crate::engine::ports::BoxFuture;
 use crate::engine::receive::{Mailbox, NotOurs, ReceiveError, Receiver};
 use crate::engine::smtp_submission::Decision;
-use crate::smtp::server::{Answer, Door, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
+use crate::smtp::server::{Answer, Path, ReceivedMessage, RecipientQuestion, ServerConfig, ServerKind};
 use crate::store::error::StoreError;
 
 /// Maximum size of a message in bytes. A report with the returned message has some KiB.
@@ -44,9 +46,9 @@ pub fn listener_config(hostname: &str, tls: Arc<TlsSettings>) -> ListenerConfig 
             errors_max: ERRORS_MAX,
             refusals_max: Some(REFUSALS_MAX),
             starttls: true,
-            door: Door::Inbound,
+            door: ServerKind::Inbound,
         },
-        gate: Gate::new(CONNECTIONS_MAX, CONNECTIONS_MAX_PER_ADDRESS),
+        gate: ConnectionCap::new(CONNECTIONS_MAX, CONNECTIONS_MAX_PER_ADDRESS),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines { session: SESSION, ..Deadlines::default() },
         tls: ListenerTls::StartTls(tls),

@@ -42,7 +42,7 @@ struct Print {
 
 /// Result of a check.
 #[derive(Debug)]
-enum Look {
+enum FileCheck {
     /// The files are unchanged.
     Same,
     /// The files hold another certificate.
@@ -82,29 +82,29 @@ impl CertificateFiles {
     fn turn(&mut self, presented: &Presented) {
         match self.look() {
             // Unchanged since the last check: the files were not caught in the middle of a renewal.
-            Look::Same => {
+            FileCheck::Same => {
                 if let Some(fault) = self.untold.take() {
                     tracing::warn!(%fault, "could not reload TLS certificate; keeping the current one");
                 }
             }
-            Look::Changed(config, until) => {
+            FileCheck::Changed(config, until) => {
                 self.untold = None;
                 presented.present(*config, until);
                 tracing::info!(until = until.map(tracing::field::display), "TLS certificate reloaded");
             }
-            Look::Unusable(fault) => self.untold = Some(fault),
+            FileCheck::Unusable(fault) => self.untold = Some(fault),
         }
     }
 
-    fn look(&mut self) -> Look {
+    fn look(&mut self) -> FileCheck {
         let now = [&self.certificate, &self.key].map(print);
         if now == self.seen {
-            return Look::Same;
+            return FileCheck::Same;
         }
         self.seen = now;
         match tls::server_config(&self.certificate, &self.key) {
-            Ok(config) => Look::Changed(Box::new(config), until(&self.certificate)),
-            Err(fault) => Look::Unusable(fault),
+            Ok(config) => FileCheck::Changed(Box::new(config), until(&self.certificate)),
+            Err(fault) => FileCheck::Unusable(fault),
         }
     }
 }

@@ -93,7 +93,7 @@ pub(super) async fn is_tls(stream: &TcpStream) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::acme::challenges::Proof;
+    use crate::net::acme::challenges::ChallengeProof;
 
     fn told(answer: &Response<Body>) -> (u16, Option<&str>) {
         let location = answer.headers().get(LOCATION).map(|value| value.to_str().unwrap());
@@ -117,7 +117,8 @@ mod tests {
     fn an_authority_gets_the_answer_to_a_token_that_is_open_and_to_no_other() {
         let challenges = Arc::new(Challenges::default());
         let clear = ClearHttp::new(Arc::clone(&challenges), "https://mail.example.com");
-        let _given = challenges.give(Proof::Answer { token: "t0ken".to_owned(), answer: "t0ken.print".to_owned() });
+        let _given =
+            challenges.give(ChallengeProof::Answer { token: "t0ken".to_owned(), answer: "t0ken.print".to_owned() });
         let ask = |token: &str| clear.answer(&Method::GET, &format!("/.well-known/acme-challenge/{token}"));
         assert_eq!(told(&ask("other")), (404, None));
         assert_eq!(told(&ask("")), (404, None));

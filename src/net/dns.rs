@@ -35,10 +35,10 @@ use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, R
 use crate::net::guard::Guard;
 use crate::smtp::tlsa::TlsaRecord;
 
-use self::answer::{Answer, Told, Unknown};
+use self::answer::{Answer, LookupResult, Unknown};
 use self::cache::Cache;
-use self::fact::Fact;
-use self::query::{Asker, Kind, Question};
+use self::fact::RecordData;
+use self::query::{Kind, QueryClient, Question};
 use self::validation::Trust;
 
 pub use self::anchor::{Anchors, InvalidAnchor};
@@ -105,7 +105,7 @@ pub trait HostAddresses: Send + Sync {
 pub struct Resolver(Arc<Shared>);
 
 struct Shared {
-    asker: Asker,
+    asker: QueryClient,
     cache: Cache,
     own: OwnHosts,
     guard: Arc<Guard>,
@@ -124,14 +124,14 @@ impl Resolver {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, UnusableDns> {
-        let asker = Asker::new(settings)?;
+        let asker = QueryClient::new(settings)?;
         let cache = Cache::new(clock, cache::BYTES_MAX);
         Ok(Self(Arc::new(Shared { asker, cache, own, guard, entropy })))
     }
 }
 
 impl Shared {
-    async fn ask(&self, name: &str, kind: Kind) -> Told {
+    async fn ask(&self, name: &str, kind: Kind) -> LookupResult {
         let question = Question::new(name, kind);
         self.cache.get(&question, || self.asker.ask(&question)).await
     }
@@ -142,14 +142,14 @@ impl Shared {
     /// clear.
     async fn host(&self, name: &str) -> HostAnswer {
         if let Ok(literal) = name.parse::<IpAddr>() {
-            let found = Answer::Found([Fact::Address(literal)].into());
-            return HostAnswer { v4: Told::insecure(found), v6: Told::insecure(Answer::NoData) };
+            let found = Answer::Found([RecordData::Address(literal)].into());
+            return HostAnswer { v4: LookupResult::insecure(found), v6: LookupResult::insecure(Answer::NoData) };
         }
         let (v4, v6) = first_decides(self.ask(name, Kind::A), self.ask(name, Kind::Aaaa), GRACE).await;
         HostAnswer { v4, v6 }
     }
 
-    async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[Fact]>, LookupFailure> {
+    async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[RecordData]>, LookupFailure> {
         facts(self.asker.ask(&Question::new(name, kind)).await.told.answer)
     }
 }
@@ -171,10 +171,10 @@ pub fn reverse_name(address: IpAddr) -> String {
 
 /// Awaits both lookups. Once the first has found addresses, the second has `grace`.
 async fn first_decides(
-    first: impl Future<Output = Told>,
-    second: impl Future<Output = Told>,
+    first: impl Future<Output = LookupResult>,
+    second: impl Future<Output = LookupResult>,
     grace: Duration,
-) -> (Told, Told) {
+) -> (LookupResult, LookupResult) {
     let (mut first, mut second) = (pin!(first), pin!(second));
     let mut early = None;
     let told = loop {
@@ -185,7 +185,7 @@ async fn first_decides(
     };
     let late = match (early, &told.answer) {
         (Some(early), _) => early,
-        (None, Answer::Found(_)) => timeout(grace, second).await.unwrap_or_else(|_| Told::insecure(silent())),
+        (None, Answer::Found(_)) => timeout(grace, second).await.unwrap_or_else(|_| LookupResult::insecure(silent())),
         (None, Answer::NoData | Answer::NoName | Answer::Unknown(_)) => second.await,
     };
     (told, late)
@@ -197,8 +197,8 @@ fn silent() -> Answer {
 
 /// Results of the two address look-ups of one host.
 struct HostAnswer {
-    v4: Told,
-    v6: Told,
+    v4: LookupResult,
+    v6: LookupResult,
 }
 
 impl HostAnswer {
@@ -225,14 +225,14 @@ impl HostAnswer {
     /// Returns the name that holds the addresses, if aliases led there.
     fn alias(&self) -> Option<&str> {
         [&self.v4, &self.v6].into_iter().find_map(|told| match &told.answer {
-            Answer::Found(facts) => facts.iter().find_map(Fact::alias),
+            Answer::Found(facts) => facts.iter().find_map(RecordData::alias),
             Answer::NoData | Answer::NoName | Answer::Unknown(_) => None,
         })
     }
 }
 
 /// Returns the records of an answer, or why there are none.
-fn facts(answer: Answer) -> Result<Arc<[Fact]>, LookupFailure> {
+fn facts(answer: Answer) -> Result<Arc<[RecordData]>, LookupFailure> {
     match answer {
         Answer::Found(facts) => Ok(facts),
         Answer::NoData | Answer::NoName => Err(LookupFailure::Absent),
@@ -242,7 +242,7 @@ fn facts(answer: Answer) -> Result<Arc<[Fact]>, LookupFailure> {
 
 fn addresses_in(answer: &Answer) -> Vec<IpAddr> {
     let Answer::Found(facts) = answer else { return Vec::new() };
-    facts.iter().filter_map(Fact::address).collect()
+    facts.iter().filter_map(RecordData::address).collect()
 }
 
 /// Merges two lists alternately. IPv4 goes first: many self-hosted servers have no IPv6, or IPv6 without a PTR record,
@@ -292,7 +292,7 @@ impl Resolve for Resolver {
             let told = self.0.ask(name, Kind::Tlsa).await;
             let facts = facts(told.answer)?;
             match told.trust {
-                Trust::Secure => Ok(facts.iter().filter_map(Fact::tlsa).cloned().collect()),
+                Trust::Secure => Ok(facts.iter().filter_map(RecordData::tlsa).cloned().collect()),
                 Trust::Insecure => Err(LookupFailure::Absent),
             }
         })
@@ -301,35 +301,35 @@ impl Resolve for Resolver {
     fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move {
             let facts = facts(self.0.ask(name, Kind::Txt).await.answer)?;
-            Ok(facts.iter().filter_map(Fact::text).map(str::to_owned).collect())
+            Ok(facts.iter().filter_map(RecordData::text).map(str::to_owned).collect())
         })
     }
 
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move {
             let facts = self.0.now(name, Kind::Txt).await?;
-            Ok(facts.iter().filter_map(Fact::text).map(str::to_owned).collect())
+            Ok(facts.iter().filter_map(RecordData::text).map(str::to_owned).collect())
         })
     }
 
     fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
         Box::pin(async move {
             let facts = self.0.now(name, Kind::Cname).await?;
-            facts.iter().find_map(Fact::alias).map(str::to_owned).ok_or(LookupFailure::Absent)
+            facts.iter().find_map(RecordData::alias).map(str::to_owned).ok_or(LookupFailure::Absent)
         })
     }
 
     fn mx_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move {
             let facts = self.0.now(name, Kind::Mx).await?;
-            Ok(facts.iter().filter_map(Fact::exchange).map(str::to_owned).collect())
+            Ok(facts.iter().filter_map(RecordData::exchange).map(str::to_owned).collect())
         })
     }
 
     fn ptr_now(&self, address: IpAddr) -> BoxFuture<'_, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move {
             let facts = self.0.now(&reverse_name(address), Kind::Ptr).await?;
-            Ok(facts.iter().filter_map(Fact::pointer).take(POINTERS_MAX).map(str::to_owned).collect())
+            Ok(facts.iter().filter_map(RecordData::pointer).take(POINTERS_MAX).map(str::to_owned).collect())
         })
     }
 }

@@ -27,7 +27,7 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
 /// The interface over which the service is reached.
 #[derive(Debug, Clone)]
-pub enum Door {
+pub enum EventSourceAddress {
     /// The operator's socket, for one account.
     Socket {
         /// Path of the socket.
@@ -74,7 +74,7 @@ pub struct SourceEvent {
 /// A service whose events can be followed.
 pub struct EventSource {
     client: Client,
-    door: Door,
+    door: EventSourceAddress,
 }
 
 impl EventSource {
@@ -82,15 +82,15 @@ impl EventSource {
     ///
     /// # Errors
     /// The HTTP client can't be created.
-    pub fn new(door: Door) -> Result<Self, SourceFault> {
+    pub fn new(door: EventSourceAddress) -> Result<Self, SourceFault> {
         let roots = tls::trusted_roots(None).map_err(|fault| SourceFault::Lost(fault.to_string()))?;
         let builder = Client::builder()
             .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
             .http1_only()
             .redirect(reqwest::redirect::Policy::none());
         let builder = match &door {
-            Door::Socket { path, .. } => builder.no_proxy().unix_socket(path.as_path()),
-            Door::Api { .. } => builder,
+            EventSourceAddress::Socket { path, .. } => builder.no_proxy().unix_socket(path.as_path()),
+            EventSourceAddress::Api { .. } => builder,
         };
         let client = builder.build().map_err(|error| lost(&error))?;
         Ok(Self { client, door })
@@ -117,10 +117,10 @@ impl EventSource {
 
     fn request(&self) -> Result<RequestBuilder, SourceFault> {
         Ok(match &self.door {
-            Door::Socket { account, .. } => {
+            EventSourceAddress::Socket { account, .. } => {
                 self.client.get(format!("http://localhost{PATH}")).header("x-postrider-account", account)
             }
-            Door::Api { base, key } => {
+            EventSourceAddress::Api { base, key } => {
                 let url = base.join(PATH).map_err(|error| SourceFault::Lost(error.to_string()))?;
                 self.client.get(url).bearer_auth(key.expose_text())
             }

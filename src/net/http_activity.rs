@@ -23,7 +23,7 @@ const UNREAD: Duration = Duration::from_secs(5);
 
 /// Reasons why a connection may be closed in favour of a new one, best reason first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Dispensable {
+pub(super) enum EvictionReason {
     /// No request is in flight.
     Idle,
     /// All its requests wait for the bodies of unauthenticated clients.
@@ -139,27 +139,27 @@ impl Activity {
     }
 
     /// Returns the reason why the connection may be closed for another at `now`, and since when it applies.
-    pub(super) fn dispensable(&self, now: Instant) -> Option<(Dispensable, Instant)> {
+    pub(super) fn dispensable(&self, now: Instant) -> Option<(EvictionReason, Instant)> {
         let running = self.running.load(Relaxed);
         if running == 0 {
-            return Some((Dispensable::Idle, self.at(self.idle_since.load(Relaxed))));
+            return Some((EvictionReason::Idle, self.at(self.idle_since.load(Relaxed))));
         }
         let (awaited, offers) = (self.awaited.load(Relaxed), self.offers.load(Relaxed));
         let is_known = self.awaited_known.load(Relaxed) > 0;
         let awaited_since = self.at(self.awaited_since.load(Relaxed));
         if awaited == running && !is_known {
-            return Some((Dispensable::Unauthenticated, awaited_since));
+            return Some((EvictionReason::Unauthenticated, awaited_since));
         }
         if is_known && awaited + offers >= running {
             // A body in transit gets a moment to arrive.
-            return (now >= awaited_since + UNREAD).then_some((Dispensable::Unsent, awaited_since));
+            return (now >= awaited_since + UNREAD).then_some((EvictionReason::Unsent, awaited_since));
         }
         if offers == 0 || awaited + offers < running {
             return None;
         }
-        self.note_taken(now);
+        self.restart_stall_timer(now);
         let since = self.at(self.offered_since.load(Relaxed));
-        (now >= since + UNREAD).then_some((Dispensable::Unread, since))
+        (now >= since + UNREAD).then_some((EvictionReason::Unread, since))
     }
 
     /// Makes the stream answer 408 and fail.
@@ -181,7 +181,7 @@ impl Activity {
             return Verdict::Stuck;
         }
         if self.offers.load(Relaxed) != 0 {
-            self.note_taken(now);
+            self.restart_stall_timer(now);
             if passed(self.offered_since.load(Relaxed), limits.write_stall) {
                 return Verdict::Stuck;
             }
@@ -208,7 +208,7 @@ impl Activity {
 
     /// Restarts the stall time if enough bytes were written. Answers are sent in large parts, and a client that reads a
     /// part slowly is not stalled.
-    fn note_taken(&self, now: Instant) {
+    fn restart_stall_timer(&self, now: Instant) {
         let written = self.written.load(Relaxed);
         if written - self.written_before.load(Relaxed) >= TAKEN_LEAST {
             self.written_before.store(written, Relaxed);
@@ -254,10 +254,10 @@ pub(super) struct Busy(Arc<Activity>);
 
 impl Busy {
     /// Marks a part of an answer that waits for the client, until the guard is dropped.
-    pub(super) fn offer(&self) -> Offer {
+    pub(super) fn offer(&self) -> PendingPart {
         self.0.offered_since.store(self.0.now(), Relaxed);
         self.0.offers.fetch_add(1, Relaxed);
-        Offer(Arc::clone(&self.0))
+        PendingPart(Arc::clone(&self.0))
     }
 }
 
@@ -287,9 +287,9 @@ impl Drop for Lingering {
 }
 
 /// Guard: a part of an answer that the client has to read.
-pub(super) struct Offer(Arc<Activity>);
+pub(super) struct PendingPart(Arc<Activity>);
 
-impl Drop for Offer {
+impl Drop for PendingPart {
     fn drop(&mut self) {
         // A client that reads one stream counts as reading the others too.
         self.0.offered_since.store(self.0.now(), Relaxed);
@@ -357,19 +357,19 @@ mod tests {
         let at = |seconds| opened + Duration::from_secs(seconds);
         let activity = Arc::new(Activity::new(opened, Protocol::Http1));
         let rank = |seconds| activity.dispensable(at(seconds)).map(|(rank, _)| rank);
-        assert_eq!(rank(0), Some(Dispensable::Idle));
+        assert_eq!(rank(0), Some(EvictionReason::Idle));
         let request = activity.begin();
         assert_eq!(rank(500), None);
         let body = activity.await_body(false);
-        assert_eq!(rank(0), Some(Dispensable::Unauthenticated));
+        assert_eq!(rank(0), Some(EvictionReason::Unauthenticated));
         let other = activity.begin();
         assert_eq!(rank(0), None, "one is in our hands");
         drop((body, other));
         let answer = request.offer();
-        assert_eq!((rank(1), rank(6)), (None, Some(Dispensable::Unread)));
+        assert_eq!((rank(1), rank(6)), (None, Some(EvictionReason::Unread)));
         drop((answer, request));
         let refused_body = activity.linger();
-        assert_eq!(rank(0), Some(Dispensable::Idle));
+        assert_eq!(rank(0), Some(EvictionReason::Idle));
         assert_eq!(activity.judge(at(500), &HttpLimits::default(), true), Verdict::Wait(at(510)));
         drop(refused_body);
     }
@@ -382,8 +382,8 @@ mod tests {
         let (_known, _stranger) = (activity.begin(), activity.begin());
         let _strangers_body = activity.await_body(false);
         let body = activity.await_body(true);
-        assert_eq!((rank(1), rank(6)), (None, Some(Dispensable::Unsent)));
-        assert!(Dispensable::Unsent > Dispensable::Unread);
+        assert_eq!((rank(1), rank(6)), (None, Some(EvictionReason::Unsent)));
+        assert!(EvictionReason::Unsent > EvictionReason::Unread);
         drop(body);
         assert_eq!(rank(6), None, "one is in our hands");
     }

@@ -22,13 +22,13 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use super::acme::challenges;
-use super::http_activity::{Activity, Awaited, Busy, Lingering, Offer, Protocol, Verdict};
+use super::http_activity::{Activity, Awaited, Busy, Lingering, PendingPart, Protocol, Verdict};
 use super::http_body::Body;
 use super::http_client::Client;
 use super::http_guard::Guard;
 use super::http_listener::{HttpLimits, ListenerKind, Serve};
-use super::http_places::Place;
-use super::http_stream::Watched;
+use super::http_places::ConnectionPlace;
+use super::http_stream::TrackedStream;
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
 
@@ -80,7 +80,7 @@ impl Connection {
 /// An accepted connection: its peer and its permit.
 pub(super) struct Arrival {
     pub(super) peer: Option<SocketAddr>,
-    pub(super) place: Arc<Place>,
+    pub(super) place: Arc<ConnectionPlace>,
 }
 
 /// State that a listener shares with each of its connections.
@@ -160,7 +160,7 @@ impl<T: Serve> Shared<T> {
             Protocol::Http1 => Some(Guard::new(self.limits.head_bytes)),
             Protocol::Http2 => None,
         };
-        let io = Watched::new(stream, prefix, Arc::clone(&activity), guard);
+        let io = TrackedStream::new(stream, prefix, Arc::clone(&activity), guard);
         let service = Arc::clone(&self.service);
         let handler = service_fn(move |request: Request<Incoming>| {
             let service = Arc::clone(&service);
@@ -168,7 +168,7 @@ impl<T: Serve> Shared<T> {
             let busy = connection.activity.begin();
             async move {
                 let answer: Response<Body> = service.serve(request, &connection).await;
-                Ok::<_, Infallible>(answer.map(|body| Held { body, offer: Some(busy.offer()), busy }))
+                Ok::<_, Infallible>(answer.map(|body| TrackedBody { body, offer: Some(busy.offer()), busy }))
             }
         });
         match protocol {
@@ -178,7 +178,7 @@ impl<T: Serve> Shared<T> {
     }
 
     /// Runs one connection until it ends, a deadline passes or the listener stops.
-    async fn drive<C>(&self, connection: C, activity: &Activity, place: &Place)
+    async fn drive<C>(&self, connection: C, activity: &Activity, place: &ConnectionPlace)
     where
         C: GracefulConnection<Error = hyper::Error>,
     {
@@ -270,14 +270,14 @@ fn note_end(ended: Result<(), hyper::Error>) {
 /// The body of an answer, with the guards of its connection. Until it is sent, the connection does not count as idle. A
 /// client that reads nothing can't hold the connection for ever: over HTTP/2 no write shows that, only that hyper
 /// requests no more frames.
-struct Held {
+struct TrackedBody {
     body: Body,
     /// Set while the client has to read.
-    offer: Option<Offer>,
+    offer: Option<PendingPart>,
     busy: Busy,
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for TrackedBody {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -15,7 +15,7 @@ const SITE_PREFIX: u8 = 48;
 
 /// The connections of all listeners, counted by client address.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct AddressCounts {
     most: usize,
     exempt: Vec<Network>,
     open: Mutex<HashMap<Network, usize>>,
@@ -23,20 +23,20 @@ pub(super) struct Crowd {
 
 /// A counted connection. Dropping it removes it from the count.
 #[derive(Debug)]
-pub(super) struct Presence {
-    crowd: Arc<Crowd>,
+pub(super) struct CountedAddress {
+    crowd: Arc<AddressCounts>,
     /// `None` if the connection is exempt.
     address: Option<IpAddr>,
 }
 
-impl Crowd {
+impl AddressCounts {
     /// Allows `most` connections per client, and any number from the networks of `exempt`.
     pub(super) fn new(most: usize, exempt: Vec<Network>) -> Self {
         Self { most, exempt, open: Mutex::default() }
     }
 
     /// Counts a connection from `peer`; `None` if the limit is reached. A Unix socket has no peer and no limit.
-    pub(super) fn enter(self: &Arc<Self>, peer: Option<SocketAddr>) -> Option<Presence> {
+    pub(super) fn enter(self: &Arc<Self>, peer: Option<SocketAddr>) -> Option<CountedAddress> {
         let address = peer.map(|peer| peer.ip().to_canonical()).filter(|address| !self.is_exempt(*address));
         if let Some(address) = address {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Crowd {
                 *open.entry(network).or_default() += 1;
             }
         }
-        Some(Presence { crowd: Arc::clone(self), address })
+        Some(CountedAddress { crowd: Arc::clone(self), address })
     }
 
     /// Returns the networks by which a client is counted, with the limit of each.
@@ -63,7 +63,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Presence {
+impl Drop for CountedAddress {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
         let mut open = self.crowd.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_an_ipv6_address_that_of_its_64() {
-        let crowd = Arc::new(Crowd::new(2, Vec::new()));
+        let crowd = Arc::new(AddressCounts::new(2, Vec::new()));
         let first = crowd.enter(peer("192.0.2.1")).unwrap();
         let _second = crowd.enter(peer("::ffff:192.0.2.1")).unwrap();
         assert!(crowd.enter(peer("192.0.2.1")).is_none());
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_exempt_have_no_limit_and_who_has_gone_is_forgotten() {
-        let crowd = Arc::new(Crowd::new(1, vec!["10.0.0.0/8".parse().unwrap()]));
+        let crowd = Arc::new(AddressCounts::new(1, vec!["10.0.0.0/8".parse().unwrap()]));
         let held: Vec<_> =
             (0..9).map(|_| [crowd.enter(peer("10.1.2.3")).unwrap(), crowd.enter(None).unwrap()]).collect();
         drop((held, crowd.enter(peer("192.0.2.1")).unwrap()));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_site_has_four_times_the_share_of_a_client() {
-        let crowd = Arc::new(Crowd::new(2, Vec::new()));
+        let crowd = Arc::new(AddressCounts::new(2, Vec::new()));
         let from = |client: u16, host: u16| crowd.enter(peer(&format!("2001:db8:1:{client:x}::{host:x}")));
         let held: Vec<_> = (0..4).flat_map(|client| [from(client, 1), from(client, 2)]).map(Option::unwrap).collect();
         assert!(from(9, 1).is_none(), "all of the /48");

@@ -54,7 +54,7 @@ struct Head {
 }
 
 /// An invalid line. It has no reason, since hyper's 400 gives none.
-struct Refused;
+struct RefusedLine;
 
 impl Guard {
     /// Creates a guard for heads of at most `most` bytes, the limit set in hyper too.
@@ -125,7 +125,7 @@ impl Guard {
             self.line = line;
             judged
         };
-        judged.map(|()| end + 1).map_err(|Refused| end)
+        judged.map(|()| end + 1).map_err(|RefusedLine| end)
     }
 
     fn keep(&mut self, rest: &[u8]) -> Result<usize, usize> {
@@ -142,12 +142,12 @@ impl Guard {
     }
 
     /// Checks a line, without its LF.
-    fn end_line(&mut self, line: &[u8]) -> Result<(), Refused> {
-        let line = line.strip_suffix(b"\r").ok_or(Refused)?;
+    fn end_line(&mut self, line: &[u8]) -> Result<(), RefusedLine> {
+        let line = line.strip_suffix(b"\r").ok_or(RefusedLine)?;
         match &mut self.state {
             State::Start(blank) if line.is_empty() => {
                 *blank += 1;
-                if *blank > BLANK_LINES_MAX { Err(Refused) } else { Ok(()) }
+                if *blank > BLANK_LINES_MAX { Err(RefusedLine) } else { Ok(()) }
             }
             State::Start(_) => {
                 self.state = State::Fields(Head::new(line));
@@ -180,7 +180,9 @@ impl Guard {
                 }
                 Ok(())
             }
-            State::ChunkEnd | State::Oversized | State::Sized(_) | State::ChunkData(_) | State::Refused => Err(Refused),
+            State::ChunkEnd | State::Oversized | State::Sized(_) | State::ChunkData(_) | State::Refused => {
+                Err(RefusedLine)
+            }
         }
     }
 
@@ -200,7 +202,7 @@ impl Head {
     }
 
     /// Reads a field line. Hyper refuses white space around names and lines without a colon.
-    fn field(&mut self, line: &[u8]) -> Result<(), Refused> {
+    fn field(&mut self, line: &[u8]) -> Result<(), RefusedLine> {
         self.bytes = self.bytes.saturating_add(line.len() + 2);
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { return Ok(()) };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -208,25 +210,25 @@ impl Head {
             // RFC 9112 3.2: exactly one Host, and a valid one.
             let is_good = !self.has_host && value.iter().all(|byte| is_of_host(*byte));
             self.has_host = true;
-            return if is_good { Ok(()) } else { Err(Refused) };
+            return if is_good { Ok(()) } else { Err(RefusedLine) };
         }
         if name.eq_ignore_ascii_case(b"content-length") {
             // RFC 9112 6.3 allows equal ones to be merged, but a client that sends two is not trusted.
-            let length = decimal(value).filter(|_| self.length.is_none() && !self.is_chunked).ok_or(Refused)?;
+            let length = decimal(value).filter(|_| self.length.is_none() && !self.is_chunked).ok_or(RefusedLine)?;
             self.length = Some(length);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             // RFC 9112 6.1: together with Content-Length, or in HTTP/1.0, the framing is faulty.
             let is_alone = self.length.is_none() && !self.is_chunked && !self.is_1_0;
             self.is_chunked = is_alone && value.eq_ignore_ascii_case(b"chunked");
-            return if self.is_chunked { Ok(()) } else { Err(Refused) };
+            return if self.is_chunked { Ok(()) } else { Err(RefusedLine) };
         }
         Ok(())
     }
 
     /// Returns the state that follows the head.
-    fn body(&self) -> Result<State, Refused> {
+    fn body(&self) -> Result<State, RefusedLine> {
         if !self.has_host && !self.is_1_0 {
-            return Err(Refused);
+            return Err(RefusedLine);
         }
         Ok(match (self.is_chunked, self.length) {
             (true, _) => State::ChunkSize,
@@ -244,13 +246,13 @@ fn skip(left: &mut u64, rest: &[u8]) -> usize {
 }
 
 /// Parses a chunk size, with or without an extension; white space is refused (RFC 9112 7.1).
-fn chunk_size(line: &[u8]) -> Result<u64, Refused> {
+fn chunk_size(line: &[u8]) -> Result<u64, RefusedLine> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
     if digits.is_empty() || digits.len() > CHUNK_DIGITS_MAX || line.contains(&b'\r') {
-        return Err(Refused);
+        return Err(RefusedLine);
     }
     digits.iter().try_fold(0, |size: u64, digit| {
-        let value = char::from(*digit).to_digit(16).ok_or(Refused)?;
+        let value = char::from(*digit).to_digit(16).ok_or(RefusedLine)?;
         Ok(size << 4 | u64::from(value))
     })
 }

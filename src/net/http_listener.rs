@@ -23,8 +23,8 @@ use super::clear_http::{self, ClearHttp};
 use super::http_body::Body;
 pub use super::http_connection::Connection;
 use super::http_connection::{Arrival, Shared};
-use super::http_crowd::{Crowd, Presence};
-use super::http_places::{Place, Places};
+use super::http_crowd::{AddressCounts, CountedAddress};
+use super::http_places::{ConnectionPlace, ConnectionPlaces};
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
 
@@ -114,21 +114,21 @@ pub trait Serve: Send + Sync + 'static {
 pub struct HttpServer<T> {
     shared: Shared<T>,
     stop: watch::Sender<bool>,
-    public: Room,
-    admin: Room,
+    public: ConnectionLimits,
+    admin: ConnectionLimits,
     listeners: JoinSet<()>,
 }
 
 /// Connection limits.
 #[derive(Clone)]
-struct Room {
-    places: Arc<Places>,
-    crowd: Arc<Crowd>,
+struct ConnectionLimits {
+    places: Arc<ConnectionPlaces>,
+    crowd: Arc<AddressCounts>,
 }
 
-impl Room {
-    fn new(places: usize, crowd: &Arc<Crowd>) -> Self {
-        Self { places: Places::new(places), crowd: Arc::clone(crowd) }
+impl ConnectionLimits {
+    fn new(places: usize, crowd: &Arc<AddressCounts>) -> Self {
+        Self { places: ConnectionPlaces::new(places), crowd: Arc::clone(crowd) }
     }
 }
 
@@ -137,10 +137,10 @@ impl<T: Serve> HttpServer<T> {
     pub fn new(service: Arc<T>, limits: HttpLimits) -> Self {
         let (stop, stopped) = watch::channel(false);
         let uncounted = limits.uncounted.iter().chain(&*limits.proxies).copied().collect();
-        let crowd = Arc::new(Crowd::new(limits.connections_each, uncounted));
+        let crowd = Arc::new(AddressCounts::new(limits.connections_each, uncounted));
         Self {
-            public: Room::new(limits.connections, &crowd),
-            admin: Room::new(ADMIN_CONNECTIONS, &crowd),
+            public: ConnectionLimits::new(limits.connections, &crowd),
+            admin: ConnectionLimits::new(ADMIN_CONNECTIONS, &crowd),
             shared: Shared { service, limits, stop: stopped },
             stop,
             listeners: JoinSet::new(),
@@ -208,7 +208,7 @@ impl<T: Serve> HttpServer<T> {
 }
 
 /// A listening socket.
-trait Door: Send + 'static {
+trait ListeningSocket: Send + 'static {
     type Stream: Send;
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<SocketAddr>)>> + Send;
     /// Serves one connection to its end.
@@ -225,7 +225,7 @@ struct TcpDoor {
     tls: Option<TlsDoor>,
 }
 
-impl Door for TcpDoor {
+impl ListeningSocket for TcpDoor {
     type Stream = TcpStream;
 
     async fn next(&self) -> io::Result<(TcpStream, Option<SocketAddr>)> {
@@ -259,7 +259,7 @@ struct UnixDoor {
     socket: UnixListener,
 }
 
-impl Door for UnixDoor {
+impl ListeningSocket for UnixDoor {
     type Stream = UnixStream;
 
     async fn next(&self) -> io::Result<(UnixStream, Option<SocketAddr>)> {
@@ -277,17 +277,17 @@ impl Door for UnixDoor {
 }
 
 /// Accepts until the server stops, then closes the socket and waits for the connections.
-async fn accept<D: Door, T: Serve>(door: D, shared: Shared<T>, room: Room) {
+async fn accept<D: ListeningSocket, T: Serve>(door: D, shared: Shared<T>, room: ConnectionLimits) {
     let mut connections = JoinSet::new();
     accept_until_stopped(&door, &shared, &room, &mut connections).await;
     drop(door);
     while connections.join_next().await.is_some() {}
 }
 
-async fn accept_until_stopped<D: Door, T: Serve>(
+async fn accept_until_stopped<D: ListeningSocket, T: Serve>(
     door: &D,
     shared: &Shared<T>,
-    room: &Room,
+    room: &ConnectionLimits,
     connections: &mut JoinSet<()>,
 ) {
     let mut stop = shared.stop.clone();
@@ -318,8 +318,8 @@ async fn accept_until_stopped<D: Door, T: Serve>(
 
 /// An accepted connection with its permit.
 struct Arrived<S> {
-    presence: Presence,
-    place: Place,
+    presence: CountedAddress,
+    place: ConnectionPlace,
     stream: S,
     peer: Option<SocketAddr>,
 }
@@ -327,7 +327,7 @@ struct Arrived<S> {
 /// Accepts the next connection and waits for its permit. At the limit, the connection that is idle longest is closed.
 /// If none is idle, new connections wait in the kernel's queue, so that they are served late instead of refused. A
 /// connection over its address's limit is closed at once. `None` if the permits are closed.
-async fn next<D: Door>(door: &D, room: &Room) -> Option<Arrived<D::Stream>> {
+async fn next<D: ListeningSocket>(door: &D, room: &ConnectionLimits) -> Option<Arrived<D::Stream>> {
     loop {
         match door.next().await {
             Ok((stream, peer)) => match room.crowd.enter(peer) {

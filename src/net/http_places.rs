@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::http_activity::{Activity, Dispensable};
+use super::http_activity::{Activity, EvictionReason};
 
 /// Time to wait for a connection that was asked to end. If it received a request meanwhile it stays, and the next one
 /// is asked.
@@ -21,17 +21,17 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The places of a group of listeners.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionPlaces {
     most: usize,
     free: Arc<Semaphore>,
-    open: Mutex<HashMap<u64, Arc<Holder>>>,
+    open: Mutex<HashMap<u64, Arc<OpenConnection>>>,
     next: AtomicU64,
     warned: Mutex<Option<Instant>>,
 }
 
 /// One open connection, seen from its listener.
 #[derive(Debug)]
-struct Holder {
+struct OpenConnection {
     opened: Instant,
     /// Set once the protocol is known.
     activity: OnceLock<Arc<Activity>>,
@@ -41,14 +41,14 @@ struct Holder {
 
 /// The place of one connection. Dropping it releases the place.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct ConnectionPlace {
+    places: Arc<ConnectionPlaces>,
     number: u64,
-    holder: Arc<Holder>,
+    holder: Arc<OpenConnection>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Places {
+impl ConnectionPlaces {
     /// Creates `most` places.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -62,7 +62,7 @@ impl Places {
 
     /// Takes a place, and waits for one if all are in use. Meanwhile the connection that has been dispensable longest
     /// is closed, if there is one.
-    pub(super) async fn take(self: &Arc<Self>) -> Option<Place> {
+    pub(super) async fn take(self: &Arc<Self>) -> Option<ConnectionPlace> {
         let permit = match Arc::clone(&self.free).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => loop {
@@ -73,7 +73,7 @@ impl Places {
                 }
             },
         };
-        let holder = Arc::new(Holder {
+        let holder = Arc::new(OpenConnection {
             opened: Instant::now(),
             activity: OnceLock::new(),
             is_chosen: AtomicBool::new(false),
@@ -81,7 +81,7 @@ impl Places {
         });
         let number = self.next.fetch_add(1, Relaxed);
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::clone(&holder));
-        Some(Place { places: Arc::clone(self), number, holder, _permit: permit })
+        Some(ConnectionPlace { places: Arc::clone(self), number, holder, _permit: permit })
     }
 
     /// Returns whether places are scarce (three quarters are in use), so that idle connections must end soon.
@@ -115,17 +115,17 @@ impl Places {
     }
 }
 
-impl Holder {
+impl OpenConnection {
     /// Returns how dispensable the connection is, and since when; `None` while a request is in flight.
-    fn dispensable(&self, now: Instant) -> Option<(Dispensable, Instant)> {
+    fn dispensable(&self, now: Instant) -> Option<(EvictionReason, Instant)> {
         match self.activity.get() {
             Some(activity) => activity.dispensable(now),
-            None => Some((Dispensable::Idle, self.opened)),
+            None => Some((EvictionReason::Idle, self.opened)),
         }
     }
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Registers the activity of the connection.
     pub(super) fn set_activity(&self, activity: &Arc<Activity>) {
         let _set = self.holder.activity.set(Arc::clone(activity));
@@ -149,7 +149,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.places.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
     }
@@ -160,7 +160,7 @@ mod tests {
     use super::super::http_activity::Protocol;
     use super::*;
 
-    fn busy(place: &Place) -> super::super::http_activity::Busy {
+    fn busy(place: &ConnectionPlace) -> super::super::http_activity::Busy {
         let activity = Arc::new(Activity::new(Instant::now(), Protocol::Http1));
         place.set_activity(&activity);
         activity.begin()
@@ -168,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_connection_that_is_idle_longest_makes_way() {
-        let places = Places::new(2);
+        let places = ConnectionPlaces::new(2);
         let first = places.take().await.unwrap();
         let second = places.take().await.unwrap();
         let leaving = tokio::spawn(async move {
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_with_a_request_keeps_its_place() {
-        let places = Places::new(1);
+        let places = ConnectionPlaces::new(1);
         let first = places.take().await.unwrap();
         let request = busy(&first);
         let mut taking = std::pin::pin!(places.take());
@@ -199,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn three_quarters_taken_is_pressure() {
-        let places = Places::new(4);
+        let places = ConnectionPlaces::new(4);
         let two = [places.take().await.unwrap(), places.take().await.unwrap()];
         assert!(!two[0].is_pressed());
         let third = places.take().await.unwrap();

@@ -22,7 +22,7 @@ const SLOW_HEAD: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n
 const GUARDED_READ: usize = 16 * 1024;
 
 /// A stream with activity tracking and a guard.
-pub(super) struct Watched<S> {
+pub(super) struct TrackedStream<S> {
     inner: TokioIo<S>,
     /// Bytes to return first: those already read, or [`POISON`].
     ready: Bytes,
@@ -32,7 +32,7 @@ pub(super) struct Watched<S> {
     activity: Arc<Activity>,
 }
 
-impl<S> Watched<S> {
+impl<S> TrackedStream<S> {
     pub(super) fn new(inner: S, prefix: Bytes, activity: Arc<Activity>, guard: Option<Guard>) -> Self {
         let mut watched = Self { inner: TokioIo::new(inner), ready: Bytes::new(), guard, is_over: false, activity };
         let good = watched.judge(&prefix);
@@ -53,7 +53,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TrackedStream<S> {
     /// Reads bytes that the guard lets pass, and returns their number.
     fn read_guarded(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBufCursor<'_>) -> Poll<io::Result<usize>> {
         // The beginning of this head may have arrived with the previous request.
@@ -78,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Read for Watched<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Read for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -107,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Read for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Write for Watched<S> {
+impl<S: AsyncWrite + Unpin> Write for TrackedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
         self.activity.has_written(&poll);

@@ -11,7 +11,7 @@ mod submission_tests;
 #[cfg(test)]
 mod tests;
 
-pub use gate::Gate;
+pub use gate::ConnectionCap;
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use super::tls_settings::TlsSettings;
 use crate::engine::ports::BoxFuture;
 use crate::engine::smtp_submission::Decision;
 use crate::smtp::server::{
-    Answer, LoginQuestion, LoginRule, ReceivedMessage, RecipientQuestion, Refused, SenderQuestion, ServerConfig,
+    Answer, LoginQuestion, LoginRule, ReceivedMessage, RecipientQuestion, RefusedCommand, SenderQuestion, ServerConfig,
 };
 use connection::Connection;
 
@@ -74,7 +74,7 @@ pub trait MailHandler: Send + 'static {
     fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision>;
 
     /// Notes answers that the session gave without calling the handler, and answers to logins.
-    fn on_refused(&mut self, _refused: &[Refused]) {}
+    fn on_refused(&mut self, _refused: &[RefusedCommand]) {}
 }
 
 /// Time limit of each wait.
@@ -133,7 +133,7 @@ pub struct ListenerConfig {
     /// Settings of each session. Its `starttls` is set from `tls`.
     pub session: ServerConfig,
     /// Connection limits; listeners may share them.
-    pub gate: Gate,
+    pub gate: ConnectionCap,
     /// Time for which a client must stay silent before the greeting; zero greets at once.
     pub greeting_pause: Duration,
     /// The deadlines.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use crate::base::secret::Secret;
 use crate::domain::limits::MESSAGE_BYTES;
 use crate::engine::Engine;
-use crate::net::smtp_listener::{Deadlines, Gate, ListenerConfig, ListenerTls, MailHandler, MailService};
-use crate::smtp::server::{Door, LoginRule, ServerConfig, SubmissionRules};
+use crate::net::smtp_listener::{ConnectionCap, Deadlines, ListenerConfig, ListenerTls, MailHandler, MailService};
+use crate::smtp::server::{LoginRule, ServerConfig, ServerKind, SubmissionRules};
 use handler::Handler;
 use keys::Keys;
 use logins::FailedLogins;
@@ -69,7 +69,7 @@ pub struct Submission {
     engine: Arc<Engine>,
     hostname: String,
     limits: SubmissionLimits,
-    gate: Gate,
+    gate: ConnectionCap,
     keys: Keys,
     failed_logins: FailedLogins,
     memory: Arc<Mutex<Memory>>,
@@ -89,7 +89,7 @@ impl Submission {
         Arc::new(Self {
             engine,
             hostname: hostname.to_owned(),
-            gate: Gate::new(limits.connections, limits.connections_per_address),
+            gate: ConnectionCap::new(limits.connections, limits.connections_per_address),
             keys: Keys::new(limits.connections_per_key),
             failed_logins: FailedLogins::new(limits.failed_logins),
             memory: Arc::default(),
@@ -117,7 +117,7 @@ impl Submission {
                 errors_max: ERRORS_MAX,
                 refusals_max: None,
                 starttls: false,
-                door: Door::Submission(SubmissionRules { login, total_max: COPIES_BYTES_MAX }),
+                door: ServerKind::Submission(SubmissionRules { login, total_max: COPIES_BYTES_MAX }),
             },
             gate: self.gate.clone(),
             greeting_pause: Duration::ZERO,

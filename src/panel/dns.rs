@@ -35,14 +35,14 @@ pub(super) struct RecordLine {
     /// Text if no value was found.
     pub(super) none: &'static str,
     /// Values that were found.
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<FoundValue>,
     /// Remedy; empty if there is nothing to do.
     pub(super) advice: String,
 }
 
 /// A value that was found: the part that is as expected, and what follows.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundValue {
     /// As expected.
     pub(super) same: String,
     /// From the first difference on; empty where there is none that counts.
@@ -133,7 +133,7 @@ fn relative(name: &str, domain: &str) -> String {
 }
 
 /// Splits a found value where it begins to differ from the expected one.
-fn compared(found: &str, value: &str, status: RecordStatus) -> Found {
+fn compared(found: &str, value: &str, status: RecordStatus) -> FoundValue {
     let same = match status {
         RecordStatus::Mismatch => {
             let both = found.char_indices().zip(value.chars());
@@ -144,7 +144,7 @@ fn compared(found: &str, value: &str, status: RecordStatus) -> Found {
         RecordStatus::Ok | RecordStatus::Missing | RecordStatus::Unchecked => found.len(),
     };
     let (same, different) = found.split_at(found.floor_char_boundary(same));
-    Found { same: same.to_owned(), different: different.to_owned() }
+    FoundValue { same: same.to_owned(), different: different.to_owned() }
 }
 
 fn advice(record: &ExpectedRecord, status: RecordStatus, found: &[String]) -> String {
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_difference_is_marked_where_it_begins() {
         let parts = |found: &str, value: &str| {
-            let Found { same, different } = compared(found, value, RecordStatus::Mismatch);
+            let FoundValue { same, different } = compared(found, value, RecordStatus::Mismatch);
             (same, different)
         };
         assert_eq!(parts("v=DKIM1; p=abX", "v=DKIM1; p=abc"), ("v=DKIM1; p=ab".to_owned(), "X".to_owned()));

@@ -29,7 +29,7 @@ use crate::http::body_budget::Holder;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
-use crate::mail::read::{Parts, parts_of};
+use crate::mail::read::{ReadParts, parts_of};
 
 /// The right that a page demands. During an operator's view of an account only reads of [`Need::Look`] and
 /// [`Need::Operate`] are let through, and [`Need::Leave`]: a page that shows more must not need less.
@@ -110,7 +110,7 @@ impl Visit<'_> {
     }
 
     /// The parts of a message, under the rule of [`Self::signed_message`].
-    pub(super) async fn parts(&self, record: &MessageRecord) -> Result<Option<Parts>, Fault> {
+    pub(super) async fn parts(&self, record: &MessageRecord) -> Result<Option<ReadParts>, Fault> {
         let list_fields = record.row.list_fields();
         match self.view() {
             Some(_) => Ok(None),
@@ -164,7 +164,7 @@ pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Res
 
 /// Lets a visitor in who has what the page needs.
 pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandler) -> Result<Answer, ApiError> {
-    let asked = Asked::of(&call);
+    let asked = RequestParts::of(&call);
     match admit(api, &call, need).and_then(|admitted| within_rate(api, admitted)) {
         Ok((visitor, account)) => {
             let id = visitor.session.account;
@@ -178,21 +178,21 @@ pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandl
 /// Checks before a form is read whether the visitor may send it, and says whom its bytes are charged to.
 pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<Holder, Box<Answer>> {
     let admitted = admit(api, call, need);
-    let refused = |fault| Box::new(Asked::of(call).answer(api, Err(fault)));
+    let refused = |fault| Box::new(RequestParts::of(call).answer(api, Err(fault)));
     admitted.map(|(visitor, _)| Holder::Account(visitor.session.account)).map_err(refused)
 }
 
 /// The same where nobody has to be signed in.
 pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<Holder, Box<Answer>> {
     if is_unsafe(call) && !is_same_origin(api, call) {
-        return Err(Box::new(Asked::of(call).answer(api, Err(Fault::ForeignForm))));
+        return Err(Box::new(RequestParts::of(call).answer(api, Err(Fault::ForeignForm))));
     }
     Ok(Holder::Stranger(call.client().address.map(Network::of_client)))
 }
 
 /// Lets anyone in, but no form from elsewhere.
 pub(super) async fn welcome(api: &Api, call: Call<()>, page: OpenHandler) -> Result<Answer, ApiError> {
-    let asked = Asked::of(&call);
+    let asked = RequestParts::of(&call);
     let outcome =
         if is_unsafe(&call) && !is_same_origin(api, &call) { Err(Fault::ForeignForm) } else { page(api, call).await };
     Ok(asked.answer(api, outcome))
@@ -279,13 +279,13 @@ pub(super) fn address_of(call: &Call<()>) -> String {
 }
 
 /// Parts of a request that are kept for an answer that is not its page.
-struct Asked {
+struct RequestParts {
     headers: hyper::HeaderMap,
     request_id: std::sync::Arc<str>,
     encrypted: bool,
 }
 
-impl Asked {
+impl RequestParts {
     fn of(call: &Call<()>) -> Self {
         Self {
             headers: call.headers.clone(),

@@ -47,7 +47,7 @@ impl From<NotDone> for Fault {
 }
 
 /// Text of an error's page.
-pub(super) struct Words {
+pub(super) struct ErrorText {
     /// The status.
     pub(super) status: StatusCode,
     /// Title of the error.
@@ -57,7 +57,7 @@ pub(super) struct Words {
 }
 
 /// The words for an error that the API has too.
-pub(super) fn words(error: &ApiError) -> Words {
+pub(super) fn words(error: &ApiError) -> ErrorText {
     let (title, sentence): (_, Cow<'static, str>) = match error {
         ApiError::NotFound => ("Page not found", "The address is wrong, or its object was deleted.".into()),
         ApiError::MethodNotAllowed(_) => ("Not this way", "This page does not support that method.".into()),
@@ -90,5 +90,5 @@ pub(super) fn words(error: &ApiError) -> Words {
         | ApiError::StorageQuotaExceeded
         | ApiError::QuotaExceeded(..) => ("That did not work", error.message().into_owned().into()),
     };
-    Words { status: error.status(), title, sentence }
+    ErrorText { status: error.status(), title, sentence }
 }

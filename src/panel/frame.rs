@@ -136,7 +136,7 @@ pub(super) struct RailGroup {
 
 /// Common parts of every page, signed in or not.
 #[derive(Debug)]
-pub(super) struct Sheet {
+pub(super) struct PageFrame {
     /// Its title.
     pub(super) title: String,
     /// Its colours.
@@ -145,7 +145,7 @@ pub(super) struct Sheet {
     pub(super) assets: &'static Assets,
 }
 
-impl Sheet {
+impl PageFrame {
     /// A page of this title.
     pub(super) fn new(title: impl Into<String>, theme: Theme) -> Self {
         Self { title: title.into(), theme, assets: assets() }
@@ -174,7 +174,7 @@ pub(super) struct Undo {
 #[derive(Debug)]
 pub(super) struct Frame {
     /// The page as such.
-    pub(super) sheet: Sheet,
+    pub(super) sheet: PageFrame,
     /// The account's name.
     pub(super) account: String,
     /// The visitor's address.
@@ -213,7 +213,7 @@ impl Frame {
     /// # Errors
     /// Those of the store.
     pub(super) fn new(visit: &Visit<'_>, title: impl Into<String>, place: &str) -> Result<Self, Fault> {
-        let sheet = Sheet::new(title, Theme::of(&visit.call.headers));
+        let sheet = PageFrame::new(title, Theme::of(&visit.call.headers));
         let user = visit.user();
         let view = visit
             .view()

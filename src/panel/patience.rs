@@ -22,7 +22,7 @@ const SHOWN: usize = 5;
 
 /// Time to delivery for one receiver.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Patience {
+pub(super) struct DeliveryTime {
     /// The recipients' domain.
     pub(super) receiver: String,
     /// Deliveries, among those that were looked at.
@@ -37,7 +37,7 @@ pub(super) struct Patience {
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn patience(visit: &Visit<'_>) -> Result<(Patience, Vec<Patience>), StoreError> {
+pub(super) fn patience(visit: &Visit<'_>) -> Result<(DeliveryTime, Vec<DeliveryTime>), StoreError> {
     let filter = EventFilter { kind: Some(EventType::Delivered), ..EventFilter::default() };
     let page = PageRequest { before: None, limit: LOOKED_AT };
     let events = visit.api.engine.events(visit.account_id(), filter, page)?.rows;
@@ -57,11 +57,11 @@ pub(super) fn patience(visit: &Visit<'_>) -> Result<(Patience, Vec<Patience>), S
     Ok((of(String::new(), all), found))
 }
 
-fn of(receiver: String, mut times: Vec<Duration>) -> Patience {
+fn of(receiver: String, mut times: Vec<Duration>) -> DeliveryTime {
     times.sort_unstable();
     let at = |percent: usize| times.get((times.len() * percent).div_ceil(100).saturating_sub(1)).copied();
     let told = |percent| lasted(at(percent).unwrap_or_default());
-    Patience { count: times.len(), median: told(50), most: told(95), receiver }
+    DeliveryTime { count: times.len(), median: told(50), most: told(95), receiver }
 }
 
 #[cfg(test)]

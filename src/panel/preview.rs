@@ -7,7 +7,7 @@ use super::html::{self, Remote};
 use super::parts::{Excerpt, byte_size};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::mail::read::{AttachedFile, Parts};
+use crate::mail::read::{AttachedFile, ReadParts};
 
 /// The content of a message as its page shows it.
 pub(super) struct Preview {
@@ -31,7 +31,7 @@ pub(super) struct Preview {
 
 impl Preview {
     /// The preview of `parts` on the page at `path`, whose frame's document is at `path`/preview.
-    pub(super) fn new(parts: Parts, path: &str, query: &Form) -> Self {
+    pub(super) fn new(parts: ReadParts, path: &str, query: &Form) -> Self {
         let (wants_images, is_narrow) = (wants_images(query), query.text("width") == "narrow");
         let has_remote = parts.html.as_deref().is_some_and(has_remote_images);
         let images = if wants_images { "?images=remote" } else { "" };
@@ -72,7 +72,7 @@ fn has_remote_images(html: &str) -> bool {
 }
 
 /// The HTML, for the frame alone.
-pub(super) fn document(parts: Parts, query: &Form) -> Result<Answer, Fault> {
+pub(super) fn document(parts: ReadParts, query: &Form) -> Result<Answer, Fault> {
     let html = parts.html.ok_or(ApiError::NotFound)?;
     Ok(html::preview(html, if wants_images(query) { Remote::Images } else { Remote::Blocked }))
 }

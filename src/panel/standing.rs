@@ -35,7 +35,7 @@ pub(super) struct Finding {
 }
 
 /// Reputation of an account.
-pub(super) struct Standing {
+pub(super) struct AccountReputation {
     /// In one sentence.
     pub(super) verdict: String,
     /// Findings that need attention, the worst first.
@@ -44,7 +44,7 @@ pub(super) struct Standing {
     pub(super) lines: Vec<StandingLine>,
 }
 
-impl Standing {
+impl AccountReputation {
     /// Describes levels and counts.
     pub(super) fn new(reputation: &Reputation) -> Self {
         let mut found = Vec::new();

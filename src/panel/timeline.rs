@@ -39,7 +39,7 @@ pub(super) struct Step {
     /// Transcript of a failed attempt.
     pub(super) transcript: Option<String>,
     /// The deliveries of it to webhooks.
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<WebhookLine>,
     /// The connection in one line; empty where no server was asked.
     pub(super) wire: String,
     /// Attempts after this one that had the same answer, and are not shown one by one.
@@ -65,7 +65,7 @@ impl Step {
 
 /// A webhook's delivery of an event.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct WebhookLine {
     /// To which address.
     pub(super) url: String,
     /// Status.
@@ -136,7 +136,7 @@ fn step(visit: &Visit<'_>, record: &MessageRecord, event: Event) -> Step {
 }
 
 /// The deliveries of an event, as the timeline's side tells them.
-fn told(visit: &Visit<'_>, event: EventId) -> Result<Vec<Told>, StoreError> {
+fn told(visit: &Visit<'_>, event: EventId) -> Result<Vec<WebhookLine>, StoreError> {
     let engine = &visit.api.engine;
     let mut told = Vec::new();
     for (delivery, last) in engine.deliveries_of(visit.account_id(), event)? {
@@ -151,7 +151,7 @@ fn told(visit: &Visit<'_>, event: EventId) -> Result<Vec<Told>, StoreError> {
         };
         let path = row.is_some().then(|| format!("/webhooks/{endpoint}/deliveries/{}", delivery.id));
         let url = row.map_or_else(|| "a deleted webhook".to_owned(), |row| host(&row).to_owned());
-        told.push(Told { url, badge, is_delivered, path, answer: attempts });
+        told.push(WebhookLine { url, badge, is_delivered, path, answer: attempts });
     }
     Ok(told)
 }

@@ -21,7 +21,7 @@ const SHOWN: usize = 5;
 
 /// A repeated answer of one receiver.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct RepeatedAnswer {
     /// The recipients' domain.
     pub(super) receiver: String,
     /// Whether it was put off or refused.
@@ -40,8 +40,8 @@ pub(super) struct Trouble {
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<Trouble>, StoreError> {
-    let mut found: BTreeMap<_, Trouble> = BTreeMap::new();
+pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<RepeatedAnswer>, StoreError> {
+    let mut found: BTreeMap<_, RepeatedAnswer> = BTreeMap::new();
     for kind in [EventType::Bounced, EventType::Deferred] {
         let filter = EventFilter { kind: Some(kind), ..EventFilter::default() };
         let page = PageRequest { before: None, limit: LOOKED_AT };
@@ -58,8 +58,8 @@ pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<Trouble>, StoreError> {
     Ok(troubles)
 }
 
-fn first(event: &Event) -> Trouble {
-    Trouble {
+fn first(event: &Event) -> RepeatedAnswer {
+    RepeatedAnswer {
         receiver: event.receiver(),
         badge: Badge::of_event(event.kind),
         answer: shortened(event.smtp_response.as_deref().unwrap_or("no answer")),

@@ -6,15 +6,15 @@
 
 use super::Store;
 use super::content::{Append, Place, Placed, SealedBody};
-use super::error::{Stop, StoreError};
-use super::gather::Announcement;
+use super::error::{OpError, StoreError};
+use super::gather::PendingGuard;
 use super::job::{Answer, Job, Urgency};
 use super::op::Op;
 
 /// Bodies that are appended but not yet named by a commit.
 pub struct AppendedBodies {
     /// Announces the first body until it is appended.
-    announcement: Option<Announcement>,
+    announcement: Option<PendingGuard>,
     placed: Vec<Placed>,
 }
 
@@ -63,7 +63,7 @@ impl Store {
         op: impl FnOnce(Vec<Place>) -> O,
         done: impl FnOnce(Answer<O>) + Send + 'static,
     ) {
-        let Some(doors) = self.doors() else { return done(Err(Stop::Failed(StoreError::Closed))) };
+        let Some(doors) = self.doors() else { return done(Err(OpError::Failed(StoreError::Closed))) };
         let places = appended.placed.iter().map(|placed| placed.place).collect();
         let carried = appended.placed.into_iter().filter_map(|placed| placed.carried);
         doors.hand(Job::new(op(places), Urgency::Awaited, done).carrying(carried));
@@ -80,6 +80,6 @@ impl Store {
     ) -> Answer<O> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         self.post_appended(appended, op, move |answer| drop(sender.send(answer)));
-        receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
+        receiver.await.unwrap_or(Err(OpError::Failed(StoreError::Closed)))
     }
 }

@@ -58,7 +58,7 @@ pub enum BackupError {
 }
 
 /// The segments that rows name, each with the end of the last named body.
-pub type Named = BTreeMap<(Timestamp, u32), u64>;
+pub type NamedSegments = BTreeMap<(Timestamp, u32), u64>;
 
 impl Store {
     /// Writes a backup of everything that is committed now, at `now`, to `out`. `beside` names files in the data
@@ -104,7 +104,7 @@ impl Store {
         now: Timestamp,
         extent: Extent,
         out: W,
-    ) -> Result<(Writer<W>, Named), BackupError> {
+    ) -> Result<(Writer<W>, NamedSegments), BackupError> {
         let snapshot = self.snapshot()?;
         let key = match extent.master_key {
             true => {
@@ -123,13 +123,13 @@ impl Store {
         now: Timestamp,
         (extent, key): (Extent, Option<Raw>),
         out: W,
-    ) -> Result<(Writer<W>, Named), BackupError> {
+    ) -> Result<(Writer<W>, NamedSegments), BackupError> {
         let transaction = snapshot.transaction();
         let mut writer = begin(transaction, now, extent, FORMAT, out)?;
         if let Some(key) = key {
             writer.master_key(&key)?;
         }
-        let mut named = Named::new();
+        let mut named = NamedSegments::new();
         copy_rows(transaction, &mut writer, &mut |table, key, stored| {
             if table == Table::Messages.name() {
                 note(&mut named, key, stored);
@@ -184,14 +184,14 @@ fn begin<W: Write>(
 }
 
 /// Callback for the table, the key and the stored bytes of each row.
-type EachStored<'a> = dyn FnMut(&str, &[u8], &[u8]) + 'a;
+type StoredRowVisitor<'a> = dyn FnMut(&str, &[u8], &[u8]) + 'a;
 
 /// Copies every row of every table as stored, in any store format, with its checksum if it has one. `each` is called
 /// with the table, the key and the stored bytes.
 fn copy_rows<W: Write>(
     transaction: &ReadTransaction,
     writer: &mut Writer<W>,
-    each: &mut EachStored<'_>,
+    each: &mut StoredRowVisitor<'_>,
 ) -> Result<(), BackupError> {
     for name in tables(transaction)? {
         let table = open(transaction, &name)?;
@@ -204,7 +204,7 @@ fn copy_rows<W: Write>(
     Ok(())
 }
 
-fn note(named: &mut Named, key: &[u8], stored: &[u8]) {
+fn note(named: &mut NamedSegments, key: &[u8], stored: &[u8]) {
     let value = checksum::open(Table::Messages.name(), key, stored);
     let fault = || StoreError::Damaged {
         table: Table::Messages,
@@ -243,9 +243,9 @@ fn copy_segment<W: Write>(
     }
 }
 
-type Opened = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+type BackupTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
 
-fn open(transaction: &ReadTransaction, name: &str) -> Result<Opened, StoreError> {
+fn open(transaction: &ReadTransaction, name: &str) -> Result<BackupTable, StoreError> {
     Ok(transaction.open_table(TableDefinition::<&'static [u8], &'static [u8]>::new(name))?)
 }
 

@@ -13,9 +13,9 @@ use crate::base::id::AccountId;
 
 /// Notifiers of the accounts that have followers.
 #[derive(Default)]
-pub struct Bells(Mutex<HashMap<AccountId, watch::Sender<()>>>);
+pub struct AccountNotifier(Mutex<HashMap<AccountId, watch::Sender<()>>>);
 
-impl Bells {
+impl AccountNotifier {
     /// Returns a receiver that is notified after every later commit that concerns the followers of `account`.
     pub fn listen(&self, account: AccountId) -> watch::Receiver<()> {
         let mut bells = self.bells();
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_bell_rings_for_its_own_account_and_is_forgotten_once_nobody_listens() {
-        let (bells, account, other) = (Bells::default(), AccountId(Ulid([1; 16])), AccountId(Ulid([2; 16])));
+        let (bells, account, other) = (AccountNotifier::default(), AccountId(Ulid([1; 16])), AccountId(Ulid([2; 16])));
         let (first, second) = (bells.listen(account), bells.listen(account));
         bells.ring(&BTreeSet::from([other]));
         assert!(!first.has_changed().unwrap());

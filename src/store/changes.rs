@@ -73,7 +73,7 @@ impl Changes {
         }
         let Some(rows) = self.of(table) else { return below.scan_with(table, (from, to), order, on_damage, each) };
         let range = rows.range::<[u8], _>((Included(from), Excluded(to)));
-        let mut changed = Turn(InOrder { range, order }.peekable());
+        let mut changed = MergeCursor(InOrder { range, order }.peekable());
         let mut flow = ControlFlow::Continue(());
         below.scan_with(table, (from, to), order, on_damage, &mut |key, value| {
             flow = changed.pass(each, |changed| order.is_before(changed, key))?;
@@ -118,9 +118,9 @@ impl Changes {
 }
 
 /// Changes in a range that the scan has not passed yet, in scan order.
-struct Turn<'a>(Peekable<InOrder<'a>>);
+struct MergeCursor<'a>(Peekable<InOrder<'a>>);
 
-impl<'a> Turn<'a> {
+impl<'a> MergeCursor<'a> {
     /// Calls `each` with the next changed rows as long as `is_next` accepts their keys. Removed rows are skipped.
     fn pass(&mut self, each: &mut Each<'_>, is_next: impl Fn(&[u8]) -> bool) -> Result<ControlFlow<()>, StoreError> {
         while let Some((key, value)) = self.0.next_if(|(key, _)| is_next(key)) {

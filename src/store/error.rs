@@ -93,14 +93,14 @@ from_redb!(StorageError, TableError, TransactionError, CommitError, DatabaseErro
 
 /// Reason why an operation was not applied: a refusal or a failure of the store.
 #[derive(Debug)]
-pub enum Stop<R> {
+pub enum OpError<R> {
     /// The operation was refused for a business reason; nothing is changed.
     Refused(R),
     /// The store failed.
     Failed(StoreError),
 }
 
-impl<R, E: Into<StoreError>> From<E> for Stop<R> {
+impl<R, E: Into<StoreError>> From<E> for OpError<R> {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }

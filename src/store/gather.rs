@@ -10,14 +10,14 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// A batcher: takes the queued items, and those that arrive while `patience` lasts.
-pub(super) struct Gathering<'a, T, P: Fn(&[T]) -> Duration> {
+pub(super) struct Batcher<'a, T, P: Fn(&[T]) -> Duration> {
     inbox: &'a Receiver<T>,
     began: Instant,
     most: usize,
     patience: P,
 }
 
-impl<'a, T, P: Fn(&[T]) -> Duration> Gathering<'a, T, P> {
+impl<'a, T, P: Fn(&[T]) -> Duration> Batcher<'a, T, P> {
     /// Collects at most `most` items. `patience` gets the items so far and returns how long to wait from now.
     pub(super) fn new(inbox: &'a Receiver<T>, most: usize, patience: P) -> Self {
         Self { inbox, began: Instant::now(), most, patience }
@@ -46,15 +46,15 @@ impl<'a, T, P: Fn(&[T]) -> Duration> Gathering<'a, T, P> {
 
 /// Number of announced submissions: being composed and signed, or with a body that is not written yet.
 #[derive(Clone, Default)]
-pub(super) struct Announced(Arc<AtomicUsize>);
+pub(super) struct PendingCount(Arc<AtomicUsize>);
 
 /// One announced submission, withdrawn when dropped.
-pub struct Announcement(Announced);
+pub struct PendingGuard(PendingCount);
 
-impl Announced {
-    pub(super) fn announce(&self) -> Announcement {
+impl PendingCount {
+    pub(super) fn announce(&self) -> PendingGuard {
         self.0.fetch_add(1, Ordering::AcqRel);
-        Announcement(self.clone())
+        PendingGuard(self.clone())
     }
 
     pub(super) fn count(&self) -> usize {
@@ -62,14 +62,14 @@ impl Announced {
     }
 }
 
-impl Announcement {
+impl PendingGuard {
     /// Whether no other submission is announced, so that waiting for one makes no sense.
     pub fn is_alone(&self) -> bool {
         self.0.count() == 1
     }
 }
 
-impl Drop for Announcement {
+impl Drop for PendingGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -85,7 +85,7 @@ mod tests {
     fn a_batch_takes_what_waits_and_no_more_than_it_may() {
         let (sender, inbox) = channel();
         (1..10).for_each(|number| sender.send(number).unwrap());
-        let gathering = |most| Gathering::new(&inbox, most, |_| Duration::ZERO);
+        let gathering = |most| Batcher::new(&inbox, most, |_| Duration::ZERO);
         assert_eq!(gathering(4).all(0), [0, 1, 2, 3]);
         assert_eq!(gathering(100).all(0), [0, 4, 5, 6, 7, 8, 9]);
     }
@@ -96,13 +96,13 @@ mod tests {
         let day = Duration::from_secs(86_400);
         let patience = |batch: &[u32]| if batch.contains(&9) { Duration::ZERO } else { day };
         let arrival = std::thread::spawn(move || sender.send(9).map(|()| sender));
-        assert_eq!(Gathering::new(&inbox, 100, patience).all(0), [0, 9]);
+        assert_eq!(Batcher::new(&inbox, 100, patience).all(0), [0, 9]);
         drop(arrival.join().unwrap());
     }
 
     #[test]
     fn an_announcement_counts_until_it_is_dropped() {
-        let announced = Announced::default();
+        let announced = PendingCount::default();
         let one = announced.announce();
         assert!(announced.count() == 1 && one.is_alone());
         let other = announced.announce();

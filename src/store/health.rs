@@ -106,12 +106,12 @@ pub(super) struct Turns {
 }
 
 /// A piece of work, which ends when it is dropped.
-pub(super) struct Turn<'a>(&'a Turns);
+pub(super) struct WorkGuard<'a>(&'a Turns);
 
 impl Turns {
-    pub(super) fn begin(&self) -> Turn<'_> {
+    pub(super) fn begin(&self) -> WorkGuard<'_> {
         self.begun.fetch_add(1, Ordering::AcqRel);
-        Turn(self)
+        WorkGuard(self)
     }
 
     /// Marks the thread as idle until the pause is dropped: it waits for something other than the disk.
@@ -136,7 +136,7 @@ impl Drop for Pause<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WorkGuard<'_> {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, Ordering::AcqRel);
     }

@@ -179,10 +179,10 @@ fn make_tables(database: &Database) -> Result<(), StoreError> {
 /// Pages of a file with changes kept in memory.
 struct Overlay {
     file: Arc<dyn DiskFile>,
-    changed: RwLock<Changed>,
+    changed: RwLock<PageOverlay>,
 }
 
-struct Changed {
+struct PageOverlay {
     length: u64,
     /// Number of bytes of the file that still count. Bytes that were truncated and added again are zeros.
     of_file: u64,
@@ -192,7 +192,7 @@ struct Changed {
 impl Overlay {
     fn over(file: Arc<dyn DiskFile>) -> io::Result<Self> {
         let length = file.length()?;
-        let changed = Changed { length, of_file: length, pages: BTreeMap::new() };
+        let changed = PageOverlay { length, of_file: length, pages: BTreeMap::new() };
         Ok(Self { file, changed: RwLock::new(changed) })
     }
 

@@ -1,13 +1,13 @@
 //! A job: one operation in the writer's queue, with the callback for its answer.
 
-use super::content::Carried;
-use super::error::{Stop, StoreError};
+use super::content::InlinedBody;
+use super::error::{OpError, StoreError};
 use super::op::Op;
 use super::tables::{Applied, Batch, Moment, Tables};
 use crate::base::id::Ulid;
 
 /// Answer of a finished operation.
-pub(super) type Answer<O> = Result<<O as Op>::Reply, Stop<<O as Op>::Refusal>>;
+pub(super) type Answer<O> = Result<<O as Op>::Reply, OpError<<O as Op>::Refusal>>;
 
 /// Whether a caller waits for an operation's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub(super) enum Urgency {
 pub(super) struct Job {
     pub(super) urgency: Urgency,
     /// Bodies to be inlined in the same record. Boxed, because a queue has space for thousands of jobs.
-    carried: Vec<Carried>,
+    carried: Vec<InlinedBody>,
     operation: Box<dyn Operation>,
 }
 
@@ -32,7 +32,7 @@ impl Job {
         Self { urgency, carried: Vec::new(), operation: Box::new(Pending { op, answer: None, done }) }
     }
 
-    pub(super) fn carrying(self, carried: impl IntoIterator<Item = Carried>) -> Self {
+    pub(super) fn carrying(self, carried: impl IntoIterator<Item = InlinedBody>) -> Self {
         Self { carried: carried.into_iter().collect(), ..self }
     }
 
@@ -91,13 +91,13 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Operation for Pending<O, F> {
         let answer = self.op.apply(tables);
         let end = match &answer {
             Ok(_) => End::Applied,
-            Err(Stop::Refused(_)) => End::Dropped,
+            Err(OpError::Refused(_)) => End::Dropped,
             // A row that does not decode fails only the operations that need it, not the process.
-            Err(Stop::Failed(error)) if error.is_of_row() => {
+            Err(OpError::Failed(error)) if error.is_of_row() => {
                 tracing::error!(%error, "store operation failed; none of its changes were applied");
                 End::Dropped
             }
-            Err(Stop::Failed(error)) => return Err(error.clone()),
+            Err(OpError::Failed(error)) => return Err(error.clone()),
         };
         self.answer = Some(answer);
         Ok(end)
@@ -105,14 +105,14 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Operation for Pending<O, F> {
 
     fn fail(&mut self, error: StoreError) {
         tracing::error!(%error, "store operation failed; none of its changes were applied");
-        self.answer = Some(Err(Stop::Failed(error)));
+        self.answer = Some(Err(OpError::Failed(error)));
     }
 
     fn release(self: Box<Self>, committed: Result<(), StoreError>) {
         let answer = match (committed, self.answer) {
             (Ok(()), Some(answer)) => answer,
-            (Ok(()), None) => Err(Stop::Failed(StoreError::Panicked)),
-            (Err(error), _) => Err(Stop::Failed(error)),
+            (Ok(()), None) => Err(OpError::Failed(StoreError::Panicked)),
+            (Err(error), _) => Err(OpError::Failed(error)),
         };
         (self.done)(answer);
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::damage::Damage;
-use super::waiting::Waiting;
+use super::waiting::TimerCounts;
 use crate::base::id::MessageId;
 use crate::base::meter::{COMPANIES, Counter, Histogram};
 use crate::base::time::Timestamp;
@@ -41,7 +41,7 @@ pub struct StoreMeters {
 
 /// The part of a recorded event that is counted and logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Noted {
+pub(super) struct CountedEvent {
     pub(super) message: MessageId,
     pub(super) kind: EventType,
     pub(super) stream: Stream,
@@ -69,10 +69,10 @@ impl Default for StoreMeters {
 
 impl StoreMeters {
     /// Counts a commit and its duration.
-    pub(super) fn committed(&self, operations: usize, took: Duration, noted: &[Noted], waiting: Waiting) {
+    pub(super) fn committed(&self, operations: usize, took: Duration, noted: &[CountedEvent], waiting: TimerCounts) {
         self.commit_operations.observe(operations as u64);
         self.commit_duration.observe_duration(took);
-        for Noted { kind, stream, bounce, .. } in noted {
+        for CountedEvent { kind, stream, bounce, .. } in noted {
             self.events[*kind as usize][*stream as usize].count();
             if let Some(bounce) = bounce.filter(|_| *kind == EventType::Bounced) {
                 self.bounces[bounce as usize][*stream as usize].count();
@@ -99,14 +99,14 @@ impl StoreMeters {
     }
 
     /// Records the number of waiting timers.
-    pub(super) fn wait(&self, waiting: Waiting) {
+    pub(super) fn wait(&self, waiting: TimerCounts) {
         self.transfers.store(waiting.transfers, Relaxed);
         self.deliveries.store(waiting.deliveries, Relaxed);
     }
 
     /// Returns the number of waiting timers, due or not.
-    pub fn waiting(&self) -> Waiting {
-        Waiting { transfers: self.transfers.load(Relaxed), deliveries: self.deliveries.load(Relaxed) }
+    pub fn waiting(&self) -> TimerCounts {
+        TimerCounts { transfers: self.transfers.load(Relaxed), deliveries: self.deliveries.load(Relaxed) }
     }
 
     /// Returns the number of events of this type that were recorded on a stream since the start.
@@ -127,14 +127,14 @@ mod tests {
     #[test]
     fn a_bounce_is_counted_by_its_kind_and_every_event_by_its_stream() {
         let meters = StoreMeters::default();
-        let noted = |kind, stream, bounce| Noted { message: MessageId::default(), kind, stream, bounce };
+        let noted = |kind, stream, bounce| CountedEvent { message: MessageId::default(), kind, stream, bounce };
         let events = [
             noted(EventType::Queued, Stream::Marketing, None),
             noted(EventType::Bounced, Stream::Marketing, Some(BounceKind::Hard)),
             // A deferral has a bounce kind too, but is not counted as a bounce.
             noted(EventType::Deferred, Stream::Transactional, Some(BounceKind::Soft)),
         ];
-        meters.committed(3, Duration::from_millis(4), &events, Waiting::default());
+        meters.committed(3, Duration::from_millis(4), &events, TimerCounts::default());
         assert_eq!(meters.events(EventType::Queued, Stream::Marketing), 1);
         assert_eq!(meters.events(EventType::Queued, Stream::Transactional), 0);
         assert_eq!(meters.bounces(BounceKind::Hard, Stream::Marketing), 1);

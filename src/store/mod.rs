@@ -60,23 +60,23 @@ use std::thread::JoinHandle;
 use redb::ReadableDatabase;
 
 pub use appended::AppendedBodies;
-use bells::Bells;
+use bells::AccountNotifier;
 use content::{Append, Appender, Content, Place, Placed, PlacedJob, SealedBody};
 use damage::OpenDatabase;
 use disk::Disk;
-use error::{Stop, StoreError};
-use gather::{Announced, Announcement};
+use error::{OpError, StoreError};
+use gather::{PendingCount, PendingGuard};
 use health::Health;
 use job::{Answer, Job, Urgency};
 pub use journal::Damage;
 use key_changes::KeyChanges;
 use meters::StoreMeters;
-use near::NearTimers;
+use near::TimerCache;
 use op::Op;
 use replica::Outbox;
-use showing::Showing;
+use showing::ReadBarrier;
 use snapshot::Snapshot;
-pub use standstill::Standing;
+pub use standstill::TimersOnHold;
 
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{MessageId, Ulid};
@@ -89,9 +89,9 @@ pub struct Store {
     directory: PathBuf,
     database: Arc<OpenDatabase>,
     content: Arc<Content>,
-    near: Arc<NearTimers>,
-    bells: Arc<Bells>,
-    showing: Arc<Showing>,
+    near: Arc<TimerCache>,
+    bells: Arc<AccountNotifier>,
+    showing: Arc<ReadBarrier>,
     health: Arc<Health>,
     meters: Arc<StoreMeters>,
     key_changes: Arc<KeyChanges>,
@@ -99,7 +99,7 @@ pub struct Store {
     entropy: Arc<dyn Entropy>,
     /// Records on their way to the bucket; `None` without replication.
     outbox: Option<Arc<Outbox>>,
-    announced: Announced,
+    announced: PendingCount,
     appender: Arc<Appender>,
     last_message: Mutex<Ulid>,
     /// Queues of the store's threads; `None` once the store is closed.
@@ -183,12 +183,12 @@ impl Store {
     }
 
     /// Returns the timers that are due soon.
-    pub const fn near(&self) -> &Arc<NearTimers> {
+    pub const fn near(&self) -> &Arc<TimerCache> {
         &self.near
     }
 
     /// Returns the change notifier of accounts.
-    pub const fn bells(&self) -> &Arc<Bells> {
+    pub const fn bells(&self) -> &Arc<AccountNotifier> {
         &self.bells
     }
 
@@ -255,7 +255,7 @@ impl Store {
     pub async fn commit<O: Op>(&self, op: O) -> Answer<O> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         self.enqueue(Job::new(op, Urgency::Awaited, move |answer| drop(sender.send(answer))));
-        receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
+        receiver.await.unwrap_or(Err(OpError::Failed(StoreError::Closed)))
     }
 
     /// Commits `op` within some milliseconds, for callers that do not wait. `done` is called on the writer's thread
@@ -272,7 +272,7 @@ impl Store {
     }
 
     /// Announces a body, so that earlier bodies may wait for it and share a sync.
-    pub fn announce(&self) -> Announcement {
+    pub fn announce(&self) -> PendingGuard {
         self.announced.announce()
     }
 
@@ -283,29 +283,29 @@ impl Store {
     /// The operation's refusal or a store failure; [`StoreError::Full`] if the body does not fit on the device.
     pub async fn commit_with_body<O: Op>(
         &self,
-        announcement: Announcement,
+        announcement: PendingGuard,
         body: SealedBody,
         op: impl FnOnce(Place) -> O + Send + 'static,
     ) -> Answer<O> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         self.post_with_body(announcement, body, op, move |answer| drop(sender.send(answer)));
-        receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
+        receiver.await.unwrap_or(Err(OpError::Failed(StoreError::Closed)))
     }
 
     /// Like [`Store::commit_with_body`], for callers that can't wait. `done` is called on a thread of the store, or
     /// immediately. It must be quick and must not take a snapshot, which would wait for its caller.
     pub fn post_with_body<O: Op>(
         &self,
-        announcement: Announcement,
+        announcement: PendingGuard,
         body: SealedBody,
         op: impl FnOnce(Place) -> O + Send + 'static,
         done: impl FnOnce(Answer<O>) + Send + 'static,
     ) {
-        let Some(doors) = self.doors() else { return done(Err(Stop::Failed(StoreError::Closed))) };
+        let Some(doors) = self.doors() else { return done(Err(OpError::Failed(StoreError::Closed))) };
         let job: PlacedJob = Box::new(move |place| match place {
             Ok(Placed { place, carried }) => Some(Job::new(op(place), Urgency::Awaited, done).carrying(carried)),
             Err(error) => {
-                done(Err(Stop::Failed(error)));
+                done(Err(OpError::Failed(error)));
                 None
             }
         });

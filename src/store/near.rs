@@ -3,7 +3,7 @@
 //! Every persisted timer before the horizon is either waiting here ([`ahead`]) or taken by a worker ([`in_hand`]). The
 //! writer adds the timers that its commits armed and removes the disarmed ones. The dispatcher takes the due timers and
 //! refills the cache from the table when it is empty. A cached timer may already be settled, because a refill reads a
-//! snapshot. A worker therefore checks the row it serves and calls [`NearTimers::forget`] for a timer without purpose.
+//! snapshot. A worker therefore checks the row it serves and calls [`TimerCache::forget`] for a timer without purpose.
 //!
 //! Timers of a restored store that are on hold are not cached: the dispatcher does not see them.
 
@@ -31,14 +31,14 @@ use super::snapshot::Snapshot;
 use super::timer::{Timer, TimerKind};
 use crate::base::id::{DeliveryId, DomainId, MessageId};
 use crate::base::time::Timestamp;
-use ahead::{Ahead, REFILL};
+use ahead::{REFILL, UpcomingTimers};
 pub use alarms::Alarm;
 use alarms::Alarms;
-use in_hand::InHand;
 pub use in_hand::QueueNumber;
+use in_hand::TimersInFlight;
 
 /// The timers of the next minutes.
-pub struct NearTimers {
+pub struct TimerCache {
     state: Mutex<State>,
     /// Notified when a timer was added, or when the last taken one was settled.
     changed: Notify,
@@ -47,8 +47,8 @@ pub struct NearTimers {
 }
 
 struct State {
-    ahead: Ahead,
-    in_hand: InHand,
+    ahead: UpcomingTimers,
+    in_hand: TimersInFlight,
     alarms: Alarms,
     /// Number of active [`Hold`]s.
     held: usize,
@@ -66,7 +66,7 @@ pub(super) enum News {
 }
 
 /// Work without a timer that must end before everything counts as settled. It ends when this is dropped.
-pub struct Hold(Arc<NearTimers>);
+pub struct Hold(Arc<TimerCache>);
 
 impl Drop for Hold {
     fn drop(&mut self) {
@@ -75,7 +75,7 @@ impl Drop for Hold {
     }
 }
 
-/// Result of [`NearTimers::take_due`].
+/// Result of [`TimerCache::take_due`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     /// The timers that are due now. Each stays taken until its row is removed.
@@ -88,17 +88,21 @@ pub struct Due {
     pub is_dry: bool,
 }
 
-impl Default for NearTimers {
+impl Default for TimerCache {
     fn default() -> Self {
         Self::new(None)
     }
 }
 
-impl NearTimers {
+impl TimerCache {
     /// Creates an empty cache, which the first check refills. The timers that `restored` holds stay on hold.
     pub fn new(restored: Option<Restored>) -> Self {
-        let state =
-            State { ahead: Ahead::new(restored), in_hand: InHand::default(), alarms: Alarms::default(), held: 0 };
+        let state = State {
+            ahead: UpcomingTimers::new(restored),
+            in_hand: TimersInFlight::default(),
+            alarms: Alarms::default(),
+            held: 0,
+        };
         Self { state: Mutex::new(state), changed: Notify::new(), fired: AtomicU64::new(0) }
     }
 
@@ -107,7 +111,7 @@ impl NearTimers {
     }
 
     /// Changes the taken timers and notifies the waiters if none is left.
-    fn put_down(&self, put: impl FnOnce(&mut InHand)) {
+    fn put_down(&self, put: impl FnOnce(&mut TimersInFlight)) {
         let mut state = self.state();
         put(&mut state.in_hand);
         let is_idle = state.in_hand.is_idle();
@@ -217,7 +221,7 @@ impl NearTimers {
         });
     }
 
-    /// Drops taken timers from memory. Where their rows stay, [`NearTimers::claim`] takes them again.
+    /// Drops taken timers from memory. Where their rows stay, [`TimerCache::claim`] takes them again.
     pub fn forget_all(&self, timers: impl IntoIterator<Item = Timer>) {
         self.put_down(|in_hand| {
             timers.into_iter().for_each(|timer| {
@@ -232,7 +236,7 @@ impl NearTimers {
         !state.ahead.has_passed(timer) || state.in_hand.knows(timer)
     }
 
-    /// Takes a timer that was read from the table, unless [`NearTimers::knows`] it.
+    /// Takes a timer that was read from the table, unless [`TimerCache::knows`] it.
     pub fn claim(&self, timer: &Timer) -> bool {
         let mut state = self.state();
         let is_free = state.ahead.has_passed(timer) && !state.in_hand.knows(timer);

@@ -28,7 +28,7 @@ use crate::base::entropy::Entropy;
 use crate::base::time::Timestamp;
 use crate::machine::service_clock::ServiceTime;
 
-use assembling::{Parts, assemble};
+use assembling::{StoreParts, assemble};
 pub use options::{ReplicaStart, StartOptions, StartWork, SyncRule};
 use preparing::prepare;
 pub(super) use preparing::{last_id, sequence};
@@ -201,7 +201,7 @@ impl Store {
         // The directory entries of database, journal, key and content must be as durable as the data in them.
         disk.sync_directory(directory)
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
-        Ok(assemble(Parts {
+        Ok(assemble(StoreParts {
             disk,
             directory,
             surroundings,

@@ -22,7 +22,7 @@ use super::migrate;
 use super::open::FILE;
 use super::private_file;
 use super::schema::{FORMAT, Table, meta};
-use super::standstill::Standing;
+use super::standstill::TimersOnHold;
 use super::timer::{Timer, TimerKind};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
@@ -64,7 +64,7 @@ pub struct Restoration {
     /// Totals of the backup.
     pub totals: Totals,
     /// Timers on hold.
-    pub standing: Standing,
+    pub standing: TimersOnHold,
 }
 
 /// Reason why a restore failed.
@@ -184,7 +184,7 @@ struct Building {
     /// The format of the rows in the backup.
     format: u32,
     facts: BTreeMap<Vec<u8>, Vec<u8>>,
-    standing: Standing,
+    standing: TimersOnHold,
     is_finished: bool,
 }
 
@@ -213,7 +213,7 @@ impl Building {
             given,
             format,
             facts: BTreeMap::new(),
-            standing: Standing::default(),
+            standing: TimersOnHold::default(),
             is_finished: false,
         };
         make_directory(&building.aside.join(CONTENT))?;

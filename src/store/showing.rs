@@ -7,7 +7,7 @@ use super::error::StoreError;
 
 /// Lock that the writer holds from answering a batch until it is in the database.
 #[derive(Default)]
-pub(super) struct Showing(RwLock<Last>);
+pub(super) struct ReadBarrier(RwLock<Last>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Last {
@@ -16,7 +16,7 @@ enum Last {
     Failed,
 }
 
-impl Showing {
+impl ReadBarrier {
     /// Runs `show`, which answers callers and writes the batch into the database.
     ///
     /// # Errors
@@ -54,13 +54,13 @@ mod tests {
 
     #[test]
     fn what_was_not_shown_is_never_looked_past() {
-        let showing = Showing::default();
+        let showing = ReadBarrier::default();
         assert!(showing.wait().is_ok());
         showing.show(|| Ok(())).unwrap();
         assert!(showing.wait().is_ok() && !showing.is_under_way());
         assert!(showing.show(|| Err(StoreError::Closed)).is_err());
         assert!(showing.wait().is_err());
-        let showing = Showing::default();
+        let showing = ReadBarrier::default();
         assert!(catch_unwind(AssertUnwindSafe(|| showing.show(|| panic!("a defect")))).is_err());
         assert!(showing.wait().is_err());
     }

@@ -15,17 +15,17 @@ use super::error::StoreError;
 use super::read::{Each, OnDamage, Order, Read};
 use super::schema::Table;
 
-type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type SnapshotTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 /// A view of the store as it was when the snapshot was taken.
 pub struct Snapshot {
     transaction: ReadTransaction,
-    tables: [OnceCell<Opened>; Table::ALL.len()],
+    tables: [OnceCell<SnapshotTable>; Table::ALL.len()],
     damage: Arc<Damage>,
 }
 
 /// Callback for each key and its stored bytes with the checksum.
-pub(super) type EachStored<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
+pub(super) type StoredValueVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
 impl Snapshot {
     /// Creates a view from `transaction`, of a database whose values have checksums. `damage` counts the damage found.
@@ -38,7 +38,7 @@ impl Snapshot {
         &self.transaction
     }
 
-    fn table(&self, table: Table) -> Result<&Opened, StoreError> {
+    fn table(&self, table: Table) -> Result<&SnapshotTable, StoreError> {
         let cell = &self.tables[table as usize];
         if let Some(opened) = cell.get() {
             return Ok(opened);
@@ -86,7 +86,7 @@ impl Snapshot {
         table: Table,
         (from, to): (&[u8], &[u8]),
         order: Order,
-        each: &mut EachStored<'_>,
+        each: &mut StoredValueVisitor<'_>,
     ) -> Result<(), StoreError> {
         if from >= to {
             return Ok(());

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 
 use super::Store;
-use super::error::{Stop, StoreError};
+use super::error::{OpError, StoreError};
 use super::op::release_queue::ReleaseQueue;
 use super::read::{Order, Read, after_prefix};
 use super::row::restored::Restored;
@@ -14,7 +14,7 @@ use super::timer::{Timer, TimerKind};
 
 /// Number of timers on hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct TimersOnHold {
     /// Messages.
     pub messages: u64,
     /// Webhook deliveries that are pending and not held by their endpoint.
@@ -35,8 +35,8 @@ impl Store {
     ///
     /// # Errors
     /// Database errors.
-    pub fn standing(&self, restored: &Restored) -> Result<Standing, StoreError> {
-        let mut standing = Standing::default();
+    pub fn standing(&self, restored: &Restored) -> Result<TimersOnHold, StoreError> {
+        let mut standing = TimersOnHold::default();
         self.snapshot()?.scan_sound(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
             if let Some(timer) = Timer::decode(key).filter(|timer| restored.holds(timer)) {
                 standing.messages += u64::from(timer.kind == TimerKind::Transfer);
@@ -53,8 +53,8 @@ impl Store {
     /// Database errors.
     pub async fn release_queue(&self) -> Result<Option<Restored>, StoreError> {
         let released = self.commit(ReleaseQueue).await.map_err(|stop| match stop {
-            Stop::Failed(error) => error,
-            Stop::Refused(never) => match never {},
+            OpError::Failed(error) => error,
+            OpError::Refused(never) => match never {},
         })?;
         // A second request during the first is answered after the same commit, so either may wake the dispatcher.
         self.near().let_go();
@@ -122,7 +122,7 @@ mod tests {
         test.reopen();
         assert_eq!(test.store().standstill().unwrap(), Some(restored));
         assert_eq!(due(&test), []);
-        assert_eq!(test.store().standing(&restored).unwrap(), Standing { messages: 1, deliveries: 1 });
+        assert_eq!(test.store().standing(&restored).unwrap(), TimersOnHold { messages: 1, deliveries: 1 });
         let new = Sender::of(&test, account, domain).accept("new@example.net");
         let found = due(&test);
         assert_eq!(found.len(), 2, "the new message and its event's delivery: {found:?}");

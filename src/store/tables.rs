@@ -4,10 +4,10 @@
 //! refused, fails or panics, so the batch stays intact. A batch is written into the database only after it is durable.
 
 use super::changes::Changes;
-use super::content::Carried;
+use super::content::InlinedBody;
 use super::error::StoreError;
 use super::key_changes;
-use super::meters::Noted;
+use super::meters::CountedEvent;
 use super::read::{Each, OnDamage, Order, Read, sound};
 use super::row::Row;
 use super::schema::Table;
@@ -24,7 +24,7 @@ pub(super) struct Batch {
     /// Rows to write.
     pub(super) changes: Changes,
     /// Bodies to be inlined in the journal's record.
-    pub(super) bodies: Vec<Carried>,
+    pub(super) bodies: Vec<InlinedBody>,
     /// Change in the number of timers of each kind.
     pub(super) waiting: WaitingChange,
     /// The API keys that were written, for [`key_changes`].
@@ -98,7 +98,7 @@ pub struct Tables<'batch> {
     last_id: Ulid,
     armed: Vec<Timer>,
     disarmed: Vec<Timer>,
-    noted: Vec<Noted>,
+    noted: Vec<CountedEvent>,
     told: Vec<AccountId>,
     clears_journal: bool,
 }
@@ -108,7 +108,7 @@ pub(super) struct Applied {
     pub(super) last_id: Ulid,
     pub(super) armed: Vec<Timer>,
     pub(super) disarmed: Vec<Timer>,
-    pub(super) noted: Vec<Noted>,
+    pub(super) noted: Vec<CountedEvent>,
     pub(super) told: Vec<AccountId>,
     pub(super) clears_journal: bool,
 }
@@ -190,7 +190,7 @@ impl<'batch> Tables<'batch> {
     }
 
     /// Counts an event once it is committed.
-    pub(super) fn note(&mut self, noted: Noted) {
+    pub(super) fn note(&mut self, noted: CountedEvent) {
         self.noted.push(noted);
     }
 
@@ -205,7 +205,7 @@ impl<'batch> Tables<'batch> {
     }
 
     /// Adds the changes and their inlined bodies to the batch.
-    pub(super) fn join(self, bodies: Vec<Carried>) -> Result<Applied, StoreError> {
+    pub(super) fn join(self, bodies: Vec<InlinedBody>) -> Result<Applied, StoreError> {
         self.batch.join(self.changes)?;
         self.batch.bodies.extend(bodies);
         let Self { last_id, armed, disarmed, told, noted, clears_journal, .. } = self;

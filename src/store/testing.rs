@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::content::Place;
-use super::error::Stop;
+use super::error::OpError;
 use super::job::{Answer, Job, Urgency};
 use super::op::Op;
 use super::op::accept::{Accept, Accepted};
@@ -194,8 +194,8 @@ impl TestStore {
     pub(crate) fn done<O: Op>(&self, op: O) -> O::Reply {
         match self.commit(op) {
             Ok(reply) => reply,
-            Err(Stop::Refused(_)) => panic!("the operation was refused"),
-            Err(Stop::Failed(error)) => panic!("the store failed: {error}"),
+            Err(OpError::Refused(_)) => panic!("the operation was refused"),
+            Err(OpError::Failed(error)) => panic!("the store failed: {error}"),
         }
     }
 
@@ -379,8 +379,8 @@ impl TestStore {
     /// Returns the result of accepting. Panics if the store failed.
     pub(crate) fn answer_of(&self, accept: Accept) -> Result<Accepted, Refusal> {
         self.commit(accept).map_err(|stop| match stop {
-            Stop::Refused(refusal) => refusal,
-            Stop::Failed(error) => panic!("the store failed: {error}"),
+            OpError::Refused(refusal) => refusal,
+            OpError::Failed(error) => panic!("the store failed: {error}"),
         })
     }
 }

@@ -26,12 +26,12 @@ type InBuckets = BTreeMap<(Timestamp, AccountId), u64>;
 const PART: u64 = 10_000;
 
 /// Counts rows, and reports the count at the beginning and after each part.
-pub(super) struct Counted<'a> {
+pub(super) struct CountingReport<'a> {
     rows: Cell<u64>,
     report: &'a dyn Fn(u64),
 }
 
-impl<'a> Counted<'a> {
+impl<'a> CountingReport<'a> {
     pub(super) fn begin(report: &'a dyn Fn(u64)) -> Self {
         Self { rows: Cell::new(0), report }
     }
@@ -63,14 +63,14 @@ pub(super) fn count_missing(found: &impl Read, changes: &mut Changes, report: &d
             changes.put(table, key, None);
         }
     }
-    let counted = Counted::begin(report);
+    let counted = CountingReport::begin(report);
     count_outstanding(found, changes, &counted)?;
     count_stored_content(found, changes, &counted)?;
     changes.put(Table::Meta, meta::TOTALS.to_vec(), Some(vec![KEPT]));
     Ok(())
 }
 
-fn count_outstanding(found: &impl Read, changes: &mut Changes, rows: &Counted<'_>) -> Result<(), StoreError> {
+fn count_outstanding(found: &impl Read, changes: &mut Changes, rows: &CountingReport<'_>) -> Result<(), StoreError> {
     let mut counted = BTreeMap::<Vec<u8>, u64>::new();
     found.scan_sound(Table::Deliveries, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
         rows.row();
@@ -97,7 +97,7 @@ fn count_outstanding(found: &impl Read, changes: &mut Changes, rows: &Counted<'_
 }
 
 /// Counts the content of every message whose bucket has a timer; other buckets have ended.
-fn count_stored_content(found: &impl Read, changes: &mut Changes, rows: &Counted<'_>) -> Result<(), StoreError> {
+fn count_stored_content(found: &impl Read, changes: &mut Changes, rows: &CountingReport<'_>) -> Result<(), StoreError> {
     let (mut in_buckets, mut in_all) = (InBuckets::new(), BTreeMap::<AccountId, u64>::new());
     found.scan_sound(Table::Messages, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
         rows.row();

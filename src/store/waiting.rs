@@ -7,11 +7,11 @@ use super::error::StoreError;
 use super::read::{OnDamage, Order, Read};
 use super::schema::Table;
 use super::timer::TimerKind;
-use super::totals::Counted;
+use super::totals::CountingReport;
 
 /// Numbers of waiting timers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct TimerCounts {
     /// Messages whose transfer has not ended.
     pub transfers: u64,
     /// Webhook deliveries that are not settled. Deliveries of disabled endpoints are parked and not counted.
@@ -37,7 +37,7 @@ impl WaitingChange {
     }
 }
 
-impl Waiting {
+impl TimerCounts {
     /// Returns the count after `change`.
     pub(super) const fn changed(self, change: WaitingChange) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Waiting {
 
     /// Counts the timers of `tables`, for a store without counts.
     pub(super) fn count(tables: &impl Read, report: &dyn Fn(u64)) -> Result<Self, StoreError> {
-        let (mut found, counted) = (WaitingChange::default(), Counted::begin(report));
+        let (mut found, counted) = (WaitingChange::default(), CountingReport::begin(report));
         // A damaged timer counts, as it does when it is armed or disarmed.
         let range: (&[u8], &[u8]) = (&[], &[u8::MAX; 9]);
         tables.scan_with(Table::Timers, range, Order::Ascending, OnDamage::Key, &mut |key, _| {
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn what_waited_before_a_restart_is_known_after_it_and_counted_where_it_was_not_kept() {
         let mut store = TestStore::new();
-        let expected = Waiting { transfers: 1, deliveries: 0 };
+        let expected = TimerCounts { transfers: 1, deliveries: 0 };
         store.sender().accept("ann@receiver.test");
         assert_eq!(store.store().meters().waiting(), expected);
         store.reopen();
@@ -101,6 +101,6 @@ mod tests {
         store.put(Table::Meta, meta::WAITING, None);
         store.reopen();
         assert_eq!(store.store().meters().waiting(), expected);
-        assert_eq!(Waiting::decode(&expected.encode()), Some(expected));
+        assert_eq!(TimerCounts::decode(&expected.encode()), Some(expected));
     }
 }

@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 
 use redb::{ReadableDatabase as _, WriteTransaction};
 
-use super::bells::Bells;
+use super::bells::AccountNotifier;
 use super::changes::Changes;
-use super::content::Carried;
+use super::content::InlinedBody;
 use super::damage::OpenDatabase;
 use super::error::StoreError;
-use super::gather::Gathering;
+use super::gather::Batcher;
 use super::health::Health;
 use super::job::{Job, Urgency};
-use super::journal::{self, Journal, Kept, Record};
+use super::journal::{self, Journal, Record, RecordResult};
 use super::key_changes::KeyChanges;
-use super::meters::{Noted, StoreMeters};
-use super::near::{NearTimers, News};
+use super::meters::{CountedEvent, StoreMeters};
+use super::near::{News, TimerCache};
 use super::replica::{Outbox, Sequence};
 use super::reserve::Reserve;
 use super::schema::{Table, meta};
-use super::showing::Showing;
+use super::showing::ReadBarrier;
 use super::snapshot::Snapshot;
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
 use super::tripwire::Point;
-use super::waiting::Waiting;
+use super::waiting::TimerCounts;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
 use crate::machine::service_clock::ServiceTime;
@@ -54,9 +54,9 @@ type Next = Option<Job>;
 /// State of the writer thread.
 pub(super) struct Writer {
     pub(super) database: Arc<OpenDatabase>,
-    pub(super) near: Arc<NearTimers>,
-    pub(super) bells: Arc<Bells>,
-    pub(super) showing: Arc<Showing>,
+    pub(super) near: Arc<TimerCache>,
+    pub(super) bells: Arc<AccountNotifier>,
+    pub(super) showing: Arc<ReadBarrier>,
     pub(super) health: Arc<Health>,
     pub(super) meters: Arc<StoreMeters>,
     pub(super) key_changes: Arc<KeyChanges>,
@@ -65,7 +65,7 @@ pub(super) struct Writer {
     pub(super) monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: TimerCounts,
     pub(super) reserve: Reserve,
     pub(super) journal: Journal,
     pub(super) lone_rows_max: usize,
@@ -78,7 +78,7 @@ pub(super) struct Writer {
 }
 
 /// Way in which a batch became durable.
-enum Durable {
+enum BatchDurability {
     /// By a journal record: the database does not have it yet.
     Recorded,
     /// By a checkpoint: the database has it.
@@ -91,7 +91,7 @@ struct Effects {
     /// Armed timers, without those that a later operation of the batch disarmed.
     armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
-    noted: Vec<Noted>,
+    noted: Vec<CountedEvent>,
     changed_keys: Vec<usize>,
     told: BTreeSet<AccountId>,
     news: News,
@@ -107,7 +107,7 @@ impl Writer {
             self.rest_if_due();
             if !self.deferred.is_empty() {
                 let _turn = health.writer.begin();
-                let company = Gathering::new(inbox, BATCH_MAX, patience);
+                let company = Batcher::new(inbox, BATCH_MAX, patience);
                 let deferred = std::mem::take(&mut self.deferred);
                 self.serve(deferred, |batch| company.next(batch));
                 continue;
@@ -119,7 +119,7 @@ impl Writer {
             match next {
                 Ok(first) => {
                     let _turn = health.writer.begin();
-                    let company = Gathering::new(inbox, BATCH_MAX, patience);
+                    let company = Batcher::new(inbox, BATCH_MAX, patience);
                     self.serve(vec![first], |batch| company.next(batch));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -199,8 +199,8 @@ impl Writer {
         self.meters.committed(jobs.len(), began.elapsed(), &effects.noted, waiting);
         self.health.pass(Point::Recorded);
         match durable {
-            Durable::Recorded => self.show(&changes, jobs, &mut effects)?,
-            Durable::CheckedIn => self.make_known(&mut effects),
+            BatchDurability::Recorded => self.show(&changes, jobs, &mut effects)?,
+            BatchDurability::CheckedIn => self.make_known(&mut effects),
         }
         self.health.pass(Point::Published);
         Ok(effects)
@@ -240,20 +240,22 @@ impl Writer {
         &mut self,
         sequence: Sequence,
         changes: &Changes,
-        bodies: &[Carried],
+        bodies: &[InlinedBody],
         effects: &Effects,
         (jobs, company): (&mut Vec<Job>, &mut impl FnMut(&[Job]) -> Next),
-    ) -> Result<Durable, StoreError> {
+    ) -> Result<BatchDurability, StoreError> {
         let free = self.reserve.before_commit();
         self.journal.owe(bodies);
         let mut record = Record::of(changes, bodies);
-        if !effects.clears_journal && self.journal.append(&mut record, free, (self.monotonic)())? == Kept::Record {
+        if !effects.clears_journal
+            && self.journal.append(&mut record, free, (self.monotonic)())? == RecordResult::Record
+        {
             self.meters.syncs.count();
             if let Some(outbox) = &self.outbox {
                 outbox.add(sequence, record.payload());
             }
             self.land(sequence, jobs, company);
-            return Ok(Durable::Recorded);
+            return Ok(BatchDurability::Recorded);
         }
         if let Some(outbox) = &self.outbox {
             outbox.stage(sequence, record.payload());
@@ -274,7 +276,7 @@ impl Writer {
         if effects.clears_journal {
             self.journal.clear()?;
         }
-        Ok(Durable::CheckedIn)
+        Ok(BatchDurability::CheckedIn)
     }
 
     /// Waits for the bucket if the store is synchronous. Callers that wait longer than the configured timeout are

@@ -11,10 +11,10 @@ use super::args::{
 };
 use super::session::{One, Session, account_id, body, client, listed, no_such, print};
 use super::show::Shape;
-use super::{Console, Stop, verify};
+use super::{Console, EarlyExit, verify};
 use crate::app::admin_client::Ask;
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::base::id::DomainId;
 use crate::domain::hostname::DomainName;
 
@@ -22,7 +22,7 @@ use crate::domain::hostname::DomainName;
 const SEARCH_ROWS: u8 = 100;
 
 /// `postrider account ...`.
-pub(super) fn account(args: AccountArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn account(args: AccountArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let client = client(args.daemon, &console.environment)?;
     let change = |name: Option<String>, time_zone: Option<String>, per_hour: Option<u64>, per_day: Option<u64>| {
         body([
@@ -68,12 +68,12 @@ pub(super) fn account(args: AccountArgs, json: bool, console: &mut Console<'_>) 
     print(&reply, shape, json, console)
 }
 
-fn no_account(id: &str, trouble: Trouble) -> Trouble {
+fn no_account(id: &str, trouble: CliError) -> CliError {
     if trouble.exit() == Exit::NotFound { no_such("account", id, trouble) } else { trouble }
 }
 
 /// `postrider key ...`.
-pub(super) fn key(args: OfAccount<KeyCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn key(args: OfAccount<KeyCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     const KEYS: &str = "/v1/keys";
     let (session, command) = Session::open(args, console)?;
     let one = |id| One { kind: "key", list: KEYS, id };
@@ -102,11 +102,12 @@ pub(super) fn key(args: OfAccount<KeyCommand>, json: bool, console: &mut Console
 }
 
 /// `postrider domain ...`.
-pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     const DOMAINS: &str = "/v1/domains";
     let (session, command) = Session::open(args, console)?;
-    let found =
-        |domain: &str, purpose: &str| Ok::<_, Stop>(format!("{DOMAINS}/{}", domain_id(domain, purpose, &session)?));
+    let found = |domain: &str, purpose: &str| {
+        Ok::<_, EarlyExit>(format!("{DOMAINS}/{}", domain_id(domain, purpose, &session)?))
+    };
     let (reply, shape) = match command {
         DomainCommand::Add { name, stream } => {
             let body = json!({ "name": name, "stream": stream });
@@ -144,7 +145,7 @@ pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut C
 }
 
 /// `postrider queue ...`.
-pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let (ask, shape) = match args.command {
         QueueCommand::List => (Ask::get("list the queue", "/v1/queue", None), Shape::Queue),
         QueueCommand::Release => (Ask::post("release the queue", "/v1/queue/release", None, None), Shape::Released),
@@ -156,13 +157,13 @@ pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> R
 }
 
 /// `postrider status`.
-pub(super) fn status(args: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn status(args: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let ask = Ask::get("show the status", "/v1/status", None);
     print(&client(args, &console.environment)?.ask(ask)?, Shape::Status, json, console)
 }
 
 /// `postrider clock ...`.
-pub(super) fn clock(args: ClockArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn clock(args: ClockArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let ask = match args.command {
         ClockCommand::Show => Ask::get("show the clock", "/v1/clock", None),
         ClockCommand::Accept => Ask::post("accept the clock", "/v1/clock/accept", None, None),
@@ -177,7 +178,7 @@ fn of_site(
     (purpose, verb): (&str, &str),
     json: bool,
     console: &mut Console<'_>,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, EarlyExit> {
     let session = Session::begin(daemon, of.account, console)?;
     let body = json!({ "site": of.site });
     let reply = session.ask(Method::POST, purpose, format!("/v1/queue/{verb}"), Some(body))?;
@@ -185,7 +186,7 @@ fn of_site(
 }
 
 /// Returns the ID of the domain with this identifier or name. A name is looked up in the account's list.
-fn domain_id(text: &str, purpose: &str, session: &Session) -> Result<DomainId, Stop> {
+fn domain_id(text: &str, purpose: &str, session: &Session) -> Result<DomainId, EarlyExit> {
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
@@ -204,7 +205,7 @@ fn domain_id(text: &str, purpose: &str, session: &Session) -> Result<DomainId, S
         }
         cursor = page["next_cursor"].as_str().map(str::to_owned);
         if cursor.is_none() {
-            let trouble = Trouble::new(Exit::NotFound, format!("cannot {purpose}"), "", "");
+            let trouble = CliError::new(Exit::NotFound, format!("cannot {purpose}"), "", "");
             return Err(no_such("domain", text, trouble).into());
         }
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::args::{DaemonArgs, PageArgs};
 use super::session::{client, listed, no_such, object, print};
 use super::show::Shape;
-use super::{Console, Stop};
+use super::{Console, EarlyExit};
 use crate::app::admin_client::Ask;
 use crate::app::exit::Exit;
 
@@ -46,7 +46,7 @@ pub(super) enum AlertCommand {
 }
 
 /// Runs the command.
-pub(super) fn alert(args: AlertArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn alert(args: AlertArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let client = client(args.daemon, &console.environment)?;
     match args.command {
         AlertCommand::List { page, state, condition } => {

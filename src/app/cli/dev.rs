@@ -8,11 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 
-use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Services, Stop};
+use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, EarlyExit, Services};
 use crate::app::config::Config;
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::base::signature::SECRET_PREFIX;
 use crate::domain::api_key::KeySecret;
 use crate::domain::hostname::DomainName;
@@ -110,18 +110,23 @@ impl DevOptions {
 }
 
 /// Runs `dev` with its options.
-pub(super) fn dev(args: DevArgs, json: bool, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
+pub(super) fn dev(
+    args: DevArgs,
+    json: bool,
+    console: &Console<'_>,
+    services: &Services<'_>,
+) -> Result<Exit, EarlyExit> {
     Ok((services.dev)(options(args, json, &console.environment)?))
 }
 
-fn options(args: DevArgs, json: bool, environment: &Environment) -> Result<DevOptions, Stop> {
-    let given = Given { environment };
+fn options(args: DevArgs, json: bool, environment: &Environment) -> Result<DevOptions, EarlyExit> {
+    let given = DevSettings { environment };
     let base = Config::for_dev();
     let laid = match args.config.or_else(|| environment.path(CONFIG_VARIABLE)) {
         Some(file) => base.with_file(&file, environment),
         None => base.with_text("", "of the environment", environment),
     };
-    let mut config = laid.map_err(Trouble::from).map_err(|trouble| trouble.ending(Exit::Usage))?;
+    let mut config = laid.map_err(CliError::from).map_err(|trouble| trouble.ending(Exit::Usage))?;
     let data_dir = args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE));
     let data_dir = data_dir.or_else(|| config.is_set("data_dir").then(|| config.data_dir.clone()));
     if let Some(listen) =
@@ -155,13 +160,13 @@ fn options(args: DevArgs, json: bool, environment: &Environment) -> Result<DevOp
 }
 
 /// Options with the environment for their variables.
-struct Given<'e> {
+struct DevSettings<'e> {
     environment: &'e Environment,
 }
 
-impl Given<'_> {
+impl DevSettings<'_> {
     /// Returns the value of a variable, for an option that is not given.
-    fn value<T>(&self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, Trouble> {
+    fn value<T>(&self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, CliError> {
         let variable = format!("POSTRIDER_DEV_{name}");
         let Some(text) = self.environment.text(&variable) else { return Ok(None) };
         read(&text).map(Some).map_err(|fault| unusable(format!("{variable}: {fault}"), ""))
@@ -174,7 +179,7 @@ impl Given<'_> {
         option_name: &str,
         name: &str,
         read: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Trouble> {
+    ) -> Result<Option<T>, CliError> {
         match option {
             Some(text) => read(&text).map(Some).map_err(|fault| unusable(format!("{option_name}: {fault}"), "")),
             None => self.value(name, read),
@@ -182,7 +187,7 @@ impl Given<'_> {
     }
 
     /// Returns a flag, or the value of its variable.
-    fn flag(&self, option: bool, name: &str) -> Result<bool, Trouble> {
+    fn flag(&self, option: bool, name: &str) -> Result<bool, CliError> {
         let read = |text: &str| match text {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -192,8 +197,8 @@ impl Given<'_> {
     }
 }
 
-fn unusable(why: impl Into<String>, remedy: &str) -> Trouble {
-    Trouble::new(Exit::Usage, "cannot start dev", why, remedy)
+fn unusable(why: impl Into<String>, remedy: &str) -> CliError {
+    CliError::new(Exit::Usage, "cannot start dev", why, remedy)
 }
 
 /// Parses an address with a port, or only a port, which means 127.0.0.1.
@@ -257,11 +262,11 @@ mod tests {
         let environment =
             Environment::of(variables.iter().map(|(name, value)| (format!("POSTRIDER_{name}"), (*value).to_owned())));
         options(*args, json, &environment).map_err(|stop| match stop {
-            Stop::Trouble(trouble) => {
+            EarlyExit::Trouble(trouble) => {
                 assert_eq!(trouble.exit(), Exit::Usage);
                 trouble.to_string()
             }
-            Stop::Output(error) => panic!("{error}"),
+            EarlyExit::Output(error) => panic!("{error}"),
         })
     }
 

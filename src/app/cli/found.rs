@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{CONFIG_VARIABLE, Stop};
+use super::{CONFIG_VARIABLE, EarlyExit};
 use crate::app::config::Config;
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 
 /// Path of the configuration in packages.
 pub(super) const PACKAGED: &str = "/etc/postrider/postrider.toml";
@@ -25,21 +25,25 @@ pub(super) fn file(option: Option<PathBuf>, environment: &Environment, packaged:
 }
 
 /// Returns the configuration from the file to read, or the defaults with the variables if there is no file.
-pub(super) fn configuration(option: Option<PathBuf>, environment: &Environment) -> Result<Config, Stop> {
+pub(super) fn configuration(option: Option<PathBuf>, environment: &Environment) -> Result<Config, EarlyExit> {
     let read = match file(option, environment, Path::new(PACKAGED)) {
         Some(file) => Config::load(&file, environment),
         None => Config::of_environment(environment),
     };
-    Ok(read.map_err(Trouble::from)?)
+    Ok(read.map_err(CliError::from)?)
 }
 
 /// Returns the configuration for `serve`. Without a file the environment must contain the server's name.
-pub(super) fn to_serve(option: Option<PathBuf>, environment: &Environment, packaged: &Path) -> Result<Config, Trouble> {
+pub(super) fn to_serve(
+    option: Option<PathBuf>,
+    environment: &Environment,
+    packaged: &Path,
+) -> Result<Config, CliError> {
     if let Some(file) = file(option, environment, packaged) {
         return Ok(Config::load(&file, environment)?);
     }
     if environment.text(HOSTNAME_VARIABLE).is_none() {
-        return Err(Trouble::new(
+        return Err(CliError::new(
             Exit::Usage,
             "no configuration to serve with",
             format!("there is no file {} and {HOSTNAME_VARIABLE} is not set", packaged.display()),

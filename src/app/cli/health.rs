@@ -11,9 +11,9 @@ use url::Url;
 
 use super::args::DaemonArgs;
 use super::session::client;
-use super::{Console, Stop};
+use super::{Console, EarlyExit};
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::net::admin_socket::{self, AdminReply, AdminRequest};
 use crate::net::forward;
 
@@ -31,7 +31,7 @@ pub(super) struct HealthArgs {
 }
 
 /// Prints `ready`, or the reason why not.
-pub(super) fn health(args: HealthArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn health(args: HealthArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let (whom, asked) = match args.url {
         Some(url) => {
             let url = ready_url(url);
@@ -68,16 +68,16 @@ fn at_url(url: Url) -> io::Result<AdminReply> {
     Ok(AdminReply { status, body })
 }
 
-fn unreachable(whom: &str, error: &io::Error) -> Trouble {
+fn unreachable(whom: &str, error: &io::Error) -> CliError {
     let why = format!("nothing answers at {whom}: {error}");
     let remedy = "Start the service, or name it with --data-dir, --config or --url.";
-    Trouble::new(Exit::Unreachable, "not reachable", why, remedy)
+    CliError::new(Exit::Unreachable, "not reachable", why, remedy)
 }
 
-fn not_ready(reply: &AdminReply) -> Trouble {
+fn not_ready(reply: &AdminReply) -> CliError {
     let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     let why = answer["message"].as_str().map_or_else(|| format!("it answered {}", reply.status), str::to_owned);
-    Trouble::new(Exit::Failed, "not ready", why, "")
+    CliError::new(Exit::Failed, "not ready", why, "")
 }
 
 #[cfg(test)]

@@ -7,31 +7,31 @@ use serde::Serialize;
 use super::args::DaemonArgs;
 use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
 use super::session::{client, data_dir};
-use super::{Console, Stop, found};
+use super::{Console, EarlyExit, found};
 use crate::app::config::Config;
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
 use crate::app::keeping::Progress;
-use crate::app::keeping::backup::{self, Taken};
+use crate::app::keeping::backup::{self, FinishedBackup};
 use crate::app::keeping::check;
-use crate::app::keeping::restore::{self, Restored};
+use crate::app::keeping::restore::{self, FinishedRestore};
 use crate::app::keeping::restore_replica::{self, ReplicaRestore};
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::store::backup::Extent;
 use crate::store::check::Report;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// `postrider backup FILE`.
-pub(super) fn backup(args: BackupArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn backup(args: BackupArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let client = client(args.daemon, &console.environment)?;
     let extent = Extent { content: args.with_content, master_key: args.with_key };
     let taken = backup::take(&client, &args.file, extent, Progress::new("backup", console.err))?;
     print(&taken, told_of_backup, json, console)
 }
 
-fn told_of_backup(taken: &Taken) -> String {
-    let Taken { file, taken_at, bytes, rows, .. } = taken;
+fn told_of_backup(taken: &FinishedBackup) -> String {
+    let FinishedBackup { file, taken_at, bytes, rows, .. } = taken;
     let content = match taken.with_content {
         true => "Message bodies are in it.",
         false => "It has no message bodies: queued mail in it ends as failed when it is restored and released.",
@@ -48,12 +48,12 @@ fn told_of_backup(taken: &Taken) -> String {
 }
 
 /// `postrider restore FILE`.
-pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let config_file = args.config.clone();
     let daemon = DaemonArgs { data_dir: args.data_dir, config: args.config };
     let directory = data_dir(daemon, &console.environment)?;
     let Some(directory) = directory else {
-        return Err(Trouble::new(
+        return Err(CliError::new(
             Exit::Usage,
             "cannot restore the backup",
             "name a directory to restore into with --data-dir or --config",
@@ -70,17 +70,17 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
     }
     if args.at.is_some() || args.release {
         let (why, remedy) = ("--at and --release are for a replica", "Write it as s3://bucket/prefix.");
-        return Err(Trouble::new(Exit::Usage, "cannot restore the backup", why, remedy).into());
+        return Err(CliError::new(Exit::Usage, "cannot restore the backup", why, remedy).into());
     }
     let progress = Progress::new("restore", console.err);
     let restored = restore::run(&args.file, &directory, args.master_key.as_deref(), progress)?;
     print(&restored, told_of_restore, json, console)
 }
 
-fn told_of_restore(restored: &Restored) -> String {
-    let Restored { data_dir, backup_at, rows, messages, deliveries, .. } = restored;
+fn told_of_restore(restored: &FinishedRestore) -> String {
+    let FinishedRestore { data_dir, backup_at, rows, messages, deliveries, .. } = restored;
     format!(
-        "Restored {rows} rows as of {backup_at} into {}.\n\
+        "FinishedRestore {rows} rows as of {backup_at} into {}.\n\
          {messages} messages and {deliveries} webhook deliveries of then stand still: they may have been sent since.\n\
          Next:\n\
          \x20 start the service; what it accepts from now on is sent as ever\n\
@@ -91,12 +91,12 @@ fn told_of_restore(restored: &Restored) -> String {
 }
 
 /// Returns the configuration for reaching the bucket; the defaults without a file.
-fn replica_config(file: Option<PathBuf>, environment: &Environment) -> Result<Config, Stop> {
+fn replica_config(file: Option<PathBuf>, environment: &Environment) -> Result<Config, EarlyExit> {
     found::configuration(file, environment)
 }
 
 /// `postrider check`.
-pub(super) fn check(args: CheckArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn check(args: CheckArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let progress = Progress::new("check", console.err);
     let report = match args.backup {
         Some(file) => check::backup(&file, progress)?,
@@ -135,7 +135,7 @@ fn print<T: Serialize>(
     told: impl FnOnce(&T) -> String,
     json: bool,
     console: &mut Console<'_>,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, EarlyExit> {
     match json {
         true => writeln!(console.out, "{}", serde_json::to_string(done).map_err(std::io::Error::from)?)?,
         false => write!(console.out, "{}", told(done))?,

@@ -9,14 +9,14 @@ use url::Url;
 
 use super::args::{AccountChoice, DaemonArgs};
 use super::session::Session;
-use super::{Console, Stop};
+use super::{Console, EarlyExit};
 use crate::app::exit::Exit;
-use crate::app::listen::{self, End, Form, Forwarding, Program, Receiving, Told};
-use crate::app::trouble::Trouble;
+use crate::app::listen::{self, End, Form, Forwarding, ListenOutput, Program, Receiving};
+use crate::app::trouble::CliError;
 use crate::base::id::EventId;
 use crate::base::secret::Secret;
 use crate::domain::event::EventType;
-use crate::net::event_source::Door;
+use crate::net::event_source::EventSourceAddress;
 use crate::net::forward::Forward;
 
 /// Variable with the API key if no option gives it: options are visible in process lists.
@@ -57,7 +57,7 @@ pub(super) fn listen(
     account: AccountChoice,
     json: bool,
     console: &mut Console<'_>,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, EarlyExit> {
     let form = if json { Form::Json } else { Form::Text };
     let secret = args.secret.clone().or_else(|| console.environment.text(SECRET_VARIABLE));
     let secret = secret.map(|text| listen::secret(&text)).transpose()?;
@@ -70,18 +70,18 @@ pub(super) fn listen(
                     "Give the endpoint's with --secret or POSTRIDER_WEBHOOK_SECRET.",
                 )
             })?;
-            let mut told = Told { out: console.out, err: console.err, form };
+            let mut told = ListenOutput { out: console.out, err: console.err, form };
             runtime.block_on(Receiving { address, secret }.run(&mut told))
         }
         None => {
             let forwarding = forwarding(args, secret, daemon, account, console)?;
-            let mut told = Told { out: console.out, err: console.err, form };
+            let mut told = ListenOutput { out: console.out, err: console.err, form };
             runtime.block_on(forwarding.run(&mut told))
         }
     };
     ended.map_err(|end| match end {
-        End::Trouble(trouble) => Stop::Trouble(trouble),
-        End::Output(error) => Stop::Output(error),
+        End::Trouble(trouble) => EarlyExit::Trouble(trouble),
+        End::Output(error) => EarlyExit::Output(error),
     })
 }
 
@@ -91,7 +91,7 @@ fn forwarding(
     daemon: DaemonArgs,
     account: AccountChoice,
     console: &Console<'_>,
-) -> Result<Forwarding, Stop> {
+) -> Result<Forwarding, EarlyExit> {
     let door = match args.url {
         Some(base) => {
             let key = args.key.or_else(|| console.environment.text(KEY_VARIABLE));
@@ -101,11 +101,11 @@ fn forwarding(
                     "Give one with --key or POSTRIDER_API_KEY; it needs the scope read.",
                 )
             })?;
-            Door::Api { base: web(base, "--url")?, key: Secret::new(key) }
+            EventSourceAddress::Api { base: web(base, "--url")?, key: Secret::new(key) }
         }
         None => {
             let session = Session::begin(daemon, account, console)?;
-            Door::Socket {
+            EventSourceAddress::Socket {
                 path: session.socket().to_owned(),
                 account: session.account.map(|account| account.to_string()).unwrap_or_default(),
             }
@@ -122,7 +122,7 @@ fn forwarding(
     Ok(Forwarding { door, events, after: args.after, program })
 }
 
-fn web(url: Url, option: &str) -> Result<Url, Stop> {
+fn web(url: Url, option: &str) -> Result<Url, EarlyExit> {
     if matches!(url.scheme(), "http" | "https") && url.has_host() {
         return Ok(url);
     }
@@ -130,6 +130,6 @@ fn web(url: Url, option: &str) -> Result<Url, Stop> {
         .into())
 }
 
-fn usage(why: &str, remedy: &str) -> Trouble {
-    Trouble::new(Exit::Usage, "cannot listen for webhooks", why, remedy)
+fn usage(why: &str, remedy: &str) -> CliError {
+    CliError::new(Exit::Usage, "cannot listen for webhooks", why, remedy)
 }

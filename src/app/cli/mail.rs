@@ -9,11 +9,15 @@ use super::mail_args::{EndpointCommand, EventCommand, MessageCommand, Suppressio
 use super::send::send;
 use super::session::{One, Session, body, listed, print};
 use super::show::Shape;
-use super::{Console, Stop};
+use super::{Console, EarlyExit};
 use crate::app::exit::Exit;
 
 /// `postrider webhook ...`.
-pub(super) fn webhook(args: OfAccount<WebhookCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn webhook(
+    args: OfAccount<WebhookCommand>,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, EarlyExit> {
     let OfAccount { daemon, account, command } = args;
     match command {
         WebhookCommand::Endpoint(command) => {
@@ -23,7 +27,12 @@ pub(super) fn webhook(args: OfAccount<WebhookCommand>, json: bool, console: &mut
     }
 }
 
-fn endpoint(session: &Session, command: EndpointCommand, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+fn endpoint(
+    session: &Session,
+    command: EndpointCommand,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, EarlyExit> {
     const WEBHOOKS: &str = "/v1/webhooks";
     let one = |id| One { kind: "webhook", list: WEBHOOKS, id };
     let (reply, shape) = match command {
@@ -68,7 +77,7 @@ pub(super) fn suppression(
     args: OfAccount<SuppressionCommand>,
     json: bool,
     console: &mut Console<'_>,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, EarlyExit> {
     const SUPPRESSIONS: &str = "/v1/suppressions";
     let (session, command) = Session::open(args, console)?;
     let one = |id| One { kind: "suppression", list: SUPPRESSIONS, id };
@@ -93,7 +102,11 @@ pub(super) fn suppression(
 }
 
 /// `postrider message ...`.
-pub(super) fn message(args: OfAccount<MessageCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn message(
+    args: OfAccount<MessageCommand>,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, EarlyExit> {
     const MESSAGES: &str = "/v1/messages";
     let (session, command) = Session::open(args, console)?;
     let one = |id| One { kind: "message", list: MESSAGES, id };
@@ -124,7 +137,7 @@ pub(super) fn message(args: OfAccount<MessageCommand>, json: bool, console: &mut
 }
 
 /// `postrider event ...`.
-pub(super) fn event(args: OfAccount<EventCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn event(args: OfAccount<EventCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let (session, EventCommand::List { message_id, kind, after, before, page }) = Session::open(args, console)?;
     let filters = [("message_id", &message_id), ("type", &kind), ("after", &after), ("before", &before)];
     let path = listed("/v1/events", &page, &filters);

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::args::DaemonArgs;
 use super::session::client;
-use super::{Console, DATA_DIR_VARIABLE, Stop, found};
+use super::{Console, DATA_DIR_VARIABLE, EarlyExit, found};
 use crate::app::admin_client::{Ask, Reply};
 use crate::app::exit::Exit;
 use crate::app::replica_verify;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::engine::bucket::verify::Report;
 
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub(super) enum ReplicaCommand {
 }
 
 /// `postrider replica COMMAND`.
-pub(super) fn replica(args: ReplicaArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn replica(args: ReplicaArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let ReplicaArgs { daemon, command } = args;
     match command {
         ReplicaCommand::Status => status(daemon, json, console),
@@ -50,27 +50,27 @@ pub(super) fn replica(args: ReplicaArgs, json: bool, console: &mut Console<'_>) 
     }
 }
 
-fn status(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+fn status(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let reply = client(daemon, &console.environment)?.ask(Ask::get("show the replica", "/v1/replica", None))?;
     show_status(&reply, json, console)?;
     // Both words are in the contract.
     Ok(if reply.value["state"] == "ok" { Exit::Done } else { Exit::ChecksFailed })
 }
 
-fn base(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+fn base(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let purpose = "make a base";
     let client = client(daemon, &console.environment)?;
     let reply = client.ask(Ask::post(purpose, "/v1/replica/base", None, None))?;
     if reply.value["role"] != "active" {
         let remedy = "Set replica.url, or run the command on the active machine.";
         let why = "no replica is written from here";
-        return Err(Trouble::new(Exit::Unreachable, format!("cannot {purpose}"), why, remedy).into());
+        return Err(CliError::new(Exit::Unreachable, format!("cannot {purpose}"), why, remedy).into());
     }
     show_status(&reply, json, console)?;
     Ok(Exit::Done)
 }
 
-fn show_status(reply: &Reply, json: bool, console: &mut Console<'_>) -> Result<(), Stop> {
+fn show_status(reply: &Reply, json: bool, console: &mut Console<'_>) -> Result<(), EarlyExit> {
     if json {
         writeln!(console.out, "{}", reply.text)?;
         return Ok(());
@@ -95,7 +95,7 @@ fn verify(
     master_key: Option<PathBuf>,
     json: bool,
     console: &mut Console<'_>,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, EarlyExit> {
     let mut config = found::configuration(daemon.config, &console.environment)?;
     if let Some(directory) = daemon.data_dir.or_else(|| console.environment.path(DATA_DIR_VARIABLE)) {
         config.data_dir = directory;

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::session::{One, Session, body, print};
 use super::show::Shape;
-use super::{Console, Stop};
+use super::{Console, EarlyExit};
 use crate::app::admin_client::Reply;
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 
 const PURPOSE: &str = "send the message";
 const MESSAGES: &str = "/v1/messages";
@@ -52,7 +52,12 @@ pub(super) struct SendArgs {
 }
 
 /// Sends the message and prints it.
-pub(super) fn send(session: &Session, args: SendArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn send(
+    session: &Session,
+    args: SendArgs,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, EarlyExit> {
     let wait = args.wait;
     let body = submission(args, console)?;
     let accepted = session.ask(Method::POST, PURPOSE, MESSAGES, Some(body))?;
@@ -66,7 +71,7 @@ pub(super) fn send(session: &Session, args: SendArgs, json: bool, console: &mut 
 }
 
 /// Returns the body of the request.
-fn submission(args: SendArgs, console: &mut Console<'_>) -> Result<Value, Stop> {
+fn submission(args: SendArgs, console: &mut Console<'_>) -> Result<Value, EarlyExit> {
     let html = args.html.as_deref().map(text_of).transpose()?;
     let raw = args.raw.as_deref().map(bytes_of).transpose()?;
     let text = match args.text {
@@ -87,21 +92,21 @@ fn submission(args: SendArgs, console: &mut Console<'_>) -> Result<Value, Stop> 
     ]))
 }
 
-fn text_of(path: &Path) -> Result<String, Trouble> {
+fn text_of(path: &Path) -> Result<String, CliError> {
     fs::read_to_string(path).map_err(|error| unread(&path.display().to_string(), &error))
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, Trouble> {
+fn bytes_of(path: &Path) -> Result<Vec<u8>, CliError> {
     fs::read(path).map_err(|error| unread(&path.display().to_string(), &error))
 }
 
-fn unread(what: &str, error: &io::Error) -> Trouble {
+fn unread(what: &str, error: &io::Error) -> CliError {
     let why = format!("cannot read {what}: {error}");
-    Trouble::new(Exit::Failed, format!("cannot {PURPOSE}"), why, "Choose a file in UTF-8 that this user can read.")
+    CliError::new(Exit::Failed, format!("cannot {PURPOSE}"), why, "Choose a file in UTF-8 that this user can read.")
 }
 
 /// Waits for the message's outcome without a time limit, and returns the message.
-fn settled(session: &Session, one: &One<'_>) -> Result<Reply, Stop> {
+fn settled(session: &Session, one: &One<'_>) -> Result<Reply, EarlyExit> {
     let (mut pause, longest) = LOOKS;
     loop {
         let reply = session.get_one(one, "look at the message")?;

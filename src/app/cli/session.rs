@@ -12,12 +12,12 @@ use url::form_urlencoded;
 
 use super::args::{AccountChoice, DaemonArgs, OfAccount, PageArgs};
 use super::show::{self, Shape};
-use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop, found};
+use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, EarlyExit, found};
 use crate::app::admin_client::{AdminClient, Ask, Reply};
 use crate::app::config::Config;
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::base::id::AccountId;
 
 /// The daemon's client and the account of a command.
@@ -31,7 +31,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Opens the session of a command, and returns the command.
-    pub(super) fn open<C: clap::Subcommand>(args: OfAccount<C>, console: &Console<'_>) -> Result<(Self, C), Stop> {
+    pub(super) fn open<C: clap::Subcommand>(args: OfAccount<C>, console: &Console<'_>) -> Result<(Self, C), EarlyExit> {
         Ok((Self::begin(args.daemon, args.account, console)?, args.command))
     }
 
@@ -39,13 +39,13 @@ impl Session {
     pub(super) fn without_account<C: clap::Subcommand>(
         args: OfAccount<C>,
         console: &Console<'_>,
-    ) -> Result<(Self, C), Stop> {
+    ) -> Result<(Self, C), EarlyExit> {
         let client = client(args.daemon, &console.environment)?;
         Ok((Self { client, is_named: false, account: None }, args.command))
     }
 
     /// Opens the session with the named daemon and account.
-    pub(super) fn begin(daemon: DaemonArgs, account: AccountChoice, console: &Console<'_>) -> Result<Self, Stop> {
+    pub(super) fn begin(daemon: DaemonArgs, account: AccountChoice, console: &Console<'_>) -> Result<Self, EarlyExit> {
         let client = client(daemon, &console.environment)?;
         let is_named = account.account.is_some();
         let account = Some(chosen(account, &client)?);
@@ -64,7 +64,7 @@ impl Session {
         purpose: &str,
         path: impl Into<String>,
         body: Option<Value>,
-    ) -> Result<Reply, Stop> {
+    ) -> Result<Reply, EarlyExit> {
         let ask = Ask { purpose, method, path: path.into(), account: self.account, body };
         Ok(self.client.ask(ask)?)
     }
@@ -77,33 +77,33 @@ impl Session {
         purpose: &str,
         action: &str,
         body: Option<Value>,
-    ) -> Result<Reply, Stop> {
+    ) -> Result<Reply, EarlyExit> {
         let asked = self.ask(method, purpose, format!("{}{action}", object(one.list, one.id)), body);
         asked.map_err(|stop| match stop {
-            Stop::Trouble(trouble) if trouble.exit() == Exit::NotFound => self.missing(one, trouble),
+            EarlyExit::Trouble(trouble) if trouble.exit() == Exit::NotFound => self.missing(one, trouble),
             other => other,
         })
     }
 
     /// Gets one object.
-    pub(super) fn get_one(&self, one: &One<'_>, purpose: &str) -> Result<Reply, Stop> {
+    pub(super) fn get_one(&self, one: &One<'_>, purpose: &str) -> Result<Reply, EarlyExit> {
         self.ask_of(one, Method::GET, purpose, "", None)
     }
 
     /// Returns the error that names what does not exist: a named account, or the object.
-    fn missing(&self, one: &One<'_>, trouble: Trouble) -> Stop {
+    fn missing(&self, one: &One<'_>, trouble: CliError) -> EarlyExit {
         if let Some(account) = self.account.filter(|_| self.is_named) {
             let id = account.to_string();
             let asked = self.client.ask(Ask::get("find the account", object("/v1/accounts", &id), None));
             if asked.is_err_and(|trouble| trouble.exit() == Exit::NotFound) {
-                return Stop::Trouble(no_such("account", &id, trouble));
+                return EarlyExit::Trouble(no_such("account", &id, trouble));
             }
         }
-        Stop::Trouble(no_such(one.kind, one.id, trouble))
+        EarlyExit::Trouble(no_such(one.kind, one.id, trouble))
     }
 
     /// Sends a GET.
-    pub(super) fn get(&self, purpose: &str, path: impl Into<String>) -> Result<Reply, Stop> {
+    pub(super) fn get(&self, purpose: &str, path: impl Into<String>) -> Result<Reply, EarlyExit> {
         self.ask(Method::GET, purpose, path, None)
     }
 }
@@ -120,13 +120,13 @@ pub(super) struct One<'a> {
 }
 
 /// Returns the error for a named object that does not exist.
-pub(super) fn no_such(kind: &str, id: &str, trouble: Trouble) -> Trouble {
+pub(super) fn no_such(kind: &str, id: &str, trouble: CliError) -> CliError {
     let id = id.escape_debug();
     trouble.because(format!("No {kind} {id}. Run: postrider {kind} list"))
 }
 
 /// Prints an answer.
-pub(super) fn print(reply: &Reply, shape: Shape, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn print(reply: &Reply, shape: Shape, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     match (json, reply.text.is_empty()) {
         (true, true) => {}
         (true, false) => writeln!(console.out, "{}", reply.text)?,
@@ -136,13 +136,13 @@ pub(super) fn print(reply: &Reply, shape: Shape, json: bool, console: &mut Conso
 }
 
 /// Returns the client for the daemon: by option, by variable, or in the default data directory.
-pub(super) fn client(args: DaemonArgs, environment: &Environment) -> Result<AdminClient, Stop> {
+pub(super) fn client(args: DaemonArgs, environment: &Environment) -> Result<AdminClient, EarlyExit> {
     let data_dir = data_dir(args, environment)?.unwrap_or_else(|| Config::default().data_dir);
     Ok(AdminClient::new(&data_dir))
 }
 
 /// Returns the data directory from an option or variable. A directory takes precedence over a configuration file.
-pub(super) fn data_dir(args: DaemonArgs, environment: &Environment) -> Result<Option<PathBuf>, Stop> {
+pub(super) fn data_dir(args: DaemonArgs, environment: &Environment) -> Result<Option<PathBuf>, EarlyExit> {
     Ok(match (args.data_dir, args.config) {
         (Some(directory), _) => Some(directory),
         (None, Some(file)) => Some(configured(file, environment)?),
@@ -157,19 +157,19 @@ pub(super) fn data_dir(args: DaemonArgs, environment: &Environment) -> Result<Op
     })
 }
 
-fn configured(file: PathBuf, environment: &Environment) -> Result<PathBuf, Stop> {
-    Ok(Config::load(&file, environment).map_err(Trouble::from)?.data_dir)
+fn configured(file: PathBuf, environment: &Environment) -> Result<PathBuf, EarlyExit> {
+    Ok(Config::load(&file, environment).map_err(CliError::from)?.data_dir)
 }
 
 /// Returns the named account, or the only one.
-fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop> {
+fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, EarlyExit> {
     const PURPOSE: &str = "choose the account";
     if let Some(id) = choice.account {
         return account_id(&id, PURPOSE);
     }
     let page = client.ask(Ask::get(PURPOSE, "/v1/accounts?limit=2", None))?.value;
     match page["data"].as_array().map_or(&[][..], Vec::as_slice) {
-        [] => Err(Trouble::new(
+        [] => Err(CliError::new(
             Exit::NotFound,
             format!("cannot {PURPOSE}"),
             "no account exists yet",
@@ -177,7 +177,7 @@ fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop
         )
         .into()),
         [only] => account_id(only["id"].as_str().unwrap_or_default(), PURPOSE),
-        [_, _, ..] => Err(Trouble::new(
+        [_, _, ..] => Err(CliError::new(
             Exit::Usage,
             format!("cannot {PURPOSE}"),
             "there are several accounts; choose one with --account",
@@ -188,8 +188,8 @@ fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop
 }
 
 /// A malformed identifier counts as one that does not exist (contract 1).
-pub(super) fn account_id(text: &str, purpose: &str) -> Result<AccountId, Stop> {
-    let missing = |_| no_such("account", text, Trouble::new(Exit::NotFound, format!("cannot {purpose}"), "", ""));
+pub(super) fn account_id(text: &str, purpose: &str) -> Result<AccountId, EarlyExit> {
+    let missing = |_| no_such("account", text, CliError::new(Exit::NotFound, format!("cannot {purpose}"), "", ""));
     Ok(text.parse().map_err(missing)?)
 }
 

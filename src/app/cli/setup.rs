@@ -10,15 +10,15 @@ use serde_json::json;
 use super::args::CommandLine;
 use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
 use super::zone::zone;
-use super::{Console, DATA_DIR_VARIABLE, Stop, found};
+use super::{Console, DATA_DIR_VARIABLE, EarlyExit, found};
 use crate::app::doctor::{self, Check};
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
 use crate::app::init::{self, InitOptions, Made};
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 
 /// `postrider init`.
-pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let environment = &console.environment;
     let options = InitOptions {
         hostname: args.hostname,
@@ -87,7 +87,7 @@ fn told(made: &Made) -> String {
 }
 
 /// `postrider doctor`.
-pub(super) fn doctor(args: DoctorArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn doctor(args: DoctorArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let environment = &console.environment;
     let mut config = found::configuration(args.config, environment)?;
     if let Some(directory) = args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE)) {
@@ -134,7 +134,7 @@ fn printable(text: &str) -> String {
 }
 
 /// `postrider completions`.
-pub(super) fn completions(args: &CompletionsArgs, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn completions(args: &CompletionsArgs, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut CommandLine::command(), "postrider", &mut text);
     console.out.write_all(&text)?;
@@ -142,7 +142,7 @@ pub(super) fn completions(args: &CompletionsArgs, console: &mut Console<'_>) -> 
 }
 
 /// `postrider man`.
-pub(super) fn man(args: &ManArgs, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn man(args: &ManArgs, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let command = CommandLine::command();
     let Some(directory) = &args.out else {
         clap_mangen::Man::new(command).render(&mut console.out)?;
@@ -153,9 +153,9 @@ pub(super) fn man(args: &ManArgs, console: &mut Console<'_>) -> Result<Exit, Sto
     Ok(Exit::Done)
 }
 
-fn unwritten(directory: &Path, error: &std::io::Error) -> Trouble {
+fn unwritten(directory: &Path, error: &std::io::Error) -> CliError {
     let what = format!("cannot write the manual to {}", directory.display());
-    Trouble::new(Exit::Failed, what, error.to_string(), "Choose a directory that this user can write to.")
+    CliError::new(Exit::Failed, what, error.to_string(), "Choose a directory that this user can write to.")
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::args::DaemonArgs;
 use super::session::client;
-use super::{Console, Services, Stop, found};
+use super::{Console, EarlyExit, Services, found};
 use crate::app::admin_client::{AdminClient, Ask};
 use crate::app::exit::Exit;
 use crate::app::standby::StandbyOptions;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 
 const PROMOTE: &str = "promote the standby";
 /// Number of tries, one second apart, for a promoted standby to accept mail.
@@ -52,7 +52,7 @@ pub(super) struct PromoteArgs {
 }
 
 /// `postrider standby`.
-pub(super) fn standby(args: StandbyArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
+pub(super) fn standby(args: StandbyArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, EarlyExit> {
     let read = found::to_serve(args.config, &console.environment, Path::new(found::PACKAGED));
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
     let config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
@@ -61,18 +61,18 @@ pub(super) fn standby(args: StandbyArgs, console: &Console<'_>, services: &Servi
 }
 
 /// `postrider promote`.
-pub(super) fn promote(args: PromoteArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn promote(args: PromoteArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let client = client(args.daemon, &console.environment)?;
     let role = client.ask(Ask::get(PROMOTE, "/v1/replica", None))?.value["role"].clone();
     match role.as_str() {
         Some("standby") => {}
         Some("active" | "deposed") => {
             let remedy = "Run `postrider promote` on the standby.";
-            return Err(Trouble::new(Exit::Conflict, WHAT, "this is the active machine", remedy).into());
+            return Err(CliError::new(Exit::Conflict, WHAT, "this is the active machine", remedy).into());
         }
         _ => {
             let remedy = "Start `postrider standby` on this machine first.";
-            return Err(Trouble::new(Exit::Unreachable, WHAT, "no standby runs here", remedy).into());
+            return Err(CliError::new(Exit::Unreachable, WHAT, "no standby runs here", remedy).into());
         }
     }
     let body = |force: bool| json!({ "force": force, "hold": args.hold, "without_bucket": args.without_bucket });
@@ -95,7 +95,7 @@ pub(super) fn promote(args: PromoteArgs, json: bool, console: &mut Console<'_>) 
 const WHAT: &str = "cannot promote the standby";
 
 /// Asks whether the active machine is stopped. No answer means no.
-fn confirmed(console: &mut Console<'_>) -> Result<bool, Stop> {
+fn confirmed(console: &mut Console<'_>) -> Result<bool, EarlyExit> {
     write!(console.err, "An idle active machine is not visible from here. Is it stopped? [y/N] ")?;
     console.err.flush()?;
     let mut answer = String::new();
@@ -105,7 +105,7 @@ fn confirmed(console: &mut Console<'_>) -> Result<bool, Stop> {
 }
 
 /// Waits until the promoted machine accepts mail.
-fn accepting(client: &AdminClient) -> Result<(), Stop> {
+fn accepting(client: &AdminClient) -> Result<(), EarlyExit> {
     for _ in 0..TRIES {
         let shown = client.ask(Ask::get(PROMOTE, "/v1/replica", None));
         // Between standby and service the socket has no listener.
@@ -115,7 +115,7 @@ fn accepting(client: &AdminClient) -> Result<(), Stop> {
         std::thread::sleep(BETWEEN);
     }
     let why = "the promoted machine does not accept mail yet";
-    Err(Trouble::new(Exit::Conflict, WHAT, why, "See its log: another machine may have claimed the log first.").into())
+    Err(CliError::new(Exit::Conflict, WHAT, why, "See its log: another machine may have claimed the log first.").into())
 }
 
 fn words(value: &Value) -> String {

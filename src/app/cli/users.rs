@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::args::{OfAccount, PageArgs};
 use super::session::{One, Session, body, listed, print};
 use super::show::Shape;
-use super::{Console, Stop};
+use super::{Console, EarlyExit};
 use crate::app::exit::Exit;
 use crate::domain::user::Role;
 
@@ -59,7 +59,7 @@ pub(super) enum UserCommand {
 }
 
 /// `postrider user ...`.
-pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     const USERS: &str = "/v1/users";
     // A sign-in address is unique in the store, so it also determines the account.
     let is_unique = matches!(&args.command, UserCommand::Set { id, .. } if id.contains('@'));

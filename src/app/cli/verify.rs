@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::session::{Session, print};
 use super::show::Shape;
-use super::{Console, Stop};
+use super::{Console, EarlyExit};
 use crate::app::exit::Exit;
 
 /// The purpose of the request, as it follows "cannot".
@@ -23,7 +23,7 @@ pub(super) fn verify(
     wait: Option<Duration>,
     json: bool,
     console: &mut Console<'_>,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, EarlyExit> {
     let started = Instant::now();
     let wait = wait.unwrap_or_default();
     loop {

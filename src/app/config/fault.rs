@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::super::exit::Exit;
-use super::super::trouble::Trouble;
+use super::super::trouble::CliError;
 use super::tree::Place;
 
 /// One error: its place, its key, and a sentence that says what is allowed.
@@ -48,7 +48,7 @@ pub enum ConfigError {
     Faulty(String, Vec<Fault>),
 }
 
-impl From<ConfigError> for Trouble {
+impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         match error {
             ConfigError::Unreadable(origin, why) => Self::new(
@@ -69,7 +69,7 @@ impl From<ConfigError> for Trouble {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Trouble::from(self.clone()).fmt(f)
+        CliError::from(self.clone()).fmt(f)
     }
 }
 

@@ -44,7 +44,7 @@ use self::changes::Source;
 use self::section::{Notes, Section, parsed, path};
 use super::environment::Environment;
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::domain::account::QuotaLimits;
 use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
@@ -269,11 +269,11 @@ impl Config {
     ///
     /// # Errors
     /// `hostname` is not set.
-    pub fn fit_to_mail(&self) -> Result<(), Trouble> {
+    pub fn fit_to_mail(&self) -> Result<(), CliError> {
         if self.hostname != no_hostname() {
             return Ok(());
         }
-        Err(Trouble::new(
+        Err(CliError::new(
             Exit::Failed,
             "cannot serve with this configuration",
             "hostname is not set, and receivers refuse mail from a server without a name",

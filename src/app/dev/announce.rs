@@ -12,7 +12,7 @@ use crate::app::daemon::Daemon;
 
 /// The line that `--json` prints.
 #[derive(Debug, Serialize)]
-struct Announcement<'a> {
+struct ReadyLine<'a> {
     url: &'a str,
     api_key: &'a str,
     marketing_api_key: &'a str,
@@ -40,7 +40,7 @@ pub(super) fn announce(
     let url = format!("{scheme}://{}", reachable(address));
     let panel_url = format!("{url}/login");
     if options.json {
-        let line = Announcement {
+        let line = ReadyLine {
             url: &url,
             api_key: &made.api_key,
             marketing_api_key: &made.marketing_api_key,

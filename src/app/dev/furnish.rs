@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::cannot;
 use crate::app::cli::DevOptions;
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::base::entropy;
 use crate::base::id::{AccountId, DomainId, EndpointId, UserId};
 use crate::base::secret::Secret;
@@ -30,7 +30,7 @@ use crate::engine::endpoints::EndpointChange;
 use crate::engine::listing::PageRequest;
 use crate::engine::users::UserChange;
 use crate::engine::{Caller, Engine};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::domain::DomainRefusal;
 use crate::store::private_file;
 
@@ -68,13 +68,13 @@ pub(super) struct Credentials {
 }
 
 /// The first account, and its objects that a reset keeps.
-pub(super) struct Furnished {
+pub(super) struct DevAccount {
     pub(super) credentials: Credentials,
     pub(super) account: AccountId,
     pub(super) ids: GivenIds,
 }
 
-fn furnishing(error: &dyn std::fmt::Display) -> Trouble {
+fn furnishing(error: &dyn std::fmt::Display) -> CliError {
     cannot("furnish the development account", error)
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn furnish(
     engine: &Arc<Engine>,
     directory: &Path,
     options: &DevOptions,
-) -> Result<Furnished, Trouble> {
+) -> Result<DevAccount, CliError> {
     let path = directory.join(FILE);
     let kept = match fs::read(&path) {
         Ok(bytes) => {
@@ -108,11 +108,11 @@ pub(super) async fn furnish(
         keep(&path, &made).map_err(|error| cannot("keep dev.json", &error))?;
     }
     let ids = given_ids(engine, account, &made, domains)?;
-    Ok(Furnished { credentials: made, account, ids })
+    Ok(DevAccount { credentials: made, account, ids })
 }
 
 /// Creates the account with its keys and its user. After a crash it continues with the existing account.
-async fn first_account(engine: &Arc<Engine>) -> Result<Credentials, Trouble> {
+async fn first_account(engine: &Arc<Engine>) -> Result<Credentials, CliError> {
     let name: AccountName = ACCOUNT.parse().map_err(|error| furnishing(&error))?;
     let accounts = engine.accounts(ALL).map_err(|error| furnishing(&error))?;
     let account = match accounts.rows.into_iter().find(|account| account.name == name) {
@@ -143,7 +143,7 @@ async fn first_account(engine: &Arc<Engine>) -> Result<Credentials, Trouble> {
 }
 
 /// Returns the address and the password of the panel user. A user from before a crash gets a new password.
-async fn panel_user(engine: &Arc<Engine>, account: AccountId) -> Result<(String, String), Trouble> {
+async fn panel_user(engine: &Arc<Engine>, account: AccountId) -> Result<(String, String), CliError> {
     let furnishing = |error: &dyn std::fmt::Display| cannot("make the panel's user", error);
     let email: Address = PANEL_USER.parse().map_err(|error| furnishing(&error))?;
     let known = engine.users(account, ALL).map_err(|error| furnishing(&error))?.rows;
@@ -168,7 +168,7 @@ async fn choose_key(
     account: AccountId,
     made: &mut Credentials,
     chosen: Option<&str>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     for key in made.chosen_keys.iter().filter_map(|text| KeySecret::chosen(text)) {
         engine.development.let_in(key);
     }
@@ -189,7 +189,7 @@ async fn add_domains(
     account: AccountId,
     made: &mut Credentials,
     wanted: &[(DomainName, Stream)],
-) -> Result<Vec<DomainId>, Trouble> {
+) -> Result<Vec<DomainId>, CliError> {
     let mut all = Vec::new();
     for (name, stream) in DOMAINS {
         all.push((name.parse().map_err(|error| furnishing(&error))?, stream));
@@ -198,10 +198,10 @@ async fn add_domains(
     for (name, stream) in all {
         let text = name.to_string();
         match engine.create_verified_domain(account, name, stream).await {
-            Ok(_) | Err(Stop::Refused(DomainRefusal::Exists)) => {}
-            Err(Stop::Refused(DomainRefusal::Taken)) => {
+            Ok(_) | Err(OpError::Refused(DomainRefusal::Exists)) => {}
+            Err(OpError::Refused(DomainRefusal::Taken)) => {
                 let why = format!("another account of this directory has verified {text}");
-                return Err(Trouble::new(Exit::Conflict, "cannot add the domain", why, "Leave it out of --domain."));
+                return Err(CliError::new(Exit::Conflict, "cannot add the domain", why, "Leave it out of --domain."));
             }
             Err(stop) => return Err(furnishing(&format!("{stop:?}"))),
         }
@@ -219,7 +219,7 @@ async fn add_webhooks(
     account: AccountId,
     made: &mut Credentials,
     options: &DevOptions,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let chosen = options.webhook_secret.clone().or_else(|| made.webhook_secret.clone());
     if options.webhooks.is_empty() && made.webhooks.is_empty() {
         return Ok(());
@@ -247,7 +247,7 @@ async fn add_webhook(
     made: &mut Credentials,
     url: &WebhookUrl,
     secret: &Secret,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let known = made.webhooks.iter().find(|(known, _)| known == url.as_str()).map(|(_, id)| *id);
     if let Some(id) = known {
         let change = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
@@ -268,7 +268,7 @@ fn given_ids(
     account: AccountId,
     made: &Credentials,
     domains: Vec<DomainId>,
-) -> Result<GivenIds, Trouble> {
+) -> Result<GivenIds, CliError> {
     let mut ids = GivenIds { domains, ..GivenIds::default() };
     for text in [&made.api_key, &made.marketing_api_key].into_iter().chain(&made.chosen_keys) {
         let caller = engine.authenticate(text).map_err(|error| furnishing(&error))?;

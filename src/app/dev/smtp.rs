@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::app::cli::DevOptions;
 use crate::app::daemon::Daemon;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::base::secret::Secret;
 use crate::net::submission::DevDoor;
 
@@ -16,7 +16,7 @@ const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 102
 ///
 /// # Errors
 /// No port could be bound, or not the one in the options.
-pub(super) async fn listen(daemon: &mut Daemon, key: &str, options: &DevOptions) -> Result<SocketAddr, Trouble> {
+pub(super) async fn listen(daemon: &mut Daemon, key: &str, options: &DevOptions) -> Result<SocketAddr, CliError> {
     let allow = if options.deliver { Vec::new() } else { options.allow.clone() };
     let may_skip_login =
         move |client: IpAddr| client.is_loopback() || allow.iter().any(|network| network.contains(client));

@@ -1,7 +1,7 @@
 //! Checks that bounces are received: the host of return paths must lead to this server.
 
 use super::{Check, Patient, Verdict};
-use crate::net::probe::dns::{Asked, NotTold};
+use crate::net::probe::dns::{ProbeType, ServerError};
 
 const NAME: &str = "bounces";
 
@@ -18,11 +18,11 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     }
     let (host, own) = (config.bounce_host().as_str(), config.hostname.as_str());
     let publish = format!("Publish an MX record of {host}: 10 {own}.");
-    let servers = match patient.ask(host, Asked::Mx).await {
+    let servers = match patient.ask(host, ProbeType::Mx).await {
         Ok(told) => told.records,
         // Without an MX record the host itself receives mail (RFC 5321 5.1).
-        Err(NotTold::Absent) => vec![host.to_owned()],
-        Err(NotTold::Failed(why)) => {
+        Err(ServerError::Absent) => vec![host.to_owned()],
+        Err(ServerError::Failed(why)) => {
             let seen = format!("{host} could not be looked up: {why}");
             return vec![Check::new(NAME, Verdict::Warn, seen, "Try again.")];
         }

@@ -108,12 +108,12 @@ mod tests {
 
     const DIRECTORY: &str = "https://ca.example/dir";
 
-    struct Kept {
+    struct TestConfig {
         folder: tempfile::TempDir,
         config: Config,
     }
 
-    impl Kept {
+    impl TestConfig {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             fs::create_dir(folder.path().join("acme")).unwrap();
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_certificate_of_the_authority_for_all_names_is_as_it_should_be() {
-        let kept = Kept::new();
+        let kept = TestConfig::new();
         assert_eq!(kept.judged().0, Verdict::Warn, "nothing was asked for yet");
         kept.certificate(DIRECTORY, &["mail.example.com", "bounces.example.com"], 2099);
         assert_eq!(kept.judged().0, Verdict::Ok);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_told_with_what_to_do_and_when_it_is_asked_again() {
-        let kept = Kept::new();
+        let kept = TestConfig::new();
         kept.fault(0);
         let (verdict, said) = kept.judged();
         assert!(verdict == Verdict::Fail && said.contains("it said no") && said.contains("extra_roots"), "{said}");

@@ -9,7 +9,7 @@ use crate::app::admin_client::{AdminClient, Ask};
 use crate::base::time::Timestamp;
 use crate::engine::ports::Clock as _;
 use crate::net::clock::SystemClock;
-use crate::net::probe::dns::Asked;
+use crate::net::probe::dns::ProbeType;
 
 /// File that exists while systemd-timesyncd synchronises the clock (systemd-timesyncd.service(8)).
 const SYNCHRONIZED: &str = "/run/systemd/timesync/synchronized";
@@ -46,7 +46,7 @@ async fn of_machine(patient: &Patient) -> Vec<Check> {
     if Path::new(SYNCHRONIZED).exists() {
         return vec![Check::new(NAME, Verdict::Ok, format!("it is {now}, and systemd-timesyncd keeps it"), "")];
     }
-    let signed = patient.ask(".", Asked::Soa).await.ok().and_then(|told| told.signed);
+    let signed = patient.ask(".", ProbeType::Soa).await.ok().and_then(|told| told.signed);
     vec![judge(now, signed)]
 }
 

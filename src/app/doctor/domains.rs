@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Check, Patient, Verdict};
 use crate::app::admin_client::{AdminClient, Ask};
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::base::id::AccountId;
 
 /// Maximum number of checked domains; each needs several look-ups.
@@ -45,7 +45,7 @@ fn asked(client: &AdminClient) -> Vec<Check> {
     checks
 }
 
-fn untold(trouble: &Trouble) -> Check {
+fn untold(trouble: &CliError) -> Check {
     let text = trouble.to_string();
     let why = text.lines().nth(1).unwrap_or_default().trim().to_owned();
     match trouble.exit() {
@@ -63,7 +63,7 @@ struct Domain {
     name: String,
 }
 
-fn all_domains(client: &AdminClient) -> Result<Vec<Domain>, Trouble> {
+fn all_domains(client: &AdminClient) -> Result<Vec<Domain>, CliError> {
     let mut domains = Vec::new();
     for account in rows(client, "/v1/accounts?limit=100", None)? {
         let Some(account) = account["id"].as_str().and_then(|id| id.parse::<AccountId>().ok()) else { continue };
@@ -78,7 +78,7 @@ fn all_domains(client: &AdminClient) -> Result<Vec<Domain>, Trouble> {
     Ok(domains)
 }
 
-fn rows(client: &AdminClient, path: &str, account: Option<AccountId>) -> Result<Vec<Value>, Trouble> {
+fn rows(client: &AdminClient, path: &str, account: Option<AccountId>) -> Result<Vec<Value>, CliError> {
     let mut page = client.ask(Ask::get(PURPOSE, path, account))?.value;
     Ok(page["data"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }

@@ -35,7 +35,7 @@ impl InService {
         if self.is_running.swap(true, AcqRel) {
             return None;
         }
-        let _running = Running(&self.is_running);
+        let _running = RunGuard(&self.is_running);
         let config = self.config.clone();
         let checks = tokio::task::spawn_blocking(move || super::run(&config).map_err(|trouble| trouble.to_string()));
         let checks = match checks.await {
@@ -70,9 +70,9 @@ impl From<Check> for Finding {
 }
 
 /// Marks a run as active; dropping it allows the next run.
-struct Running<'r>(&'r AtomicBool);
+struct RunGuard<'r>(&'r AtomicBool);
 
-impl Drop for Running<'_> {
+impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Release);
     }

@@ -27,12 +27,12 @@ use serde::Serialize;
 use self::together::join_in_order;
 use super::config::{Config, Relay, RelayKind};
 use super::runtime;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::BoxFuture;
 use crate::engine::ports::probe::Probe;
 use crate::net::guard::Guard;
-use crate::net::probe::dns::{Asked, DnsProbe, NotTold, Told};
+use crate::net::probe::dns::{DnsProbe, ProbeType, ServerAnswer, ServerError};
 use crate::net::probe::network::NetworkProbe;
 use crate::net::source;
 
@@ -98,25 +98,27 @@ struct Patient {
 }
 
 impl Patient {
-    async fn ask(&self, name: &str, asked: Asked) -> Result<Told, NotTold> {
+    async fn ask(&self, name: &str, asked: ProbeType) -> Result<ServerAnswer, ServerError> {
         match &self.dns {
             Ok(dns) => dns.ask(name, asked).await,
-            Err(why) => Err(NotTold::Failed(why.clone())),
+            Err(why) => Err(ServerError::Failed(why.clone())),
         }
     }
 
     /// Returns the addresses of a name, IPv4 first. A failed look-up of one family is an error only if the other has no
     /// addresses.
-    async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NotTold> {
-        let (v4, v6) = tokio::join!(self.ask(name, Asked::A), self.ask(name, Asked::Aaaa));
-        let of = |told: &Result<Told, NotTold>| -> Vec<IpAddr> {
+    async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, ServerError> {
+        let (v4, v6) = tokio::join!(self.ask(name, ProbeType::A), self.ask(name, ProbeType::Aaaa));
+        let of = |told: &Result<ServerAnswer, ServerError>| -> Vec<IpAddr> {
             told.iter().flat_map(|told| &told.records).filter_map(|text| text.parse().ok()).collect()
         };
         let addresses = [of(&v4), of(&v6)].concat();
         match (addresses.is_empty(), v4, v6) {
             (false, _, _) => Ok(addresses),
-            (true, Err(failed @ NotTold::Failed(_)), _) | (true, _, Err(failed @ NotTold::Failed(_))) => Err(failed),
-            (true, _, _) => Err(NotTold::Absent),
+            (true, Err(failed @ ServerError::Failed(_)), _) | (true, _, Err(failed @ ServerError::Failed(_))) => {
+                Err(failed)
+            }
+            (true, _, _) => Err(ServerError::Absent),
         }
     }
 
@@ -139,7 +141,7 @@ impl Patient {
 ///
 /// # Errors
 /// No check could be run.
-pub fn run(config: &Config) -> Result<Vec<Check>, Trouble> {
+pub fn run(config: &Config) -> Result<Vec<Check>, CliError> {
     let patient = Arc::new(Patient {
         config: config.clone(),
         dns: DnsProbe::new(&config.dns.servers),

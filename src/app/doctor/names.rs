@@ -7,23 +7,23 @@ use std::net::IpAddr;
 use super::{Check, Patient, Verdict};
 use crate::engine::probe;
 use crate::engine::probe::reverse::{Reverse, seen_addresses};
-use crate::net::probe::dns::{Asked, NotTold, Told};
+use crate::net::probe::dns::{ProbeType, ServerAnswer, ServerError};
 
 /// Checks whether names can be looked up, and whether answers are validated.
 pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
     const NAME: &str = "resolver";
-    match patient.ask(".", Asked::Soa).await {
+    match patient.ask(".", ProbeType::Soa).await {
         Ok(told) => {
             let server = told.server;
             let validation = validation(patient, &told);
             vec![Check::new(NAME, Verdict::Ok, format!("{server} answers"), ""), validation]
         }
         // This is an answer too: a server for a few zones does not know the root.
-        Err(NotTold::Absent) => {
+        Err(ServerError::Absent) => {
             let seen = "the name servers answer, but do not know the root of the DNS";
             vec![Check::new(NAME, Verdict::Warn, seen, "Set dns.servers to servers that resolve every name.")]
         }
-        Err(NotTold::Failed(why)) => {
+        Err(ServerError::Failed(why)) => {
             vec![Check::new(NAME, Verdict::Fail, why, "Set dns.servers to servers that answer, as \"ip:port\".")]
         }
     }
@@ -31,7 +31,7 @@ pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
 
 /// Checks whether answers are validated. The service validates from its trust anchor, and the servers must not prevent
 /// it.
-fn validation(patient: &Patient, told: &Told) -> Check {
+fn validation(patient: &Patient, told: &ServerAnswer) -> Check {
     const NAME: &str = "DNSSEC";
     let server = told.server;
     let Some(anchor) = &patient.config.dns.trust_anchor else {
@@ -72,8 +72,8 @@ async fn leads_here(patient: &Patient, check: &str, name: &str, sources: Option<
     let publish = format!("Publish an A record of {name} with this server's public address.");
     let addresses = match patient.addresses(name).await {
         Ok(addresses) => addresses,
-        Err(NotTold::Absent) => return Check::new(check, Verdict::Fail, format!("{name} has no address"), publish),
-        Err(NotTold::Failed(why)) => {
+        Err(ServerError::Absent) => return Check::new(check, Verdict::Fail, format!("{name} has no address"), publish),
+        Err(ServerError::Failed(why)) => {
             return Check::new(check, Verdict::Warn, format!("{name} could not be looked up: {why}"), "Try again.");
         }
     };
@@ -100,7 +100,7 @@ async fn own_spf(patient: &Patient) -> Check {
     let host = patient.config.hostname.as_str();
     let name = format!("SPF of {host}");
     let publish = format!("Publish a TXT record of {host}: v=spf1 a -all");
-    match patient.ask(host, Asked::Txt).await {
+    match patient.ask(host, ProbeType::Txt).await {
         Ok(told) => {
             let found: Vec<_> = told.records.into_iter().filter(|text| text.starts_with("v=spf1")).collect();
             match found.as_slice() {
@@ -112,8 +112,8 @@ async fn own_spf(patient: &Patient) -> Check {
                 }
             }
         }
-        Err(NotTold::Absent) => Check::new(name, Verdict::Warn, "there is none", publish),
-        Err(NotTold::Failed(why)) => Check::new(name, Verdict::Warn, why, "Try again."),
+        Err(ServerError::Absent) => Check::new(name, Verdict::Warn, "there is none", publish),
+        Err(ServerError::Failed(why)) => Check::new(name, Verdict::Warn, why, "Try again."),
     }
 }
 

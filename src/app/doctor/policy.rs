@@ -2,7 +2,7 @@
 //! fetched or does not list this server.
 
 use super::{CONNECTING, Check, Patient, Verdict};
-use crate::net::probe::dns::{Asked, NotTold};
+use crate::net::probe::dns::{ProbeType, ServerError};
 use crate::net::probe::policy::{PolicyHost, fetch};
 use crate::net::tls;
 use crate::smtp::mta_sts::{StsMode, StsPolicy};
@@ -10,10 +10,10 @@ use crate::smtp::mta_sts::{StsMode, StsPolicy};
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let domain = patient.config.bounce_host().as_str();
     let name = format!("MTA-STS of {domain}");
-    let published = match patient.ask(&format!("_mta-sts.{domain}"), Asked::Txt).await {
+    let published = match patient.ask(&format!("_mta-sts.{domain}"), ProbeType::Txt).await {
         Ok(told) => told.records.iter().any(|text| text.starts_with("v=STSv1")),
-        Err(NotTold::Absent) => false,
-        Err(NotTold::Failed(why)) => return vec![Check::new(name, Verdict::Warn, why, "Try again.")],
+        Err(ServerError::Absent) => false,
+        Err(ServerError::Failed(why)) => return vec![Check::new(name, Verdict::Warn, why, "Try again.")],
     };
     if !published {
         return vec![Check::new(name, Verdict::Ok, "none is published; it is optional", "")];

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Progress;
 use crate::app::admin_client::AdminClient;
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::base::time::{Timestamp, iso};
 use crate::net::admin_socket::Download;
 use crate::store::archive::{Fault, Part, Reader};
@@ -25,7 +25,7 @@ const PURPOSE: &str = "take the backup";
 
 /// A backup that was taken.
 #[derive(Debug, Serialize)]
-pub struct Taken {
+pub struct FinishedBackup {
     /// Path of the file.
     pub file: PathBuf,
     /// Time of the backup.
@@ -47,19 +47,28 @@ pub struct Taken {
 ///
 /// # Errors
 /// The error for the operator; then there is no such file.
-pub fn take(client: &AdminClient, file: &Path, extent: Extent, progress: Progress<'_>) -> Result<Taken, Trouble> {
+pub fn take(
+    client: &AdminClient,
+    file: &Path,
+    extent: Extent,
+    progress: Progress<'_>,
+) -> Result<FinishedBackup, CliError> {
     if fs::symlink_metadata(file).is_ok() {
         return Err(taken_already(file));
     }
     let path = format!("/v1/backup?content={}&master_key={}", extent.content, extent.master_key);
     let download = client.download(PURPOSE, &path)?;
-    let unfinished = Unfinished::create(file)?;
+    let unfinished = TemporaryFile::create(file)?;
     let taken = receive(download, &unfinished, progress).map_err(|fault| broken_off(file, &fault))?;
     unfinished.finish(file)?;
-    Ok(Taken { file: file.to_owned(), ..taken })
+    Ok(FinishedBackup { file: file.to_owned(), ..taken })
 }
 
-fn receive(download: Download, unfinished: &Unfinished, mut progress: Progress<'_>) -> Result<Taken, Fault> {
+fn receive(
+    download: Download,
+    unfinished: &TemporaryFile,
+    mut progress: Progress<'_>,
+) -> Result<FinishedBackup, Fault> {
     let (mut reader, head) = Reader::open(Tee { download, file: &unfinished.file })?;
     progress.expect_rows(head.rows);
     while let Some(part) = reader.next_part()? {
@@ -71,7 +80,7 @@ fn receive(download: Download, unfinished: &Unfinished, mut progress: Progress<'
     let totals = reader.totals();
     progress.line("everything is read; waiting for the disk");
     unfinished.file.sync_all()?;
-    Ok(Taken {
+    Ok(FinishedBackup {
         file: PathBuf::new(),
         taken_at: head.taken_at,
         bytes: reader.byte_count(),
@@ -97,14 +106,14 @@ impl Read for Tee<'_> {
 }
 
 /// A file without its final name; dropping removes it.
-struct Unfinished {
+struct TemporaryFile {
     path: PathBuf,
     file: File,
     is_finished: std::cell::Cell<bool>,
 }
 
-impl Unfinished {
-    fn create(file: &Path) -> Result<Self, Trouble> {
+impl TemporaryFile {
+    fn create(file: &Path) -> Result<Self, CliError> {
         let mut name = file.file_name().unwrap_or_default().to_owned();
         name.push(format!(".unfinished-{}", std::process::id()));
         let path = file.with_file_name(name);
@@ -113,7 +122,7 @@ impl Unfinished {
     }
 
     /// Gives the file its name durably, unless the name has been taken.
-    fn finish(&self, file: &Path) -> Result<(), Trouble> {
+    fn finish(&self, file: &Path) -> Result<(), CliError> {
         match renameat_with(CWD, &self.path, CWD, file, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(rustix::io::Errno::EXIST) => return Err(taken_already(file)),
@@ -128,7 +137,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.is_finished.get() {
             // After success the file has its final name.
@@ -137,22 +146,22 @@ impl Drop for Unfinished {
     }
 }
 
-fn taken_already(file: &Path) -> Trouble {
+fn taken_already(file: &Path) -> CliError {
     let why = format!("the file {} already exists and is not changed", file.display());
-    Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, "Choose another file, or move the existing one.")
+    CliError::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, "Choose another file, or move the existing one.")
 }
 
-fn unwritable(file: &Path, error: &io::Error) -> Trouble {
+fn unwritable(file: &Path, error: &io::Error) -> CliError {
     let exit = match error.kind() {
         io::ErrorKind::PermissionDenied => Exit::NotPermitted,
         io::ErrorKind::NotFound => Exit::NotFound,
         _ => Exit::Failed,
     };
     let why = format!("{}: {error}", file.display());
-    Trouble::new(exit, format!("cannot {PURPOSE}"), why, "Choose a file in a directory that this user can write to.")
+    CliError::new(exit, format!("cannot {PURPOSE}"), why, "Choose a file in a directory that this user can write to.")
 }
 
-fn broken_off(file: &Path, fault: &Fault) -> Trouble {
+fn broken_off(file: &Path, fault: &Fault) -> CliError {
     let (why, remedy) = match fault {
         Fault::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
             (format!("{}: {error}", file.display()), "Choose a file on a disk with more free space.")
@@ -161,5 +170,5 @@ fn broken_off(file: &Path, fault: &Fault) -> Trouble {
             (format!("the service broke it off: {fault}"), "See the service's log, and try again.")
         }
     };
-    Trouble::new(Exit::Failed, format!("cannot {PURPOSE}"), why, remedy)
+    CliError::new(Exit::Failed, format!("cannot {PURPOSE}"), why, remedy)
 }

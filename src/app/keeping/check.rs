@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::Progress;
 use crate::app::exit::Exit;
 use crate::app::lock::DirectoryLock;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::engine::ports::Clock;
 use crate::engine::virtual_clock;
 use crate::net::clock::SystemClock;
@@ -21,7 +21,7 @@ use crate::store::restore::{self, RestoreError};
 ///
 /// # Errors
 /// The reason why nothing was checked; exit 6 if the store is running, 3 if there is none.
-pub fn directory(directory: &Path, progress: Progress<'_>) -> Result<Report, Trouble> {
+pub fn directory(directory: &Path, progress: Progress<'_>) -> Result<Report, CliError> {
     let purpose = format!("check the store in {}", directory.display());
     let _lock = DirectoryLock::borrow(directory)?;
     looked_at(directory, KeyPlace::WithStore, &purpose, progress)
@@ -31,12 +31,12 @@ pub fn directory(directory: &Path, progress: Progress<'_>) -> Result<Report, Tro
 ///
 /// # Errors
 /// The reason why nothing was checked; exit 3 if there is no such file.
-pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, Trouble> {
+pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, CliError> {
     let purpose = format!("check the backup {}", file.display());
     let source = super::open(file, &purpose)?;
-    let aside = Aside::create().map_err(|error| {
+    let aside = ScratchDirectory::create().map_err(|error| {
         let remedy = "Set TMPDIR to a directory with space for the backup's rows.";
-        Trouble::new(Exit::Failed, format!("cannot {purpose}"), error.to_string(), remedy)
+        CliError::new(Exit::Failed, format!("cannot {purpose}"), error.to_string(), remedy)
     })?;
     let unpacked = restore::unpack(source, &aside.0, &mut |head, totals| progress.read(head, totals));
     let key_place = match unpacked {
@@ -56,7 +56,7 @@ pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, Trouble
                     "Set TMPDIR to a directory with space for the backup's rows, and try again."
                 }
             };
-            return Err(Trouble::new(Exit::Failed, format!("cannot {purpose}"), error.to_string(), remedy));
+            return Err(CliError::new(Exit::Failed, format!("cannot {purpose}"), error.to_string(), remedy));
         }
     };
     looked_at(&aside.0, key_place, &purpose, progress)
@@ -67,7 +67,7 @@ fn looked_at(
     key_place: KeyPlace,
     purpose: &str,
     mut progress: Progress<'_>,
-) -> Result<Report, Trouble> {
+) -> Result<Report, CliError> {
     let now = SystemClock::new().now().max(virtual_clock::kept(directory).unwrap_or_default());
     let checked = check::check(directory, now, key_place, &mut |rows| progress.looked_at(rows));
     checked.map_err(|error| {
@@ -85,14 +85,14 @@ fn looked_at(
             }
             InspectError::Io(_) | InspectError::Unreadable(_) => (Exit::Failed, "Check the disk, and try again."),
         };
-        Trouble::new(exit, format!("cannot {purpose}"), error.to_string(), remedy)
+        CliError::new(exit, format!("cannot {purpose}"), error.to_string(), remedy)
     })
 }
 
 /// A temporary directory, removed when it is dropped.
-struct Aside(PathBuf);
+struct ScratchDirectory(PathBuf);
 
-impl Aside {
+impl ScratchDirectory {
     fn create() -> io::Result<Self> {
         let name = format!("postrider-check-{}-{}", std::process::id(), SystemClock::new().now().as_millis());
         let path = std::env::temp_dir().join(name);
@@ -101,7 +101,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         // If it can't be removed, the system cleans the temporary directory.
         let _ = fs::remove_dir_all(&self.0);

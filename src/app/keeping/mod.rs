@@ -14,20 +14,20 @@ use std::io::{self, BufReader};
 use std::path::Path;
 
 use super::exit::Exit;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 
 /// Number of bytes that are read from a backup at once.
 const BUFFER: usize = 1 << 20;
 
 /// Opens a backup file.
-fn open(file: &Path, purpose: &str) -> Result<BufReader<File>, Trouble> {
+fn open(file: &Path, purpose: &str) -> Result<BufReader<File>, CliError> {
     let opened = File::open(file).map_err(|error| {
         let (exit, remedy) = match error.kind() {
             io::ErrorKind::NotFound => (Exit::NotFound, "Choose a file that `postrider backup` has written."),
             io::ErrorKind::PermissionDenied => (Exit::NotPermitted, "Run the command as the file's owner, or as root."),
             _ => (Exit::Failed, "Choose a file that `postrider backup` has written."),
         };
-        Trouble::new(exit, format!("cannot {purpose}"), format!("{}: {error}", file.display()), remedy)
+        CliError::new(exit, format!("cannot {purpose}"), format!("{}: {error}", file.display()), remedy)
     })?;
     Ok(BufReader::with_capacity(BUFFER, opened))
 }

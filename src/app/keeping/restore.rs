@@ -11,7 +11,7 @@ use super::Progress;
 use crate::app::exit::Exit;
 use crate::app::init;
 use crate::app::lock::DirectoryLock;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::base::time::{Timestamp, iso};
 use crate::engine::keeping::BESIDE;
 use crate::store::archive::{Fault, Head};
@@ -23,7 +23,7 @@ const PURPOSE: &str = "restore the backup";
 
 /// A data directory restored from a backup.
 #[derive(Debug, Serialize)]
-pub struct Restored {
+pub struct FinishedRestore {
     /// The directory.
     pub data_dir: PathBuf,
     /// Time of the backup.
@@ -45,7 +45,12 @@ pub struct Restored {
 ///
 /// # Errors
 /// The error for the operator; then no file is left in the directory.
-pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Progress<'_>) -> Result<Restored, Trouble> {
+pub fn run(
+    file: &Path,
+    directory: &Path,
+    key: Option<&Path>,
+    mut progress: Progress<'_>,
+) -> Result<FinishedRestore, CliError> {
     let backup = super::open(file, PURPOSE)?;
     let given = key.map(master_key).transpose()?;
     require_empty(directory)?;
@@ -65,7 +70,7 @@ pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Prog
         }
     };
     init::hand_over(directory).map_err(|error| unwritable(directory, &error))?;
-    Ok(Restored {
+    Ok(FinishedRestore {
         data_dir: directory.to_owned(),
         backup_at: restoration.head.taken_at,
         rows: restoration.totals.rows,
@@ -77,37 +82,37 @@ pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Prog
 }
 
 /// Refuses a directory that is not empty.
-pub(super) fn require_empty(directory: &Path) -> Result<(), Trouble> {
+pub(super) fn require_empty(directory: &Path) -> Result<(), CliError> {
     match restore::is_empty(directory) {
         Ok(true) => Ok(()),
         Ok(false) => {
             let why = format!("{} is not empty and is not changed", directory.display());
             let remedy = "Choose a directory that is empty or does not exist yet.";
-            Err(Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, remedy))
+            Err(CliError::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, remedy))
         }
         Err(error) => Err(unwritable(directory, &error)),
     }
 }
 
-pub(super) fn master_key(file: &Path) -> Result<Raw, Trouble> {
+pub(super) fn master_key(file: &Path) -> Result<Raw, CliError> {
     if fs::metadata(file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         let why = format!("there is no file {}", file.display());
         let remedy = "Give the master.key of the service that was backed up.";
-        return Err(Trouble::new(Exit::NotFound, format!("cannot {PURPOSE}"), why, remedy));
+        return Err(CliError::new(Exit::NotFound, format!("cannot {PURPOSE}"), why, remedy));
     }
     master_key::read_raw(file).map_err(|error: OpenError| {
         let remedy = "Give the master.key of the service that was backed up.";
-        Trouble::new(Exit::Failed, format!("cannot {PURPOSE}"), error.to_string(), remedy)
+        CliError::new(Exit::Failed, format!("cannot {PURPOSE}"), error.to_string(), remedy)
     })
 }
 
-pub(super) fn unwritable(directory: &Path, error: &io::Error) -> Trouble {
+pub(super) fn unwritable(directory: &Path, error: &io::Error) -> CliError {
     let exit = if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
     let why = format!("{}: {error}", directory.display());
-    Trouble::new(exit, format!("cannot {PURPOSE}"), why, "Choose a directory that this user can write to.")
+    CliError::new(exit, format!("cannot {PURPOSE}"), why, "Choose a directory that this user can write to.")
 }
 
-fn failed(file: &Path, directory: &Path, error: &RestoreError) -> Trouble {
+fn failed(file: &Path, directory: &Path, error: &RestoreError) -> CliError {
     let file = file.display();
     let (exit, why, remedy) = match error {
         RestoreError::Io { error, .. } => return unwritable(directory, error),
@@ -123,5 +128,5 @@ fn failed(file: &Path, directory: &Path, error: &RestoreError) -> Trouble {
         }
         RestoreError::Store(_) => (Exit::Failed, error.to_string(), "Check the disk, and try again."),
     };
-    Trouble::new(exit, format!("cannot {PURPOSE}"), why, remedy)
+    CliError::new(exit, format!("cannot {PURPOSE}"), why, remedy)
 }

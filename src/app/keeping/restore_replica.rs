@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Progress;
-use super::restore::{Restored, master_key, require_empty, unwritable};
+use super::restore::{FinishedRestore, master_key, require_empty, unwritable};
 use crate::app::config::Config;
 use crate::app::exit::Exit;
 use crate::app::lock::DirectoryLock;
 use crate::app::replication::{cannot_join, lease_rules, with_base};
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::app::{init, replica_bucket, runtime};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
@@ -48,8 +48,8 @@ pub fn run(
     options: &ReplicaRestore<'_>,
     directory: &Path,
     progress: Progress<'_>,
-) -> Result<Restored, Trouble> {
-    let usage = |why: String, remedy| Trouble::new(Exit::Usage, WHAT, why, remedy);
+) -> Result<FinishedRestore, CliError> {
+    let usage = |why: String, remedy| CliError::new(Exit::Usage, WHAT, why, remedy);
     let url: BucketUrl =
         options.url.parse().map_err(|error| usage(format!("{error}"), "Write it as s3://bucket/prefix."))?;
     let parse = |at: &str| at.parse::<Timestamp>();
@@ -87,9 +87,9 @@ async fn restore(
     key: Raw,
     (until, release): (Option<Timestamp>, bool),
     mut progress: Progress<'_>,
-) -> Result<Restored, Trouble> {
+) -> Result<FinishedRestore, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let holder = "restore".parse().map_err(|_| Trouble::new(Exit::Failed, WHAT, "", ""))?;
+    let holder = "restore".parse().map_err(|_| CliError::new(Exit::Failed, WHAT, "", ""))?;
     let bucket = replica_bucket::open(config, url)?;
     let real: Arc<dyn Clock> = Arc::new(ContinuousClock);
     let world = ReplicaWorld {
@@ -135,7 +135,7 @@ async fn restore(
     let backup_at = log.follower.sequence().committed_at;
     log.follower.checkpoint().map_err(failed_store)?;
     let content = manifest.content.iter().map(|range| range.length).sum();
-    Ok(Restored {
+    Ok(FinishedRestore {
         data_dir: directory.to_owned(),
         backup_at,
         rows,
@@ -146,7 +146,7 @@ async fn restore(
     })
 }
 
-fn failed(error: &ReplicaError) -> Trouble {
+fn failed(error: &ReplicaError) -> CliError {
     let trouble = cannot_join(error);
     let exit = match error {
         ReplicaError::NoBase => Exit::NotFound,
@@ -157,5 +157,5 @@ fn failed(error: &ReplicaError) -> Trouble {
         ReplicaError::OtherStore => "Give the master.key of the store with --master-key FILE.",
         _ => "Check [replica] and the bucket, empty the directory, and try again.",
     };
-    Trouble::new(exit, WHAT, error.to_string(), remedy)
+    CliError::new(exit, WHAT, error.to_string(), remedy)
 }

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Heard, Told, cannot, told_to_end};
+use super::{ForwardResult, ListenOutput, cannot, told_to_end};
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::base::entropy;
 use crate::base::id::{DeliveryId, EventId, Ulid};
 use crate::base::secret::Secret;
 use crate::base::signature::webhook_secret;
 use crate::domain::event::EventType;
 use crate::engine::ports::Clock as _;
-use crate::engine::webhook::Telling;
+use crate::engine::webhook::WebhookCall;
 use crate::net::clock::SystemClock;
 use crate::net::entropy::OsEntropy;
-use crate::net::event_source::{Door, EventSource, OpenStream, SourceEvent, SourceFault};
+use crate::net::event_source::{EventSource, EventSourceAddress, OpenStream, SourceEvent, SourceFault};
 use crate::net::forward::Forward;
 
 /// Delays between attempts. They are short: the developer is watching, and a program restarts in seconds.
@@ -31,7 +31,7 @@ const COMES_AGAIN: Duration = Duration::from_secs(3);
 /// Events to follow, and the program to forward them to.
 pub struct Forwarding {
     /// The service.
-    pub door: Door,
+    pub door: EventSourceAddress,
     /// Only events of these types; `None` for all.
     pub events: Option<BTreeSet<EventType>>,
     /// Start after this event; `None` for new events.
@@ -51,7 +51,7 @@ pub struct Program {
 /// Early end of following.
 pub(in crate::app) enum End {
     /// An error for the operator.
-    Trouble(Trouble),
+    Trouble(CliError),
     /// The output can't be written any more.
     Output(std::io::Error),
 }
@@ -67,14 +67,14 @@ impl Forwarding {
     ///
     /// # Errors
     /// The service can't be followed from the start, or refuses later; or the output can't be written.
-    pub(in crate::app) async fn run(self, told: &mut Told<'_>) -> Result<Exit, End> {
+    pub(in crate::app) async fn run(self, told: &mut ListenOutput<'_>) -> Result<Exit, End> {
         tokio::select! {
             ended = self.follow(told) => ended,
             () = told_to_end() => Ok(Exit::Done),
         }
     }
 
-    async fn follow(self, told: &mut Told<'_>) -> Result<Exit, End> {
+    async fn follow(self, told: &mut ListenOutput<'_>) -> Result<Exit, End> {
         let source = EventSource::new(self.door.clone()).map_err(|fault| End::Trouble(refused(&fault)))?;
         let mut place = self.after.map(|event| event.to_string());
         let mut stream = source.open(place.as_deref()).await.map_err(|fault| End::Trouble(refused(&fault)))?;
@@ -97,7 +97,7 @@ impl Forwarding {
         stream: &mut OpenStream,
         place: &mut Option<String>,
         signer: Option<&Secret>,
-        told: &mut Told<'_>,
+        told: &mut ListenOutput<'_>,
     ) -> Result<SourceFault, End> {
         loop {
             let event = match stream.next().await {
@@ -107,7 +107,7 @@ impl Forwarding {
             if self.takes(&event) {
                 let heard = match (&self.program, signer) {
                     (Some(program), Some(secret)) => tell(&program.forward, secret, &event).await,
-                    (Some(_) | None, _) => Heard::of(&event.id, &event.kind, &event.record),
+                    (Some(_) | None, _) => ForwardResult::of(&event.id, &event.kind, &event.record),
                 };
                 told.heard(&heard)?;
             }
@@ -122,7 +122,7 @@ impl Forwarding {
 }
 
 /// Returns the secret for signing. A generated one is printed, because nobody knows it yet.
-fn signer(program: &Program, told: &mut Told<'_>) -> Result<Secret, End> {
+fn signer(program: &Program, told: &mut ListenOutput<'_>) -> Result<Secret, End> {
     if let Some(secret) = &program.secret {
         return Ok(secret.clone());
     }
@@ -144,14 +144,14 @@ async fn again(source: &EventSource, place: Option<&str>) -> Result<OpenStream, 
 }
 
 /// Sends the program an event, with a few retries. Each attempt has a new signature.
-async fn tell(forward: &Forward, secret: &Secret, event: &SourceEvent) -> Heard {
-    let mut heard = Heard::of(&event.id, &event.kind, &event.record);
+async fn tell(forward: &Forward, secret: &Secret, event: &SourceEvent) -> ForwardResult {
+    let mut heard = ForwardResult::of(&event.id, &event.kind, &event.record);
     let clock = SystemClock::new();
     let delivery = DeliveryId(Ulid::new(clock.now(), entropy::bytes(&OsEntropy)));
     let mut waits = WAITS.into_iter();
     loop {
         heard.attempts += 1;
-        let telling = Telling {
+        let telling = WebhookCall {
             event: &event.id,
             kind: &event.kind,
             delivery,
@@ -171,7 +171,7 @@ async fn tell(forward: &Forward, secret: &Secret, event: &SourceEvent) -> Heard 
     }
 }
 
-fn refused(fault: &SourceFault) -> Trouble {
+fn refused(fault: &SourceFault) -> CliError {
     match fault {
         SourceFault::Lost(why) => cannot(
             Exit::Unreachable,

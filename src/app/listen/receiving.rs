@@ -8,7 +8,7 @@ use hyper::HeaderMap;
 use tokio::sync::mpsc;
 
 use super::forwarding::End;
-use super::{Heard, Told, cannot, told_to_end};
+use super::{ForwardResult, ListenOutput, cannot, told_to_end};
 use crate::app::exit::Exit;
 use crate::base::secret::Secret;
 use crate::base::signature::verify_service_signature;
@@ -32,7 +32,7 @@ impl Receiving {
     ///
     /// # Errors
     /// The address can't be bound, or the output can't be written.
-    pub(in crate::app) async fn run(self, told: &mut Told<'_>) -> Result<Exit, End> {
+    pub(in crate::app) async fn run(self, told: &mut ListenOutput<'_>) -> Result<Exit, End> {
         let in_use = |error: std::io::Error| {
             let why = format!("nothing can listen at {}: {error}", self.address);
             End::Trouble(cannot(Exit::Failed, why, "Choose another address; port 0 takes any free one."))
@@ -63,10 +63,10 @@ impl Receiving {
 }
 
 /// Returns the line for a request, with the reason if it is refused.
-fn judged(secret: &Secret, headers: &HeaderMap, body: &[u8]) -> Heard {
+fn judged(secret: &Secret, headers: &HeaderMap, body: &[u8]) -> ForwardResult {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
     let verdict = verify_service_signature(secret, header("x-service-signature"), body, SystemClock::new().now());
-    let mut heard = Heard::of(header("webhook-id"), header("x-service-event"), body);
+    let mut heard = ForwardResult::of(header("webhook-id"), header("x-service-event"), body);
     heard.attempts = header("x-service-attempt").parse().unwrap_or(0);
     (heard.status, heard.error) = match verdict {
         Ok(()) => (Some(204), None),
@@ -80,10 +80,11 @@ mod tests {
     use super::*;
     use crate::base::id::DeliveryId;
     use crate::base::time::Timestamp;
-    use crate::engine::webhook::Telling;
+    use crate::engine::webhook::WebhookCall;
 
     fn headers(at: Timestamp, secret: &Secret, body: &[u8]) -> HeaderMap {
-        let telling = Telling { event: "evt_1", kind: "queued", delivery: DeliveryId::default(), number: 2, at, body };
+        let telling =
+            WebhookCall { event: "evt_1", kind: "queued", delivery: DeliveryId::default(), number: 2, at, body };
         telling
             .headers(secret)
             .into_iter()

@@ -1,7 +1,7 @@
 //! The promotion of a standby by an operator: the checks, and the answer to the operator.
 
-use super::sight::Sight;
-use super::{Ended, Following};
+use super::sight::LogView;
+use super::{FollowEnd, Following};
 use crate::app::replication::mailing_from;
 use crate::engine::replica::{ReplicaError, Standby};
 use crate::http::standby::{Promotion, PromotionRefusal, PromotionRequest};
@@ -14,12 +14,12 @@ impl Following<'_> {
         &self,
         (wanted, answer): Promotion,
         standby: &mut Option<Standby>,
-        sight: &Sight,
-    ) -> Option<Ended> {
+        sight: &LogView,
+    ) -> Option<FollowEnd> {
         match self.prepare(wanted, standby, sight) {
             Ok(promoted) => {
                 drop(answer.send(Ok(promoted)));
-                Some(Ended::Promoted { without_bucket: wanted.without_bucket })
+                Some(FollowEnd::Promoted { without_bucket: wanted.without_bucket })
             }
             Err(refusal) => {
                 drop(answer.send(Err(refusal)));
@@ -32,7 +32,7 @@ impl Following<'_> {
         &self,
         wanted: PromotionRequest,
         standby: &mut Option<Standby>,
-        sight: &Sight,
+        sight: &LogView,
     ) -> Result<serde_json::Value, PromotionRefusal> {
         let refuse = |status, code, message: &str| PromotionRefusal { status, code, message: message.to_owned() };
         let Some(open) = standby.as_mut().filter(|_| sight.is_at_end || wanted.without_bucket) else {

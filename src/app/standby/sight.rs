@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Following, Turn};
+use super::{Following, RoundResult};
 use crate::app::replication;
 use crate::base::time::Timestamp;
 use crate::engine::replica::{ReplicaError, ReplicaStatus, Standby};
@@ -15,7 +15,7 @@ use crate::machine::replica_lease::{LeaseInput, LeaseRules, LeaseState};
 const BASES: Duration = Duration::from_secs(60);
 
 /// A standby's view of the log.
-pub(super) struct Sight {
+pub(super) struct LogView {
     /// Time of the last slot that was added after the end of the log was first reached.
     pub(super) moved_at: Option<Instant>,
     pub(super) is_at_end: bool,
@@ -26,7 +26,7 @@ pub(super) struct Sight {
     bases: Option<(Instant, u64)>,
 }
 
-impl Sight {
+impl LogView {
     /// Creates an empty view.
     pub(super) const fn new() -> Self {
         let lease = LeaseState::Following { still_since: None };
@@ -38,16 +38,16 @@ impl Following<'_> {
     /// Returns the lease of the log's holder, if the log had no new slot for two leases while the bucket answered.
     pub(super) fn abandoned(
         &self,
-        turn: &Result<Turn, ReplicaError>,
+        turn: &Result<RoundResult, ReplicaError>,
         asked_at: Duration,
-        sight: &mut Sight,
+        sight: &mut LogView,
         standby: Option<&Standby>,
     ) -> Option<Duration> {
         let own = replication::lease_rules(self.config);
         let lease = standby.map_or(own.lease, |standby| own.lease.max(standby.lease()));
         let input = match turn {
-            Ok(Turn::End) => LeaseInput::Still(asked_at),
-            Ok(Turn::Applied | Turn::OwnLog) => LeaseInput::Moved,
+            Ok(RoundResult::End) => LeaseInput::Still(asked_at),
+            Ok(RoundResult::Applied | RoundResult::OwnLog) => LeaseInput::Moved,
             Err(_) => LeaseInput::Unanswered,
         };
         sight.lease = sight.lease.step(input, asked_at, &LeaseRules { lease, ..own });
@@ -61,7 +61,7 @@ impl Following<'_> {
     pub(super) async fn show_bases(
         &self,
         standby: &Standby,
-        sight: &mut Sight,
+        sight: &mut LogView,
         status: &watch::Sender<ReplicaStatus>,
     ) -> Result<(), ReplicaError> {
         let slot = standby.position().slot;

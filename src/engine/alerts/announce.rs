@@ -14,10 +14,10 @@ use crate::domain::alert::{Condition, NoticeKind, Scope, Severity};
 use crate::domain::limits::USERS_COUNT;
 use crate::domain::user::{Role, User};
 use crate::engine::Engine;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::Never;
 use crate::store::op::invitation::is_proven;
-use crate::store::op::notice::{Announce, Telling};
+use crate::store::op::notice::{AlertChangeNotice, Announce};
 use crate::store::read::Read;
 use crate::store::row::alert::AlertRow;
 use crate::store::schema;
@@ -40,7 +40,7 @@ impl WebhookBody<'_> {
 
 impl Engine {
     /// Serves the timer of an alert's changes.
-    pub(in crate::engine) async fn announce_alert(&self, timer: Timer) -> Result<(), Stop<Never>> {
+    pub(in crate::engine) async fn announce_alert(&self, timer: Timer) -> Result<(), OpError<Never>> {
         let (account, id) = (timer.account, AlertId(timer.id));
         let tellings = {
             let snapshot = self.store.snapshot()?;
@@ -58,14 +58,14 @@ impl Engine {
         account: AccountId,
         id: AlertId,
         row: &AlertRow,
-    ) -> Result<Vec<Telling>, StoreError> {
+    ) -> Result<Vec<AlertChangeNotice>, StoreError> {
         let addresses = self.addresses_told(snapshot, account, row)?;
         let webhook = self.settings.alerts.webhook.as_ref().filter(|_| concerns_operator(row));
-        let telling = |announcement: &crate::store::row::alert::Announcement| {
+        let telling = |announcement: &crate::store::row::alert::PendingNotice| {
             log(id, row, announcement.kind);
             let body = |_| WebhookBody { kind: announcement.kind.webhook_type(), alert: self.alert_record(id, row) };
             let webhook = webhook.map(|webhook| body(webhook).bytes());
-            Telling { announcement: *announcement, addresses: addresses.clone(), webhook }
+            AlertChangeNotice { announcement: *announcement, addresses: addresses.clone(), webhook }
         };
         Ok(row.announcements.iter().map(telling).collect())
     }

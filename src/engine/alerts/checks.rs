@@ -15,8 +15,8 @@ use crate::engine::messages::MessageRecord;
 use crate::engine::replica::{ReplicaStatus, Role, State};
 use crate::engine::wait::{Holds, WaitReason};
 use crate::machine::quota::Quota;
-use crate::store::error::{Stop, StoreError};
-use crate::store::op::alert::{Changed, Finding, RecordFindings, known_subjects};
+use crate::store::error::{OpError, StoreError};
+use crate::store::op::alert::{ChangedAlerts, Finding, RecordFindings, known_subjects};
 use crate::store::op::alert_quota;
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
@@ -57,7 +57,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn check_alerts(self: &std::sync::Arc<Self>) -> Result<Changed, StoreError> {
+    pub async fn check_alerts(self: &std::sync::Arc<Self>) -> Result<ChangedAlerts, StoreError> {
         let mut memory = self.alerts.memory.lock().await;
         let mut findings = self.look_around(&mut memory).await?;
         findings.extend(network::findings(self).await);
@@ -65,14 +65,14 @@ impl Engine {
     }
 
     /// Runs the checks that need no network.
-    pub(super) async fn check_locally(self: &std::sync::Arc<Self>) -> Result<Changed, StoreError> {
+    pub(super) async fn check_locally(self: &std::sync::Arc<Self>) -> Result<ChangedAlerts, StoreError> {
         let mut memory = self.alerts.memory.lock().await;
         let findings = self.look_around(&mut memory).await?;
         self.record_findings(findings).await
     }
 
     /// Records findings. If nothing has changed, nothing is written.
-    pub(super) async fn record_findings(&self, findings: Vec<Finding>) -> Result<Changed, StoreError> {
+    pub(super) async fn record_findings(&self, findings: Vec<Finding>) -> Result<ChangedAlerts, StoreError> {
         let is_new = {
             let snapshot = self.store.snapshot()?;
             findings.iter().try_fold(false, |is_new, finding| {
@@ -81,11 +81,11 @@ impl Engine {
             })?
         };
         if !is_new {
-            return Ok(Changed::default());
+            return Ok(ChangedAlerts::default());
         }
         self.store.commit(RecordFindings { findings }).await.map_err(|stop| match stop {
-            Stop::Failed(error) => error,
-            Stop::Refused(never) => match never {},
+            OpError::Failed(error) => error,
+            OpError::Refused(never) => match never {},
         })
     }
 

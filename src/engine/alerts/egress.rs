@@ -38,7 +38,7 @@ pub(super) struct Egress {
 
 /// An accepted mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct AcceptedMail {
     /// The relay.
     pub(super) relay: String,
     /// The server's answer.
@@ -64,13 +64,13 @@ impl Egress {
     ///
     /// # Errors
     /// The reason of each relay.
-    pub(super) async fn send(&self, engine: &Engine, to: &Address, mail: &Bytes) -> Result<Taken, String> {
+    pub(super) async fn send(&self, engine: &Engine, to: &Address, mail: &Bytes) -> Result<AcceptedMail, String> {
         let mut failures = Vec::new();
         for relay in &self.relays {
             let tried = timeout(PER_RELAY, self.try_relay(engine, relay, to, mail)).await;
             let tried = tried.unwrap_or_else(|_| Err(format!("no answer within {} s", PER_RELAY.as_secs())));
             match tried {
-                Ok(answer) => return Ok(Taken { relay: relay.name.to_string(), answer }),
+                Ok(answer) => return Ok(AcceptedMail { relay: relay.name.to_string(), answer }),
                 Err(why) => failures.push(format!("{}: {why}", relay.name)),
             }
         }

@@ -7,18 +7,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use super::egress::{Egress, Taken};
+use super::egress::{AcceptedMail, Egress};
 use super::record::Alert;
-use super::text::Words;
+use super::text::MailText;
 use crate::base::id::{AccountId, DeliveryId, DomainId, NoticeId, Ulid};
 use crate::domain::address::Address;
 use crate::engine::crash::caught;
 use crate::engine::ports::{Post, WebhookRequest};
-use crate::engine::webhook::Telling;
+use crate::engine::webhook::WebhookCall;
 use crate::engine::{Engine, Ways};
 use crate::mail::dkim;
 use crate::mail::notice::Notice;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::Never;
 use crate::store::op::notice::{NoticeEnd, SettleNotice};
 use crate::store::read::Read;
@@ -72,8 +72,8 @@ impl Notifier {
             drop(turn);
             let fault = match served {
                 Ok(Ok(())) => return,
-                Ok(Err(Stop::Failed(error))) => error.to_string(),
-                Ok(Err(Stop::Refused(never))) => match never {},
+                Ok(Err(OpError::Failed(error))) => error.to_string(),
+                Ok(Err(OpError::Refused(never))) => match never {},
                 Err(crashed) => crashed.to_string(),
             };
             tracing::error!(%fault, "could not serve a notice; trying again in a minute");
@@ -82,7 +82,7 @@ impl Notifier {
         });
     }
 
-    async fn serve(&self, timer: Timer) -> Result<(), Stop<Never>> {
+    async fn serve(&self, timer: Timer) -> Result<(), OpError<Never>> {
         let id = NoticeId(timer.id);
         let row = self.engine.store.snapshot()?.row::<NoticeRow>(id.as_bytes())?;
         let Some(row) = row.filter(|row| row.due == timer.due) else {
@@ -138,7 +138,7 @@ impl Notifier {
         Ok(changes)
     }
 
-    async fn mailed(&self, id: NoticeId, to: &Address, words: &Words) -> Result<NoticeEnd, StoreError> {
+    async fn mailed(&self, id: NoticeId, to: &Address, words: &MailText) -> Result<NoticeEnd, StoreError> {
         let sent = self.send_mail(id, to, words).await?;
         Ok(match sent {
             Ok(taken) => NoticeEnd::Sent(Some(taken.relay)),
@@ -154,8 +154,8 @@ impl Notifier {
         &self,
         id: NoticeId,
         to: &Address,
-        words: &Words,
-    ) -> Result<Result<Taken, String>, StoreError> {
+        words: &MailText,
+    ) -> Result<Result<AcceptedMail, String>, StoreError> {
         let mail = self.engine.notice_mail(id, to, words)?;
         Ok(self.egress.send(&self.engine, to, &mail).await)
     }
@@ -175,11 +175,11 @@ impl Notifier {
 
 impl Engine {
     /// Returns a mail of the service, signed if the sender's domain is verified here.
-    pub(super) fn notice_mail(&self, id: NoticeId, to: &Address, words: &Words) -> Result<Bytes, StoreError> {
+    pub(super) fn notice_mail(&self, id: NoticeId, to: &Address, words: &MailText) -> Result<Bytes, StoreError> {
         let from = &self.settings.alerts.from;
         let at = self.clock.time().wall;
         let message_id = format!("{id}@{}", from.domain());
-        let Words { subject, text, alerts } = words;
+        let MailText { subject, text, alerts } = words;
         let message = Notice { from, to, subject, message_id: &message_id, at, alerts, text }.message();
         let Some((domain, row)) = self.alert_domain()? else { return Ok(Bytes::from(message)) };
         let keys = self.signing.keys().active(domain, &row, self.store.master_key());
@@ -213,7 +213,7 @@ impl Engine {
         let webhook = self.settings.alerts.webhook.as_ref()?;
         let event = id.to_string();
         let at = self.clock.time().wall;
-        let telling = Telling { event: &event, kind, delivery: DeliveryId(id.0), number, at, body };
+        let telling = WebhookCall { event: &event, kind, delivery: DeliveryId(id.0), number, at, body };
         let headers = telling.headers(&webhook.secret);
         Some(WebhookRequest { url: webhook.url.clone(), headers, body: Bytes::copy_from_slice(body) })
     }

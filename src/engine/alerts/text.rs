@@ -10,7 +10,7 @@ use crate::store::row::notice::NoticeItem;
 
 /// A mail without its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Words {
+pub(super) struct MailText {
     pub(super) subject: String,
     pub(super) text: String,
     /// Alerts that it reports.
@@ -19,7 +19,7 @@ pub(super) struct Words {
 
 impl Engine {
     /// Returns the mail that reports these changes, the most urgent first.
-    pub(super) fn words_of_alerts(&self, mut changes: Vec<(NoticeItem, Alert)>) -> Words {
+    pub(super) fn words_of_alerts(&self, mut changes: Vec<(NoticeItem, Alert)>) -> MailText {
         let urgency = |(item, alert): &(NoticeItem, Alert)| match item.kind {
             NoticeKind::Resolved => None,
             _ => Some(alert.row.severity),
@@ -40,7 +40,7 @@ impl Engine {
         alerts.sort();
         alerts.dedup();
         self.sign(&mut text);
-        Words { subject: format!("[{hostname}] {first}{more}"), text, alerts }
+        MailText { subject: format!("[{hostname}] {first}{more}"), text, alerts }
     }
 
     /// Appends one change. Writing to a string can't fail.
@@ -73,15 +73,15 @@ impl Engine {
     }
 
     /// Returns the mail of a test.
-    pub(super) fn words_of_test(&self) -> Words {
+    pub(super) fn words_of_test(&self) -> MailText {
         let hostname = &self.settings.hostname;
         let mut text = "This is a test of alerts. Nothing is wrong, and there is nothing to do.\n\n".to_owned();
         self.sign(&mut text);
-        Words { subject: format!("[{hostname}] INFO: Test of alerts"), text, alerts: Vec::new() }
+        MailText { subject: format!("[{hostname}] INFO: Test of alerts"), text, alerts: Vec::new() }
     }
 
     /// Returns the mail of an invitation. It contains no text that the inviter or the account chose.
-    pub(super) fn words_of_invitation(&self, link: &str, expires_at: Timestamp) -> Words {
+    pub(super) fn words_of_invitation(&self, link: &str, expires_at: Timestamp) -> MailText {
         let hostname = &self.settings.hostname;
         let mut text = format!(
             "You are invited to the panel of the mail service at {hostname}.\n\n\
@@ -90,7 +90,7 @@ impl Engine {
              If you did not expect this mail, ignore it: without the link nobody can use the invitation.\n\n"
         );
         self.sign(&mut text);
-        Words { subject: format!("[{hostname}] Invitation to the panel"), text, alerts: Vec::new() }
+        MailText { subject: format!("[{hostname}] Invitation to the panel"), text, alerts: Vec::new() }
     }
 
     fn sign(&self, text: &mut String) {

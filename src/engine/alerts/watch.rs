@@ -9,7 +9,7 @@ use super::notifier::SERVICE;
 use crate::domain::alert::{Condition, Severity, Sighting};
 use crate::engine::Engine;
 use crate::engine::crash::caught;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::alert::RaiseAlert;
 
 /// Delay of the first checks.
@@ -57,8 +57,8 @@ impl Engine {
         let sighting = Sighting::new(Condition::UncleanStop, Severity::Warning, summary, seen);
         match self.store.commit(RaiseAlert { account: SERVICE, sighting, is_over: true }).await {
             Ok(_) => Ok(()),
-            Err(Stop::Failed(error)) => Err(error),
-            Err(Stop::Refused(never)) => match never {},
+            Err(OpError::Failed(error)) => Err(error),
+            Err(OpError::Refused(never)) => match never {},
         }
     }
 }

@@ -20,7 +20,7 @@ const TIGHT: usize = 32;
 
 /// The due deliveries of one endpoint.
 #[derive(Default)]
-pub(super) struct Lane {
+pub(super) struct EndpointQueue {
     pub(super) waiting: VecDeque<Job>,
     pub(super) in_flight: usize,
     pub(super) is_closed: bool,
@@ -41,7 +41,7 @@ impl Default for Window {
 
 /// Result of an attempt that has returned its permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ended {
+pub(super) enum FinishedAttempt {
     /// With a 2xx.
     Acknowledged,
     /// With a 2xx that took long.
@@ -82,20 +82,20 @@ impl Memory {
     }
 }
 
-impl Lane {
+impl EndpointQueue {
     /// Whether another attempt may be in flight.
     pub(super) const fn has_window(&self) -> bool {
         self.in_flight < self.window.0
     }
 
     /// Records the end of an attempt in flight.
-    pub(super) fn ended(&mut self, ended: Ended) {
+    pub(super) fn ended(&mut self, ended: FinishedAttempt) {
         self.in_flight -= 1;
         match ended {
-            Ended::Acknowledged => self.window.0 = (self.window.0 * 2).min(IN_FLIGHT_MAX),
-            Ended::Slowly => self.window.0 = self.window.0.min(START),
-            Ended::Failed => self.window.0 = 1,
-            Ended::Unmade => {}
+            FinishedAttempt::Acknowledged => self.window.0 = (self.window.0 * 2).min(IN_FLIGHT_MAX),
+            FinishedAttempt::Slowly => self.window.0 = self.window.0.min(START),
+            FinishedAttempt::Failed => self.window.0 = 1,
+            FinishedAttempt::Unmade => {}
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
         Timer::new(NOW, kind, AccountId::default(), Ulid::default())
     }
 
-    fn lane_of(count: usize) -> Lane {
+    fn lane_of(count: usize) -> EndpointQueue {
         let job = || Job {
             timer: timer(TimerKind::Delivery),
             row: DeliveryRow {
@@ -180,13 +180,13 @@ mod tests {
             },
             _held: Backlog::default().hold(),
         };
-        Lane { waiting: std::iter::repeat_with(job).take(count).collect(), ..Lane::default() }
+        EndpointQueue { waiting: std::iter::repeat_with(job).take(count).collect(), ..EndpointQueue::default() }
     }
 
     #[test]
     fn the_window_begins_small_doubles_with_each_success_and_falls_to_one_at_a_failure() {
         let mut lane = lane_of(0);
-        let width = |lane: &mut Lane, ended| {
+        let width = |lane: &mut EndpointQueue, ended| {
             lane.in_flight = 1;
             lane.ended(ended);
             while lane.has_window() {
@@ -194,10 +194,22 @@ mod tests {
             }
             lane.in_flight
         };
-        let steps = [Ended::Unmade, Ended::Acknowledged, Ended::Failed, Ended::Failed, Ended::Unmade];
+        let steps = [
+            FinishedAttempt::Unmade,
+            FinishedAttempt::Acknowledged,
+            FinishedAttempt::Failed,
+            FinishedAttempt::Failed,
+            FinishedAttempt::Unmade,
+        ];
         assert_eq!(steps.map(|ended| width(&mut lane, ended)), [2, 4, 1, 1, 1]);
-        assert_eq!([Ended::Acknowledged; 5].map(|ended| width(&mut lane, ended)), [2, 4, 8, 8, 8]);
-        let slowly = [Ended::Slowly, Ended::Slowly, Ended::Acknowledged, Ended::Failed, Ended::Slowly];
+        assert_eq!([FinishedAttempt::Acknowledged; 5].map(|ended| width(&mut lane, ended)), [2, 4, 8, 8, 8]);
+        let slowly = [
+            FinishedAttempt::Slowly,
+            FinishedAttempt::Slowly,
+            FinishedAttempt::Acknowledged,
+            FinishedAttempt::Failed,
+            FinishedAttempt::Slowly,
+        ];
         assert_eq!(slowly.map(|ended| width(&mut lane, ended)), [2, 2, 4, 1, 1]);
     }
 

@@ -15,14 +15,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::Engine;
-use super::backlog::{Backlog, Held};
+use super::backlog::{Backlog, BacklogItem};
 use super::crash::caught;
 use super::ports::{Post, PostError, PostOutcome};
 use super::sweep::Sweeper;
 use crate::base::id::{AccountId, DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
 use crate::machine::delivery::{Effect, Input};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::settle_delivery::{Attempt, DeliveryEnd, EndpointChange, SettleDelivery};
 use crate::store::op::suspension::{accepts_deliveries, suspension};
 use crate::store::read::Read;
@@ -31,8 +31,8 @@ use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
-use lane::{Ended, Lane, Memory};
-use permits::{Permits, Standing};
+use lane::{EndpointQueue, FinishedAttempt, Memory};
+use permits::{EndpointHealth, Permits};
 use request::Attempting;
 
 /// Time for which shutdown waits for attempts in flight: longer than any attempt.
@@ -47,7 +47,7 @@ type Key = (AccountId, EndpointId);
 struct Job {
     timer: Timer,
     row: DeliveryRow,
-    _held: Held,
+    _held: BacklogItem,
 }
 
 /// The queues of all endpoints.
@@ -60,7 +60,7 @@ struct Shared {
     post: Arc<dyn Post>,
     sweeper: Sweeper,
     backlog: Backlog,
-    lanes: Mutex<BTreeMap<Key, Lane>>,
+    lanes: Mutex<BTreeMap<Key, EndpointQueue>>,
     /// Endpoints whose last answer was slow.
     slow: Mutex<BTreeSet<Key>>,
     permits: Permits,
@@ -125,7 +125,7 @@ impl Deliveries {
 }
 
 impl Shared {
-    fn lanes(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Lane>> {
+    fn lanes(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, EndpointQueue>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,8 +185,8 @@ impl Shared {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn standing(&self, key: Key, endpoint: &EndpointRow) -> Standing {
-        if self.slow().contains(&key) { Standing::Slow } else { Standing::of(endpoint) }
+    fn standing(&self, key: Key, endpoint: &EndpointRow) -> EndpointHealth {
+        if self.slow().contains(&key) { EndpointHealth::Slow } else { EndpointHealth::of(endpoint) }
     }
 
     /// Records whether the endpoint's answer was slow.
@@ -199,7 +199,7 @@ impl Shared {
         }
     }
 
-    fn spawn(self: &Arc<Self>, key: Key, job: Job, standing: Standing) {
+    fn spawn(self: &Arc<Self>, key: Key, job: Job, standing: EndpointHealth) {
         let shared = Arc::clone(self);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         while running.try_join_next().is_some() {}
@@ -234,7 +234,7 @@ impl Shared {
         &self,
         (account, endpoint): Key,
         job: &Job,
-        standing: Standing,
+        standing: EndpointHealth,
     ) -> Result<Option<DeliveryEnd>, StoreError> {
         let due_at = job.row.state.due_at(&self.engine.clock.time());
         let next = job.row.state.step(Input::CameDue, due_at);
@@ -284,14 +284,18 @@ impl Shared {
     fn settle(self: &Arc<Self>, job: Job, end: DeliveryEnd, lane: Option<Key>) {
         let ended = match &end {
             DeliveryEnd::Attempted(Attempt { error: None, duration_ms, .. }) => {
-                if u128::from(*duration_ms) <= PROMPT.as_millis() { Ended::Acknowledged } else { Ended::Slowly }
+                if u128::from(*duration_ms) <= PROMPT.as_millis() {
+                    FinishedAttempt::Acknowledged
+                } else {
+                    FinishedAttempt::Slowly
+                }
             }
-            DeliveryEnd::Attempted(_) => Ended::Failed,
-            DeliveryEnd::Overflowed(_) | DeliveryEnd::Parked | DeliveryEnd::Abandoned => Ended::Unmade,
+            DeliveryEnd::Attempted(_) => FinishedAttempt::Failed,
+            DeliveryEnd::Overflowed(_) | DeliveryEnd::Parked | DeliveryEnd::Abandoned => FinishedAttempt::Unmade,
         };
         let op =
             SettleDelivery { account: job.timer.account, delivery: DeliveryId(job.timer.id), due: job.timer.due, end };
-        let is_acknowledged = matches!(ended, Ended::Acknowledged | Ended::Slowly);
+        let is_acknowledged = matches!(ended, FinishedAttempt::Acknowledged | FinishedAttempt::Slowly);
         let (before, after) = if is_acknowledged { (lane, None) } else { (None, lane) };
         let shared = Arc::clone(self);
         let runtime = tokio::runtime::Handle::current();
@@ -309,7 +313,7 @@ impl Shared {
     }
 
     /// Ends an attempt in flight, and starts the next ones.
-    fn give_back(self: &Arc<Self>, key: Key, ended: Ended) {
+    fn give_back(self: &Arc<Self>, key: Key, ended: FinishedAttempt) {
         if let Some(lane) = self.lanes().get_mut(&key) {
             lane.ended(ended);
         }
@@ -318,7 +322,7 @@ impl Shared {
         }
     }
 
-    fn settled(&self, job: &Job, answer: Result<EndpointChange, Stop<crate::store::op::Never>>) {
+    fn settled(&self, job: &Job, answer: Result<EndpointChange, OpError<crate::store::op::Never>>) {
         match answer {
             Ok(EndpointChange::Disabled(endpoint)) => {
                 self.engine.meters.endpoints_disabled.count();
@@ -330,8 +334,8 @@ impl Shared {
                      panel or with `postrider webhook set {endpoint} --enabled true --account {account}`"
                 );
             }
-            Ok(EndpointChange::None) | Err(Stop::Refused(_)) => {}
-            Err(Stop::Failed(error)) => {
+            Ok(EndpointChange::None) | Err(OpError::Refused(_)) => {}
+            Err(OpError::Failed(error)) => {
                 tracing::error!(%error, "could not record a webhook's outcome; its attempt is repeated");
                 self.engine.store.near().forget(&job.timer);
             }

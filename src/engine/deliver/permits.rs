@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::base::id::AccountId;
 use crate::domain::stream::Stream;
-use crate::engine::room::{Room, Taken};
+use crate::engine::room::{FairPermit, FairSemaphore};
 use crate::machine::budget::Claim;
 use crate::store::row::endpoint::EndpointRow;
 
@@ -20,7 +20,7 @@ const SLOW_MAX: u32 = REQUESTS_MAX / 4;
 
 /// Status of an endpoint by its last attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum EndpointHealth {
     /// The last attempt that counted succeeded, or there was none yet.
     Sound,
     /// The last attempt failed.
@@ -29,7 +29,7 @@ pub(super) enum Standing {
     Slow,
 }
 
-impl Standing {
+impl EndpointHealth {
     pub(super) const fn of(endpoint: &EndpointRow) -> Self {
         match endpoint.state.consecutive_failures() {
             0 => Self::Sound,
@@ -40,25 +40,25 @@ impl Standing {
 
 /// The permits.
 pub(super) struct Permits {
-    all: Room,
-    failing: Room,
-    slow: Room,
+    all: FairSemaphore,
+    failing: FairSemaphore,
+    slow: FairSemaphore,
     is_closed: AtomicBool,
     closed: Notify,
 }
 
 /// Permission to make one request, until it is dropped.
 pub(super) struct Permit {
-    _own: Taken,
-    _class: [Option<Taken>; 2],
+    _own: FairPermit,
+    _class: [Option<FairPermit>; 2],
 }
 
 impl Permits {
     pub(super) fn new() -> Self {
         Self {
-            all: Room::new(REQUESTS_MAX),
-            failing: Room::new(FAILING_MAX),
-            slow: Room::new(SLOW_MAX),
+            all: FairSemaphore::new(REQUESTS_MAX),
+            failing: FairSemaphore::new(FAILING_MAX),
+            slow: FairSemaphore::new(SLOW_MAX),
             is_closed: AtomicBool::new(false),
             closed: Notify::new(),
         }
@@ -71,7 +71,7 @@ impl Permits {
     }
 
     /// Waits for a permit. Returns `None` after [`Permits::close`].
-    pub(super) async fn take(&self, account: AccountId, standing: Standing) -> Option<Permit> {
+    pub(super) async fn take(&self, account: AccountId, standing: EndpointHealth) -> Option<Permit> {
         // Subscribe before the check, so that no close in between is missed.
         let closed = self.closed.notified();
         if self.is_closed.load(Ordering::Acquire) {
@@ -84,13 +84,13 @@ impl Permits {
         }
     }
 
-    async fn turn(&self, account: AccountId, standing: Standing) -> Option<Permit> {
+    async fn turn(&self, account: AccountId, standing: EndpointHealth) -> Option<Permit> {
         let claim = Claim { stream: Stream::Transactional, account, site: None, network: None, units: 1 };
         // The class's own permit comes first: a request that waits for it must not block other classes.
         let class = match standing {
-            Standing::Sound => [None, None],
-            Standing::Failing => [None, Some(self.failing.take(claim).await?)],
-            Standing::Slow => [Some(self.slow.take(claim).await?), Some(self.failing.take(claim).await?)],
+            EndpointHealth::Sound => [None, None],
+            EndpointHealth::Failing => [None, Some(self.failing.take(claim).await?)],
+            EndpointHealth::Slow => [Some(self.slow.take(claim).await?), Some(self.failing.take(claim).await?)],
         };
         Some(Permit { _own: self.all.take(claim).await?, _class: class })
     }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     /// Takes a permit that is available at once, for a new account.
-    fn now(permits: &Permits, standing: Standing) -> Option<Permit> {
+    fn now(permits: &Permits, standing: EndpointHealth) -> Option<Permit> {
         static LAST: AtomicU8 = AtomicU8::new(10);
         match pin!(permits.take(account(LAST.fetch_add(1, Ordering::Relaxed)), standing))
             .poll(&mut Context::from_waker(Waker::noop()))
@@ -129,52 +129,53 @@ mod tests {
     #[test]
     fn endpoints_that_do_not_answer_leave_a_quarter_to_those_that_do() {
         let permits = Permits::new();
-        let hung: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Failing)).collect();
+        let hung: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Failing)).collect();
         assert_eq!(hung.len(), of_many(FAILING_MAX));
-        let sound: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Sound)).collect();
+        let sound: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Sound)).collect();
         assert_eq!(sound.len(), of_many(REQUESTS_MAX) - of_many(FAILING_MAX));
         drop(hung);
-        assert!(now(&permits, Standing::Failing).is_some());
+        assert!(now(&permits, EndpointHealth::Failing).is_some());
     }
 
     #[test]
     fn closed_permits_are_given_to_nobody_not_even_to_those_that_wait() {
         let permits = Permits::new();
-        let taken: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Sound)).collect();
-        let mut waits = pin!(permits.take(account(1), Standing::Sound));
+        let taken: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Sound)).collect();
+        let mut waits = pin!(permits.take(account(1), EndpointHealth::Sound));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waits.as_mut().poll(&mut context).is_pending());
         permits.close();
         drop(taken);
         assert!(matches!(waits.as_mut().poll(&mut context), Poll::Ready(None)));
-        assert!(now(&permits, Standing::Failing).is_none());
+        assert!(now(&permits, EndpointHealth::Failing).is_none());
     }
 
     #[test]
     fn endpoints_that_answer_may_have_all_of_it() {
         let permits = Permits::new();
-        let sound: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Sound)).collect();
+        let sound: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Sound)).collect();
         assert_eq!(sound.len(), of_many(REQUESTS_MAX));
     }
 
     #[test]
     fn slow_endpoints_share_a_quarter() {
         let permits = Permits::new();
-        let slow: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Slow)).collect();
+        let slow: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Slow)).collect();
         assert_eq!(slow.len(), of_many(SLOW_MAX));
-        assert!(now(&permits, Standing::Sound).is_some() && now(&permits, Standing::Failing).is_some());
+        assert!(now(&permits, EndpointHealth::Sound).is_some() && now(&permits, EndpointHealth::Failing).is_some());
     }
 
     #[test]
     fn one_account_may_have_all_permits_and_another_is_served_at_once() {
         let permits = Permits::new();
-        let one = || match pin!(permits.take(account(1), Standing::Sound)).poll(&mut Context::from_waker(Waker::noop()))
+        let one = || match pin!(permits.take(account(1), EndpointHealth::Sound))
+            .poll(&mut Context::from_waker(Waker::noop()))
         {
             Poll::Ready(permit) => permit,
             Poll::Pending => None,
         };
         let taken: Vec<_> = std::iter::from_fn(one).collect();
         assert_eq!(taken.len(), REQUESTS_MAX as usize);
-        assert!(now(&permits, Standing::Sound).is_some());
+        assert!(now(&permits, EndpointHealth::Sound).is_some());
     }
 }

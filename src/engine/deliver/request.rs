@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::base::id::{AccountId, DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
 use crate::engine::ports::WebhookRequest;
-use crate::engine::webhook::Telling;
+use crate::engine::webhook::WebhookCall;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::read::Read;
@@ -40,7 +40,7 @@ impl Attempting<'_> {
         let url = url::Url::parse(&endpoint.url).map_err(|error| damaged(error.to_string()))?;
         let body = self.body(&snapshot)?;
         let event = self.row.event.to_string();
-        let telling = Telling {
+        let telling = WebhookCall {
             event: &event,
             kind: self.row.owed.event_type(),
             delivery: self.delivery,

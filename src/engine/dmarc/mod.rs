@@ -24,7 +24,7 @@ use crate::domain::dmarc_source::{DmarcCounts, SourceKind, SourceNetwork};
 use crate::domain::dmarc_walk::Discovery;
 use crate::domain::hostname::DomainName;
 use crate::machine::dmarc_advice::{self, Evidence};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::dmarc::{DmarcRefusal, IgnoreDmarcReporter, MarkDmarcSource, day_of};
 use crate::store::read::Read;
 use crate::store::row::dmarc::DmarcReportRow;
@@ -158,7 +158,7 @@ impl Engine {
         domain: DomainId,
         network: SourceNetwork,
         is_mine: Option<bool>,
-    ) -> Result<Source, Stop<DmarcRefusal>> {
+    ) -> Result<Source, OpError<DmarcRefusal>> {
         let on = on.into();
         let account = on.account;
         let op = MarkDmarcSource { account, domain, network, is_mine, limit: on.stream };
@@ -171,8 +171,8 @@ impl Engine {
             let figures = Figures::read(&snapshot, (account, domain), range, (&own, &engine.dmarc_sums))?;
             figures.source(&snapshot, (account, domain), network)
         };
-        let source = self.blocking.run(account, show).await.and_then(|source| source).map_err(Stop::Failed)?;
-        source.ok_or(Stop::Refused(DmarcRefusal::NotFound))
+        let source = self.blocking.run(account, show).await.and_then(|source| source).map_err(OpError::Failed)?;
+        source.ok_or(OpError::Refused(DmarcRefusal::NotFound))
     }
 
     /// Excludes a reporter from a domain's counts, or includes it again. Returns it with its figures of the last 30
@@ -186,13 +186,13 @@ impl Engine {
         domain: DomainId,
         name: String,
         is_ignored: bool,
-    ) -> Result<Reporter, Stop<DmarcRefusal>> {
+    ) -> Result<Reporter, OpError<DmarcRefusal>> {
         let on = on.into();
         let account = on.account;
         let op = IgnoreDmarcReporter { account, domain, name: name.clone(), is_ignored, limit: on.stream };
         self.commit_on(on, op).await?;
-        let overview = self.dmarc_overview(account, domain, dmarc_advice::DAYS).await.map_err(Stop::Failed)?;
-        let overview = overview.ok_or(Stop::Refused(DmarcRefusal::NotFound))?;
+        let overview = self.dmarc_overview(account, domain, dmarc_advice::DAYS).await.map_err(OpError::Failed)?;
+        let overview = overview.ok_or(OpError::Refused(DmarcRefusal::NotFound))?;
         let found = overview.reporters.into_iter().find(|reporter| reporter.name == name);
         Ok(found.unwrap_or(Reporter { name, reports: 0, messages: 0, is_ignored }))
     }

@@ -28,7 +28,7 @@ use crate::domain::provider_document::ProviderDocument;
 use crate::domain::session::{Client, OwnedClient};
 use crate::domain::user::Role;
 use crate::engine::ports::IdentityProvider;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::identity::user_by_identity;
 use crate::store::row::identity::IdentityRow;
 
@@ -81,10 +81,10 @@ impl Oidc {
 }
 
 /// Result with a refusal; the store's failures are another variant.
-type Outcome<T> = Result<T, Stop<OidcRefusal>>;
+type Outcome<T> = Result<T, OpError<OidcRefusal>>;
 
 fn refuse<T>(refusal: impl Into<OidcRefusal>) -> Outcome<T> {
-    Err(Stop::Refused(refusal.into()))
+    Err(OpError::Refused(refusal.into()))
 }
 
 /// Parameters of a new sign-in.
@@ -222,7 +222,7 @@ impl Engine {
             }
             verified => verified,
         };
-        let person = verified.map_err(|invalid| Stop::Refused(invalid.into()))?;
+        let person = verified.map_err(|invalid| OpError::Refused(invalid.into()))?;
         let identity = identity_of(oidc, &person);
         if user_by_identity(&self.store.snapshot()?, &identity)?.is_some() {
             return Ok(person);
@@ -249,8 +249,8 @@ async fn with_address(oidc: &Oidc, document: &ProviderDocument, tokens: Tokens, 
     Ok(IdToken { email: info.email, email_verified, ..person })
 }
 
-fn provider_fault(fault: ProviderFault) -> Stop<OidcRefusal> {
-    Stop::Refused(fault.into())
+fn provider_fault(fault: ProviderFault) -> OpError<OidcRefusal> {
+    OpError::Refused(fault.into())
 }
 
 /// Returns the provider's error code (RFC 6749 4.1.2.1). It comes from the browser, so it is truncated, and characters

@@ -13,7 +13,7 @@ use crate::domain::user::{NewPassword, User};
 use crate::engine::Engine;
 use crate::engine::audit::Behalf;
 use crate::engine::sign_in::{Begun, SignInRefusal};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::identity::{
     BindIdentity, BindRefusal, CreateIdentified, CreateIdentifiedRefusal, user_by_identity,
 };
@@ -42,10 +42,10 @@ impl Engine {
         let session = Session { proved_at, ..session };
         let begun = self.begin_session(session, &user, None, None, from.as_client()).await;
         begun.map_err(|stop| match stop {
-            Stop::Failed(error) => Stop::Failed(error),
+            OpError::Failed(error) => OpError::Failed(error),
             // The user was changed meanwhile.
-            Stop::Refused(SignInRefusal::Wrong | SignInRefusal::Throttled(_) | SignInRefusal::Crowded) => {
-                Stop::Refused(OidcRefusal::Disabled)
+            OpError::Refused(SignInRefusal::Wrong | SignInRefusal::Throttled(_) | SignInRefusal::Crowded) => {
+                OpError::Refused(OidcRefusal::Disabled)
             }
         })
     }
@@ -73,9 +73,9 @@ impl Engine {
                     false => self.commit_on(on, op).await,
                 };
                 bound.map(|user| (account, user)).map_err(|stop| match stop {
-                    Stop::Refused(BindRefusal::Taken) => Stop::Refused(OidcRefusal::Taken),
-                    Stop::Refused(BindRefusal::NotThere) => Stop::Refused(OidcRefusal::Nobody),
-                    Stop::Failed(error) => Stop::Failed(error),
+                    OpError::Refused(BindRefusal::Taken) => OpError::Refused(OidcRefusal::Taken),
+                    OpError::Refused(BindRefusal::NotThere) => OpError::Refused(OidcRefusal::Nobody),
+                    OpError::Failed(error) => OpError::Failed(error),
                 })
             }
             None => self.newcomer(oidc, email, identity).await,
@@ -92,7 +92,7 @@ impl Engine {
         // Nobody knows this password; a setup link can replace it.
         let password = NewPassword::generate(&*self.entropy);
         let hashed = self.passwords.hash(&password, &*self.entropy).await;
-        let password_hash = hashed.map_err(|_| Stop::Refused(OidcRefusal::Crowded))?;
+        let password_hash = hashed.map_err(|_| OpError::Refused(OidcRefusal::Crowded))?;
         let now = self.clock.now();
         let user = User {
             id: self.store.reserve_id(now),
@@ -109,15 +109,15 @@ impl Engine {
         let op = CreateIdentified { create: CreateUser { account, user }, identity };
         let made = self.commit_on(Behalf::new(account, Actor::Service), op).await;
         made.map(|user| (account, user)).map_err(|stop| match stop {
-            Stop::Refused(CreateIdentifiedRefusal::Taken) => Stop::Refused(OidcRefusal::Taken),
-            Stop::Refused(CreateIdentifiedRefusal::NotMade(CreateUserRefusal::EmailTaken)) => {
-                Stop::Refused(OidcRefusal::Taken)
+            OpError::Refused(CreateIdentifiedRefusal::Taken) => OpError::Refused(OidcRefusal::Taken),
+            OpError::Refused(CreateIdentifiedRefusal::NotMade(CreateUserRefusal::EmailTaken)) => {
+                OpError::Refused(OidcRefusal::Taken)
             }
-            Stop::Refused(
+            OpError::Refused(
                 CreateIdentifiedRefusal::Suspended
                 | CreateIdentifiedRefusal::NotMade(CreateUserRefusal::NoSuchAccount | CreateUserRefusal::TooMany),
-            ) => Stop::Refused(OidcRefusal::Closed),
-            Stop::Failed(error) => Stop::Failed(error),
+            ) => OpError::Refused(OidcRefusal::Closed),
+            OpError::Failed(error) => OpError::Failed(error),
         })
     }
 }

@@ -61,19 +61,19 @@ pub(super) struct Tokens {
 pub(super) struct Provider {
     http: Arc<dyn IdentityProvider>,
     /// Locked during requests, so that many concurrent sign-ins cause only one.
-    known: Mutex<Known>,
+    known: Mutex<ProviderCache>,
 }
 
 /// A cached value and its expiry, in the machine's time.
-struct Kept<T> {
+struct Expiring<T> {
     value: Arc<T>,
     until: Duration,
 }
 
 #[derive(Default)]
-struct Known {
-    document: Option<Kept<ProviderDocument>>,
-    keys: Option<Kept<ProviderKeys>>,
+struct ProviderCache {
+    document: Option<Expiring<ProviderDocument>>,
+    keys: Option<Expiring<ProviderKeys>>,
     /// End of the time without requests after a failure.
     failed_until: Duration,
     /// Times of the last early fetches of keys.
@@ -99,7 +99,7 @@ impl Provider {
         let fetched = self.fetch(&mut known, document_url(issuer)?, "document", clock).await?;
         let value = Arc::new(ProviderDocument::read(&fetched.body, issuer)?);
         let until = clock.monotonic() + kept_for(&fetched);
-        known.document = Some(Kept { value: Arc::clone(&value), until });
+        known.document = Some(Expiring { value: Arc::clone(&value), until });
         Ok(value)
     }
 
@@ -119,13 +119,13 @@ impl Provider {
         let fetched = self.fetch(&mut known, document.jwks_uri.clone(), "keys", clock).await?;
         let value = Arc::new(ProviderKeys::read(&fetched.body)?);
         let until = clock.monotonic() + kept_for(&fetched);
-        known.keys = Some(Kept { value: Arc::clone(&value), until });
+        known.keys = Some(Expiring { value: Arc::clone(&value), until });
         Ok(value)
     }
 
     async fn fetch(
         &self,
-        known: &mut Known,
+        known: &mut ProviderCache,
         url: Url,
         what: &'static str,
         clock: &dyn Clock,
@@ -167,7 +167,7 @@ impl Provider {
     }
 }
 
-impl Known {
+impl ProviderCache {
     /// Returns the cached keys, unless they have to be fetched at `now`.
     fn keys_at(&mut self, now: Duration, are_outdated: bool) -> Option<Arc<ProviderKeys>> {
         let kept = self.keys.as_ref().filter(|kept| now < kept.until)?;

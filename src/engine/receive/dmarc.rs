@@ -13,7 +13,7 @@ use crate::domain::hostname::DomainName;
 use crate::engine::dkim::is_selector_of;
 use crate::mail::dkim_verify::{self, UnverifiedSignature};
 use crate::mail::dmarc::{self, AggregateReport, NamesOfOurs, Part, Unreadable};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::dmarc::{RecordDmarcReport, Recorded, SourceCounts};
 use crate::store::read::Read as _;
 use crate::store::row::dmarc::DmarcReportRow;
@@ -82,7 +82,7 @@ impl DmarcTally {
 }
 
 /// A parsed message with reports.
-struct Reading {
+struct ReadReports {
     reports: Result<Vec<AggregateReport>, Unreadable>,
     domains: Vec<OwnDomain>,
     from_domain: Option<DomainName>,
@@ -119,7 +119,7 @@ impl Receiver {
     }
 
     /// Parses a message on a thread where no other task waits for it.
-    async fn read_dmarc(&self, message: Vec<u8>) -> Result<Reading, StoreError> {
+    async fn read_dmarc(&self, message: Vec<u8>) -> Result<ReadReports, StoreError> {
         let permit = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
         let now = self.engine.clock.now();
         let snapshot = self.engine.store.snapshot()?;
@@ -131,13 +131,13 @@ impl Receiver {
             let from_domain = dkim_verify::author_domain(&message);
             let is_known = reports.as_ref().is_ok_and(|reports| reports.iter().any(|report| !report.parts.is_empty()));
             let signatures = if is_known { dkim_verify::aligned_signatures(&message, now) } else { Vec::new() };
-            names.failure.map_or(Ok(Reading { reports, domains: names.domains, from_domain, signatures }), Err)
+            names.failure.map_or(Ok(ReadReports { reports, domains: names.domains, from_domain, signatures }), Err)
         };
         self.engine.settings.executor.run(reading).await.map_err(|_| StoreError::Panicked)?
     }
 
     /// Returns the domain whose signature proves that the From domain wrote the message: that domain or a parent of it.
-    async fn signer(&self, reading: &Reading) -> Option<DomainName> {
+    async fn signer(&self, reading: &ReadReports) -> Option<DomainName> {
         let from = reading.from_domain.as_ref()?;
         let covers_from = |signature: &&UnverifiedSignature| from.is_same_or_below(signature.signer());
         let signatures: Vec<_> = reading.signatures.iter().filter(covers_from).cloned().collect();
@@ -147,7 +147,7 @@ impl Receiver {
     /// Records a report for each domain that it covers. It counts as counted if it counts for any of them.
     async fn record(
         &self,
-        reading: &Reading,
+        reading: &ReadReports,
         report: &AggregateReport,
         signer: Option<&DomainName>,
     ) -> Result<DmarcResult, StoreError> {
@@ -158,8 +158,8 @@ impl Receiver {
             match self.engine.store.commit(op).await {
                 Ok(recorded) => result = result.max(recorded.into()),
                 // The domain was removed meanwhile.
-                Err(Stop::Refused(_)) => {}
-                Err(Stop::Failed(error)) => return Err(error),
+                Err(OpError::Refused(_)) => {}
+                Err(OpError::Failed(error)) => return Err(error),
             }
         }
         Ok(result)

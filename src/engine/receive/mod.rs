@@ -13,7 +13,7 @@ mod tokens;
 
 pub use dmarc::{DmarcResult, DmarcTally};
 pub use mailbox::{Mailbox, NotOurs};
-pub use tally::{Taken, Tally};
+pub use tally::{AcceptedKind, ReceiptCounts};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use crate::machine::transfer::Wire;
 use crate::mail::dkim_verify::{self, UnverifiedSignature};
 use crate::mail::report::{self, Report};
 use crate::smtp::rules::Rules;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::report::{MessageNews, News, RecordReport};
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
@@ -86,16 +86,16 @@ impl Receiver {
     ///
     /// # Errors
     /// The reason why it is not accepted.
-    pub async fn receive(&self, mailboxes: &[Mailbox], message: Vec<u8>) -> Result<Taken, ReceiveError> {
+    pub async fn receive(&self, mailboxes: &[Mailbox], message: Vec<u8>) -> Result<AcceptedKind, ReceiveError> {
         if has_large_header(&message) {
             return Err(ReceiveError::HeaderTooLarge);
         }
         let is_for_reports = |mailbox: &Mailbox| matches!(mailbox, Mailbox::Dmarc);
         let is_machines = |mailbox: &Mailbox| !matches!(mailbox, Mailbox::People | Mailbox::Dmarc);
-        let mut taken = Taken::Letter;
+        let mut taken = AcceptedKind::Letter;
         if mailboxes.iter().any(is_for_reports) {
             self.receive_dmarc(message.clone()).await?;
-            taken = Taken::DmarcReport;
+            taken = AcceptedKind::DmarcReport;
         }
         if mailboxes.iter().any(is_machines) {
             let (report, signatures) = self.read(message).await?;
@@ -129,25 +129,25 @@ impl Receiver {
         mailboxes: &[Mailbox],
         report: &Report,
         signatures: &[UnverifiedSignature],
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<AcceptedKind, StoreError> {
         if let Some(taken) = news::nothing_in(report) {
             return Ok(taken);
         }
         let (subjects, tie) = self.subjects(mailboxes, report)?;
         if subjects.is_empty() {
-            return Ok(Taken::Untied);
+            return Ok(AcceptedKind::Untied);
         }
         let is_proven = match tie {
             Tie::ReturnPath => true,
             Tie::FeedbackId => self.first_verified(signatures).await.is_some(),
         };
         if !is_proven {
-            return Ok(Taken::Unproven);
+            return Ok(AcceptedKind::Unproven);
         }
         // Shared by all messages, because the others' leases are held while one waits.
         let patience = OVERTAKING / u32::try_from(subjects.len()).unwrap_or(u32::MAX);
         let mut record = Record::default();
-        let mut kind = Taken::NoNews;
+        let mut kind = AcceptedKind::NoNews;
         for (path, row) in subjects {
             let Some((taken, news)) = news::of(report, &row, &self.rules) else { continue };
             self.add(&mut record, path, row, news, patience).await?;
@@ -159,15 +159,15 @@ impl Receiver {
         let Record { messages, leases, crowded } = record;
         let heard = self.engine.commit_leased(RecordReport { messages }, leases).await;
         match heard {
-            Ok(0) => Ok(Taken::Repeated),
+            Ok(0) => Ok(AcceptedKind::Repeated),
             Ok(_) => {
                 for (account, addresses) in crowded {
                     self.engine.end_waiting(account, &addresses).await?;
                 }
                 Ok(kind)
             }
-            Err(Stop::Failed(error)) => Err(error),
-            Err(Stop::Refused(never)) => match never {},
+            Err(OpError::Failed(error)) => Err(error),
+            Err(OpError::Refused(never)) => match never {},
         }
     }
 

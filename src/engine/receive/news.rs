@@ -1,6 +1,6 @@
 //! Meaning of a report for one message: its fields are classified by the same rules as a live answer (contract 6).
 
-use super::Taken;
+use super::AcceptedKind;
 use crate::domain::address::Address;
 use crate::domain::enhanced_code::EnhancedCode;
 use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource, Complaint};
@@ -16,27 +16,27 @@ use crate::store::row::message::MessageRow;
 const GAVE_UP: &str = "Send it again if it still matters: the receiver's server tried for as long as it does.";
 
 /// Returns the kind of a report that does not concern any message.
-pub(super) const fn nothing_in(report: &Report) -> Option<Taken> {
+pub(super) const fn nothing_in(report: &Report) -> Option<AcceptedKind> {
     match report {
-        Report::AutoReply => Some(Taken::AutoReply),
-        Report::Unknown(None) => Some(Taken::Unknown),
+        Report::AutoReply => Some(AcceptedKind::AutoReply),
+        Report::Unknown(None) => Some(AcceptedKind::Unknown),
         Report::Delivery(_) | Report::Feedback(_) | Report::Unknown(Some(_)) => None,
     }
 }
 
 /// Returns the report's meaning for the message of `row`, and the kind that it is counted as; `None` if it changes
 /// nothing.
-pub(super) fn of(report: &Report, row: &MessageRow, rules: &Rules) -> Option<(Taken, News)> {
+pub(super) fn of(report: &Report, row: &MessageRow, rules: &Rules) -> Option<(AcceptedKind, News)> {
     match report {
         Report::Delivery(report) => of_delivery(report, row, rules),
         Report::Feedback(report) => of_feedback(report),
-        Report::Unknown(Some(bounce)) => Some((Taken::Undetermined, of_unstructured(bounce, rules))),
+        Report::Unknown(Some(bounce)) => Some((AcceptedKind::Undetermined, of_unstructured(bounce, rules))),
         Report::Unknown(None) | Report::AutoReply => None,
     }
 }
 
 /// Returns the worst result for our recipient.
-fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Option<(Taken, News)> {
+fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Option<(AcceptedKind, News)> {
     let considered = of_recipient(&report.recipients, &row.to);
     let first = |action| considered.iter().find(|recipient| recipient.action == action);
     if let Some(failed) = first(Action::Failed) {
@@ -44,11 +44,11 @@ fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Opti
         // If one member of an alias got the message, the address works.
         let all_failed = considered.iter().all(|recipient| recipient.action == Action::Failed);
         bounce.suppressed &= all_failed;
-        return Some((Taken::Bounced, News::Bounced { facts: facts(report, failed), bounce }));
+        return Some((AcceptedKind::Bounced, News::Bounced { facts: facts(report, failed), bounce }));
     }
     let delayed = first(Action::Delayed)?;
     let bounce = Bounce { suppressed: false, ..explained(report, delayed, rules) };
-    Some((Taken::Delayed, News::Delayed { facts: facts(report, delayed), bounce }))
+    Some((AcceptedKind::Delayed, News::Delayed { facts: facts(report, delayed), bounce }))
 }
 
 /// Returns the blocks that name our recipient. A forwarding server names others, so if no block matches, all are used.
@@ -115,7 +115,7 @@ fn of_unstructured(said: &UnstructuredBounce, rules: &Rules) -> News {
 
 /// Only a recipient's report is a complaint: `not-spam` withdraws one, and an authentication failure is found by a
 /// machine.
-fn of_feedback(report: &FeedbackReport) -> Option<(Taken, News)> {
+fn of_feedback(report: &FeedbackReport) -> Option<(AcceptedKind, News)> {
     let name = match &report.feedback_type {
         FeedbackType::NotSpam | FeedbackType::AuthFailure => return None,
         FeedbackType::Abuse => "abuse",
@@ -126,5 +126,5 @@ fn of_feedback(report: &FeedbackReport) -> Option<(Taken, News)> {
         FeedbackType::Unregistered(name) => name,
     };
     let complaint = Complaint { feedback_type: Some(name.to_owned()), reporter: report.reporter.clone() };
-    Some((Taken::Complained, News::Complained(complaint)))
+    Some((AcceptedKind::Complained, News::Complained(complaint)))
 }

@@ -5,7 +5,7 @@ use crate::base::meter::Counter;
 
 /// Kind of an accepted message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum AcceptedKind {
     /// A failure, recorded.
     Bounced,
     /// A bounce without standard fields, recorded as undetermined.
@@ -32,7 +32,7 @@ pub enum Taken {
     Letter,
 }
 
-impl Taken {
+impl AcceptedKind {
     /// All kinds.
     pub const ALL: [Self; 12] = [
         Self::Bounced,
@@ -70,13 +70,13 @@ impl Taken {
 
 /// The counts.
 #[derive(Debug, Default)]
-pub struct Tally {
-    taken: [Counter; Taken::ALL.len()],
+pub struct ReceiptCounts {
+    taken: [Counter; AcceptedKind::ALL.len()],
     refused: [Counter; NotOurs::ALL.len()],
 }
 
-impl Tally {
-    pub(super) fn count(&self, taken: Taken) {
+impl ReceiptCounts {
+    pub(super) fn count(&self, taken: AcceptedKind) {
         self.taken[taken as usize].count();
     }
 
@@ -86,7 +86,7 @@ impl Tally {
 
     /// Returns the number of accepted messages by kind.
     pub fn taken(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Taken::ALL.into_iter().map(|taken| (taken.as_str(), self.taken[taken as usize].read()))
+        AcceptedKind::ALL.into_iter().map(|taken| (taken.as_str(), self.taken[taken as usize].read()))
     }
 
     /// Returns the number of refused recipients by reason.

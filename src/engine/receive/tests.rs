@@ -159,11 +159,11 @@ impl World {
     }
 
     /// Receives `report` at the message's return path.
-    async fn hear(&self, message: MessageId, report: &str) -> Taken {
+    async fn hear(&self, message: MessageId, report: &str) -> AcceptedKind {
         self.hear_at(Mailbox::ReturnPath(ReturnPath { account: self.account, message }), report).await
     }
 
-    async fn hear_at(&self, mailbox: Mailbox, report: &str) -> Taken {
+    async fn hear_at(&self, mailbox: Mailbox, report: &str) -> AcceptedKind {
         self.receiver.receive(&[mailbox], report.replace('\n', "\r\n").into_bytes()).await.unwrap()
     }
 }
@@ -251,7 +251,10 @@ async fn a_return_path_outlives_its_key_and_ends_with_its_37_days() {
     let later = world.local(world.account, world.accepted().await);
     assert_ne!(later[2..3], local[2..3], "another key has taken its place");
     assert_eq!(world.mailbox(&local, "bounces.example.com"), Ok(path));
-    assert_eq!(world.hear(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await, Taken::Bounced);
+    assert_eq!(
+        world.hear(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await,
+        AcceptedKind::Bounced
+    );
     world.pass(Duration::from_millis(1));
     assert_eq!(world.mailbox(&local, "bounces.example.com"), Err(NotOurs::Expired));
     assert!(world.mailbox(&later, "bounces.example.com").is_ok());
@@ -263,18 +266,18 @@ async fn a_return_path_outlives_its_key_and_ends_with_its_37_days() {
 async fn of_several_recipients_ours_decides_and_an_alias_that_works_in_part_is_not_suppressed() {
     let gone = "550 5.1.1 User unknown";
     for (blocks, taken, suppressed) in [
-        (vec![("b@EXAMPLE.net", "failed", gone)], Taken::Bounced, true),
-        (vec![("c@inner.example", "failed", gone)], Taken::Bounced, true),
-        (vec![("b@example.net", "delivered", "250 ok"), ("c@x.example", "failed", gone)], Taken::NoNews, false),
-        (vec![("c@x.example", "failed", gone), ("d@x.example", "delivered", "250 ok")], Taken::Bounced, false),
-        (vec![("b@example.net", "failed", "550 5.7.1 blocked")], Taken::Bounced, false),
-        (vec![("b@example.net", "delayed", "550 5.1.1 User unknown")], Taken::Delayed, false),
+        (vec![("b@EXAMPLE.net", "failed", gone)], AcceptedKind::Bounced, true),
+        (vec![("c@inner.example", "failed", gone)], AcceptedKind::Bounced, true),
+        (vec![("b@example.net", "delivered", "250 ok"), ("c@x.example", "failed", gone)], AcceptedKind::NoNews, false),
+        (vec![("c@x.example", "failed", gone), ("d@x.example", "delivered", "250 ok")], AcceptedKind::Bounced, false),
+        (vec![("b@example.net", "failed", "550 5.7.1 blocked")], AcceptedKind::Bounced, false),
+        (vec![("b@example.net", "delayed", "550 5.1.1 User unknown")], AcceptedKind::Delayed, false),
     ] {
         let world = World::new().await;
         let message = world.delivered().await;
         assert_eq!(world.hear(message, &dsn(&blocks)).await, taken, "{blocks:?}");
         assert_eq!(world.is_suppressed(), suppressed, "{blocks:?}");
-        let status = if taken == Taken::Bounced { Status::Bounced } else { Status::Delivered };
+        let status = if taken == AcceptedKind::Bounced { Status::Bounced } else { Status::Delivered };
         assert_eq!(world.status(message), status);
     }
 }
@@ -285,7 +288,7 @@ async fn a_report_that_comes_again_is_counted_and_changes_nothing() {
     let message = world.delivered().await;
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
     let heard = [world.hear(message, &report).await, world.hear(message, &report).await];
-    assert_eq!(heard, [Taken::Bounced, Taken::Repeated]);
+    assert_eq!(heard, [AcceptedKind::Bounced, AcceptedKind::Repeated]);
     let counts: BTreeMap<_, _> = world.engine.meters.came_back.taken().collect();
     assert_eq!((counts["bounced"], counts["repeated"], counts.values().sum::<u64>()), (1, 1, 2));
 }
@@ -300,7 +303,7 @@ async fn a_bounce_in_plain_words_is_told_and_suppresses_nobody() {
                  This is a permanent error; I've given up. Sorry it didn't work out.\n\n\
                  <b@example.net>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n\
                  --- Below this line is a copy of the message.\n\nSubject: x\n\nx\n";
-    assert_eq!(world.hear(message, qmail).await, Taken::Undetermined);
+    assert_eq!(world.hear(message, qmail).await, AcceptedKind::Undetermined);
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Bounced, false));
 }
 
@@ -308,7 +311,7 @@ async fn a_bounce_in_plain_words_is_told_and_suppresses_nobody() {
 async fn what_still_waits_for_a_suppressed_address_ends_at_once() {
     let world = World::new().await;
     let (message, waiting) = (world.delivered().await, world.accepted().await);
-    assert_eq!(world.hear(message, &arf("", "Subject: x\n")).await, Taken::Complained);
+    assert_eq!(world.hear(message, &arf("", "Subject: x\n")).await, AcceptedKind::Complained);
     assert_eq!((world.status(waiting), world.transfer(waiting).due), (Status::Suppressed, None));
 }
 
@@ -317,10 +320,13 @@ async fn letters_and_machines_answers_are_taken_and_dropped() {
     let world = World::new().await;
     let message = world.delivered().await;
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
-    assert_eq!(world.hear_at(Mailbox::People, &report).await, Taken::Letter);
-    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, Taken::Untied);
-    assert_eq!(world.hear(message, "Auto-Submitted: auto-replied\nSubject: away\n\nx\n").await, Taken::AutoReply);
-    assert_eq!(world.hear(message, "Subject: hello\n\nhow are you?\n").await, Taken::Unknown);
+    assert_eq!(world.hear_at(Mailbox::People, &report).await, AcceptedKind::Letter);
+    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, AcceptedKind::Untied);
+    assert_eq!(
+        world.hear(message, "Auto-Submitted: auto-replied\nSubject: away\n\nx\n").await,
+        AcceptedKind::AutoReply
+    );
+    assert_eq!(world.hear(message, "Subject: hello\n\nhow are you?\n").await, AcceptedKind::Unknown);
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Delivered, false));
 }
 
@@ -337,7 +343,7 @@ async fn a_report_that_overtakes_its_attempt_waits_for_the_outcome() {
         drop(lease);
     };
     let (taken, ()) = tokio::join!(world.hear(message, &report), outcome);
-    assert_eq!((taken, world.status(message)), (Taken::Bounced, Status::Bounced));
+    assert_eq!((taken, world.status(message)), (AcceptedKind::Bounced, Status::Bounced));
     assert!(world.engine.leases.take(message).is_some());
 }
 

@@ -14,13 +14,13 @@ use super::chunks::Chunks;
 use super::collection::Collector;
 use super::error::ReplicaError;
 use super::keys;
-use super::objects::{ReplicaObjects, Written};
+use super::objects::{CreateResult, ReplicaObjects};
 use super::shared::{ConfirmedSlot, Shared};
 use super::status::BaseStatus;
 use crate::base::digest::sha256;
 use crate::base::time::Timestamp;
 use crate::store::Store;
-use crate::store::backup::Named;
+use crate::store::backup::NamedSegments;
 use crate::store::replica::content::{self, PIECE_BYTES_MAX};
 use crate::store::replica::manifest::{ContentRange, Manifest, PartInfo};
 use crate::store::replica::name::ObjectName;
@@ -226,7 +226,11 @@ impl BaseMaker {
         timeout(SNAPSHOT_WAIT, found).await.map_err(|_| late())
     }
 
-    async fn send_rows(&self, snapshot: BaseSnapshot, slot: u64) -> Result<(Vec<PartInfo>, u64, Named), ReplicaError> {
+    async fn send_rows(
+        &self,
+        snapshot: BaseSnapshot,
+        slot: u64,
+    ) -> Result<(Vec<PartInfo>, u64, NamedSegments), ReplicaError> {
         let (sender, mut chunks) = mpsc::channel(1);
         let (store, beside) = (Arc::clone(&self.store), self.policy.beside);
         let writing = tokio::task::spawn_blocking(move || {
@@ -251,7 +255,7 @@ impl BaseMaker {
     }
 
     /// Uploads the content that the rows name and the bucket lacks.
-    async fn send_content(&self, named: &Named) -> Result<Vec<ContentRange>, ReplicaError> {
+    async fn send_content(&self, named: &NamedSegments) -> Result<Vec<ContentRange>, ReplicaError> {
         let mut content = Vec::new();
         for (&(bucket, segment), &end) in named {
             let mut ranges = self.known(bucket, segment).await?;
@@ -329,8 +333,8 @@ impl BaseMaker {
         let mut backoff = Backoff::default();
         for _ in 0..TRIES {
             match self.objects.create_fixed(name, bytes).await {
-                Ok(Written::Own) => return Ok(()),
-                Ok(Written::Other) => {
+                Ok(CreateResult::Own) => return Ok(()),
+                Ok(CreateResult::Other) => {
                     let fault = crate::store::replica::ObjectFault::Misplaced;
                     return Err(super::objects::unreadable(name, fault));
                 }

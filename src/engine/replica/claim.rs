@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::error::ReplicaError;
 use super::follow::Cursor;
-use super::objects::{ReplicaObjects, Written};
+use super::objects::{CreateResult, ReplicaObjects};
 use crate::store::replica::claim::{Claim, ClaimCause};
 use crate::store::replica::name::ObjectName;
 use crate::store::replica::slot::{self, Link, SlotBody};
@@ -56,7 +56,7 @@ impl PendingClaim {
     /// The bucket; the same claim may be retried.
     pub async fn attempt(&self, objects: &ReplicaObjects) -> Result<Claimed, ReplicaError> {
         let slot = self.position.slot;
-        if objects.create_fixed(&ObjectName::Slot(slot), &self.bytes).await? == Written::Other {
+        if objects.create_fixed(&ObjectName::Slot(slot), &self.bytes).await? == CreateResult::Other {
             return Ok(Claimed::Moved);
         }
         match objects.has_base_from(slot).await? {

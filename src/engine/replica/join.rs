@@ -122,13 +122,13 @@ impl ReplicaObjects {
 }
 
 /// Waits while the bucket does not answer. Refused credentials end the wait.
-pub struct Patience<'a> {
+pub struct BucketRetry<'a> {
     on_wait: &'a mut OnWait<'a>,
     since: Option<Instant>,
     backoff: Backoff,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> BucketRetry<'a> {
     /// Reports each failure to `on_wait`.
     pub fn new(on_wait: &'a mut OnWait<'a>) -> Self {
         Self { on_wait, since: None, backoff: Backoff::default() }
@@ -172,7 +172,7 @@ pub async fn join<'a>(
     cause: ClaimCause,
     on_wait: &'a mut OnWait<'a>,
 ) -> Result<Joined, ReplicaError> {
-    let mut patience = Patience::new(on_wait);
+    let mut patience = BucketRetry::new(on_wait);
     let entropy = Arc::clone(&world.entropy);
     let follower = Follower::open(directory, world.clock.now(), Arc::clone(&entropy))?;
     let mut joining = loop {

@@ -32,7 +32,7 @@ pub use base::BasePolicy;
 pub use claim::{Claimed, PendingClaim};
 pub use error::ReplicaError;
 pub use follow::{Cursor, FollowStep, LogFollower};
-pub use join::{Joined, OnWait, Patience, ReplicaWorld, join};
+pub use join::{BucketRetry, Joined, OnWait, ReplicaWorld, join};
 pub use lease::Lease;
 pub use objects::{ReplicaObjects, Slot};
 pub use rebuild::{Rebuild, base_before, build};

@@ -15,7 +15,7 @@ use crate::store::replica::{Head, Holder, Kind, ObjectFault, Sealer};
 
 /// Result of creating an object with fixed bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum CreateResult {
     /// The object has these bytes, written now or by an earlier try.
     Own,
     /// Another object has the name.
@@ -59,13 +59,13 @@ impl ReplicaObjects {
     }
 
     /// Tries once to create an object. Its bytes must be the same for every try.
-    pub(super) async fn create_fixed(&self, name: &ObjectName, bytes: &Bytes) -> BucketResult<Written> {
+    pub(super) async fn create_fixed(&self, name: &ObjectName, bytes: &Bytes) -> BucketResult<CreateResult> {
         let name = name.to_string();
         match self.bucket.create(&name, bytes.clone()).await? {
-            Creation::Created => Ok(Written::Own),
+            Creation::Created => Ok(CreateResult::Own),
             Creation::Exists => {
                 let found = self.bucket.read(&name).await?;
-                Ok(if found.as_ref() == Some(bytes) { Written::Own } else { Written::Other })
+                Ok(if found.as_ref() == Some(bytes) { CreateResult::Own } else { CreateResult::Other })
             }
         }
     }

@@ -62,7 +62,7 @@ pub(super) async fn rebuild(
     let Rebuild { directory, key, lineage, beside } = rebuild;
     let directory = directory.to_owned();
     let built = tokio::task::spawn_blocking(move || {
-        let rows = Parts { parts, current: io::Cursor::new(Vec::new()) };
+        let rows = PartStream { parts, current: io::Cursor::new(Vec::new()) };
         let content = move || Ok(BaseContent { pieces: Pieces(pieces), keys });
         restore_base(rows, &directory, &key, (beside, lineage), content, &mut progress)
     });
@@ -187,12 +187,12 @@ fn fetch_pieces(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Piece>
 }
 
 /// The parts as one stream.
-struct Parts {
+struct PartStream {
     parts: Fetched<Vec<u8>>,
     current: io::Cursor<Vec<u8>>,
 }
 
-impl Read for Parts {
+impl Read for PartStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = self.current.read(buffer)?;

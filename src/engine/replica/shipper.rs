@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::backoff::Backoff;
 use super::error::ReplicaError;
 use super::keys;
-use super::objects::{ReplicaObjects, Written};
+use super::objects::{CreateResult, ReplicaObjects};
 use super::shared::Shared;
 use crate::base::time::Timestamp;
 use crate::store::Store;
@@ -78,8 +78,8 @@ impl Shipper {
                 tokio::select! {
                     () = sleep_until(earliest) => {}
                     () = self.shared.lease.confirmation_due() => match self.look().await {
-                        Written::Own => continue,
-                        Written::Other => return self.deposed().await,
+                        CreateResult::Own => continue,
+                        CreateResult::Other => return self.deposed().await,
                     },
                     changed = drain.changed() => if changed.is_err() { return ShipperEnd::Failed } else { continue },
                 }
@@ -97,7 +97,7 @@ impl Shipper {
                 tokio::select! {
                     () = self.shared.outbox.added() => {}
                     () = self.shared.beat.notified() => {}
-                    () = self.shared.lease.confirmation_due() => if self.confirm_idle().await == Written::Other {
+                    () = self.shared.lease.confirmation_due() => if self.confirm_idle().await == CreateResult::Other {
                         return self.deposed().await;
                     },
                     changed = drain.changed() => if changed.is_err() { return ShipperEnd::Failed },
@@ -106,7 +106,7 @@ impl Shipper {
             };
             earliest = Instant::now() + self.interval;
             let is_release = matches!(next.body, SlotBody::Release);
-            if self.send(next).await == Written::Other {
+            if self.send(next).await == CreateResult::Other {
                 return self.deposed().await;
             }
             if is_release {
@@ -116,21 +116,21 @@ impl Shipper {
     }
 
     /// Confirms the lease while there is nothing to send. A standby that may claim the log sees it grow.
-    async fn confirm_idle(&self) -> Written {
+    async fn confirm_idle(&self) -> CreateResult {
         if self.shared.lease.rules.is_automatic {
             self.shared.ask_for_beat();
-            return Written::Own;
+            return CreateResult::Own;
         }
         self.look().await
     }
 
     /// Checks that the log ends with the last slot of this process, which confirms the lease.
-    async fn look(&self) -> Written {
+    async fn look(&self) -> CreateResult {
         let name = ObjectName::Slot(self.shared.position().slot + 1).to_string();
         let asked_at = self.shared.lease.ask();
         let asked = timeout(self.shared.lease.rules.lease, self.objects.bucket.read_range(&name, 0, 1)).await;
         match asked {
-            Ok(Ok(Some(_))) => return Written::Other,
+            Ok(Ok(Some(_))) => return CreateResult::Other,
             Ok(Ok(None)) => {
                 self.shared.reached(self.objects.clock.now());
                 self.shared.lease.confirmed(asked_at);
@@ -139,7 +139,7 @@ impl Shipper {
             // An answer that takes longer than a lease confirms nothing.
             Err(_) => {}
         }
-        Written::Own
+        CreateResult::Own
     }
 
     /// Returns the next slot, if there is anything to send.
@@ -163,7 +163,7 @@ impl Shipper {
     }
 
     /// Creates a slot, with as many tries as it takes, and confirms it.
-    async fn send(&mut self, next: NextSlot) -> Written {
+    async fn send(&mut self, next: NextSlot) -> CreateResult {
         let before = self.shared.position();
         let number = before.slot + 1;
         self.send_keys(&next).await;
@@ -185,8 +185,8 @@ impl Shipper {
         let mut backoff = Backoff::default();
         loop {
             match self.objects.create_fixed(&ObjectName::Slot(number), &bytes).await {
-                Ok(Written::Own) => break,
-                Ok(Written::Other) => return Written::Other,
+                Ok(CreateResult::Own) => break,
+                Ok(CreateResult::Other) => return CreateResult::Other,
                 Err(error) => self.shared.failed(&error),
             }
             sleep(backoff.next_within(longest, &*self.objects.entropy)).await;
@@ -195,7 +195,7 @@ impl Shipper {
         self.progress = progress;
         let position = Position { slot: number, hash, sequence, ..before };
         self.shared.confirm(position, bytes.len() as u64, self.objects.clock.now());
-        Written::Own
+        CreateResult::Own
     }
 
     /// Writes the keys of all segments to the bucket before the slot with their bodies.

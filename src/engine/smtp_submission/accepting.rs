@@ -10,12 +10,12 @@ use super::copies::{Chunk, Copies, SharedMessage};
 use super::recipient::{COPIES_BYTES_MAX, Transaction, check_suspension};
 use super::{SmtpClient, failed, reply};
 use crate::domain::submission::SubmissionLimits;
-use crate::engine::submit::{Running, TRIES};
+use crate::engine::submit::{KeyMark, TRIES};
 use crate::engine::{Caller, Engine};
 use crate::mail::submitted::{ReadingFacts, SubmittedMessage};
 use crate::smtp::server::Answer;
 use crate::store::AppendedBodies;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
 use crate::store::op::accept_all::{AcceptAll, OneRefused};
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
@@ -67,7 +67,7 @@ impl<T: Into<Failure>> From<T> for Stopped {
 /// The idempotency key of each recipient.
 pub(super) type Claims = Arc<Vec<Option<IdempotencyClaim>>>;
 /// The marks of idempotency keys that are in use, until the last holder drops them.
-type Marks = Arc<Vec<Running>>;
+type Marks = Arc<Vec<KeyMark>>;
 
 impl Submitting {
     pub(super) fn new(engine: Arc<Engine>, caller: Caller, client: SmtpClient, transaction: Transaction) -> Self {
@@ -126,7 +126,7 @@ impl Submitting {
         let (mut claims, mut marks) = (Vec::new(), Vec::new());
         for to in recipients {
             let claim = IdempotencyClaim { key_hash: reply::key_hash(key, to), body_hash };
-            match Running::begin(&self.engine, self.caller.account, claim.key_hash) {
+            match KeyMark::begin(&self.engine, self.caller.account, claim.key_hash) {
                 Ok(mark) => marks.push(mark),
                 // It may be on its last step: then the answer is there already.
                 Err(_) => match self.engine.accepted_before(self.caller.account, &claim) {
@@ -169,7 +169,7 @@ impl Submitting {
         if !accepts.is_empty() {
             let accepted = self.commit(appended, accepts, marks).await?;
             let accepted = accepted
-                .map_err(|refused| self.refused(from, places[refused.place], Stop::Refused(refused.refusal)))?;
+                .map_err(|refused| self.refused(from, places[refused.place], OpError::Refused(refused.refusal)))?;
             self.count(&accepted);
             places.iter().zip(accepted).for_each(|(place, accepted)| ids[*place] = reply::id_of(&accepted.answer));
         }
@@ -193,9 +193,9 @@ impl Submitting {
         self.engine.store.post_appended(appended, op, move |answer| drop((marks, sender.send(answer))));
         match answer.await {
             Ok(Ok(accepted)) => Ok(Ok(accepted)),
-            Ok(Err(Stop::Refused(refused))) => Ok(Err(refused)),
+            Ok(Err(OpError::Refused(refused))) => Ok(Err(refused)),
             // The record may be on the disk. Nobody is told that it is not.
-            Ok(Err(Stop::Failed(
+            Ok(Err(OpError::Failed(
                 error @ (StoreError::Database(_)
                 | StoreError::Corrupted(_)
                 | StoreError::Content(_)
@@ -205,7 +205,7 @@ impl Submitting {
                 tracing::error!(%error, "the commit of an SMTP submission failed; closing without an answer");
                 Err(Failure::InDoubt)
             }
-            Ok(Err(Stop::Failed(error))) => Err(error.into()),
+            Ok(Err(OpError::Failed(error))) => Err(error.into()),
             Err(_) => Err(Failure::InDoubt),
         }
     }
@@ -216,10 +216,10 @@ impl Submitting {
     }
 
     /// The end of a try by what was refused for the recipient at `place` and the sending domain `from`.
-    fn refused(&self, from: &str, place: usize, stop: Stop<Refusal>) -> Stopped {
+    fn refused(&self, from: &str, place: usize, stop: OpError<Refusal>) -> Stopped {
         match stop {
-            Stop::Refused(Refusal::DomainChanged) => Stopped::DomainChanged,
-            Stop::Refused(refusal) => {
+            OpError::Refused(Refusal::DomainChanged) => Stopped::DomainChanged,
+            OpError::Refused(refusal) => {
                 if let Refusal::QuotaExhausted(exhausted) = &refusal {
                     self.engine.quota_refused(self.caller.account, exhausted);
                 }
@@ -230,7 +230,7 @@ impl Submitting {
                     _ => Stopped::Failed(failure),
                 }
             }
-            Stop::Failed(error) => error.into(),
+            OpError::Failed(error) => error.into(),
         }
     }
 

@@ -8,16 +8,16 @@ use super::{SmtpClient, reply};
 use crate::base::id::MessageId;
 use crate::domain::address::Address;
 use crate::domain::submission::{Content, Submission};
-use crate::engine::submit::workbench::{Workbench, bucket};
+use crate::engine::submit::workbench::{MessageBuilder, bucket};
 use crate::engine::submit::{SubmitError, answer};
 use crate::engine::{Caller, Engine};
 use crate::machine::service_clock::ServiceTime;
 use crate::mail::dkim::{self, BodyHash, SigningKey};
 use crate::mail::submitted::{CopyFacts, SubmittedMessage, received};
 use crate::store::content::{CompressedEnd, Place, SealedBody};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::Accept;
-use crate::store::op::admission::{self, Admission, Admitted, Question, Refusal, StorageRoom};
+use crate::store::op::admission::{self, Admission, AdmissionRequest, Admitted, Refusal, StorageRoom};
 use crate::store::row::message::{MessageRow, SmtpFacts};
 
 /// Bytes of sealed copies that are made before they are appended.
@@ -28,7 +28,7 @@ const TEXT_BYTES_MAX: usize = 998;
 const NAME_BYTES_MAX: usize = 256;
 
 /// The place of a recipient, and why it gets no copy.
-type RefusedAt = (usize, Stop<Refusal>);
+type RefusedAt = (usize, OpError<Refusal>);
 
 /// A message, and what its copies share.
 pub(super) struct SharedMessage {
@@ -96,10 +96,10 @@ impl Copies {
         claims: Claims,
     ) -> Result<Self, RefusedAt> {
         let time = engine.clock.time();
-        let snapshot = engine.store.snapshot().map_err(|error| (0, Stop::Failed(error)))?;
+        let snapshot = engine.store.snapshot().map_err(|error| (0, OpError::Failed(error)))?;
         let (mut ids, mut new, mut admitted) = (vec![String::new(); recipients.len()], Vec::new(), None);
         for (place, to) in recipients.iter().enumerate() {
-            let question = Question {
+            let question = AdmissionRequest {
                 account: caller.account,
                 key_stream: caller.key.as_ref().and_then(|key| key.stream),
                 from: &shared.message.from,
@@ -156,7 +156,7 @@ impl Copies {
             self.made += 1;
             self.stored_bytes += body.stored_bytes();
             let storage = StorageRoom { max: engine.settings.stored_bytes_per_account, wanted: self.stored_bytes };
-            let checked = engine.store.snapshot().map_err(Stop::Failed);
+            let checked = engine.store.snapshot().map_err(OpError::Failed);
             checked.and_then(|snapshot| storage.check(&snapshot, self.caller.account)).map_err(|stop| (place, stop))?;
             chunk.bodies.push(body);
             chunk.accepts.push(accept);
@@ -172,9 +172,9 @@ impl Copies {
         place: usize,
         id: MessageId,
         admitted: &Admitted,
-    ) -> Result<(SealedBody, Accept), Stop<Refusal>> {
+    ) -> Result<(SealedBody, Accept), OpError<Refusal>> {
         let Engine { store, settings, signing, .. } = engine;
-        let workbench = Workbench { store, settings, keys: signing.keys(), helpers: None };
+        let workbench = MessageBuilder { store, settings, keys: signing.keys(), helpers: None };
         let (account, message, to) = (self.caller.account, &self.shared.message, &self.recipients[place]);
         let is_hosted = message.unsubscribe_url.is_some() && admitted.account.hosted_unsubscribe;
         let hosted = if is_hosted { settings.unsubscribe_link(account, id) } else { None };
@@ -237,12 +237,12 @@ impl Copies {
 }
 
 /// A failure in making a copy. Nothing of it is the client's fault.
-fn stopped(error: SubmitError) -> Stop<Refusal> {
+fn stopped(error: SubmitError) -> OpError<Refusal> {
     match error {
-        SubmitError::Failed(error) => Stop::Failed(error),
-        SubmitError::Refused(refusal) => Stop::Refused(refusal),
-        SubmitError::Full => Stop::Failed(StoreError::Full),
-        SubmitError::Invalid(_) | SubmitError::InProgress => Stop::Failed(StoreError::Panicked),
+        SubmitError::Failed(error) => OpError::Failed(error),
+        SubmitError::Refused(refusal) => OpError::Refused(refusal),
+        SubmitError::Full => OpError::Failed(StoreError::Full),
+        SubmitError::Invalid(_) | SubmitError::InProgress => OpError::Failed(StoreError::Panicked),
     }
 }
 

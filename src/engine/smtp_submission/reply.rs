@@ -22,10 +22,10 @@ pub(super) fn key_hash(key: &str, to: &Address) -> [u8; 32] {
 /// The identifier in the body of a 202.
 pub(super) fn id_of(answer: &[u8]) -> String {
     #[derive(serde::Deserialize)]
-    struct Named {
+    struct AnswerId {
         id: String,
     }
-    serde_json::from_slice(answer).map(|Named { id }| id).unwrap_or_default()
+    serde_json::from_slice(answer).map(|AnswerId { id }| id).unwrap_or_default()
 }
 
 /// The answer to a message with faults.

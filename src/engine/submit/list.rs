@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::workbench::{Prepared, Ready};
-use super::{Running, SubmitError, TRIES};
+use super::{KeyMark, SubmitError, TRIES};
 use crate::domain::submission::Submission;
 use crate::engine::{Caller, Engine};
 use crate::store::content::{Place, SealedBody};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
 use crate::store::op::accept_each::AcceptEach;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
@@ -35,7 +35,7 @@ struct Batch {
     items: Arc<[ListItem]>,
     outcomes: Vec<Option<Outcome>>,
     /// Marks the keys as in progress until it is dropped.
-    running: Vec<Running>,
+    running: Vec<KeyMark>,
 }
 
 /// Messages that were composed and signed, by their positions in the batch.
@@ -82,7 +82,7 @@ impl Batch {
     fn begin(&mut self, engine: &Arc<Engine>) {
         for (item, outcome) in self.items.iter().zip(&mut self.outcomes) {
             let Some(claim) = &item.idempotency else { continue };
-            match Running::begin(engine, self.caller.account, claim.key_hash) {
+            match KeyMark::begin(engine, self.caller.account, claim.key_hash) {
                 Ok(running) => self.running.push(running),
                 // The key may belong to a concurrent repetition, or to a first request that is about to finish.
                 Err(in_progress) => {
@@ -147,7 +147,7 @@ impl Batch {
 
     fn fail(&mut self, places: &[usize], error: &StoreError) {
         for place in places {
-            self.outcomes[*place] = Some(Err(Stop::<Refusal>::Failed(error.clone()).into()));
+            self.outcomes[*place] = Some(Err(OpError::<Refusal>::Failed(error.clone()).into()));
         }
     }
 
@@ -201,7 +201,7 @@ async fn commit(
     let op = move |places: Vec<_>| AcceptEach { messages: accepts.into_iter().zip(places).map(at).collect() };
     match engine.store.commit_appended(appended, op).await {
         Ok(outcomes) => Ok(outcomes),
-        Err(Stop::Refused(never)) => match never {},
-        Err(Stop::Failed(error)) => Err(error),
+        Err(OpError::Refused(never)) => match never {},
+        Err(OpError::Failed(error)) => Err(error),
     }
 }

@@ -10,7 +10,7 @@ use crate::base::id::MessageId;
 use crate::domain::submission::Submission;
 use crate::engine::{Caller, Engine};
 use crate::machine::quota::QuotaView;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::Accept;
 use crate::store::op::accept_all::{AcceptAll, OneRefused};
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
@@ -37,32 +37,32 @@ pub struct AllAccepted {
 
 /// Reason why none of the messages was accepted.
 #[derive(Debug)]
-pub struct NotAll {
+pub struct ListRefused {
     /// Position of the first failing message, counted from 0; `None` if no single message caused the error.
     pub place: Option<usize>,
     /// The error.
     pub error: SubmitError,
 }
 
-impl From<SubmitError> for NotAll {
+impl From<SubmitError> for ListRefused {
     fn from(error: SubmitError) -> Self {
         Self { place: None, error }
     }
 }
 
-impl From<StoreError> for NotAll {
+impl From<StoreError> for ListRefused {
     fn from(error: StoreError) -> Self {
-        SubmitError::from(Stop::Failed(error)).into()
+        SubmitError::from(OpError::Failed(error)).into()
     }
 }
 
-impl From<Stop<OneRefused>> for NotAll {
-    fn from(stop: Stop<OneRefused>) -> Self {
+impl From<OpError<OneRefused>> for ListRefused {
+    fn from(stop: OpError<OneRefused>) -> Self {
         match stop {
-            Stop::Refused(OneRefused { place, refusal }) => {
+            OpError::Refused(OneRefused { place, refusal }) => {
                 Self { place: Some(place), error: SubmitError::Refused(refusal) }
             }
-            Stop::Failed(error) => error.into(),
+            OpError::Failed(error) => error.into(),
         }
     }
 }
@@ -71,14 +71,14 @@ impl Engine {
     /// Accepts all of the messages or none. Continues if the caller stops waiting for the answer.
     ///
     /// # Errors
-    /// [`NotAll`]; nothing was sent, and the idempotency key is free again.
-    pub async fn submit_all(self: &Arc<Self>, caller: &Caller, list: WholeList) -> Result<AllAccepted, NotAll> {
+    /// [`ListRefused`]; nothing was sent, and the idempotency key is free again.
+    pub async fn submit_all(self: &Arc<Self>, caller: &Caller, list: WholeList) -> Result<AllAccepted, ListRefused> {
         let (engine, caller) = (Arc::clone(self), caller.clone());
         let task = tokio::spawn(async move { engine.accept_all(&caller, list).await });
         task.await.unwrap_or_else(|_| Err(StoreError::Panicked.into()))
     }
 
-    async fn accept_all(self: &Arc<Self>, caller: &Caller, list: WholeList) -> Result<AllAccepted, NotAll> {
+    async fn accept_all(self: &Arc<Self>, caller: &Caller, list: WholeList) -> Result<AllAccepted, ListRefused> {
         self.check_free_space()?;
         let WholeList { submissions, key, answer } = list;
         let submissions: Arc<[Submission]> = submissions.into();
@@ -90,14 +90,14 @@ impl Engine {
                 Err(not_all) => Err(not_all),
             };
             match outcome {
-                Err(NotAll { error: SubmitError::Refused(Refusal::DomainChanged), .. }) => {}
-                Err(NotAll {
+                Err(ListRefused { error: SubmitError::Refused(Refusal::DomainChanged), .. }) => {}
+                Err(ListRefused {
                     place: Some(place),
                     error: SubmitError::Refused(Refusal::DomainUnknown | Refusal::DomainUnverified),
                 }) if self.adopt_domain(caller.account, submissions[place].from.domain()).await => {}
-                Err(NotAll { error: SubmitError::Refused(Refusal::QuotaExhausted(exhausted)), place }) => {
+                Err(ListRefused { error: SubmitError::Refused(Refusal::QuotaExhausted(exhausted)), place }) => {
                     self.quota_refused(caller.account, &exhausted);
-                    return Err(NotAll { error: SubmitError::Refused(Refusal::QuotaExhausted(exhausted)), place });
+                    return Err(ListRefused { error: SubmitError::Refused(Refusal::QuotaExhausted(exhausted)), place });
                 }
                 outcome => return outcome,
             }
@@ -110,14 +110,14 @@ impl Engine {
         self: &Arc<Self>,
         caller: &Caller,
         submissions: &Arc<[Submission]>,
-    ) -> Result<Vec<Ready>, NotAll> {
+    ) -> Result<Vec<Ready>, ListRefused> {
         let (sender, prepared) = oneshot::channel();
         let (engine, caller, submissions) = (Arc::clone(self), caller.clone(), Arc::clone(submissions));
         self.signing.post(move || {
             let prepare = |(place, submission)| match engine.prepare(&caller, submission, None, None) {
                 Ok(Prepared::Message(ready)) => Ok(*ready),
                 Ok(Prepared::Replay(_)) => unreachable!("a message without a key repeats nothing"),
-                Err(error) => Err(NotAll { place: Some(place), error }),
+                Err(error) => Err(ListRefused { place: Some(place), error }),
             };
             drop(sender.send(submissions.iter().enumerate().map(prepare).collect()));
         });
@@ -129,7 +129,7 @@ impl Engine {
         ready: Vec<Ready>,
         claim: Option<IdempotencyClaim>,
         answer: fn(&[MessageId]) -> Vec<u8>,
-    ) -> Result<AllAccepted, NotAll> {
+    ) -> Result<AllAccepted, ListRefused> {
         let (bodies, mut messages): (Vec<_>, Vec<_>) = ready.into_iter().map(|one| (one.body, one.accept)).unzip();
         let ids: Vec<_> = messages.iter().map(|message| message.id).collect();
         let answer = answer(&ids);

@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::store::content::{CompressedEnd, Place, SealedBody};
 use crate::store::error::StoreError;
 use crate::store::op::accept::{Accept, Accepted};
-use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question, StorageRoom};
+use crate::store::op::admission::{self, Admission, AdmissionRequest, Admitted, IdempotencyClaim, StorageRoom};
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 
@@ -44,7 +44,7 @@ pub(in crate::engine) struct Ready {
 }
 
 /// Inputs for building a message.
-pub(in crate::engine) struct Workbench<'a> {
+pub(in crate::engine) struct MessageBuilder<'a> {
     pub(in crate::engine) store: &'a Store,
     pub(in crate::engine) settings: &'a Settings,
     pub(in crate::engine) keys: &'a KeyCache,
@@ -52,7 +52,7 @@ pub(in crate::engine) struct Workbench<'a> {
     pub(in crate::engine) helpers: Option<&'a SigningPool>,
 }
 
-impl Workbench<'_> {
+impl MessageBuilder<'_> {
     pub(in crate::engine) fn prepare(
         &self,
         caller: &Caller,
@@ -74,7 +74,7 @@ impl Workbench<'_> {
             let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: it goes in circles");
             return Err(SubmitError::Invalid(Violations::of("raw", fault)));
         }
-        let question = Question {
+        let question = AdmissionRequest {
             account,
             key_stream,
             from: &submission.from,

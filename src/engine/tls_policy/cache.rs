@@ -15,11 +15,11 @@ use tokio::time::timeout;
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::engine::Engine;
-use crate::engine::places::Places;
+use crate::engine::places::QueryPlaces;
 use crate::engine::ports::{LookupFailure, PolicyHosts, StsFetchFailure, Unfetched};
 use crate::smtp::mta_sts::{StsMode, StsPolicy, announced_id};
 use crate::smtp::tls_policy::TlsFault;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::tls_policy::{KeepStsPolicy, policy_of};
 use crate::store::row::tls_policy::StsPolicyRow;
 
@@ -42,7 +42,7 @@ pub(super) struct StsCache {
     engine: Arc<Engine>,
     hosts: Arc<dyn PolicyHosts>,
     patience: Duration,
-    places: Places,
+    places: QueryPlaces,
     state: Mutex<State>,
 }
 
@@ -66,7 +66,7 @@ struct Failed {
 
 /// Facts about a domain.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownPolicy {
     /// The policy in force; `None` if there is none or the domain has withdrawn it.
     pub(super) policy: Option<Arc<StsPolicy>>,
     /// A failed fetch that must be counted.
@@ -78,11 +78,17 @@ pub(super) struct Known {
 impl StsCache {
     /// Creates an empty cache. Messages wait for `patience` (which is [`PATIENCE`] outside tests).
     pub(super) fn new(engine: Arc<Engine>, hosts: Arc<dyn PolicyHosts>, patience: Duration) -> Self {
-        Self { engine, hosts, patience, places: Places::new(PROMPT_MAX, SLOW_MAX, PROMPT), state: Mutex::default() }
+        Self {
+            engine,
+            hosts,
+            patience,
+            places: QueryPlaces::new(PROMPT_MAX, SLOW_MAX, PROMPT),
+            state: Mutex::default(),
+        }
     }
 
     /// Returns the policy that applies to `domain` now.
-    pub(super) async fn get(self: &Arc<Self>, domain: &DomainName) -> Known {
+    pub(super) async fn get(self: &Arc<Self>, domain: &DomainName) -> KnownPolicy {
         let announced = self.announced(domain).await;
         let kept = self.kept(domain);
         let Ok(announced) = announced else { return unasked(kept) };
@@ -92,7 +98,7 @@ impl StsCache {
             Some(row) if row.id == id => {
                 // Renewed in the background, while the stored policy applies.
                 if !self.is_fresh(&row) && !self.has_failed(domain, &id) {
-                    drop(self.begin(domain, &id, What::Renewed));
+                    drop(self.begin(domain, &id, FetchReason::Renewed));
                 }
                 known(Some(row), self.untold(domain))
             }
@@ -136,9 +142,9 @@ impl StsCache {
 
     /// Fetches the policy `id`, or waits for the running fetch. A slow host does not block the caller: the fetch
     /// continues, and the policy is unknown meanwhile.
-    async fn fetch(self: &Arc<Self>, domain: &DomainName, id: &str) -> Known {
+    async fn fetch(self: &Arc<Self>, domain: &DomainName, id: &str) -> KnownPolicy {
         if !self.has_failed(domain, id) {
-            let flight = self.begin(domain, id, What::New);
+            let flight = self.begin(domain, id, FetchReason::New);
             let _landed = timeout(self.patience, flight.lock()).await;
         }
         let kept = self.kept(domain);
@@ -149,7 +155,7 @@ impl StsCache {
     }
 
     /// Starts a fetch that continues even if its caller goes away, or joins the running one.
-    fn begin(self: &Arc<Self>, domain: &DomainName, id: &str, what: What) -> Flight {
+    fn begin(self: &Arc<Self>, domain: &DomainName, id: &str, what: FetchReason) -> Flight {
         let flight = Arc::clone(self.state().flights.entry(domain.clone()).or_default());
         if let Ok(flying) = Arc::clone(&flight).try_lock_owned() {
             let (cache, domain, id) = (Arc::clone(self), domain.clone(), id.to_owned());
@@ -162,10 +168,10 @@ impl StsCache {
         flight
     }
 
-    async fn ask(&self, domain: &DomainName, id: String, what: What) {
+    async fn ask(&self, domain: &DomainName, id: String, what: FetchReason) {
         let kept = self.kept(domain);
         // The previous fetch may have ended while this one was being prepared.
-        let is_done = kept.is_some_and(|row| row.id == id && (what == What::New || self.is_fresh(&row)));
+        let is_done = kept.is_some_and(|row| row.id == id && (what == FetchReason::New || self.is_fresh(&row)));
         if is_done || self.has_failed(domain, &id) {
             return;
         }
@@ -187,8 +193,8 @@ impl StsCache {
     async fn keep(&self, op: KeepStsPolicy) {
         match self.engine.store.commit(op).await {
             Ok(_) => {}
-            Err(Stop::Refused(never)) => match never {},
-            Err(Stop::Failed(error)) => tracing::error!(%error, "could not store an MTA-STS policy"),
+            Err(OpError::Refused(never)) => match never {},
+            Err(OpError::Failed(error)) => tracing::error!(%error, "could not store an MTA-STS policy"),
         }
     }
 
@@ -226,21 +232,21 @@ struct Unasked;
 
 /// Reason for fetching a policy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum FetchReason {
     /// No policy with this identifier is stored.
     New,
     /// The stored policy is a day old.
     Renewed,
 }
 
-fn known(row: Option<StsPolicyRow>, failure: Option<StsFetchFailure>) -> Known {
-    Known { policy: row.and_then(|row| in_force(row.policy)), failure, is_unasked: false }
+fn known(row: Option<StsPolicyRow>, failure: Option<StsFetchFailure>) -> KnownPolicy {
+    KnownPolicy { policy: row.and_then(|row| in_force(row.policy)), failure, is_unasked: false }
 }
 
 /// Returns the policy that applies while a domain can't be queried: the stored one, otherwise unknown.
-fn unasked(kept: Option<StsPolicyRow>) -> Known {
+fn unasked(kept: Option<StsPolicyRow>) -> KnownPolicy {
     let is_unasked = kept.is_none();
-    Known { is_unasked, ..known(kept, None) }
+    KnownPolicy { is_unasked, ..known(kept, None) }
 }
 
 /// A domain withdraws its policy with the mode "none" (RFC 8461 8.3).

@@ -11,7 +11,7 @@ use super::paused::is_paused;
 use crate::base::time::Timestamp;
 use crate::machine::destination::{QueuedMessage, Spill, SpillArea};
 use crate::store::error::StoreError;
-use crate::store::near::{NearTimers, QueueNumber};
+use crate::store::near::{QueueNumber, TimerCache};
 use crate::store::op::suspension::suspension;
 use crate::store::row::message::MessageRow;
 use crate::store::snapshot::Snapshot;
@@ -37,14 +37,14 @@ impl Aside {
     }
 
     /// Leaves a message to the store.
-    pub(super) fn leave(&self, queued: &QueuedMessage, near: &NearTimers) {
+    pub(super) fn leave(&self, queued: &QueuedMessage, near: &TimerCache) {
         let reads_at = self.state().spilled.add(Spill::of(queued));
         reads_at.into_iter().for_each(|at| near.set_alarm((at, NUMBER)));
         near.forget(&Timer::of_message(queued));
     }
 
     /// Has the store read, where messages were left there.
-    pub(super) fn call_for_more(&self, now: Timestamp, near: &NearTimers) {
+    pub(super) fn call_for_more(&self, now: Timestamp, near: &TimerCache) {
         if !self.state().spilled.is_empty() {
             near.set_alarm((now, NUMBER));
         }
@@ -57,7 +57,7 @@ impl Aside {
     }
 
     /// Reading ends; `rest` is still in the store alone.
-    pub(super) fn end_reading(&self, rest: Option<Spill>, now: Timestamp, near: &NearTimers) {
+    pub(super) fn end_reading(&self, rest: Option<Spill>, now: Timestamp, near: &TimerCache) {
         let mut state = self.state();
         let again = std::mem::take(&mut state.reads_again).then_some(now);
         let reads_at = state.spilled.end_reading(rest);

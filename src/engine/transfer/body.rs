@@ -12,7 +12,7 @@ use super::begin::NotBegun;
 use super::lane::Lane;
 use crate::base::id::MessageId;
 use crate::engine::ports::{Body, BoxFuture};
-use crate::engine::room::Taken;
+use crate::engine::room::FairPermit;
 use crate::machine::budget::Claim;
 use crate::store::content::Unreadable;
 use crate::store::row::message::MessageRow;
@@ -27,7 +27,7 @@ pub(super) struct StoredBody<'a> {
     row: &'a MessageRow,
     id: MessageId,
     claim: Claim,
-    memory: Option<Taken>,
+    memory: Option<FairPermit>,
     /// The reason why it could not be read.
     pub(super) failure: Option<NotBegun>,
 }
@@ -45,7 +45,7 @@ impl<'a> StoredBody<'a> {
     }
 
     /// Waits for memory. Another account's message that waits for the same site goes first.
-    async fn memory(&self) -> Result<Taken, NotBegun> {
+    async fn memory(&self) -> Result<FairPermit, NotBegun> {
         tokio::select! {
             biased;
             memory = timeout(MEMORY_WAIT_MAX, self.shared.bodies.take(self.claim)) => {

@@ -11,7 +11,7 @@ use super::pool::Kept;
 use super::site::Site;
 use crate::domain::event::AttemptFacts;
 use crate::engine::ports::{Session, Target};
-use crate::engine::room::Taken;
+use crate::engine::room::FairPermit;
 use crate::machine::budget::{Claim, Network};
 use crate::machine::destination::{Input, Trust};
 use crate::smtp::outcome::{Ending, Outcome};
@@ -20,7 +20,7 @@ use crate::smtp::verdict::Verdict;
 /// Result of opening a session.
 pub(super) enum Opened {
     /// It is open. Its places among those of unproven sites are to be held until the message has its outcome.
-    Session(Box<Kept>, [Option<Taken>; 2]),
+    Session(Box<Kept>, [Option<FairPermit>; 2]),
     /// The server, or the way to it, failed.
     Failed(Outcome),
     /// The server was not asked.
@@ -72,7 +72,7 @@ impl Trial<'_> {
     }
 
     /// Waits for places. Another account's message that waits at the same site goes first: it may have places left.
-    async fn places(&self, target: &mut Target) -> Result<([Option<Taken>; 2], Option<Taken>), NotBegun> {
+    async fn places(&self, target: &mut Target) -> Result<([Option<FairPermit>; 2], Option<FairPermit>), NotBegun> {
         let claim = self.claim(target);
         let places = async {
             let class = self.class(target, claim).await;
@@ -102,7 +102,7 @@ impl Trial<'_> {
 
     /// Waits for places among those of sites that are not proven, where this one is not. A first attempt at a site is
     /// brief; a site that was silent gets its full time, in one of few places.
-    async fn class(&self, target: &mut Target, claim: Claim) -> [Option<Taken>; 2] {
+    async fn class(&self, target: &mut Target, claim: Claim) -> [Option<FairPermit>; 2] {
         let shared = self.shared;
         let silent = match self.lane.trust() {
             Trust::Proven => return [None, None],

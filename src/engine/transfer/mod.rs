@@ -42,7 +42,7 @@ use super::backlog::Backlog;
 use super::lease::Leases;
 use super::ports::{PolicyHosts, Transmit};
 use super::relay::{RelayWay, next_day};
-use super::room::Room;
+use super::room::FairSemaphore;
 use super::tls_policy::TlsPolicies;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
@@ -50,7 +50,7 @@ use crate::machine::destination::{Input, Moment, QueuedMessage};
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 use crate::store::error::StoreError;
-use crate::store::near::{Alarm, NearTimers};
+use crate::store::near::{Alarm, TimerCache};
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
@@ -93,14 +93,14 @@ pub(super) struct Shared {
     tls: TlsPolicies,
     leases: Leases,
     /// Connections to mail servers in all.
-    connections: Room,
+    connections: FairSemaphore,
     /// The part of them for sites that have yet to take a message, or failed since: any number of servers that say
     /// nothing leave room to those that are known to answer.
-    unproven: Room,
+    unproven: FairSemaphore,
     /// The few of those for sites that were silent.
-    silent: Room,
+    silent: FairSemaphore,
     /// Room for the bodies of what is on the wire, in KiB, so that slow servers hold bounded memory.
-    bodies: Room,
+    bodies: FairSemaphore,
     backlog: Backlog,
     /// Messages whose accounts have paused them.
     paused: Paused,
@@ -124,7 +124,7 @@ impl Shared {
         self.engine.clock.time().expiry
     }
 
-    pub(super) fn near(&self) -> &NearTimers {
+    pub(super) fn near(&self) -> &TimerCache {
         self.engine.store.near()
     }
 
@@ -205,10 +205,10 @@ impl Transfers {
             shaping: tables.shaping,
             tls,
             leases: engine.leases.clone(),
-            connections: Room::new(connections),
-            unproven: Room::of_unproven(connections),
-            silent: Room::of_silent(connections),
-            bodies: Room::new(engine.settings.body_kib),
+            connections: FairSemaphore::new(connections),
+            unproven: FairSemaphore::of_unproven(connections),
+            silent: FairSemaphore::of_silent(connections),
+            bodies: FairSemaphore::new(engine.settings.body_kib),
             backlog,
             paused: Paused::default(),
             aside: Aside::default(),

@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::machine::destination::{Place, QueuedMessage};
 use crate::store::error::StoreError;
-use crate::store::near::{NearTimers, QueueNumber};
+use crate::store::near::{QueueNumber, TimerCache};
 use crate::store::op::pause;
 use crate::store::read::Read;
 use crate::store::timer::Timer;
@@ -33,7 +33,7 @@ impl Paused {
     }
 
     /// Has a message rest; it comes back where there is no room.
-    fn rest(&self, queued: QueuedMessage, near: &NearTimers) -> Result<(), QueuedMessage> {
+    fn rest(&self, queued: QueuedMessage, near: &TimerCache) -> Result<(), QueuedMessage> {
         let mut resting = self.resting();
         if resting.len() >= RESTING_MAX {
             return Err(queued);
@@ -46,7 +46,7 @@ impl Paused {
     }
 
     /// Takes out the messages whose time is over, which are worked on again.
-    fn ended(&self, now: Timestamp, near: &NearTimers) -> Vec<QueuedMessage> {
+    fn ended(&self, now: Timestamp, near: &TimerCache) -> Vec<QueuedMessage> {
         let mut resting = self.resting();
         let mut ended = Vec::new();
         while let Some(entry) = resting.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -59,7 +59,7 @@ impl Paused {
     }
 
     /// Has all that rests of an account look for its way again.
-    fn wake(&self, account: AccountId, near: &NearTimers) {
+    fn wake(&self, account: AccountId, near: &TimerCache) {
         let mut woken = Vec::new();
         self.resting().retain(|_, queued| {
             let stays = queued.place.account != account;
@@ -72,7 +72,7 @@ impl Paused {
     }
 }
 
-fn set_alarm(resting: &BTreeMap<(Timestamp, Place), QueuedMessage>, near: &NearTimers) {
+fn set_alarm(resting: &BTreeMap<(Timestamp, Place), QueuedMessage>, near: &TimerCache) {
     if let Some(((end, _), _)) = resting.first_key_value() {
         near.set_alarm((*end, NUMBER));
     }

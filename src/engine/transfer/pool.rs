@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::held::Agreement;
 use crate::engine::ports::{Session, Target};
-use crate::engine::room::Taken;
+use crate::engine::room::FairPermit;
 use crate::smtp::shaping::Limits;
 
 /// Time for which an idle connection is kept.
@@ -20,7 +20,7 @@ pub(super) struct Kept {
     /// Policy that the connection was last found to satisfy.
     pub(super) agreed: Agreement,
     /// Its part of all connections.
-    pub(super) place: Taken,
+    pub(super) place: FairPermit,
     /// Messages that were begun on it.
     pub(super) messages: u32,
     pub(super) opened: Instant,

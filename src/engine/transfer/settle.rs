@@ -15,14 +15,14 @@ use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::event::AttemptFacts;
-use crate::engine::backlog::Held;
+use crate::engine::backlog::BacklogItem;
 use crate::engine::lease::Lease;
 use crate::engine::ports::RouteFailure;
 use crate::engine::waiting::Leased;
 use crate::machine::destination::QueuedMessage;
 use crate::smtp::finding;
 use crate::store::Store;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::outcomes;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::op::suppression;
@@ -57,7 +57,7 @@ pub(super) enum Ready {
 pub(super) struct Unsettled {
     pub(super) queued: QueuedMessage,
     /// Its part of the work in memory, from MAIL on.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<BacklogItem>,
     pub(super) lease: Option<Lease>,
     /// Transcript of a failed attempt.
     pub(super) transcript: Option<String>,
@@ -217,8 +217,8 @@ impl Unsettled {
                 drop(self);
                 then();
             }
-            Err(Stop::Refused(never)) => match never {},
-            Err(Stop::Failed(error)) => {
+            Err(OpError::Refused(never)) => match never {},
+            Err(OpError::Failed(error)) => {
                 tracing::error!(%error, "could not record the whole outcome");
                 self.post_bare(store, runtime, bare);
             }
@@ -230,13 +230,13 @@ impl Unsettled {
         let (again, later) = (op.clone(), Arc::clone(&store));
         store.post(op, move |answer| match answer {
             Ok(_) => drop(self),
-            Err(Stop::Refused(never)) => match never {},
+            Err(OpError::Refused(never)) => match never {},
             // A store that has failed records nothing any more: the attempt is repeated after the restart.
-            Err(Stop::Failed(error)) if later.health().failure().is_some() => {
+            Err(OpError::Failed(error)) if later.health().failure().is_some() => {
                 tracing::error!(%error, "could not record an outcome; its attempt is repeated after the restart");
                 later.near().forget(&Timer::of_message(&self.queued));
             }
-            Err(Stop::Failed(error)) => {
+            Err(OpError::Failed(error)) => {
                 tracing::error!(%error, "could not record an outcome; retrying in a minute");
                 let next = runtime.clone();
                 runtime.spawn(async move {

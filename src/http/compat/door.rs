@@ -11,14 +11,14 @@ use serde::Serialize;
 use super::names;
 use crate::http::answer::Answer;
 use crate::http::error::{ApiError, Unauthenticated};
-use crate::http::gate::{self, Gate};
-use crate::http::router::Found;
+use crate::http::gate::{self, Authenticator};
+use crate::http::router::RouteMatch;
 
 const POSTMARK_TOKEN: HeaderName = HeaderName::from_static("x-postmark-server-token");
 
 /// A service whose clients may speak to this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum CompatService {
     /// resend.com.
     Resend,
     /// postmarkapp.com.
@@ -27,7 +27,7 @@ pub enum Door {
 
 /// An error in the client's form, before it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ClientError {
     pub(super) message: String,
     /// Postmark's number.
     pub(super) number: u16,
@@ -60,7 +60,7 @@ struct PostmarkError<'a> {
     errors: Option<&'a BTreeMap<String, Vec<String>>>,
 }
 
-impl Door {
+impl CompatService {
     /// Both doors.
     const ALL: [Self; 2] = [Self::Resend, Self::Postmark];
 
@@ -82,10 +82,10 @@ impl Door {
     }
 
     /// The service whose client asks: that of the row, or of the prefix of an unknown path.
-    pub(in crate::http) fn of_request<S: Gate>(found: &Found<'_, S>, path: &str) -> Option<Self> {
+    pub(in crate::http) fn of_request<S: Authenticator>(found: &RouteMatch<'_, S>, path: &str) -> Option<Self> {
         match found {
-            Found::Row(route, _) | Found::OtherMethod(route, _) => route.door,
-            Found::Nothing => Self::of_path(path),
+            RouteMatch::Row(route, _) | RouteMatch::OtherMethod(route, _) => route.door,
+            RouteMatch::Nothing => Self::of_path(path),
         }
     }
 
@@ -121,7 +121,7 @@ impl Door {
 
     /// The error in the client's words. Faults of fields are under the client's names already; `place` is where the
     /// message stands in a list, if it is one of a list.
-    pub(super) fn told(self, error: &ApiError, request_id: &str, place: Option<&str>) -> Told {
+    pub(super) fn told(self, error: &ApiError, request_id: &str, place: Option<&str>) -> ClientError {
         let field = |field: &String| {
             let name = if matches!(error, ApiError::Invalid(_)) { field.clone() } else { self.field(field) };
             place.map_or_else(|| name.clone(), |place| format!("{place}.{name}"))
@@ -139,7 +139,7 @@ impl Door {
             }
         };
         let (name, number) = (resend_name(error), postmark_number(error));
-        Told { message, number, name, code: error.code(), errors }
+        ClientError { message, number, name, code: error.code(), errors }
     }
 
     fn sentence(self, error: &ApiError, request_id: &str) -> Cow<'static, str> {
@@ -156,8 +156,8 @@ impl Door {
     }
 
     /// The answer of these words.
-    pub(super) fn written(self, error: &ApiError, told: &Told) -> Answer {
-        let Told { message, number, name, code, errors } = told;
+    pub(super) fn written(self, error: &ApiError, told: &ClientError) -> Answer {
+        let ClientError { message, number, name, code, errors } = told;
         let (status, errors) = (error.status(), errors.as_ref());
         let answer = match self {
             Self::Resend => {

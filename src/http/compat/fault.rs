@@ -1,6 +1,6 @@
 //! Why a door's handler has no success to tell: an error of ours with what the client's own code looks for beside it.
 
-use super::door::{Door, Told};
+use super::door::{ClientError, CompatService};
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::http::answer::Answer;
@@ -14,12 +14,12 @@ use crate::http::state::Api;
 pub(super) struct Fault {
     /// The error.
     pub(super) error: ApiError,
-    words: Box<Words>,
+    words: Box<ErrorKeyword>,
 }
 
 /// Text that the client's code looks for in the message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Words {
+struct ErrorKeyword {
     /// Sentences before the message, such as `Invalid 'To' address: 'x'.`
     opening: Vec<String>,
     /// A sentence behind the message.
@@ -68,11 +68,11 @@ impl Fault {
     }
 
     /// The error in the client's words.
-    pub(super) fn told(&self, door: Door, request_id: &str) -> Told {
-        let Words { opening, closing, number, place } = &*self.words;
+    pub(super) fn told(&self, door: CompatService, request_id: &str) -> ClientError {
+        let ErrorKeyword { opening, closing, number, place } = &*self.words;
         let mut told = door.told(&self.error, request_id, place.as_deref());
         told.number = number.unwrap_or(told.number);
-        if door != Door::Postmark {
+        if door != CompatService::Postmark {
             return told;
         }
         // On lines of their own: patterns of clients end at a line's end.
@@ -86,7 +86,7 @@ impl Fault {
     }
 
     /// The answer to `call`.
-    pub(super) fn answer(&self, door: Door, api: &Api, call: &Call<Caller>) -> Answer {
+    pub(super) fn answer(&self, door: CompatService, api: &Api, call: &Call<Caller>) -> Answer {
         let told = self.told(door, &call.request_id);
         let answer = door.written(&self.error, &told).refused_as(self.error.code());
         match &self.error {

@@ -6,7 +6,7 @@ use std::future::Future;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::door::Door;
+use super::door::CompatService;
 use super::fault::Fault;
 use super::letter::Ready;
 use super::names::Names;
@@ -31,7 +31,7 @@ const TOO_LONG: u16 = 410;
 
 /// Name and maximum length of a list.
 pub(super) struct Kind {
-    pub(super) door: Door,
+    pub(super) door: CompatService,
     /// The field under which faults of the whole list are told.
     pub(super) field: &'static str,
     pub(super) most: usize,

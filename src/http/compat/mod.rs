@@ -24,7 +24,7 @@ use super::state::Api;
 use crate::domain::api_key::Scope;
 use crate::domain::api_key::Scope::{Manage, Read, Send};
 use crate::engine::Caller;
-use door::Door;
+use door::CompatService;
 
 /// The rows of both doors. They are not part of the API's own description.
 ///
@@ -49,7 +49,7 @@ enum Body {
 
 /// One address of a door.
 struct Row {
-    door: Door,
+    door: CompatService,
     method: Method,
     path: &'static str,
     name: &'static str,
@@ -73,7 +73,7 @@ impl Row {
 macro_rules! row {
     ($door:ident $method:ident $path:literal, $name:literal, $scope:ident, $body:ident, $handler:path) => {
         Row {
-            door: Door::$door,
+            door: CompatService::$door,
             method: Method::$method,
             path: $path,
             name: $name,

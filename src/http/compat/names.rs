@@ -1,18 +1,18 @@
 //! The client's names for the fields of a message, under which our errors are reported.
 
-use super::door::Door;
+use super::door::CompatService;
 use crate::domain::violation::Violations;
 
 /// The client's names for the fields of one message.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
-    door: Door,
+    door: CompatService,
     /// Fields of ours that this message was given elsewhere, and where.
     moved: Vec<(String, String)>,
 }
 
 impl Names {
-    pub(super) const fn of(door: Door) -> Self {
+    pub(super) const fn of(door: CompatService) -> Self {
         Self { door, moved: Vec::new() }
     }
 
@@ -105,7 +105,7 @@ mod tests {
         ] {
             assert_eq!((of_resend(ours).as_str(), of_postmark(ours).as_str()), (resend, postmark));
         }
-        let mut names = Names::of(Door::Postmark);
+        let mut names = Names::of(CompatService::Postmark);
         names.moved("headers.Reply-To", "ReplyTo");
         assert_eq!(
             (names.name("headers.Reply-To").as_str(), names.name("headers.Reply-To2").as_str()),

@@ -9,11 +9,11 @@ use crate::http::handlers::messages;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::message::ContentView;
-use crate::mail::read::{Parts, recipient_name};
+use crate::mail::read::{ReadParts, recipient_name};
 
 /// The message as it was sent.
 pub(super) struct Content {
-    pub(super) parts: Parts,
+    pub(super) parts: ReadParts,
     /// The recipient's display name.
     pub(super) to_name: Option<String>,
     /// The signed message; what is not UTF-8 is replaced.

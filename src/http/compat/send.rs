@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::door::Door;
+use super::door::CompatService;
 use super::fault::Fault;
 use super::letter::Ready;
 use super::names::Names;
@@ -122,7 +122,7 @@ pub(super) fn ok(body: Vec<u8>, quota: &QuotaView, is_replay: bool) -> Answer {
 
 /// The outcome of a handler as an answer.
 pub(super) fn answered(
-    door: Door,
+    door: CompatService,
     api: &Api,
     call: &Call<Caller>,
     outcome: Result<Answer, Fault>,

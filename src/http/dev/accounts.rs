@@ -23,7 +23,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::domain::DomainRefusal;
 
 /// Parent of an account's domain if the request names none.
@@ -50,7 +50,7 @@ pub(super) async fn create(api: &Api, call: Call<()>) -> Result<Answer, ApiError
     let account = engine.create_account(name, None, engine.settings.quota).await?;
     let id = account.id;
     let made = furnish(engine, id, domain).await;
-    let Furnished { keys, domains, ids } = match made {
+    let NewDevAccount { keys, domains, ids } = match made {
         Ok(made) => made,
         Err(error) => {
             engine.begin_again(id, Vec::new()).await?;
@@ -88,14 +88,18 @@ fn asked(call: &Call<()>) -> Result<(AccountName, Option<DomainName>), ApiError>
     Ok(violations.or(|| name.map(|name| (name, domain)))?)
 }
 
-struct Furnished {
+struct NewDevAccount {
     keys: [String; 2],
     domains: [String; 2],
     ids: GivenIds,
 }
 
 /// Creates the domains and keys of an account.
-async fn furnish(engine: &Arc<Engine>, account: AccountId, domain: Option<DomainName>) -> Result<Furnished, ApiError> {
+async fn furnish(
+    engine: &Arc<Engine>,
+    account: AccountId,
+    domain: Option<DomainName>,
+) -> Result<NewDevAccount, ApiError> {
     let invalid = |fault: &dyn std::fmt::Display| ApiError::from(Violations::of("domain", fault.to_string()));
     let domain = match domain {
         Some(domain) => domain,
@@ -117,7 +121,7 @@ async fn furnish(engine: &Arc<Engine>, account: AccountId, domain: Option<Domain
         ids.keys.push(key.id);
         secret.expose().clone_into(place);
     }
-    Ok(Furnished { keys, domains: [domain.to_string(), marketing.to_string()], ids })
+    Ok(NewDevAccount { keys, domains: [domain.to_string(), marketing.to_string()], ids })
 }
 
 async fn verified(
@@ -128,11 +132,11 @@ async fn verified(
 ) -> Result<DomainId, ApiError> {
     match engine.create_verified_domain(account, name.clone(), stream).await {
         Ok((id, _)) => Ok(id),
-        Err(Stop::Refused(DomainRefusal::Taken)) => {
+        Err(OpError::Refused(DomainRefusal::Taken)) => {
             Err(ApiError::Conflict(format!("Another account has {name}; name another domain, or none.")))
         }
-        Err(Stop::Refused(_)) => Err(ApiError::Overloaded),
-        Err(Stop::Failed(error)) => Err(error.into()),
+        Err(OpError::Refused(_)) => Err(ApiError::Overloaded),
+        Err(OpError::Failed(error)) => Err(error.into()),
     }
 }
 

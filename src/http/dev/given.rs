@@ -22,14 +22,14 @@ const FILE: &str = "dev-accounts.json";
 pub struct GivenAccounts {
     file: PathBuf,
     first: OnceLock<AccountId>,
-    accounts: Mutex<HashMap<AccountId, Given>>,
+    accounts: Mutex<HashMap<AccountId, FixedAccount>>,
     /// Serialises creating, resetting and removing accounts.
     pub(super) turn: Turn<()>,
 }
 
 /// The initial keys and domains of one account.
 #[derive(Debug, Clone)]
-struct Given {
+struct FixedAccount {
     ids: GivenIds,
     rows: Vec<RawRow>,
 }
@@ -61,7 +61,7 @@ impl GivenAccounts {
     /// Records the initial rows of an account.
     pub(super) fn note(&self, engine: &Engine, account: AccountId, ids: GivenIds) -> Result<(), StoreError> {
         let rows = engine.rows_of(account, &ids)?;
-        self.accounts().insert(account, Given { ids, rows });
+        self.accounts().insert(account, FixedAccount { ids, rows });
         self.write();
         Ok(())
     }
@@ -85,7 +85,7 @@ impl GivenAccounts {
         engine.rows_of(account, &GivenIds::default())
     }
 
-    fn accounts(&self) -> MutexGuard<'_, HashMap<AccountId, Given>> {
+    fn accounts(&self) -> MutexGuard<'_, HashMap<AccountId, FixedAccount>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -17,7 +17,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 pub(crate) use crate::http::view::dmarc::date;
 use crate::http::view::dmarc::{DmarcReportView, DmarcView, IgnoredReporterView, SourceView};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::dmarc::DmarcRefusal;
 
 /// Default number of days.
@@ -112,10 +112,10 @@ pub(in crate::http) async fn reports(api: &Api, call: Call<Caller>) -> Result<An
 }
 
 /// Returns the error of a refused mark.
-pub(crate) fn refused(stop: Stop<DmarcRefusal>) -> ApiError {
+pub(crate) fn refused(stop: OpError<DmarcRefusal>) -> ApiError {
     match stop {
-        Stop::Refused(DmarcRefusal::NotFound) => ApiError::NotFound,
-        Stop::Refused(DmarcRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
-        Stop::Failed(error) => error.into(),
+        OpError::Refused(DmarcRefusal::NotFound) => ApiError::NotFound,
+        OpError::Refused(DmarcRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
+        OpError::Failed(error) => error.into(),
     }
 }

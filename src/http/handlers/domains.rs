@@ -20,7 +20,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::checklist::ChecklistView;
 use crate::http::view::domain::DomainView;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::domain::DomainRefusal;
 use crate::store::row::domain::DomainRow;
 
@@ -131,18 +131,18 @@ pub(in crate::http) async fn rotate_dkim(api: &Api, call: Call<Caller>) -> Resul
 }
 
 /// Returns the error of a refused change.
-pub(crate) fn refused(stop: Stop<DomainRefusal>) -> ApiError {
+pub(crate) fn refused(stop: OpError<DomainRefusal>) -> ApiError {
     match stop {
-        Stop::Refused(DomainRefusal::Exists) => Violations::of("name", "is a domain of this account already").into(),
-        Stop::Refused(DomainRefusal::NotFound) => ApiError::NotFound,
-        Stop::Refused(DomainRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
-        Stop::Refused(DomainRefusal::Taken) => {
+        OpError::Refused(DomainRefusal::Exists) => Violations::of("name", "is a domain of this account already").into(),
+        OpError::Refused(DomainRefusal::NotFound) => ApiError::NotFound,
+        OpError::Refused(DomainRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
+        OpError::Refused(DomainRefusal::Taken) => {
             ApiError::Conflict("Another account has verified this domain; it must be removed there first.".to_owned())
         }
-        Stop::Refused(DomainRefusal::TooMany) => {
+        OpError::Refused(DomainRefusal::TooMany) => {
             ApiError::Conflict(format!("An account has at most {DOMAINS_COUNT} domains. Delete a domain first."))
         }
-        Stop::Refused(DomainRefusal::Crowded) => ApiError::Overloaded,
-        Stop::Failed(error) => error.into(),
+        OpError::Refused(DomainRefusal::Crowded) => ApiError::Overloaded,
+        OpError::Failed(error) => error.into(),
     }
 }

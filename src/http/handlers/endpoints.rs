@@ -22,7 +22,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::endpoint::{DeliveryView, EndpointView, ReplayView};
 use crate::net::guard::Guard;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::endpoint::EndpointRefusal;
 use crate::store::op::event::ENDPOINTS_MAX;
 use crate::store::op::redeliver::{RedeliverRefusal, ReplayOf};
@@ -122,13 +122,13 @@ fn description(fields: &mut Fields<'_>) -> Option<String> {
 }
 
 /// Returns the error of a refused change.
-pub(crate) fn refused(stop: Stop<EndpointRefusal>) -> ApiError {
+pub(crate) fn refused(stop: OpError<EndpointRefusal>) -> ApiError {
     match stop {
-        Stop::Refused(EndpointRefusal::TooMany) => ApiError::Conflict(format!(
+        OpError::Refused(EndpointRefusal::TooMany) => ApiError::Conflict(format!(
             "An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them."
         )),
-        Stop::Refused(EndpointRefusal::NotFound) => ApiError::NotFound,
-        Stop::Failed(error) => error.into(),
+        OpError::Refused(EndpointRefusal::NotFound) => ApiError::NotFound,
+        OpError::Failed(error) => error.into(),
     }
 }
 
@@ -233,20 +233,20 @@ pub(crate) fn replay_of(object: Map<String, Value>) -> Result<(ReplayOf, Timesta
 }
 
 /// Returns the error of a refused redelivery.
-pub(crate) fn not_redelivered(stop: Stop<RedeliverRefusal>) -> ApiError {
+pub(crate) fn not_redelivered(stop: OpError<RedeliverRefusal>) -> ApiError {
     match stop {
-        Stop::Refused(RedeliverRefusal::NotFound) => ApiError::NotFound,
-        Stop::Refused(RedeliverRefusal::EndpointGone) => {
+        OpError::Refused(RedeliverRefusal::NotFound) => ApiError::NotFound,
+        OpError::Refused(RedeliverRefusal::EndpointGone) => {
             ApiError::Conflict("The webhook endpoint of this delivery was deleted.".to_owned())
         }
-        Stop::Refused(RedeliverRefusal::TooManyOutstanding { created }) => ApiError::Conflict(format!(
+        OpError::Refused(RedeliverRefusal::TooManyOutstanding { created }) => ApiError::Conflict(format!(
             "The endpoint has {OUTSTANDING_DELIVERIES_COUNT} pending or held deliveries, or the account has as many \
              requested deliveries of the last 30 days; {created} were created now. Try again when some of them have \
              ended."
         )),
-        Stop::Refused(RedeliverRefusal::ReplayRunning) => {
+        OpError::Refused(RedeliverRefusal::ReplayRunning) => {
             ApiError::Conflict("A replay for this endpoint is running. Try again when it has finished.".to_owned())
         }
-        Stop::Failed(error) => error.into(),
+        OpError::Failed(error) => error.into(),
     }
 }

@@ -19,7 +19,7 @@ use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::account::KeyView;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 
 /// `POST /v1/keys`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
@@ -60,15 +60,15 @@ fn expires_at(fields: &mut Fields<'_>, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// Returns the error of a refused new key.
-pub(crate) fn refused(stop: Stop<NewKeyRefusal>) -> ApiError {
+pub(crate) fn refused(stop: OpError<NewKeyRefusal>) -> ApiError {
     match stop {
-        Stop::Refused(NewKeyRefusal::Scope(scope)) => ApiError::ScopeForbidden(scope),
-        Stop::Refused(NewKeyRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
-        Stop::Refused(NewKeyRefusal::NoSuchAccount) => ApiError::NotFound,
-        Stop::Refused(NewKeyRefusal::TooMany) => ApiError::Conflict(format!(
+        OpError::Refused(NewKeyRefusal::Scope(scope)) => ApiError::ScopeForbidden(scope),
+        OpError::Refused(NewKeyRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
+        OpError::Refused(NewKeyRefusal::NoSuchAccount) => ApiError::NotFound,
+        OpError::Refused(NewKeyRefusal::TooMany) => ApiError::Conflict(format!(
             "An account has at most {ACTIVE_KEYS_COUNT} active API keys. Revoke a key first."
         )),
-        Stop::Failed(error) => error.into(),
+        OpError::Failed(error) => error.into(),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::message::{ContentView, MessageView};
 use crate::machine::quota::QuotaView;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::accept::Accepted;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 use crate::store::op::cancel::CancelRefusal;
@@ -47,8 +47,8 @@ const QUOTA_RESET: HeaderName = HeaderName::from_static("x-service-quota-reset")
 /// `POST /v1/messages`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let (submission, claim) = match read(api, &call)? {
-        Asked::Before(accepted) => return Ok(accepted_answer(accepted)),
-        Asked::Now(submission, claim) => (*submission, claim),
+        MessageRequest::Before(accepted) => return Ok(accepted_answer(accepted)),
+        MessageRequest::Now(submission, claim) => (*submission, claim),
     };
     let (from, to) = (submission.from.clone(), submission.to.clone());
     let accepted = api.engine.submit(&call.caller, submission, claim).await;
@@ -76,7 +76,7 @@ pub(in crate::http) fn marked_as_replay(answer: Answer) -> Answer {
 }
 
 /// Result of reading a request.
-enum Asked {
+enum MessageRequest {
     /// A message that was accepted before with this key and this body.
     Before(Accepted),
     /// A new message.
@@ -84,7 +84,7 @@ enum Asked {
 }
 
 /// Parses the body and the Idempotency-Key, and reports the violations of both together.
-fn read(api: &Api, call: &Call<Caller>) -> Result<Asked, ApiError> {
+fn read(api: &Api, call: &Call<Caller>) -> Result<MessageRequest, ApiError> {
     let body = call.json()?;
     let mut violations = Violations::new();
     let key_hash = idempotency_key(&call.headers, &mut violations);
@@ -93,7 +93,7 @@ fn read(api: &Api, call: &Call<Caller>) -> Result<Asked, ApiError> {
     if let Some(claim) = claim.as_ref().filter(|_| violations.is_empty())
         && let Ok(Some(accepted)) = engine.accepted_before(call.caller.account, claim)
     {
-        return Ok(Asked::Before(accepted));
+        return Ok(MessageRequest::Before(accepted));
     }
     let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
     let submission = match Submission::lift_with(body, engine.clock.now(), limits, crate::mail::raw::faults) {
@@ -103,7 +103,7 @@ fn read(api: &Api, call: &Call<Caller>) -> Result<Asked, ApiError> {
             None
         }
     };
-    Ok(violations.or(|| Some(Asked::Now(Box::new(submission?), claim)))?)
+    Ok(violations.or(|| Some(MessageRequest::Now(Box::new(submission?), claim)))?)
 }
 
 /// Returns the SHA-256 of the key, if there is one: 1 to 255 printable ASCII characters, given once.
@@ -125,10 +125,10 @@ pub(in crate::http) fn idempotency_key(headers: &HeaderMap, violations: &mut Vio
 /// request.
 fn location(answer: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
-    struct Named<'a> {
+    struct AnswerId<'a> {
         id: &'a str,
     }
-    let named: Named<'_> = serde_json::from_slice(answer).ok()?;
+    let named: AnswerId<'_> = serde_json::from_slice(answer).ok()?;
     Some(format!("/v1/messages/{}", named.id))
 }
 
@@ -230,11 +230,11 @@ pub(in crate::http) async fn cancel_now(api: &Api, call: &Call<Caller>) -> Resul
     let id = id(call)?;
     let canceled = api.engine.cancel(&call.caller, id).await;
     canceled.map(|()| id).map_err(|stop| match stop {
-        Stop::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
-        Stop::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
+        OpError::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
+        OpError::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
             "The message has ended or is being sent at this moment; it can't be canceled.".to_owned(),
         ),
-        Stop::Failed(error) => error.into(),
+        OpError::Failed(error) => error.into(),
     })
 }
 

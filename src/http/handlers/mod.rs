@@ -34,8 +34,8 @@ use super::route::Call;
 use crate::domain::fields::Fields;
 use crate::domain::stream::Stream;
 use crate::domain::text::{has_control, is_longer};
-use crate::store::error::Stop;
-use crate::store::op::NotThere;
+use crate::store::error::OpError;
+use crate::store::op::NotFound;
 
 /// Maximum number of characters of an account's names and descriptions.
 pub(super) const LABEL_CHARACTERS: usize = 255;
@@ -46,10 +46,10 @@ fn id<T: FromStr>(call: &Call<impl Sized>) -> Result<T, ApiError> {
 }
 
 /// Returns the error of a change to a missing object.
-pub(crate) fn not_there(stop: Stop<NotThere>) -> ApiError {
+pub(crate) fn not_there(stop: OpError<NotFound>) -> ApiError {
     match stop {
-        Stop::Refused(NotThere) => ApiError::NotFound,
-        Stop::Failed(error) => error.into(),
+        OpError::Refused(NotFound) => ApiError::NotFound,
+        OpError::Failed(error) => error.into(),
     }
 }
 

@@ -14,8 +14,8 @@ use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::queue::{PausedView, ReleasedView, SiteQueueView, StandstillView, TriedView};
-use crate::store::error::Stop;
-use crate::store::op::NotThere;
+use crate::store::error::OpError;
+use crate::store::op::NotFound;
 use crate::store::op::pause::{PAUSES_MAX, TooManyPauses};
 
 /// `GET /v1/queue`: every site with waiting or active messages, on one page. If the queues of a restored store are on
@@ -57,12 +57,12 @@ pub(in crate::http) async fn pause(api: &Api, call: Call<()>) -> Result<Answer, 
 }
 
 /// Returns the error of too many paused sites.
-pub(crate) fn too_many(stop: Stop<TooManyPauses>) -> ApiError {
+pub(crate) fn too_many(stop: OpError<TooManyPauses>) -> ApiError {
     match stop {
-        Stop::Refused(TooManyPauses) => {
+        OpError::Refused(TooManyPauses) => {
             ApiError::Conflict(format!("{PAUSES_MAX} sites are paused already; resume one of them first."))
         }
-        Stop::Failed(error) => error.into(),
+        OpError::Failed(error) => error.into(),
     }
 }
 
@@ -70,8 +70,8 @@ pub(crate) fn too_many(stop: Stop<TooManyPauses>) -> ApiError {
 pub(in crate::http) async fn resume(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, site) = named(api, &call).await?;
     match api.engine.resume_site(Behalf::operator(account), site.clone()).await {
-        Ok(()) | Err(Stop::Refused(NotThere)) => {}
-        Err(Stop::Failed(error)) => return Err(error.into()),
+        Ok(()) | Err(OpError::Refused(NotFound)) => {}
+        Err(OpError::Failed(error)) => return Err(error.into()),
     }
     Ok(Answer::json(StatusCode::OK, &PausedView { site: site.as_str(), paused: false }))
 }

@@ -67,7 +67,7 @@ impl SuppressionBatches for CheckedList {
         let Some(compressed) = self.batches.get(number) else { return Vec::new() };
         let text = decompress(compressed).ok().and_then(|text| String::from_utf8(text).ok());
         let Some(text) = text else { unreachable!("memory gives back what was compressed") };
-        let mut reading = Reading::new(self.now, Keep::Batch(Vec::with_capacity(IMPORTED_MAX)));
+        let mut reading = ReadResult::new(self.now, Keep::Batch(Vec::with_capacity(IMPORTED_MAX)));
         match self.form {
             Form::Csv => reading.records(&text, Records::of_rest(&text), &self.columns),
             Form::JsonLines => reading.json_lines(&text, &text),
@@ -88,7 +88,7 @@ enum Keep {
 }
 
 /// Result of reading the lines.
-struct Reading {
+struct ReadResult {
     now: Timestamp,
     count: usize,
     keep: Keep,
@@ -102,7 +102,7 @@ pub(super) fn check(body: &[u8], form: Form, now: Timestamp) -> Result<CheckedLi
         let sentence = format!("must be UTF-8: see byte {}", fault.valid_up_to() + 1);
         FaultyList::Unreadable(Violations::of("body", sentence).into())
     })?;
-    let mut reading = Reading::new(now, Keep::Places(Vec::new()));
+    let mut reading = ReadResult::new(now, Keep::Places(Vec::new()));
     let columns = match form {
         Form::Csv => reading.csv(text),
         Form::JsonLines => {
@@ -126,7 +126,7 @@ pub(super) fn check(body: &[u8], form: Form, now: Timestamp) -> Result<CheckedLi
     }
 }
 
-impl Reading {
+impl ReadResult {
     fn new(now: Timestamp, keep: Keep) -> Self {
         Self { now, count: 0, keep, faulty: Vec::new(), violations: Violations::new() }
     }

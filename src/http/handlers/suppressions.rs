@@ -25,7 +25,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::suppression_export::SuppressionExport;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::suppression::{Name, Suppression};
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
@@ -143,13 +143,13 @@ pub(in crate::http) async fn import(api: &Api, mut call: Call<Caller>) -> Result
 }
 
 /// Returns the error of a refused import.
-pub(crate) fn not_imported(stop: Stop<ImportRefusal>) -> ApiError {
+pub(crate) fn not_imported(stop: OpError<ImportRefusal>) -> ApiError {
     match stop {
-        Stop::Refused(ImportRefusal::Running) => ApiError::Conflict(
+        OpError::Refused(ImportRefusal::Running) => ApiError::Conflict(
             "Another import of this account is running or is being taken back. Try again when it has ended.".to_owned(),
         ),
-        Stop::Refused(ImportRefusal::Crowded) => ApiError::Overloaded,
-        Stop::Failed(error) => error.into(),
+        OpError::Refused(ImportRefusal::Crowded) => ApiError::Overloaded,
+        OpError::Failed(error) => error.into(),
     }
 }
 

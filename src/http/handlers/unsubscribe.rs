@@ -11,7 +11,7 @@ use crate::http::error::ApiError;
 use crate::http::html::escape;
 use crate::http::route::Call;
 use crate::http::state::Api;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 
 const STYLE: &[u8] = include_bytes!("../../../data/pages/unsubscribe.css");
 /// No scripts, no frames, and no resources of other hosts.
@@ -46,8 +46,8 @@ pub(in crate::http) async fn click(api: &Api, call: Call<()>) -> Result<Answer, 
             );
             Ok(page(StatusCode::OK, "Unsubscribed", &done))
         }
-        Err(Stop::Refused(_)) => Ok(unknown()),
-        Err(Stop::Failed(error)) => Err(error.into()),
+        Err(OpError::Refused(_)) => Ok(unknown()),
+        Err(OpError::Failed(error)) => Err(error.into()),
     }
 }
 

@@ -16,10 +16,10 @@ use crate::engine::users::{UserChange, UserRefusal};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
-use crate::http::service::{ACCOUNT_HEADER, Gate as _};
+use crate::http::service::{ACCOUNT_HEADER, Authenticator as _};
 use crate::http::state::Api;
 use crate::http::view::user::{NewUserView, SetupLinkView, UserView};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 
 /// Returns the account that the operator acts for.
 pub(super) async fn account(api: &Api, call: &Call<()>) -> Result<AccountId, ApiError> {
@@ -122,16 +122,16 @@ pub(in crate::http) async fn delete(api: &Api, call: Call<()>) -> Result<Answer,
     Ok(Answer::no_content())
 }
 
-fn refused(stop: Stop<UserRefusal>) -> ApiError {
+fn refused(stop: OpError<UserRefusal>) -> ApiError {
     match stop {
-        Stop::Refused(UserRefusal::NotFound) => ApiError::NotFound,
-        Stop::Refused(UserRefusal::EmailTaken) => {
+        OpError::Refused(UserRefusal::NotFound) => ApiError::NotFound,
+        OpError::Refused(UserRefusal::EmailTaken) => {
             Violations::of("email", "signs in to this service already; use another address").into()
         }
-        Stop::Refused(UserRefusal::TooMany) => too_many(),
-        Stop::Refused(UserRefusal::LastOwner) => last_owner(),
-        Stop::Refused(UserRefusal::Crowded) => ApiError::Overloaded,
-        Stop::Failed(error) => error.into(),
+        OpError::Refused(UserRefusal::TooMany) => too_many(),
+        OpError::Refused(UserRefusal::LastOwner) => last_owner(),
+        OpError::Refused(UserRefusal::Crowded) => ApiError::Overloaded,
+        OpError::Failed(error) => error.into(),
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::headers::{EVERY_ANSWER, Header, KNOWN_KEY, QUOTA, sent};
 use super::operation::is_keyed;
 use super::schema::Schema;
-use super::shape::{Shape as _, Whole as _};
+use super::shape::{FullShape as _, Shape as _};
 use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
 use crate::http::body::{BodyLimits, check_type};

@@ -21,14 +21,14 @@ pub(super) struct Operation {
     says: &'static str,
     parameters: Vec<Value>,
     takes: Vec<(Schema, Vec<(&'static str, Value)>)>,
-    gives: Vec<Given>,
+    gives: Vec<SuccessResponse>,
     fails: Vec<ApiError>,
     refusal: Option<Schema>,
 }
 
 /// One successful answer.
 #[derive(Debug, Clone)]
-struct Given {
+struct SuccessResponse {
     status: StatusCode,
     says: &'static str,
     bodies: Vec<(&'static str, Schema)>,
@@ -108,7 +108,7 @@ impl Operation {
         } else {
             Vec::new()
         };
-        self.gives.push(Given { status, says, bodies, always, sometimes: Vec::new() });
+        self.gives.push(SuccessResponse { status, says, bodies, always, sometimes: Vec::new() });
         self
     }
 
@@ -225,7 +225,7 @@ fn content(media: &str, (schema, examples): (Schema, Vec<(&'static str, Value)>)
     (media.to_owned(), content)
 }
 
-impl Given {
+impl SuccessResponse {
     fn render(&self, keyed: bool) -> Value {
         let mut always = EVERY_ANSWER.to_vec();
         always.extend(if keyed { &KNOWN_KEY[..] } else { &[] });

@@ -7,7 +7,7 @@ use super::headers::Header;
 use super::operation::Operation;
 use super::request;
 use super::schema::Schema;
-use super::shape::{Shape as _, Whole as _};
+use super::shape::{FullShape as _, Shape as _};
 use crate::base::id::{DomainId, KeyId};
 use crate::domain::api_key::Scope;
 use crate::domain::stream::Stream;
@@ -20,7 +20,7 @@ use crate::http::view::account::{KeyView, MeView, SettingsView};
 use crate::http::view::domain::DomainView;
 use crate::http::view::submission::RefusalView;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::domain::DomainRefusal;
 use crate::store::row::suppression::SuppressionReason;
 
@@ -36,7 +36,7 @@ const KEY_ID: &str = "The key's identifier.";
 pub(super) fn domains(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(DOMAINS, summary).at("id", DomainId::schema(), DOMAIN_ID);
     let limited = || ApiError::StreamForbidden(Stream::Marketing.to_string());
-    let no_domain = |refusal| handlers::domains::refused(Stop::Refused(refusal));
+    let no_domain = |refusal| handlers::domains::refused(OpError::Refused(refusal));
     Some(match name {
         "domains.create" => Operation::new(DOMAINS, "Add a sending domain")
             .says(
@@ -120,7 +120,7 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
             .takes(request::json_lines(), &[])
             .gives(StatusCode::OK, "Imported.", ImportedView::schema())
             .refuses_with(FaultyListView::schema())
-            .fails([not_imported(Stop::Refused(ImportRefusal::Running))]),
+            .fails([not_imported(OpError::Refused(ImportRefusal::Running))]),
         "suppressions.export" => Operation::new(SUPPRESSIONS, "Export suppressions")
             .says(
                 "All suppressions, in the format of the import. The list is read in parts during the download, so a \
@@ -138,7 +138,7 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
 /// Returns the description of a route of keys.
 pub(super) fn keys(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(KEYS, summary).at("id", KeyId::schema(), KEY_ID);
-    let no_key = |refusal| handlers::keys::refused(Stop::Refused(refusal));
+    let no_key = |refusal| handlers::keys::refused(OpError::Refused(refusal));
     Some(match name {
         "keys.create" => Operation::new(KEYS, "Create an API key")
             .says(

@@ -7,7 +7,7 @@ use super::headers::{Header, QUOTA};
 use super::operation::Operation;
 use super::request;
 use super::schema::Schema;
-use super::shape::{Shape as _, Whole as _};
+use super::shape::{FullShape as _, Shape as _};
 use super::words::page;
 use crate::base::id::{EventId, MessageId};
 use crate::base::time::Timestamp;

@@ -19,7 +19,7 @@ pub(in crate::http) trait Shape {
 }
 
 /// A type with members that only some answers contain.
-pub(in crate::http) trait Whole: Shape {
+pub(in crate::http) trait FullShape: Shape {
     /// Returns the schema with all of them.
     fn whole() -> Schema;
 }
@@ -35,7 +35,7 @@ pub(in crate::http) fn refined(schema: Schema, refine: impl FnOnce(Schema) -> Sc
 
 /// Implements [`Shape`] for a struct from its fields: `field: "what it is"`, with `= "name"` where its JSON name is
 /// another and `=> |schema| …` where its type does not tell all. `flat` fields give their members. With `whole` comes
-/// [`Whole`], which adds the fields that only some answers have, and `plus` members that are spliced in.
+/// [`FullShape`], which adds the fields that only some answers have, and `plus` members that are spliced in.
 macro_rules! describe {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $json:literal) => { $json };
@@ -68,7 +68,7 @@ macro_rules! describe {
                 object.named($name, $says)
             }
         }
-        $(impl $crate::http::openapi::shape::Whole for $type {
+        $(impl $crate::http::openapi::shape::FullShape for $type {
             fn whole() -> $crate::http::openapi::schema::Schema {
                 let mut object = <Self as $crate::http::openapi::shape::Shape>::schema().opened();
                 describe!(@members object, $($more $(= $more_json)?: $more_text $(=> $more_refine)?),*);

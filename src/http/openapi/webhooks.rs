@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::operation::Operation;
 use super::request;
 use super::schema::Schema;
-use super::shape::{Shape as _, Whole as _};
+use super::shape::{FullShape as _, Shape as _};
 use super::words::delivered_type;
 use crate::base::id::{DeliveryId, EndpointId};
 use crate::domain::event::EventRecord;
 use crate::http::error::ApiError;
 use crate::http::handlers::endpoints::not_redelivered;
 use crate::http::view::endpoint::{DeliveryView, EndpointView, ReplayView};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::event::ENDPOINTS_MAX;
 use crate::store::op::redeliver::RedeliverRefusal;
 
@@ -24,7 +24,7 @@ const DELIVERY_ID: &str = "The delivery's identifier.";
 /// Returns the description of a route of webhooks.
 pub(super) fn operation(name: &str) -> Option<Operation> {
     let too_many = format!("An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them.");
-    let no_redelivery = |refusal| not_redelivered(Stop::Refused(refusal));
+    let no_redelivery = |refusal| not_redelivered(OpError::Refused(refusal));
     let at_limit = || no_redelivery(RedeliverRefusal::TooManyOutstanding { created: 0 });
     Some(match name {
         "webhooks.create" => Operation::new(WEBHOOKS, "Register a webhook endpoint")

@@ -22,7 +22,7 @@ use super::answer::Answer;
 use super::error::ApiError;
 use super::route::{Access, BodySize, Call, Route};
 use super::router::Router;
-use super::service::{Admission, Gate, HttpService, ServiceLimits};
+use super::service::{Admission, Authenticator, HttpService, ServiceLimits};
 use crate::base::entropy::SeededEntropy;
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
@@ -51,7 +51,7 @@ struct Toy {
 /// The text of the key: `all`, `other`, `reader`, `spent` and `suspended` are known, each with a separate account.
 struct ToyCaller(String);
 
-impl Gate for Toy {
+impl Authenticator for Toy {
     type Caller = ToyCaller;
 
     async fn authenticate(&self, key: &str) -> Result<Option<ToyCaller>, ApiError> {

@@ -6,7 +6,7 @@ use crate::base::id::AlertId;
 use crate::engine::alerts::record::{AlertRecord, NoticeRecord, SubjectRecord};
 use crate::engine::alerts::testing::TestResult;
 use crate::http::openapi::shape::describe;
-use crate::store::op::alert::Changed;
+use crate::store::op::alert::ChangedAlerts;
 
 /// The alerts that checks opened and resolved.
 #[derive(Serialize)]
@@ -16,7 +16,7 @@ pub(in crate::http) struct ChangedView {
 }
 
 impl ChangedView {
-    pub(in crate::http) fn new(changed: &Changed) -> Self {
+    pub(in crate::http) fn new(changed: &ChangedAlerts) -> Self {
         let texts = |ids: &[AlertId]| ids.iter().map(ToString::to_string).collect();
         Self { opened: texts(&changed.opened), resolved: texts(&changed.resolved) }
     }

@@ -21,7 +21,7 @@ use crate::store::row::message::MessageRow;
 /// Content of a message, read from the stored message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::http) struct ContentView {
-    parts: read::Parts,
+    parts: read::ReadParts,
     raw: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl ContentView {
     }
 
     /// Returns the content.
-    pub(in crate::http) fn into_parts(self) -> read::Parts {
+    pub(in crate::http) fn into_parts(self) -> read::ReadParts {
         self.parts
     }
 }

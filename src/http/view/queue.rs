@@ -6,7 +6,7 @@ use crate::base::time::{Timestamp, iso};
 use crate::engine::keeping::Released;
 use crate::engine::queue::SiteQueue;
 use crate::engine::wait::WaitReason;
-use crate::store::Standing;
+use crate::store::TimersOnHold;
 
 /// Queue of one relay for one site.
 #[derive(Serialize)]
@@ -64,7 +64,7 @@ pub(in crate::http) struct StandstillView {
 }
 
 impl StandstillView {
-    pub(in crate::http) const fn new(backup_at: Timestamp, standing: Standing) -> Self {
+    pub(in crate::http) const fn new(backup_at: Timestamp, standing: TimersOnHold) -> Self {
         Self { backup_at, messages: standing.messages, deliveries: standing.deliveries }
     }
 }

@@ -24,7 +24,7 @@ struct Open {
 }
 
 /// One challenge response.
-pub(in crate::net) enum Proof {
+pub(in crate::net) enum ChallengeProof {
     /// The response to a token (http-01).
     Answer {
         /// The last part of the request path.
@@ -42,7 +42,7 @@ pub(in crate::net) enum Proof {
 }
 
 /// A published challenge response. Dropping this guard withdraws it.
-pub(in crate::net) struct Given {
+pub(in crate::net) struct PublishedProof {
     challenges: Arc<Challenges>,
     key: Key,
 }
@@ -65,19 +65,19 @@ impl Challenges {
     }
 
     /// Publishes `proof` until the returned guard is dropped.
-    pub(in crate::net) fn give(self: &Arc<Self>, proof: Proof) -> Given {
+    pub(in crate::net) fn give(self: &Arc<Self>, proof: ChallengeProof) -> PublishedProof {
         let mut open = self.open();
         let key = match proof {
-            Proof::Answer { token, answer } => {
+            ChallengeProof::Answer { token, answer } => {
                 open.answers.insert(token.clone(), answer);
                 Key::Token(token)
             }
-            Proof::Certificate { name, certificate } => {
+            ChallengeProof::Certificate { name, certificate } => {
                 open.certificates.insert(name.clone(), certificate);
                 Key::Name(name)
             }
         };
-        Given { challenges: Arc::clone(self), key }
+        PublishedProof { challenges: Arc::clone(self), key }
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -85,7 +85,7 @@ impl Challenges {
     }
 }
 
-impl Drop for Given {
+impl Drop for PublishedProof {
     fn drop(&mut self) {
         let mut open = self.challenges.open();
         match &self.key {
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_proof_is_given_as_long_as_it_is_held() {
         let challenges = Arc::new(Challenges::default());
-        let given = challenges.give(Proof::Answer { token: "t".to_owned(), answer: "t.key".to_owned() });
+        let given = challenges.give(ChallengeProof::Answer { token: "t".to_owned(), answer: "t.key".to_owned() });
         assert_eq!(challenges.answer("t").as_deref(), Some("t.key"));
         assert_eq!(challenges.answer("u"), None);
         drop(given);

@@ -31,7 +31,7 @@ use super::tls_settings::Presented;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::engine::ports::Clock as _;
-use crate::machine::renewal::{self, Setback, Setbacks, Validity};
+use crate::machine::renewal::{self, RenewalFailure, Setbacks, Validity};
 
 /// Time limit of a whole attempt, however slow the authority is.
 const ATTEMPT: Duration = Duration::from_secs(600);
@@ -41,14 +41,14 @@ const LOOK: Duration = Duration::from_secs(60);
 /// Challenge type by which a name is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum ProofMethod {
     /// tls-alpn-01: a handshake on port 443 (RFC 8737).
     TlsAlpn,
     /// http-01: a request to port 80 (RFC 8555 8.3).
     Http,
 }
 
-impl Way {
+impl ProofMethod {
     /// Returns the name of the challenge type.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ pub struct AcmeSettings {
     /// The names; the host name comes first.
     pub names: Vec<String>,
     /// Challenge type to use, unless another one worked last.
-    pub way: Way,
+    pub way: ProofMethod,
 }
 
 /// The certificate worker.
@@ -178,16 +178,16 @@ impl Acme {
             Err(fault) => {
                 let left_out = self.issue_without(&fault, way).await;
                 // A challenge type that proved one name is usable for the others.
-                let is_wrong = fault.setback == Setback::Refused && left_out.is_none();
+                let is_wrong = fault.setback == RenewalFailure::Refused && left_out.is_none();
                 status.way = Some(if is_wrong { way.other() } else { way });
                 let asked = self.http.take_retry_after().max(fault.retry_after);
                 let now = self.clock.now();
                 status.setbacks = status.setbacks.and(fault.setback, now, asked);
                 match fault.setback {
-                    Setback::Refused => self.presented.meters.refused.count(),
-                    Setback::Unreached => self.presented.meters.unreached.count(),
+                    RenewalFailure::Refused => self.presented.meters.refused.count(),
+                    RenewalFailure::Unreached => self.presented.meters.unreached.count(),
                 }
-                self.tell(&fault, left_out, &status);
+                self.log_failure(&fault, left_out, &status);
                 status.fault = Some(fault.why);
             }
         }
@@ -201,7 +201,7 @@ impl Acme {
     /// Requests a certificate for the names that could be proven, if no stored one covers them for long enough. Returns
     /// the names left out, if such a certificate exists now. One name whose DNS points elsewhere must not leave the
     /// others without a certificate.
-    async fn issue_without(&self, fault: &Fault, way: Way) -> Option<Vec<String>> {
+    async fn issue_without(&self, fault: &Fault, way: ProofMethod) -> Option<Vec<String>> {
         let mut left_out = fault.unproven.clone();
         loop {
             let proven: Vec<_> = self.settings.names.iter().filter(|name| !left_out.contains(name)).cloned().collect();
@@ -223,7 +223,7 @@ impl Acme {
     }
 
     /// Logs the failure. A name that stays left out for the same reason is logged only once.
-    fn tell(&self, fault: &Fault, left_out: Option<Vec<String>>, status: &Status) {
+    fn log_failure(&self, fault: &Fault, left_out: Option<Vec<String>>, status: &Status) {
         let (authority, next) = (&self.settings.directory, status.setbacks.wait_until());
         match left_out {
             Some(_) if status.fault.as_ref() == Some(&fault.why) => {
@@ -246,16 +246,16 @@ impl Acme {
     }
 
     /// Requests a certificate once, stores it and presents it.
-    async fn issue(&self, names: &[String], way: Way) -> Result<(), Fault> {
+    async fn issue(&self, names: &[String], way: ProofMethod) -> Result<(), Fault> {
         self.vault.make().map_err(|error| order::unkept(&error))?;
-        let late = |_| Err(Fault::new(Setback::Unreached, "the authority did not finish within ten minutes"));
+        let late = |_| Err(Fault::new(RenewalFailure::Unreached, "the authority did not finish within ten minutes"));
         let Issued { chain, key } = tokio::time::timeout(ATTEMPT, self.order(names, way)).await.unwrap_or_else(late)?;
         self.vault
             .keep_certificate(self.settings.directory.as_str(), &chain, &key)
             .map_err(|error| order::unkept(&error))?;
         self.vault.forget_order();
         let Some((config, validity)) = kept(&self.vault, &self.challenges) else {
-            return Err(Fault::new(Setback::Refused, "the authority's certificate does not match the order"));
+            return Err(Fault::new(RenewalFailure::Refused, "the authority's certificate does not match the order"));
         };
         self.presented.present(config, Some(validity.until));
         self.presented.meters.issued.count();

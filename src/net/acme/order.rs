@@ -13,9 +13,9 @@ use instant_acme::{
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::challenges::{Given, Proof};
-use super::{Acme, Way, keys, vault};
-use crate::machine::renewal::Setback;
+use super::challenges::{ChallengeProof, PublishedProof};
+use super::{Acme, ProofMethod, keys, vault};
+use crate::machine::renewal::RenewalFailure;
 
 /// Polling schedule for an authority that is still busy.
 const POLLING: RetryPolicy =
@@ -32,7 +32,7 @@ pub(super) struct Issued {
 /// A failed attempt.
 #[derive(Debug)]
 pub(super) struct Fault {
-    pub(super) setback: Setback,
+    pub(super) setback: RenewalFailure,
     /// The reason, as a sentence.
     pub(super) why: String,
     /// The names that could not be proven, if that is the reason.
@@ -42,7 +42,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub(super) fn new(setback: Setback, why: impl Into<String>) -> Self {
+    pub(super) fn new(setback: RenewalFailure, why: impl Into<String>) -> Self {
         Self { setback, why: why.into(), unproven: Vec::new(), retry_after: None }
     }
 }
@@ -60,14 +60,14 @@ impl From<Error> for Fault {
                 let retry_after = (kind == "rateLimited").then_some(RATE_LIMITED);
                 // A bad nonce or an error inside the authority says nothing about our request.
                 let setback = match kind {
-                    "badNonce" | "serverInternal" => Setback::Unreached,
-                    _ => Setback::Refused,
+                    "badNonce" | "serverInternal" => RenewalFailure::Unreached,
+                    _ => RenewalFailure::Refused,
                 };
                 let blamed = problem.subproblems.iter().filter_map(|of_one| of_one.identifier.as_ref());
                 let unproven = blamed.map(|identifier| identifier.authorized(false).to_string()).collect();
                 Self { retry_after, unproven, ..Self::new(setback, why) }
             }
-            _ => Self::new(Setback::Unreached, error.to_string()),
+            _ => Self::new(RenewalFailure::Unreached, error.to_string()),
         }
     }
 }
@@ -76,7 +76,7 @@ impl Fault {
     /// Adds those of `names` that the reason mentions. If only one name is bad, Let's Encrypt names it only in the text
     /// (RFC 8555 6.7.1 would have it in subproblems).
     fn blaming(mut self, names: &[String]) -> Self {
-        if self.setback == Setback::Refused && self.unproven.is_empty() {
+        if self.setback == RenewalFailure::Refused && self.unproven.is_empty() {
             let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '.');
             let words: Vec<_> = self.why.split(|letter| !is_part(letter)).map(|word| word.trim_matches('.')).collect();
             self.unproven = names.iter().filter(|name| words.contains(&name.as_str())).cloned().collect();
@@ -87,16 +87,16 @@ impl Fault {
 
 impl Acme {
     /// Requests one certificate for `names`, proving them with challenge type `way`.
-    pub(super) async fn order(&self, names: &[String], way: Way) -> Result<Issued, Fault> {
+    pub(super) async fn order(&self, names: &[String], way: ProofMethod) -> Result<Issued, Fault> {
         self.ordered(names, way).await.map_err(|fault| fault.blaming(names))
     }
 
-    async fn ordered(&self, names: &[String], way: Way) -> Result<Issued, Fault> {
+    async fn ordered(&self, names: &[String], way: ProofMethod) -> Result<Issued, Fault> {
         let account = self.account().await?;
         let (mut order, key) = self.begun(&account, names).await?;
         if matches!(order.state().status, OrderStatus::Pending | OrderStatus::Ready) {
             self.prove(&mut order, way).await?;
-            let request = keys::signing_request(names, &key).map_err(|why| Fault::new(Setback::Refused, why))?;
+            let request = keys::signing_request(names, &key).map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
             order.finalize_csr(&request).await?;
         }
         let chain = order.poll_certificate(&POLLING).await?;
@@ -108,12 +108,13 @@ impl Acme {
         let pem = match self.vault.account_key() {
             Some(pem) => pem,
             None => {
-                let pem = keys::new_key().map_err(|why| Fault::new(Setback::Refused, why))?;
+                let pem = keys::new_key().map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
                 self.vault.keep_account_key(&pem).map_err(|error| unkept(&error))?;
                 pem
             }
         };
-        let unusable = |why: String| Fault::new(Setback::Refused, format!("acme/account.key can't be used: {why}"));
+        let unusable =
+            |why: String| Fault::new(RenewalFailure::Refused, format!("acme/account.key can't be used: {why}"));
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| unusable(format!("{error:?}")))?;
         let key = Key::from_pkcs8_der(der.clone_key()).map_err(|error| unusable(error.to_string()))?;
         let builder = Account::builder_with_http(Box::new(self.http.clone()));
@@ -151,7 +152,7 @@ impl Acme {
         }
         let identifiers: Vec<_> = names.iter().cloned().map(Identifier::Dns).collect();
         let order = account.new_order(&NewOrder::new(&identifiers)).await?;
-        let key = keys::new_key().map_err(|why| Fault::new(Setback::Refused, why))?;
+        let key = keys::new_key().map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
         let (directory, url) = (directory.to_owned(), order.url().to_owned());
         let begun = vault::Order { directory, names: names.to_vec(), url, key };
         self.vault.keep_order(&begun).map_err(|error| unkept(&error))?;
@@ -159,7 +160,7 @@ impl Acme {
     }
 
     /// Proves every name that is not proven yet.
-    async fn prove(&self, order: &mut instant_acme::Order, way: Way) -> Result<(), Fault> {
+    async fn prove(&self, order: &mut instant_acme::Order, way: ProofMethod) -> Result<(), Fault> {
         let mut given = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -170,7 +171,7 @@ impl Acme {
             let name = authorization.identifier().to_string();
             let mut challenge = authorization.challenge(way.challenge()).ok_or_else(|| Fault {
                 unproven: vec![name.clone()],
-                ..Fault::new(Setback::Refused, format!("{name} can't be proven by {}", way.as_str()))
+                ..Fault::new(RenewalFailure::Refused, format!("{name} can't be proven by {}", way.as_str()))
             })?;
             let token = challenge.token.clone();
             given.push(self.give(way, name, token, &challenge.key_authorization())?);
@@ -184,13 +185,19 @@ impl Acme {
         }
     }
 
-    fn give(&self, way: Way, name: String, token: String, key: &KeyAuthorization) -> Result<Given, Fault> {
+    fn give(
+        &self,
+        way: ProofMethod,
+        name: String,
+        token: String,
+        key: &KeyAuthorization,
+    ) -> Result<PublishedProof, Fault> {
         let proof = match way {
-            Way::Http => Proof::Answer { token, answer: key.as_str().to_owned() },
-            Way::TlsAlpn => {
+            ProofMethod::Http => ChallengeProof::Answer { token, answer: key.as_str().to_owned() },
+            ProofMethod::TlsAlpn => {
                 let certificate = keys::proof(&name, key.digest().as_ref());
-                let certificate = certificate.map_err(|why| Fault::new(Setback::Refused, why))?;
-                Proof::Certificate { name, certificate }
+                let certificate = certificate.map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
+                ChallengeProof::Certificate { name, certificate }
             }
         };
         Ok(Arc::clone(&self.challenges).give(proof))
@@ -198,7 +205,7 @@ impl Acme {
 }
 
 /// Returns the names that the authority could not validate, and why. `error` is the error of the whole order.
-async fn unproven(order: &mut instant_acme::Order, way: Way, error: Option<Error>) -> Fault {
+async fn unproven(order: &mut instant_acme::Order, way: ProofMethod, error: Option<Error>) -> Fault {
     let (mut unproven, mut whys) = (Vec::new(), Vec::new());
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -212,14 +219,14 @@ async fn unproven(order: &mut instant_acme::Order, way: Way, error: Option<Error
         unproven.push(name);
     }
     if whys.is_empty() {
-        let silent = || Fault::new(Setback::Refused, "the authority ended the order without saying why");
+        let silent = || Fault::new(RenewalFailure::Refused, "the authority ended the order without saying why");
         return error.map_or_else(silent, Fault::from);
     }
     let why = format!("not proven by {}: {}", way.as_str(), whys.join("; "));
-    Fault { unproven, ..Fault::new(Setback::Refused, why) }
+    Fault { unproven, ..Fault::new(RenewalFailure::Refused, why) }
 }
 
-impl Way {
+impl ProofMethod {
     const fn challenge(self) -> ChallengeType {
         match self {
             Self::TlsAlpn => ChallengeType::TlsAlpn01,
@@ -230,7 +237,7 @@ impl Way {
 
 /// The failure of a data directory that can't be written. The authority is not at fault.
 pub(super) fn unkept(error: &std::io::Error) -> Fault {
-    Fault::new(Setback::Unreached, format!("could not write the folder acme of the data directory: {error}"))
+    Fault::new(RenewalFailure::Unreached, format!("could not write the folder acme of the data directory: {error}"))
 }
 
 #[cfg(test)]
@@ -258,7 +265,7 @@ mod tests {
         }));
         assert_eq!(of_two.unproven, ["bounces.example.com"]);
         let nobody = refused(serde_json::json!({ "type": "urn:ietf:params:acme:error:unauthorized", "detail": "no" }));
-        assert!(nobody.unproven.is_empty() && nobody.setback == Setback::Refused);
+        assert!(nobody.unproven.is_empty() && nobody.setback == RenewalFailure::Refused);
     }
 
     #[test]
@@ -266,6 +273,6 @@ mod tests {
         let trouble = refused(serde_json::json!({
             "type": "urn:ietf:params:acme:error:serverInternal", "detail": "while looking up mail.example.com",
         }));
-        assert!(trouble.unproven.is_empty() && trouble.setback == Setback::Unreached);
+        assert!(trouble.unproven.is_empty() && trouble.setback == RenewalFailure::Unreached);
     }
 }

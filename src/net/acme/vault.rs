@@ -49,7 +49,7 @@ pub struct Status {
     /// The requested names.
     pub names: Vec<String>,
     /// Challenge type of the next order: the one that worked last.
-    pub(super) way: Option<super::Way>,
+    pub(super) way: Option<super::ProofMethod>,
     /// Failures since the last certificate that had all names.
     pub setbacks: Setbacks,
     /// Message of the last failure.

@@ -12,8 +12,10 @@ use super::silent::SilentListener;
 use super::simulator::{self, HOSTNAME, Outcome, Simulator};
 use crate::engine::ports::BoxFuture;
 use crate::engine::smtp_submission::Decision;
-use crate::net::smtp_listener::{Deadlines, Gate, ListenerConfig, ListenerTls, MailHandler, MailService, SmtpListener};
-use crate::smtp::server::{Answer, Door, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
+use crate::net::smtp_listener::{
+    ConnectionCap, Deadlines, ListenerConfig, ListenerTls, MailHandler, MailService, SmtpListener,
+};
+use crate::smtp::server::{Answer, Path, ReceivedMessage, RecipientQuestion, ServerConfig, ServerKind};
 
 const GREETING: &str = "mx.simulator.test ESMTP ready";
 /// Maximum size of a message in bytes: above contract 3's 20 MiB, so that everything the service sends is accepted.
@@ -64,9 +66,9 @@ fn listener_config() -> ListenerConfig {
             errors_max: 20,
             refusals_max: None,
             starttls: false,
-            door: Door::Inbound,
+            door: ServerKind::Inbound,
         },
-        gate: Gate::new(CONNECTIONS_MAX, CONNECTIONS_MAX),
+        gate: ConnectionCap::new(CONNECTIONS_MAX, CONNECTIONS_MAX),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines::default(),
         tls: ListenerTls::Off,

@@ -18,7 +18,7 @@ use crate::net::transmit::Transmitter;
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
 use crate::smtp::tls_policy::TlsRequirement;
-use crate::store::near::{Hold, NearTimers};
+use crate::store::near::{Hold, TimerCache};
 
 /// Maximum number of reports in progress. Beyond it, the simulator delays the acceptance of mail that it will report
 /// on.
@@ -53,14 +53,14 @@ pub(super) struct Subject<'a> {
 
 /// Sends reports.
 pub struct Reporter {
-    near: Arc<NearTimers>,
+    near: Arc<TimerCache>,
     transmitter: Transmitter,
     turns: Arc<Semaphore>,
     receiver: watch::Sender<Option<SocketAddr>>,
 }
 
 /// A permit for one report. It keeps the virtual clock from advancing until the report is accepted.
-pub(super) struct Turn {
+pub(super) struct ReportPermit {
     _hold: Hold,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -71,7 +71,7 @@ impl Reporter {
     ///
     /// # Errors
     /// TLS can't be set up.
-    pub fn new(near: Arc<NearTimers>) -> Result<Self, rustls::Error> {
+    pub fn new(near: Arc<TimerCache>) -> Result<Self, rustls::Error> {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         // Our own receiver on loopback: its certificate needs no verification.
         let transmitter = Transmitter::new(RootCertStore::empty())?;
@@ -84,13 +84,13 @@ impl Reporter {
     }
 
     /// Waits for a permit. Call it before the message is acknowledged: after that, the virtual clock may advance.
-    pub(super) async fn turn(&self) -> Turn {
+    pub(super) async fn turn(&self) -> ReportPermit {
         let hold = self.near.hold();
-        Turn { _permit: Arc::clone(&self.turns).acquire_owned().await.ok(), _hold: hold }
+        ReportPermit { _permit: Arc::clone(&self.turns).acquire_owned().await.ok(), _hold: hold }
     }
 
     /// Sends a report in the background, so that the sender of the message does not wait.
-    pub(super) fn report(self: &Arc<Self>, turn: Turn, kind: Kind, subject: &Subject<'_>) {
+    pub(super) fn report(self: &Arc<Self>, turn: ReportPermit, kind: Kind, subject: &Subject<'_>) {
         let (envelope, report) = match kind {
             Kind::Complaint => complaint(subject),
             Kind::LateBounce => late_bounce(subject),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fact::Fact;
+use super::fact::RecordData;
 use super::validation::Trust;
 use crate::engine::ports::{LookupFailure, RouteFailure};
 
@@ -16,7 +16,7 @@ const FAILURE_TTL: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Records; at least one.
-    Found(Arc<[Fact]>),
+    Found(Arc<[RecordData]>),
     /// The name exists, with no record of this kind.
     NoData,
     /// The name does not exist (NXDOMAIN).
@@ -52,12 +52,12 @@ impl From<Unknown> for LookupFailure {
     }
 }
 
-impl Told {
+impl LookupResult {
     /// Returns the memory use in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + match &self.answer {
-                Answer::Found(facts) => facts.iter().map(Fact::bytes).sum(),
+                Answer::Found(facts) => facts.iter().map(RecordData::bytes).sum(),
                 Answer::Unknown(Unknown::Failed(why)) => why.len(),
                 Answer::NoData | Answer::NoName | Answer::Unknown(Unknown::Unasked) => 0,
             }
@@ -66,32 +66,32 @@ impl Told {
 
 /// An answer, and whether DNSSEC validated it. A failed one is insecure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct LookupResult {
     pub(super) answer: Answer,
     pub(super) trust: Trust,
 }
 
-impl Told {
+impl LookupResult {
     pub(super) const fn insecure(answer: Answer) -> Self {
         Self { answer, trust: Trust::Insecure }
     }
 }
 
 /// An answer and its lifetime.
-pub(super) struct Answered {
-    pub(super) told: Told,
+pub(super) struct TimedResult {
+    pub(super) told: LookupResult,
     pub(super) ttl: Duration,
 }
 
-impl Answered {
+impl TimedResult {
     pub(super) fn failed(why: impl fmt::Display) -> Self {
         let unknown = Unknown::Failed(why.to_string().into());
-        Self { told: Told::insecure(Answer::Unknown(unknown)), ttl: FAILURE_TTL }
+        Self { told: LookupResult::insecure(Answer::Unknown(unknown)), ttl: FAILURE_TTL }
     }
 
     /// Returns the answer for a query that was not sent. It is not cached, so the next caller tries again.
     pub(super) const fn unasked() -> Self {
-        Self { told: Told::insecure(Answer::Unknown(Unknown::Unasked)), ttl: Duration::ZERO }
+        Self { told: LookupResult::insecure(Answer::Unknown(Unknown::Unasked)), ttl: Duration::ZERO }
     }
 
     pub(super) const fn is_failed(&self) -> bool {

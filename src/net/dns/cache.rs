@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::engine::ports::Clock;
 
-use super::answer::{Answered, Told};
+use super::answer::{LookupResult, TimedResult};
 use super::query::Question;
 
 /// Maximum memory for answers: 24 MiB of the 32 MiB that all caches of names share. Beyond it, the least recently used
@@ -35,11 +35,11 @@ struct State {
     by_use: BTreeMap<u64, Question>,
     last_use: u64,
     bytes: usize,
-    flights: HashMap<Question, watch::Receiver<Option<Told>>>,
+    flights: HashMap<Question, watch::Receiver<Option<LookupResult>>>,
 }
 
 struct Entry {
-    told: Told,
+    told: LookupResult,
     end: Duration,
     /// Key of this entry in [`State::by_use`].
     used: u64,
@@ -47,9 +47,9 @@ struct Entry {
 }
 
 /// Next step of a caller.
-enum Turn<'a> {
-    Known(Told),
-    Wait(watch::Receiver<Option<Told>>),
+enum CacheStep<'a> {
+    Known(LookupResult),
+    Wait(watch::Receiver<Option<LookupResult>>),
     Ask(Flight<'a>),
 }
 
@@ -59,15 +59,15 @@ impl Cache {
     }
 
     /// Returns the answer to `question`: from the cache, from a query in flight, or from `ask`.
-    pub(super) async fn get<F>(&self, question: &Question, ask: impl Fn() -> F) -> Told
+    pub(super) async fn get<F>(&self, question: &Question, ask: impl Fn() -> F) -> LookupResult
     where
-        F: Future<Output = Answered>,
+        F: Future<Output = TimedResult>,
     {
         loop {
             match self.turn(question) {
-                Turn::Known(told) => return told,
-                Turn::Ask(flight) => return flight.land(ask().await),
-                Turn::Wait(mut landing) => {
+                CacheStep::Known(told) => return told,
+                CacheStep::Ask(flight) => return flight.land(ask().await),
+                CacheStep::Wait(mut landing) => {
                     let landed = landing.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
                     if let Some(told) = landed {
                         return told;
@@ -77,18 +77,18 @@ impl Cache {
         }
     }
 
-    fn turn(&self, question: &Question) -> Turn<'_> {
+    fn turn(&self, question: &Question) -> CacheStep<'_> {
         let now = self.clock.monotonic();
         let mut state = self.state();
         if let Some(told) = state.known(question, now) {
-            return Turn::Known(told);
+            return CacheStep::Known(told);
         }
         if let Some(landing) = state.flights.get(question) {
-            return Turn::Wait(landing.clone());
+            return CacheStep::Wait(landing.clone());
         }
         let (announce, landing) = watch::channel(None);
         state.flights.insert(question.clone(), landing);
-        Turn::Ask(Flight { cache: self, question: question.clone(), announce })
+        CacheStep::Ask(Flight { cache: self, question: question.clone(), announce })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -99,7 +99,7 @@ impl Cache {
 
 impl State {
     /// Returns the unexpired answer at `now`, and marks it as most recently used.
-    fn known(&mut self, question: &Question, now: Duration) -> Option<Told> {
+    fn known(&mut self, question: &Question, now: Duration) -> Option<LookupResult> {
         let entry = self.entries.get_mut(question).filter(|entry| now < entry.end)?;
         self.last_use += 1;
         if let Some(question) = self.by_use.remove(&entry.used) {
@@ -109,7 +109,7 @@ impl State {
         Some(entry.told.clone())
     }
 
-    fn keep(&mut self, question: Question, told: Told, end: Duration, bytes_max: usize) {
+    fn keep(&mut self, question: Question, told: LookupResult, end: Duration, bytes_max: usize) {
         self.remove(&question);
         self.last_use += 1;
         let bytes = question.bytes() + told.bytes() + ENTRY_BYTES;
@@ -135,11 +135,11 @@ impl State {
 struct Flight<'a> {
     cache: &'a Cache,
     question: Question,
-    announce: watch::Sender<Option<Told>>,
+    announce: watch::Sender<Option<LookupResult>>,
 }
 
 impl Flight<'_> {
-    fn land(self, answered: Answered) -> Told {
+    fn land(self, answered: TimedResult) -> LookupResult {
         let end = self.cache.clock.monotonic() + answered.ttl;
         if !answered.ttl.is_zero() {
             self.cache.state().keep(self.question.clone(), answered.told.clone(), end, self.cache.bytes_max);
@@ -158,18 +158,18 @@ impl Drop for Flight<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::answer::Answer;
-    use super::super::fact::Fact;
+    use super::super::fact::RecordData;
     use super::super::query::Kind;
     use super::super::zone::HandClock;
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    fn answered(text: &str, secs: u64) -> Answered {
-        Answered { told: answer(text), ttl: Duration::from_secs(secs) }
+    fn answered(text: &str, secs: u64) -> TimedResult {
+        TimedResult { told: answer(text), ttl: Duration::from_secs(secs) }
     }
 
-    fn answer(text: &str) -> Told {
-        Told::insecure(Answer::Found([Fact::Text(text.to_owned())].into()))
+    fn answer(text: &str) -> LookupResult {
+        LookupResult::insecure(Answer::Found([RecordData::Text(text.to_owned())].into()))
     }
 
     #[tokio::test]
@@ -221,7 +221,7 @@ mod tests {
     async fn where_the_one_who_asks_is_dropped_the_next_asks() {
         let cache = Cache::new(Arc::new(HandClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
-        let mut first = Box::pin(cache.get(&question, std::future::pending::<Answered>));
+        let mut first = Box::pin(cache.get(&question, std::future::pending::<TimedResult>));
         let mut second = Box::pin(cache.get(&question, async || answered("second", 60)));
         tokio::select! {
             biased;

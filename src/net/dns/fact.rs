@@ -10,7 +10,7 @@ use crate::smtp::tlsa::TlsaRecord;
 
 /// One record. Names are in normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fact {
+pub(super) enum RecordData {
     /// An A or AAAA record.
     Address(IpAddr),
     /// An MX record.
@@ -30,7 +30,7 @@ pub(super) enum Fact {
     Pointer(String),
 }
 
-impl Fact {
+impl RecordData {
     /// Reads a record; `None` for a type that is never requested.
     pub(super) fn read(data: &RData) -> Option<Self> {
         Some(match data {

@@ -20,10 +20,10 @@ use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::timeout;
 
 use super::DnsSettings;
-use super::answer::{Answer, Answered, Told};
-use super::fact::Fact;
-use super::validation::{QUESTIONS, Trust, Validation, worth, worth_of_nothing};
-use crate::engine::places::{NoPlace, Places};
+use super::answer::{Answer, LookupResult, TimedResult};
+use super::fact::RecordData;
+use super::validation::{QUESTIONS, Trust, Validation, trust_of, worth_of_nothing};
+use crate::engine::places::{NoPlace, QueryPlaces};
 
 /// Maximum number of queries in flight that have started recently.
 const PROMPT_MAX: usize = 256;
@@ -111,16 +111,16 @@ pub struct UnusableDns {
 ///
 /// hickory's pool would accept the first SERVFAIL of any server as the answer. So each hickory resolver has one server,
 /// and this type tries the next one.
-pub(super) struct Asker {
+pub(super) struct QueryClient {
     servers: Vec<TokioResolver>,
     /// Index of the server that answered last. It is asked first, so a dead server costs its timeout once.
     preferred: AtomicUsize,
     validation: Option<Validation>,
-    places: Places,
+    places: QueryPlaces,
     try_timeout: Duration,
 }
 
-impl Asker {
+impl QueryClient {
     pub(super) fn new(settings: &DnsSettings) -> Result<Self, UnusableDns> {
         let unusable = |why: NetError| UnusableDns { why: why.to_string() };
         let named = if settings.servers.is_empty() {
@@ -144,16 +144,16 @@ impl Asker {
             servers: servers.map_err(unusable)?,
             preferred: AtomicUsize::new(0),
             validation: anchors.map(|anchors| Validation::new(anchors, named, settings.try_timeout)),
-            places: Places::new(PROMPT_MAX, SLOW_MAX, settings.try_timeout * 2 / 5),
+            places: QueryPlaces::new(PROMPT_MAX, SLOW_MAX, settings.try_timeout * 2 / 5),
             try_timeout: settings.try_timeout,
         })
     }
 
     /// Sends the query.
-    pub(super) async fn ask(&self, question: &Question) -> Answered {
+    pub(super) async fn ask(&self, question: &Question) -> TimedResult {
         let Ok(mut name) = Name::from_ascii(&*question.name) else {
             // A name that does not fit into a query can't exist.
-            return Answered { told: Told::insecure(Answer::NoName), ttl: NEGATIVE_TTL_MAX };
+            return TimedResult { told: LookupResult::insecure(Answer::NoName), ttl: NEGATIVE_TTL_MAX };
         };
         // No search domains: the names are fully qualified.
         name.set_fqdn(true);
@@ -161,12 +161,12 @@ impl Asker {
         // The wait for a permit is limited to the time of the tries themselves.
         let patience = self.try_timeout * u32::try_from(tries).unwrap_or(1);
         let asked = self.places.ask(patience, self.ask_in_turn(&name, question.kind, tries)).await;
-        asked.unwrap_or_else(|NoPlace| Answered::unasked())
+        asked.unwrap_or_else(|NoPlace| TimedResult::unasked())
     }
 
-    async fn ask_in_turn(&self, name: &Name, kind: Kind, tries: usize) -> Answered {
+    async fn ask_in_turn(&self, name: &Name, kind: Kind, tries: usize) -> TimedResult {
         let first = self.preferred.load(Ordering::Relaxed);
-        let mut last = Answered::failed("no DNS server is known; set dns.servers");
+        let mut last = TimedResult::failed("no DNS server is known; set dns.servers");
         if self.servers.is_empty() {
             return last;
         }
@@ -181,27 +181,27 @@ impl Asker {
         last
     }
 
-    async fn ask_one(&self, place: usize, name: &Name, kind: Kind) -> Answered {
+    async fn ask_one(&self, place: usize, name: &Name, kind: Kind) -> TimedResult {
         let plain = &self.servers[place];
         let Some(validation) = self.validation.as_ref().filter(|validation| validation.covers(name)) else {
             return match timeout(self.try_timeout, plain.lookup(name.clone(), kind.record_type())).await {
                 Ok(Ok(lookup)) => read(&lookup, name, kind, Trust::Insecure),
                 Ok(Err(why)) => explain(&why, |_| Trust::Insecure),
-                Err(_) => Answered::failed("request timed out"),
+                Err(_) => TimedResult::failed("request timed out"),
             };
         };
         let resolvers = match validation.resolvers(plain).await {
             Ok(resolvers) => resolvers,
-            Err(why) => return Answered::failed(why),
+            Err(why) => return TimedResult::failed(why),
         };
         let asked = resolvers[place].lookup(name.clone(), kind.record_type());
         match timeout(self.try_timeout * QUESTIONS, asked).await {
-            Ok(Ok(lookup)) => match worth(lookup.answers().iter()) {
+            Ok(Ok(lookup)) => match trust_of(lookup.answers().iter()) {
                 Some(trust) => read(&lookup, name, kind, trust),
-                None => Answered::failed("the answer does not match its zone's signature"),
+                None => TimedResult::failed("the answer does not match its zone's signature"),
             },
             Ok(Err(why)) => explain(&why, |none| worth_of_nothing(name, none)),
-            Err(_) => Answered::failed("request timed out"),
+            Err(_) => TimedResult::failed("request timed out"),
         }
     }
 }
@@ -242,13 +242,13 @@ fn options(try_timeout: Duration) -> ResolverOpts {
     options
 }
 
-fn read(lookup: &Lookup, name: &Name, kind: Kind, trust: Trust) -> Answered {
+fn read(lookup: &Lookup, name: &Name, kind: Kind, trust: Trust) -> TimedResult {
     let wanted = || lookup.answers().iter().filter(|record| record.record_type() == kind.record_type());
-    let mut facts: Vec<Fact> = wanted().filter_map(|record| Fact::read(&record.data)).collect();
+    let mut facts: Vec<RecordData> = wanted().filter_map(|record| RecordData::read(&record.data)).collect();
     if let (Kind::A | Kind::Aaaa, Some(first)) = (kind, wanted().next())
         && first.name != *name
     {
-        facts.push(Fact::Alias(normal(&first.name.to_ascii())));
+        facts.push(RecordData::Alias(normal(&first.name.to_ascii())));
     }
     if kind == Kind::Mx {
         keep_best(&mut facts);
@@ -257,17 +257,19 @@ fn read(lookup: &Lookup, name: &Name, kind: Kind, trust: Trust) -> Answered {
     let shortest = lookup.answers().iter().map(|record| believable(record.ttl)).min().unwrap_or_default();
     let ttl = shortest.clamp(TTL_MIN, TTL_MAX);
     let answer = if facts.is_empty() { Answer::NoData } else { Answer::Found(facts.into()) };
-    Answered { told: Told { answer, trust }, ttl }
+    TimedResult { told: LookupResult { answer, trust }, ttl }
 }
 
 /// Keeps the best exchanges. Among those with equal preference the choice is stable, so that a domain's site stays the
 /// same.
-fn keep_best(facts: &mut Vec<Fact>) {
-    let rank = |fact: &Fact| match fact {
-        Fact::Exchange { preference, name } => (*preference, name.clone()),
-        Fact::Address(_) | Fact::Text(_) | Fact::Alias(_) | Fact::Tlsa(_) | Fact::Pointer(_) => {
-            (u16::MAX, String::new())
-        }
+fn keep_best(facts: &mut Vec<RecordData>) {
+    let rank = |fact: &RecordData| match fact {
+        RecordData::Exchange { preference, name } => (*preference, name.clone()),
+        RecordData::Address(_)
+        | RecordData::Text(_)
+        | RecordData::Alias(_)
+        | RecordData::Tlsa(_)
+        | RecordData::Pointer(_) => (u16::MAX, String::new()),
     };
     facts.sort_by_cached_key(rank);
     facts.dedup();
@@ -279,28 +281,28 @@ fn believable(ttl: u32) -> Duration {
     Duration::from_secs(if ttl > i32::MAX.unsigned_abs() { 0 } else { u64::from(ttl) })
 }
 
-fn explain(why: &NetError, worth: impl Fn(&NoRecords) -> Trust) -> Answered {
+fn explain(why: &NetError, worth: impl Fn(&NoRecords) -> Trust) -> TimedResult {
     match why {
         NetError::Dns(DnsError::NoRecordsFound(none)) => {
-            nothing(none.response_code, negative_ttl(none), worth(none)).unwrap_or_else(|| Answered::failed(why))
+            nothing(none.response_code, negative_ttl(none), worth(none)).unwrap_or_else(|| TimedResult::failed(why))
         }
         // Below an unsigned delegation, NSEC proofs are not required.
         NetError::Dns(DnsError::Nsec { response, proof: Proof::Insecure, .. }) if response.answers.is_empty() => {
-            nothing(response.response_code, None, Trust::Insecure).unwrap_or_else(|| Answered::failed(why))
+            nothing(response.response_code, None, Trust::Insecure).unwrap_or_else(|| TimedResult::failed(why))
         }
-        _ => Answered::failed(why),
+        _ => TimedResult::failed(why),
     }
 }
 
 /// Returns a negative answer if `code` is one. Without a SOA it must not be cached (RFC 2308 5).
-fn nothing(code: ResponseCode, ttl: Option<u32>, trust: Trust) -> Option<Answered> {
+fn nothing(code: ResponseCode, ttl: Option<u32>, trust: Trust) -> Option<TimedResult> {
     let answer = match code {
         ResponseCode::NoError => Answer::NoData,
         ResponseCode::NXDomain => Answer::NoName,
         _ => return None,
     };
     let ttl = ttl.map_or(TTL_MIN, believable).clamp(TTL_MIN, NEGATIVE_TTL_MAX);
-    Some(Answered { told: Told { answer, trust }, ttl })
+    Some(TimedResult { told: LookupResult { answer, trust }, ttl })
 }
 
 /// Returns the negative TTL of RFC 2308 5. Validating resolvers leave it out.
@@ -314,12 +316,12 @@ mod tests {
 
     #[test]
     fn of_thousands_of_exchanges_the_same_best_twenty_are_kept() {
-        let exchange = |n: u16| Fact::Exchange { preference: n / 50, name: format!("mx{n}.example") };
+        let exchange = |n: u16| RecordData::Exchange { preference: n / 50, name: format!("mx{n}.example") };
         let (mut up, mut down): (Vec<_>, Vec<_>) =
             ((0..3000).map(exchange).collect(), (0..3000).rev().map(exchange).collect());
         keep_best(&mut up);
         keep_best(&mut down);
         assert_eq!((up.len(), &up), (20, &down));
-        assert!(up.iter().all(|fact| matches!(fact, Fact::Exchange { preference: 0, .. })));
+        assert!(up.iter().all(|fact| matches!(fact, RecordData::Exchange { preference: 0, .. })));
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::hostname::DomainName;
 use crate::engine::ports::{MailHost, RouteFailure};
 
 use super::answer::{Answer, Unknown};
-use super::fact::Fact;
+use super::fact::RecordData;
 use super::query::Kind;
 use super::validation::Trust;
 use super::{HostAnswer, Shared, interleave};
@@ -34,7 +34,7 @@ struct Exchange {
 }
 
 /// Result of the lookup of one server.
-enum Found {
+enum HostLookup {
     Host(MailHost),
     /// The server is ourselves.
     Own,
@@ -56,7 +56,7 @@ pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Res
     };
     let own = exchanges.iter().filter(|exchange| shared.own.names(&exchange.name)).map(|own| own.preference).min();
     let exchanges = before(exchanges, own);
-    let mut tally = Tally { looped: own.is_some(), ..Tally::default() };
+    let mut tally = HostLookups { looped: own.is_some(), ..HostLookups::default() };
     let mut rest = exchanges.chunks(HOSTS_MAX);
     for round in rest.by_ref().take(ROUNDS_MAX) {
         let found = look_up(shared, round).await;
@@ -88,19 +88,19 @@ pub(super) async fn exchanges(shared: &Arc<Shared>, domain: &DomainName) -> Resu
 
 /// Orders the MX records by preference, at random within one preference. A "." means "no mail" only if it is the only
 /// record (RFC 7505 3).
-fn ordered(facts: &[Fact], trust: Trust, entropy: &dyn Entropy) -> Result<Vec<Exchange>, RouteFailure> {
+fn ordered(facts: &[RecordData], trust: Trust, entropy: &dyn Entropy) -> Result<Vec<Exchange>, RouteFailure> {
     let mut exchanges: Vec<Exchange> = facts
         .iter()
         .filter_map(|fact| match fact {
-            Fact::Exchange { preference, name } if !name.is_empty() => {
+            RecordData::Exchange { preference, name } if !name.is_empty() => {
                 Some(Exchange { preference: *preference, name: name.clone(), trust })
             }
-            Fact::Exchange { .. }
-            | Fact::Address(_)
-            | Fact::Text(_)
-            | Fact::Alias(_)
-            | Fact::Tlsa(_)
-            | Fact::Pointer(_) => None,
+            RecordData::Exchange { .. }
+            | RecordData::Address(_)
+            | RecordData::Text(_)
+            | RecordData::Alias(_)
+            | RecordData::Tlsa(_)
+            | RecordData::Pointer(_) => None,
         })
         .collect();
     if exchanges.is_empty() {
@@ -131,7 +131,7 @@ fn before(mut exchanges: Vec<Exchange>, own: Option<u16>) -> Vec<Exchange> {
 }
 
 /// Looks up the servers concurrently and returns the results in their order.
-async fn look_up(shared: &Arc<Shared>, exchanges: &[Exchange]) -> Vec<Found> {
+async fn look_up(shared: &Arc<Shared>, exchanges: &[Exchange]) -> Vec<HostLookup> {
     // Dropping the set aborts its tasks, so a cancelled caller leaves none behind.
     let mut tasks = JoinSet::new();
     for (place, exchange) in exchanges.iter().cloned().enumerate() {
@@ -143,11 +143,11 @@ async fn look_up(shared: &Arc<Shared>, exchanges: &[Exchange]) -> Vec<Found> {
     found.into_iter().map(|(_, found)| found).collect()
 }
 
-async fn find(shared: &Shared, exchange: Exchange) -> Found {
+async fn find(shared: &Shared, exchange: Exchange) -> HostLookup {
     let answer = shared.host(&exchange.name).await;
     let (v4, v6) = answer.families();
     if v4.iter().chain(&v6).any(|address| shared.own.listens_at(*address)) {
-        return Found::Own;
+        return HostLookup::Own;
     }
     let some_exist = !(v4.is_empty() && v6.is_empty());
     let permitted = |family: Vec<IpAddr>| -> Vec<IpAddr> {
@@ -156,12 +156,17 @@ async fn find(shared: &Shared, exchange: Exchange) -> Found {
     let addresses = interleave(permitted(v4), permitted(v6));
     if !addresses.is_empty() {
         let tlsa_names = tlsa_names(&exchange, &answer);
-        return Found::Host(MailHost { name: exchange.name, preference: exchange.preference, addresses, tlsa_names });
+        return HostLookup::Host(MailHost {
+            name: exchange.name,
+            preference: exchange.preference,
+            addresses,
+            tlsa_names,
+        });
     }
     match answer.unknown() {
-        Some(unknown) => Found::Unknown(unknown.clone()),
-        None if some_exist => Found::Blocked,
-        None => Found::Nothing,
+        Some(unknown) => HostLookup::Unknown(unknown.clone()),
+        None if some_exist => HostLookup::Blocked,
+        None => HostLookup::Nothing,
     }
 }
 
@@ -176,7 +181,7 @@ fn tlsa_names(exchange: &Exchange, answer: &HostAnswer) -> Vec<String> {
 
 /// Combined result of all servers.
 #[derive(Default)]
-struct Tally {
+struct HostLookups {
     hosts: Vec<MailHost>,
     looped: bool,
     blocked: bool,
@@ -184,21 +189,21 @@ struct Tally {
     unknown: Option<Unknown>,
 }
 
-impl Tally {
+impl HostLookups {
     /// Adds one round. Returns true if the list ends in it because a server is ourselves.
-    fn take(&mut self, round: &[Exchange], found: Vec<Found>) -> bool {
-        let own = round.iter().zip(&found).find(|(_, found)| matches!(found, Found::Own));
+    fn take(&mut self, round: &[Exchange], found: Vec<HostLookup>) -> bool {
+        let own = round.iter().zip(&found).find(|(_, found)| matches!(found, HostLookup::Own));
         let own = own.map(|(exchange, _)| exchange.preference);
         for (exchange, found) in round.iter().zip(found) {
             if own.is_some_and(|own| exchange.preference >= own) {
                 break;
             }
             match found {
-                Found::Host(host) => self.hosts.push(host),
-                Found::Own | Found::Nothing => {}
-                Found::Blocked => self.blocked = true,
-                Found::Unknown(_) if self.unknown == Some(Unknown::Unasked) => {}
-                Found::Unknown(unknown) => self.unknown = Some(unknown),
+                HostLookup::Host(host) => self.hosts.push(host),
+                HostLookup::Own | HostLookup::Nothing => {}
+                HostLookup::Blocked => self.blocked = true,
+                HostLookup::Unknown(_) if self.unknown == Some(Unknown::Unasked) => {}
+                HostLookup::Unknown(unknown) => self.unknown = Some(unknown),
             }
         }
         self.looped |= own.is_some();

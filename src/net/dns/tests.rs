@@ -329,14 +329,14 @@ async fn a_host_has_its_addresses_unjudged_for_who_judges_them() {
 #[tokio::test]
 async fn name_servers_that_keep_silent_about_ipv6_keep_nobody_who_has_ipv4() {
     let (moment, long) = (Duration::from_millis(5), Duration::from_secs(600));
-    let found = || Told::insecure(Answer::Found([Fact::Address(Ipv4Addr::LOCALHOST.into())].into()));
-    let none = || Told::insecure(Answer::NoData);
+    let found = || LookupResult::insecure(Answer::Found([RecordData::Address(Ipv4Addr::LOCALHOST.into())].into()));
+    let none = || LookupResult::insecure(Answer::NoData);
     let late = async || {
         tokio::task::yield_now().await;
         found()
     };
     let silence = first_decides(async { found() }, std::future::pending(), moment).await;
-    assert_eq!(silence, (found(), Told::insecure(silent())));
+    assert_eq!(silence, (found(), LookupResult::insecure(silent())));
     assert_eq!(first_decides(async { found() }, late(), long).await, (found(), found()));
     assert_eq!(first_decides(late(), async { none() }, moment).await, (found(), none()));
     assert_eq!(first_decides(async { none() }, late(), moment).await, (none(), found()), "it is all there can be");

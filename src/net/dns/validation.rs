@@ -101,7 +101,7 @@ impl Validation {
 }
 
 /// Returns the combined trust of all records of a validated answer; `None` if one of them is bogus.
-pub(super) fn worth<'a>(records: impl Iterator<Item = &'a Record>) -> Option<Trust> {
+pub(super) fn trust_of<'a>(records: impl Iterator<Item = &'a Record>) -> Option<Trust> {
     let mut trust = Some(Trust::Secure);
     // Only the signature that was used carries a proof.
     for record in records.filter(|record| record.record_type() != RecordType::RRSIG) {

@@ -21,7 +21,7 @@ const SERVERS_MAX: usize = 3;
 
 /// Record type to query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum ProbeType {
     /// IPv4 addresses.
     A,
     /// IPv6 addresses.
@@ -36,7 +36,7 @@ pub enum Asked {
     Soa,
 }
 
-impl Asked {
+impl ProbeType {
     const fn record_type(self) -> RecordType {
         match self {
             Self::A => RecordType::A,
@@ -51,7 +51,7 @@ impl Asked {
 
 /// Answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct ServerAnswer {
     /// The records as text: addresses, names in lower case without trailing dot, or joined TXT strings.
     pub records: Vec<String>,
     /// Whether the server reports that it validated them (RFC 4035 3.2.3).
@@ -64,7 +64,7 @@ pub struct Told {
 
 /// Reasons for a query without records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotTold {
+pub enum ServerError {
     /// The name, or such a record at it, does not exist.
     #[error("there is none")]
     Absent,
@@ -99,25 +99,25 @@ impl DnsProbe {
     ///
     /// # Errors
     /// [`NotTold`].
-    pub async fn ask(&self, name: &str, asked: Asked) -> Result<Told, NotTold> {
-        let mut name = Name::from_ascii(name).map_err(|error| NotTold::Failed(error.to_string()))?;
+    pub async fn ask(&self, name: &str, asked: ProbeType) -> Result<ServerAnswer, ServerError> {
+        let mut name = Name::from_ascii(name).map_err(|error| ServerError::Failed(error.to_string()))?;
         name.set_fqdn(true);
         let mut why = String::new();
         for server in &self.servers {
             match timeout(TRY, exchange(*server, &name, asked)).await {
                 Ok(Ok(message)) => match read(&message, asked, *server) {
-                    Err(NotTold::Failed(fault)) => why = format!("{server} answers {fault}"),
+                    Err(ServerError::Failed(fault)) => why = format!("{server} answers {fault}"),
                     settled => return settled,
                 },
                 Ok(Err(fault)) => why = format!("{server} does not answer: {fault}"),
                 Err(_) => why = format!("{server} does not answer within {} s", TRY.as_secs()),
             }
         }
-        Err(NotTold::Failed(why))
+        Err(ServerError::Failed(why))
     }
 }
 
-async fn exchange(server: SocketAddr, name: &Name, asked: Asked) -> Result<Message, String> {
+async fn exchange(server: SocketAddr, name: &Name, asked: ProbeType) -> Result<Message, String> {
     let mut question = Message::query();
     let mut edns = Edns::new();
     edns.set_max_payload(PAYLOAD_BYTES).set_dnssec_ok(true);
@@ -157,33 +157,33 @@ async fn stream(server: SocketAddr, question: &[u8]) -> std::io::Result<Vec<u8>>
     Ok(answer)
 }
 
-fn read(message: &Message, asked: Asked, server: SocketAddr) -> Result<Told, NotTold> {
+fn read(message: &Message, asked: ProbeType, server: SocketAddr) -> Result<ServerAnswer, ServerError> {
     match message.metadata.response_code {
         ResponseCode::NoError => {}
-        ResponseCode::NXDomain => return Err(NotTold::Absent),
-        other => return Err(NotTold::Failed(other.to_string())),
+        ResponseCode::NXDomain => return Err(ServerError::Absent),
+        other => return Err(ServerError::Failed(other.to_string())),
     }
     let mut records: Vec<(u16, String)> =
         message.answers.iter().filter_map(|record| text(&record.data, asked)).collect();
     records.sort_by_key(|(preference, _)| *preference);
     let records: Vec<_> = records.into_iter().map(|(_, text)| text).collect();
     if records.is_empty() {
-        return Err(NotTold::Absent);
+        return Err(ServerError::Absent);
     }
     let signed = message.answers.iter().find_map(|record| signed(&record.data));
-    Ok(Told { records, is_validated: message.metadata.authentic_data, signed, server })
+    Ok(ServerAnswer { records, is_validated: message.metadata.authentic_data, signed, server })
 }
 
 /// Formats a record of the requested type, with its preference.
-fn text(data: &RData, asked: Asked) -> Option<(u16, String)> {
+fn text(data: &RData, asked: ProbeType) -> Option<(u16, String)> {
     let name = |name: &Name| name.to_ascii().trim_end_matches('.').to_ascii_lowercase();
     match (asked, data) {
-        (Asked::A, RData::A(a)) => Some((0, a.0.to_string())),
-        (Asked::Aaaa, RData::AAAA(aaaa)) => Some((0, aaaa.0.to_string())),
-        (Asked::Ptr, RData::PTR(pointed)) => Some((0, name(&pointed.0))),
-        (Asked::Txt, RData::TXT(txt)) => Some((0, String::from_utf8_lossy(&txt.txt_data.concat()).into_owned())),
-        (Asked::Mx, RData::MX(mx)) => Some((mx.preference, name(&mx.exchange))),
-        (Asked::Soa, RData::SOA(soa)) => Some((0, name(&soa.mname))),
+        (ProbeType::A, RData::A(a)) => Some((0, a.0.to_string())),
+        (ProbeType::Aaaa, RData::AAAA(aaaa)) => Some((0, aaaa.0.to_string())),
+        (ProbeType::Ptr, RData::PTR(pointed)) => Some((0, name(&pointed.0))),
+        (ProbeType::Txt, RData::TXT(txt)) => Some((0, String::from_utf8_lossy(&txt.txt_data.concat()).into_owned())),
+        (ProbeType::Mx, RData::MX(mx)) => Some((mx.preference, name(&mx.exchange))),
+        (ProbeType::Soa, RData::SOA(soa)) => Some((0, name(&soa.mname))),
         (_, _) => None,
     }
 }
@@ -229,7 +229,7 @@ mod tests {
             message.add_answer(record(RData::A(A::new(192, 0, 2, 7))));
             message.add_answer(record(RData::TXT(TXT::new(vec!["not asked for".to_owned()]))));
         });
-        let told = probe.await.ask("a.test", Asked::A).await.unwrap();
+        let told = probe.await.ask("a.test", ProbeType::A).await.unwrap();
         assert_eq!((told.records, told.is_validated, told.signed), (vec!["192.0.2.7".to_owned()], true, None));
         assert_eq!(told.server.ip(), IpAddr::from([127, 0, 0, 1]));
     }
@@ -237,11 +237,11 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_there_is_not_what_nobody_says() {
         let absent = server(|message| message.metadata.response_code = ResponseCode::NXDomain).await;
-        assert_eq!(absent.ask("a.test", Asked::Txt).await, Err(NotTold::Absent));
+        assert_eq!(absent.ask("a.test", ProbeType::Txt).await, Err(ServerError::Absent));
         let empty = server(|_| ()).await;
-        assert_eq!(empty.ask("a.test", Asked::Txt).await, Err(NotTold::Absent));
+        assert_eq!(empty.ask("a.test", ProbeType::Txt).await, Err(ServerError::Absent));
         let broken = server(|message| message.metadata.response_code = ResponseCode::ServFail).await;
-        let Err(NotTold::Failed(why)) = broken.ask("a.test", Asked::Txt).await else { panic!("it told") };
+        let Err(ServerError::Failed(why)) = broken.ask("a.test", ProbeType::Txt).await else { panic!("it told") };
         assert!(why.contains("127.0.0.1") && why.contains("answers"), "{why}");
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::dns::{Asked, DnsProbe, NotTold};
+use super::dns::{DnsProbe, ProbeType, ServerError};
 use super::mail::greeting;
 use crate::engine::ports::BoxFuture;
 use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
@@ -36,16 +36,16 @@ impl Probe for NetworkProbe {
         record_type: RecordType,
     ) -> BoxFuture<'a, Result<Vec<String>, ProbeFailure>> {
         let asked = match record_type {
-            RecordType::A => Asked::A,
-            RecordType::Aaaa => Asked::Aaaa,
-            RecordType::Ptr => Asked::Ptr,
-            RecordType::Mx => Asked::Mx,
+            RecordType::A => ProbeType::A,
+            RecordType::Aaaa => ProbeType::Aaaa,
+            RecordType::Ptr => ProbeType::Ptr,
+            RecordType::Mx => ProbeType::Mx,
         };
         Box::pin(async move {
             let dns = self.dns.as_ref().map_err(|why| ProbeFailure::Unknown(why.clone()))?;
             let answer = dns.ask(name, asked).await.map_err(|failure| match failure {
-                NotTold::Absent => ProbeFailure::Absent,
-                NotTold::Failed(why) => ProbeFailure::Unknown(why),
+                ServerError::Absent => ProbeFailure::Absent,
+                ServerError::Failed(why) => ProbeFailure::Unknown(why),
             })?;
             Ok(answer.records)
         })

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// One received request.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct RecordedRequest {
     /// The request line.
     pub(super) line: String,
     /// Header lines, with lower-case names.
@@ -16,7 +16,7 @@ pub(super) struct Seen {
     pub(super) body: Vec<u8>,
 }
 
-impl Seen {
+impl RecordedRequest {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -26,7 +26,7 @@ impl Seen {
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<RecordedRequest>>>,
     answers: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
@@ -54,7 +54,7 @@ impl Server {
         self.answers.lock().unwrap().push(answer.to_vec());
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<RecordedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -73,7 +73,7 @@ impl Server {
     }
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Seen> {
+async fn read(stream: &mut TcpStream) -> Option<RecordedRequest> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -98,5 +98,5 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
         let read = stream.read(&mut part).await.ok().filter(|read| *read > 0)?;
         body.extend_from_slice(&part[..read]);
     }
-    Some(Seen { line, headers, body })
+    Some(RecordedRequest { line, headers, body })
 }

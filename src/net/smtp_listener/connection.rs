@@ -16,7 +16,8 @@ use super::{Deadlines, ListenerConfig, ListenerTls, MailHandler};
 use crate::engine::ports::BoxFuture;
 use crate::engine::smtp_submission::Decision;
 use crate::smtp::server::{
-    Answer, Awaiting, Door, LoginQuestion, RecipientQuestion, SenderQuestion, ServerAction, ServerConfig, ServerSession,
+    Answer, Awaiting, LoginQuestion, RecipientQuestion, SenderQuestion, ServerAction, ServerConfig, ServerKind,
+    ServerSession,
 };
 
 const READ_BYTES: usize = 16 * 1024;
@@ -55,7 +56,7 @@ enum Wire {
 }
 
 /// Result of a wait for bytes.
-enum Heard {
+enum ReadResult {
     Bytes(usize),
     Closed,
     Nothing,
@@ -222,11 +223,11 @@ impl Connection {
             self.end_message();
         }
         match self.hear(awaiting).await? {
-            Heard::Bytes(count) if awaiting == Awaiting::Data => self.receive_data(count),
-            Heard::Bytes(count) => self.session.receive(&self.buffer[..count]),
-            Heard::Closed => return Ok(false),
-            Heard::Nothing => self.leave("4.4.2", "Waited too long"),
-            Heard::Stopped => self.leave("4.3.2", "Shutting down"),
+            ReadResult::Bytes(count) if awaiting == Awaiting::Data => self.receive_data(count),
+            ReadResult::Bytes(count) => self.session.receive(&self.buffer[..count]),
+            ReadResult::Closed => return Ok(false),
+            ReadResult::Nothing => self.leave("4.4.2", "Waited too long"),
+            ReadResult::Stopped => self.leave("4.3.2", "Shutting down"),
         }
         Ok(true)
     }
@@ -236,18 +237,18 @@ impl Connection {
         self.session.end(&Answer::new(421, enhanced, text));
     }
 
-    async fn hear(&mut self, awaiting: Awaiting) -> io::Result<Heard> {
+    async fn hear(&mut self, awaiting: Awaiting) -> io::Result<ReadResult> {
         let deadline = self.deadline(awaiting);
         let stops = awaiting == Awaiting::Command;
         tokio::select! {
             biased;
             // A message that has begun is read to its end; a shutdown only interrupts waits for a command.
-            _ = self.stopped.wait_for(Option::is_some), if stops => Ok(Heard::Stopped),
+            _ = self.stopped.wait_for(Option::is_some), if stops => Ok(ReadResult::Stopped),
             // Before the read: a client that never pauses must not outlive its session's deadline.
-            () = tokio::time::sleep_until(deadline) => Ok(Heard::Nothing),
+            () = tokio::time::sleep_until(deadline) => Ok(ReadResult::Nothing),
             read = self.wire.read(&mut self.buffer) => match read? {
-                0 => Ok(Heard::Closed),
-                count => Ok(Heard::Bytes(count)),
+                0 => Ok(ReadResult::Closed),
+                count => Ok(ReadResult::Bytes(count)),
             },
         }
     }
@@ -310,7 +311,7 @@ async fn decided<T>(config: &ListenerConfig, decision: BoxFuture<'_, T>) -> Opti
 /// Returns the configuration of a session, with the login rule of its client.
 fn session_config(config: &ServerConfig, handler: &dyn MailHandler) -> ServerConfig {
     let mut config = config.clone();
-    if let (Door::Submission(rules), Some(login)) = (&mut config.door, handler.login_rule()) {
+    if let (ServerKind::Submission(rules), Some(login)) = (&mut config.door, handler.login_rule()) {
         rules.login = login;
     }
     config

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The connection counts. Listeners with clones of one gate share them.
 #[derive(Clone)]
-pub struct Gate {
+pub struct ConnectionCap {
     counts: Arc<Mutex<Counts>>,
     max: usize,
     max_per_address: usize,
@@ -24,7 +24,7 @@ pub(in crate::net) struct Pass {
     address: IpAddr,
 }
 
-impl Gate {
+impl ConnectionCap {
     /// Allows `max` connections, and `max_per_address` of one IPv4 address or one IPv6 /64.
     pub fn new(max: usize, max_per_address: usize) -> Self {
         Self { counts: Arc::default(), max, max_per_address }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn connections_are_counted_in_all_and_by_network_and_given_back() {
-        let gate = Gate::new(3, 2);
+        let gate = ConnectionCap::new(3, 2);
         let of = |text: &str| gate.enter(text.parse().unwrap());
         let first = of("2001:db8::1").unwrap();
         let _second = of("2001:db8::2").unwrap();

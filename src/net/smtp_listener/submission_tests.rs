@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::*;
-use crate::smtp::server::{Door, SubmissionRules};
+use crate::smtp::server::{ServerKind, SubmissionRules};
 
 /// A deadline that the tests let pass.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -67,9 +67,9 @@ fn config(deadlines: Deadlines) -> ListenerConfig {
             errors_max: 20,
             refusals_max: None,
             starttls: false,
-            door: Door::Submission(rules),
+            door: ServerKind::Submission(rules),
         },
-        gate: Gate::new(1, 1),
+        gate: ConnectionCap::new(1, 1),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines { decision: None, failed_login: MOMENT, ..deadlines },
         tls: ListenerTls::Off,

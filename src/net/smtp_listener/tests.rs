@@ -3,7 +3,7 @@
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::*;
-use crate::smtp::server::Door;
+use crate::smtp::server::ServerKind;
 
 /// A deadline that the tests let pass.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -43,9 +43,9 @@ fn config() -> ListenerConfig {
             errors_max: 20,
             refusals_max: None,
             starttls: false,
-            door: Door::Inbound,
+            door: ServerKind::Inbound,
         },
-        gate: Gate::new(10, 10),
+        gate: ConnectionCap::new(10, 10),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines::default(),
         tls: ListenerTls::Off,
@@ -104,7 +104,7 @@ async fn a_message_comes_in_over_a_socket_and_quit_closes_it() {
 
 #[tokio::test]
 async fn one_connection_too_many_hears_421_and_a_closed_one_makes_room() {
-    let listener = listen(ListenerConfig { gate: Gate::new(10, 1), ..config() }).await;
+    let listener = listen(ListenerConfig { gate: ConnectionCap::new(10, 1), ..config() }).await;
     let mut first = client_of(&listener).await;
     first.hear().await;
     let mut second = client_of(&listener).await;
@@ -117,7 +117,7 @@ async fn one_connection_too_many_hears_421_and_a_closed_one_makes_room() {
 
 #[tokio::test]
 async fn listeners_that_share_a_gate_share_its_count() {
-    let config = ListenerConfig { gate: Gate::new(10, 1), ..config() };
+    let config = ListenerConfig { gate: ConnectionCap::new(10, 1), ..config() };
     let (one, two) = (listen(config.clone()).await, listen(config).await);
     let mut first = client_of(&one).await;
     assert!(first.hear().await.starts_with("220 "));

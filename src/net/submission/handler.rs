@@ -15,7 +15,7 @@ use crate::engine::ports::BoxFuture;
 use crate::engine::smtp_submission::{Decision, LoginEnd, LoginOutcome, SmtpClient, SmtpSender, SmtpSession};
 use crate::net::smtp_listener::MailHandler;
 use crate::smtp::server::{
-    Answer, LoginQuestion, LoginRule, Path, ReceivedMessage, RecipientQuestion, Refused, SenderQuestion,
+    Answer, LoginQuestion, LoginRule, Path, ReceivedMessage, RecipientQuestion, RefusedCommand, SenderQuestion,
 };
 
 /// The handler of one connection.
@@ -178,7 +178,7 @@ impl MailHandler for Handler {
         Box::pin(self.accept(message))
     }
 
-    fn on_refused(&mut self, refused: &[Refused]) {
+    fn on_refused(&mut self, refused: &[RefusedCommand]) {
         let Some(session) = &mut self.session else { return };
         for refused in refused {
             session.client.name.clone_from(&refused.client);

@@ -22,9 +22,9 @@ use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
 use crate::panel::parts::{Badge, FormFaults, byte_size, grouped};
-use crate::panel::standing::{Standing, StandingLine};
+use crate::panel::standing::{AccountReputation, StandingLine};
 use crate::panel::trend::{Links, Span, Trend};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::view::BeginViewRefusal;
 
 #[derive(Template)]
@@ -104,7 +104,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
         facts: facts(visit, account)?,
         created_at: visit.moment(account.created_at),
         usage: Trend::new(&before, &outcomes, Span::Month, &zone, Links::None),
-        rates: Standing::new(&engine.reputation(account.id)?).lines,
+        rates: AccountReputation::new(&engine.reputation(account.id)?).lines,
         users: users(visit, account.id)?,
         form: typed.form,
         reason: typed.reason.0,
@@ -199,9 +199,9 @@ pub(in crate::panel) async fn begin_view(visit: Visit<'_>) -> Result<Answer, Fau
     };
     match visit.api.engine.begin_view(visit.visitor.key, account.id, reason).await {
         Ok(_) => Ok(html::redirect("/")),
-        Err(Stop::Refused(BeginViewRefusal::NoSuchAccount)) => Err(ApiError::NotFound.into()),
-        Err(Stop::Refused(BeginViewRefusal::NotOperator)) => Err(Fault::OperatorsOnly),
-        Err(Stop::Failed(error)) => Err(error.into()),
+        Err(OpError::Refused(BeginViewRefusal::NoSuchAccount)) => Err(ApiError::NotFound.into()),
+        Err(OpError::Refused(BeginViewRefusal::NotOperator)) => Err(Fault::OperatorsOnly),
+        Err(OpError::Failed(error)) => Err(error.into()),
     }
 }
 

@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use crate::base::id::MessageId;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::mail::read::{ListFields, Parts, parts_of};
+use crate::mail::read::{ListFields, ReadParts, parts_of};
 use crate::net::dev::capture::{Capture, CapturedMail};
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
@@ -91,7 +91,7 @@ async fn find(visit: &Visit<'_>) -> Result<(CapturedMail, Vec<u8>), Fault> {
     found.ok_or_else(|| ApiError::NotFound.into())
 }
 
-async fn parts(visit: &Visit<'_>, bytes: Vec<u8>) -> Result<Parts, Fault> {
+async fn parts(visit: &Visit<'_>, bytes: Vec<u8>) -> Result<ReadParts, Fault> {
     Ok(visit.api.engine.blocking(visit.account_id(), move || parts_of(&bytes, ListFields::Callers)).await?)
 }
 

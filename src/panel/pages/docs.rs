@@ -14,7 +14,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::panel::cookie::Theme;
 use crate::panel::fault::Fault;
-use crate::panel::frame::Sheet;
+use crate::panel::frame::PageFrame;
 use crate::panel::html as answers;
 
 /// The page that the others are reached from.
@@ -76,7 +76,7 @@ static PAGES: LazyLock<Vec<Page>> = LazyLock::new(|| {
 #[derive(Template)]
 #[template(path = "docs.html")]
 struct DocsPage<'a> {
-    sheet: Sheet,
+    sheet: PageFrame,
     here: &'a str,
     body: &'a str,
     pages: &'a [Page],
@@ -106,7 +106,7 @@ pub(in crate::panel) async fn page(_: &Api, call: Call<()>) -> Result<Answer, Fa
 
 fn show(call: &Call<()>, name: &str) -> Result<Answer, Fault> {
     let page = PAGES.iter().find(|page| page.name == name).ok_or(ApiError::NotFound)?;
-    let sheet = Sheet::new(page.title.clone(), Theme::of(&call.headers));
+    let sheet = PageFrame::new(page.title.clone(), Theme::of(&call.headers));
     answers::page(StatusCode::OK, &DocsPage { sheet, here: page.name, body: &page.body, pages: &PAGES })
 }
 

@@ -30,7 +30,7 @@ struct DomainPage {
     id: DomainId,
     name: String,
     badge: Badge,
-    standing: Standing,
+    standing: StatusMeaning,
     stream: Stream,
     streams: [Stream; 2],
     verified_at: Option<Moment>,
@@ -46,7 +46,7 @@ struct DomainPage {
 }
 
 /// Meaning of a domain's status for sending.
-enum Standing {
+enum StatusMeaning {
     /// Nothing is sent yet.
     Pending,
     /// All is well.
@@ -109,14 +109,14 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-fn standing(visit: &Visit<'_>, row: &DomainRow) -> Standing {
+fn standing(visit: &Visit<'_>, row: &DomainRow) -> StatusMeaning {
     match (row.status, row.next_check_at) {
-        (DomainStatus::Pending, _) => Standing::Pending,
-        (DomainStatus::Verified, None) => Standing::Decreed,
-        (DomainStatus::Verified, Some(_)) => Standing::Verified,
+        (DomainStatus::Pending, _) => StatusMeaning::Pending,
+        (DomainStatus::Verified, None) => StatusMeaning::Decreed,
+        (DomainStatus::Verified, Some(_)) => StatusMeaning::Verified,
         (DomainStatus::Failing, _) => {
             let seen_at = row.last_seen_at.unwrap_or(row.created_at);
-            Standing::Failing { seen_at: visit.moment(seen_at), until: visit.moment(seen_at + GRACE) }
+            StatusMeaning::Failing { seen_at: visit.moment(seen_at), until: visit.moment(seen_at + GRACE) }
         }
     }
 }

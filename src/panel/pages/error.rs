@@ -10,15 +10,15 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::state::Api;
 use crate::panel::cookie::{self, Theme};
-use crate::panel::fault::{Fault, Words, words};
-use crate::panel::frame::Sheet;
+use crate::panel::fault::{ErrorText, Fault, words};
+use crate::panel::frame::PageFrame;
 use crate::panel::html;
 
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage<'a> {
-    sheet: Sheet,
-    words: &'a Words,
+    sheet: PageFrame,
+    words: &'a ErrorText,
     status: u16,
     request_id: &'a str,
     is_signed_in: bool,
@@ -60,14 +60,14 @@ pub(in crate::panel) fn forbidden(api: &Api, fault: &Fault, headers: &HeaderMap,
             "It was not sent by a page of this panel, so nothing was changed. Reload the page and send it again.",
         ),
     };
-    let words = Words { status: StatusCode::FORBIDDEN, title, sentence: sentence.into() };
+    let words = ErrorText { status: StatusCode::FORBIDDEN, title, sentence: sentence.into() };
     written(api, &words, headers, request_id)
 }
 
-fn written(api: &Api, words: &Words, headers: &HeaderMap, request_id: &str) -> Answer {
+fn written(api: &Api, words: &ErrorText, headers: &HeaderMap, request_id: &str) -> Answer {
     let visitor = cookie::session(api, headers).and_then(|token| api.engine.visitor(&token).ok().flatten());
     let page = ErrorPage {
-        sheet: Sheet::new(words.title, Theme::of(headers)),
+        sheet: PageFrame::new(words.title, Theme::of(headers)),
         words,
         status: words.status.as_u16(),
         request_id,

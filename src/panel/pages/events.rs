@@ -35,7 +35,7 @@ const ROWS: usize = 40;
 #[template(path = "events.html")]
 struct EventsPage {
     frame: Frame,
-    asked: Asked,
+    asked: TypedFilters,
     kinds: [EventType; 9],
     faults: Vec<String>,
     lines: Vec<EventLine>,
@@ -50,14 +50,14 @@ struct EventsPage {
 
 /// Filters as they were typed.
 #[derive(Default)]
-struct Asked {
+struct TypedFilters {
     kind: String,
     message: String,
     after: String,
     before: String,
 }
 
-impl Asked {
+impl TypedFilters {
     fn of(query: &Form) -> Self {
         let [kind, message, after, before] =
             ["type", "message_id", "after", "before"].map(|name| query.text(name).to_owned());
@@ -110,7 +110,7 @@ impl Asked {
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
     let query = Form::of_query(&visit.call);
-    let asked = Asked::of(&query);
+    let asked = TypedFilters::of(&query);
     let mut violations = Violations::new();
     let filter = asked.filter(&zone, &mut violations);
     let newer: Option<EventId> = query.given("newer").and_then(|text| text.parse().ok());
@@ -150,7 +150,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
 pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
     let mut violations = Violations::new();
     let (query, zone) = (Form::of_query(&visit.call), visit.account.time_zone.zone());
-    let filter = Asked::of(&query).filter(&zone, &mut violations);
+    let filter = TypedFilters::of(&query).filter(&zone, &mut violations);
     let filter = filter.map(|filter| of_events(&visit.api.engine, filter, &mut violations));
     export_of(&visit, &query, filter, violations).await
 }
@@ -175,7 +175,7 @@ pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, Fault> 
     let query = Form::of_query(&visit.call);
     let mut violations = Violations::new();
     let zone = visit.account.time_zone.zone();
-    let filter = Asked::of(&query).filter(&zone, &mut violations);
+    let filter = TypedFilters::of(&query).filter(&zone, &mut violations);
     let given = last_event_id(&visit.call, &mut violations);
     // The header is the newer one: it comes with a reconnection.
     let after = given.or_else(|| query.given("last_event_id").and_then(|text| text.parse().ok()));
@@ -190,6 +190,6 @@ pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, Fault> 
 /// Where news of one message come from, behind the last event that is shown.
 pub(super) fn news_of(message: MessageId, events: &[Vec<u8>]) -> String {
     let last = events.last().and_then(|bytes| Event::read(bytes)).map(|event| event.id);
-    let asked = Asked { message: message.to_string(), ..Asked::default() };
+    let asked = TypedFilters { message: message.to_string(), ..TypedFilters::default() };
     asked.address("/events/stream", last.as_deref().map(|id| ("last_event_id", id)))
 }

@@ -35,7 +35,7 @@ struct KeysPage {
     form: KeyForm,
     is_proved: bool,
     prove_next: &'static str,
-    told: Option<Told>,
+    told: Option<NewKey>,
     curl: String,
 }
 
@@ -62,7 +62,7 @@ struct KeyForm {
 }
 
 /// A key that is told this once.
-struct Told {
+struct NewKey {
     name: String,
     secret: String,
 }
@@ -122,7 +122,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     written(&visit, StatusCode::OK, KeyForm::empty(), None)
 }
 
-fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, told: Option<Told>) -> Result<Answer, Fault> {
+fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, told: Option<NewKey>) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let Page { rows, next } = visit.api.engine.keys(visit.account_id(), paging::request::<KeyId>(&query, ROWS))?;
     let (mut live, revoked): (Vec<_>, Vec<_>) = rows.into_iter().partition(|key| key.revoked_at.is_none());
@@ -178,6 +178,6 @@ pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> 
         Err(error) => return Err(error.into()),
     };
     let (key, secret) = visit.api.engine.make_key(visit.on(), new).await.map_err(refused)?;
-    let told = Told { name: key.name, secret: secret.expose().to_owned() };
+    let told = NewKey { name: key.name, secret: secret.expose().to_owned() };
     written(&visit, StatusCode::OK, KeyForm::empty(), Some(told))
 }

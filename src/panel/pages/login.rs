@@ -18,9 +18,9 @@ use crate::panel::cookie::{self, Theme};
 use crate::panel::door::{Visit, address_of, client_of};
 use crate::panel::fault::Fault;
 use crate::panel::form::{Form, own_address};
-use crate::panel::frame::Sheet;
+use crate::panel::frame::PageFrame;
 use crate::panel::html;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 
 /// Characters of an address that a page repeats.
 const EMAIL_MAX: usize = 320;
@@ -28,7 +28,7 @@ const EMAIL_MAX: usize = 320;
 #[derive(Template)]
 #[template(path = "login.html")]
 struct LoginPage<'a> {
-    sheet: Sheet,
+    sheet: PageFrame,
     email: &'a str,
     next: &'a str,
     refused: Option<String>,
@@ -37,7 +37,7 @@ struct LoginPage<'a> {
 
 impl<'a> LoginPage<'a> {
     fn new(api: &Api, call: &Call<()>, (email, next): (&'a str, &'a str), refused: Option<String>) -> Self {
-        let sheet = Sheet::new("Sign in", Theme::of(&call.headers));
+        let sheet = PageFrame::new("Sign in", Theme::of(&call.headers));
         Self { sheet, email: repeated(email), next, refused, provider: ProviderLink::new(api, next, false) }
     }
 }
@@ -45,13 +45,13 @@ impl<'a> LoginPage<'a> {
 #[derive(Template)]
 #[template(path = "code.html")]
 struct CodePage<'a> {
-    sheet: Sheet,
+    sheet: PageFrame,
     next: &'a str,
     refused: Option<String>,
 }
 
 /// Why somebody is not let in, as they are told, and how.
-pub(in crate::panel) struct Refused {
+pub(in crate::panel) struct LoginRefusal {
     status: StatusCode,
     /// The sentence.
     pub(in crate::panel) sentence: String,
@@ -59,22 +59,22 @@ pub(in crate::panel) struct Refused {
     pub(in crate::panel) wait_seconds: Option<u64>,
 }
 
-impl Refused {
+impl LoginRefusal {
     /// The refusal of an attempt; `wrong` is the one sentence for all that was wrong.
     ///
     /// # Errors
     /// The store's failure.
-    pub(in crate::panel) fn of(stop: Stop<SignInRefusal>, wrong: &str) -> Result<Self, Fault> {
+    pub(in crate::panel) fn of(stop: OpError<SignInRefusal>, wrong: &str) -> Result<Self, Fault> {
         let (status, sentence, wait_seconds) = match stop {
-            Stop::Refused(SignInRefusal::Wrong) => (StatusCode::UNAUTHORIZED, wrong.to_owned(), None),
-            Stop::Refused(SignInRefusal::Throttled(throttled)) => {
+            OpError::Refused(SignInRefusal::Wrong) => (StatusCode::UNAUTHORIZED, wrong.to_owned(), None),
+            OpError::Refused(SignInRefusal::Throttled(throttled)) => {
                 let seconds = throttled.retry_after_secs;
                 let sentence =
                     format!("Too many attempts have failed. Wait {} min and try again.", seconds.div_ceil(60));
                 (StatusCode::TOO_MANY_REQUESTS, sentence, Some(seconds))
             }
-            Stop::Refused(SignInRefusal::Crowded) => return Err(ApiError::Overloaded.into()),
-            Stop::Failed(error) => return Err(error.into()),
+            OpError::Refused(SignInRefusal::Crowded) => return Err(ApiError::Overloaded.into()),
+            OpError::Failed(error) => return Err(error.into()),
         };
         Ok(Self { status, sentence, wait_seconds })
     }
@@ -126,7 +126,7 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
             Ok(entered(api, &begun, next))
         }
         Err(stop) => {
-            let refused = Refused::of(stop, "Wrong email or password.")?;
+            let refused = LoginRefusal::of(stop, "Wrong email or password.")?;
             refused.answer(&LoginPage::new(api, &call, (email, next), Some(refused.sentence.clone())))
         }
     }
@@ -165,7 +165,7 @@ fn awaiting(api: &Api, call: &Call<()>) -> Result<Visitor, Fault> {
 pub(in crate::panel) async fn ask_code(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
     awaiting(api, &call)?;
     let query = Form::of_query(&call);
-    let sheet = Sheet::new("Second factor", Theme::of(&call.headers));
+    let sheet = PageFrame::new("Second factor", Theme::of(&call.headers));
     html::page(StatusCode::OK, &CodePage { sheet, next: own_address(query.text("next")), refused: None })
 }
 
@@ -178,8 +178,8 @@ pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<
     match api.engine.show_code(&visitor, form.text("code"), client_of(api, &call, &address), real_now).await {
         Ok(begun) => Ok(entered(api, &begun, next)),
         Err(stop) => {
-            let refused = Refused::of(stop, "Wrong or used code.")?;
-            let sheet = Sheet::new("Second factor", Theme::of(&call.headers));
+            let refused = LoginRefusal::of(stop, "Wrong or used code.")?;
+            let sheet = PageFrame::new("Second factor", Theme::of(&call.headers));
             refused.answer(&CodePage { sheet, next, refused: Some(refused.sentence.clone()) })
         }
     }

@@ -2,7 +2,7 @@
 
 use hyper::header::{RETRY_AFTER, SET_COOKIE};
 
-use super::login::Refused;
+use super::login::LoginRefusal;
 use super::settings::{change_own_user, with_password_fault};
 use crate::domain::session::SessionKey;
 use crate::domain::user::NewPassword;
@@ -23,7 +23,7 @@ pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer
         Err(weak) => return with_password_fault(&visit, format!("The new password {weak}.")),
     };
     if let Err(stop) = visit.api.engine.check_password(&visit.visitor, &form.secret("current_password")).await {
-        let refused = Refused::of(stop, "The current password is wrong.")?;
+        let refused = LoginRefusal::of(stop, "The current password is wrong.")?;
         let answer = with_password_fault(&visit, refused.sentence.clone())?;
         return Ok(match refused.wait_seconds {
             Some(seconds) => answer.with_header(RETRY_AFTER, &seconds.to_string()),

@@ -23,7 +23,7 @@ use crate::panel::parts::{Badge, Excerpt, byte_size};
 use crate::panel::preview::{self, Preview};
 use crate::panel::record::Record;
 use crate::panel::timeline::{Step, steps, tls_words};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::cancel::CancelRefusal;
 use crate::store::row::message::MessageRow;
 
@@ -253,11 +253,11 @@ pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
 pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: MessageId = visit.id()?;
     visit.api.engine.try_message(visit.on(), id).await.map_err(|stop| match stop {
-        Stop::Refused(TryRefusal::NotFound) => ApiError::NotFound,
-        Stop::Refused(TryRefusal::TooLate) => {
+        OpError::Refused(TryRefusal::NotFound) => ApiError::NotFound,
+        OpError::Refused(TryRefusal::TooLate) => {
             ApiError::Conflict("The message has ended or is being sent at this moment.".to_owned())
         }
-        Stop::Failed(error) => error.into(),
+        OpError::Failed(error) => error.into(),
     })?;
     Ok(html::redirect(&format!("/messages/{id}?done=tried")))
 }
@@ -266,11 +266,11 @@ pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, Fault>
 pub(in crate::panel) async fn cancel(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: MessageId = visit.id()?;
     visit.api.engine.cancel(visit.on(), id).await.map_err(|stop| match stop {
-        Stop::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
-        Stop::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
+        OpError::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
+        OpError::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
             "The message has ended or is being sent at this moment; it can't be canceled any more.".to_owned(),
         ),
-        Stop::Failed(error) => error.into(),
+        OpError::Failed(error) => error.into(),
     })?;
     Ok(html::redirect(&format!("/messages/{id}?done=canceled")))
 }

@@ -19,9 +19,9 @@ use crate::panel::cookie::{self, Theme};
 use crate::panel::door::{address_of, client_of};
 use crate::panel::fault::Fault;
 use crate::panel::form::{Form, own_address};
-use crate::panel::frame::Sheet;
+use crate::panel::frame::PageFrame;
 use crate::panel::html;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 
 /// Characters of a setup link's token at most: the cookie carries it.
 const LINK_MAX: usize = 200;
@@ -29,7 +29,7 @@ const LINK_MAX: usize = 200;
 #[derive(Template)]
 #[template(path = "oidc.html")]
 struct RefusedPage<'a> {
-    sheet: Sheet,
+    sheet: PageFrame,
     sentence: &'a str,
     request_id: &'a str,
 }
@@ -91,8 +91,8 @@ pub(in crate::panel) async fn finish(api: &Api, call: Call<()>) -> Result<Answer
             leave_other(api, &call).await?;
             Ok(entered(api, &begun, &next))
         }
-        Err(Stop::Refused(refusal)) => refused(&call, &refusal),
-        Err(Stop::Failed(error)) => Err(error.into()),
+        Err(OpError::Refused(refusal)) => refused(&call, &refusal),
+        Err(OpError::Failed(error)) => Err(error.into()),
     };
     // A sign-in ends with its answer, whatever that is.
     answer.map(|answer| answer.and_header(SET_COOKIE, &cookie::without_oidc(api)))
@@ -128,7 +128,7 @@ fn refused(call: &Call<()>, refusal: &OidcRefusal) -> Result<Answer, Fault> {
         OidcRefusal::Throttled(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many attempts have failed: try again later."),
         OidcRefusal::Crowded => return Err(ApiError::Overloaded.into()),
     };
-    let sheet = Sheet::new("Sign-in failed", Theme::of(&call.headers));
+    let sheet = PageFrame::new("Sign-in failed", Theme::of(&call.headers));
     let answer = html::page(status, &RefusedPage { sheet, sentence, request_id: &call.request_id })?;
     Ok(match refusal {
         OidcRefusal::Throttled(throttled) => answer.with_header(RETRY_AFTER, &throttled.retry_after_secs.to_string()),

@@ -23,10 +23,10 @@ use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::paging;
 use crate::panel::parts::{Choice, FormFaults, grouped};
-use crate::panel::patience::{Patience, patience};
-use crate::panel::standing::Standing;
+use crate::panel::patience::{DeliveryTime, patience};
+use crate::panel::standing::AccountReputation;
 use crate::panel::trend::{Links, Span, Trend};
-use crate::panel::trouble::{Trouble, troubles};
+use crate::panel::trouble::{RepeatedAnswer, troubles};
 use crate::store::row::outcomes::OutcomeCounts;
 
 /// Messages shown.
@@ -46,8 +46,8 @@ struct FirstStepsPage {
 #[template(path = "overview.html")]
 struct OverviewPage {
     frame: Frame,
-    standing: Standing,
-    troubles: Vec<Trouble>,
+    standing: AccountReputation,
+    troubles: Vec<RepeatedAnswer>,
     figures: Vec<Figure>,
     windows: [QuotaBar; 2],
     newest: Vec<MessageLine>,
@@ -144,7 +144,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let page = OverviewPage {
         frame: Frame::new(&visit, "Overview", "/")?,
         troubles: troubles(&visit)?,
-        standing: Standing::new(&engine.reputation(account)?),
+        standing: AccountReputation::new(&engine.reputation(account)?),
         figures: figures(&visit, period, &outcomes.total)?,
         windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)],
         newest: MessageLine::list(&newest, &zone, visit.now),
@@ -209,7 +209,7 @@ fn share(name: &'static str, rate: Rate, path: Option<String>) -> Figure {
     }
 }
 
-fn median(all: &Patience) -> Figure {
+fn median(all: &DeliveryTime) -> Figure {
     let (figure, hint) = match all.count {
         0 => ("–".to_owned(), "no deliveries in 24 hours".to_owned()),
         _ => (all.median.clone(), format!("95% within {}, last 24 hours", all.most)),

@@ -4,17 +4,17 @@
 use askama::Template;
 use hyper::StatusCode;
 
-use super::login::Refused;
+use super::login::LoginRefusal;
 use super::oidc::ProviderLink;
 use crate::engine::ports::Clock as _;
-use crate::engine::sign_in::Proof;
+use crate::engine::sign_in::IdentityProof;
 use crate::http::answer::Answer;
 use crate::net::clock::SystemClock;
 use crate::panel::cookie::Theme;
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::{Form, own_address};
-use crate::panel::frame::Sheet;
+use crate::panel::frame::PageFrame;
 use crate::panel::html;
 
 const TITLE: &str = "Your password, please";
@@ -22,7 +22,7 @@ const TITLE: &str = "Your password, please";
 #[derive(Template)]
 #[template(path = "proof.html")]
 struct ProofPage<'a> {
-    sheet: Sheet,
+    sheet: PageFrame,
     email: &'a str,
     has_totp: bool,
     next: &'a str,
@@ -33,7 +33,7 @@ struct ProofPage<'a> {
 impl<'a> ProofPage<'a> {
     fn new(visit: &'a Visit<'_>, next: &'a str, refused: Option<String>) -> Self {
         let user = visit.user();
-        let sheet = Sheet::new(TITLE, Theme::of(&visit.call.headers));
+        let sheet = PageFrame::new(TITLE, Theme::of(&visit.call.headers));
         let provider = ProviderLink::new(visit.api, next, true);
         Self { sheet, email: user.email.as_given(), has_totp: user.totp.is_some(), next, refused, provider }
     }
@@ -49,7 +49,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 pub(in crate::panel) async fn attempt(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
     let (next, password) = (own_address(form.text("next")), form.secret("password"));
-    let shown = Proof { password: &password, code: form.text("code") };
+    let shown = IdentityProof { password: &password, code: form.text("code") };
     match visit.api.engine.prove(&visit.visitor, shown, SystemClock::new().now()).await {
         Ok(()) => Ok(html::redirect(next)),
         Err(stop) => {
@@ -57,7 +57,7 @@ pub(in crate::panel) async fn attempt(visit: Visit<'_>) -> Result<Answer, Fault>
                 Some(_) => "The password or the code is wrong. Each code works once.",
                 None => "That is not your password.",
             };
-            let refused = Refused::of(stop, wrong)?;
+            let refused = LoginRefusal::of(stop, wrong)?;
             refused.answer(&ProofPage::new(&visit, next, Some(refused.sentence.clone())))
         }
     }

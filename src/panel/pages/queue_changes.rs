@@ -1,7 +1,7 @@
 //! Changes of mail that waits for a site: pausing, resuming and retrying it now.
 
 use crate::domain::site_name::SiteName;
-use crate::engine::pauses::Tried;
+use crate::engine::pauses::RetryResult;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::queue::too_many;
@@ -11,8 +11,8 @@ use crate::panel::form::Form;
 use crate::panel::frame::Undo;
 use crate::panel::html;
 use crate::panel::paging;
-use crate::store::error::Stop;
-use crate::store::op::NotThere;
+use crate::store::error::OpError;
+use crate::store::op::NotFound;
 
 /// The site that a form names. What is no name is as unknown as any other.
 fn site(visit: &Visit<'_>) -> Result<SiteName, Fault> {
@@ -52,8 +52,8 @@ pub(in crate::panel) async fn pause(visit: Visit<'_>) -> Result<Answer, Fault> {
 /// `POST /queue/resume`: what is not paused goes on anyway.
 pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, Fault> {
     match visit.api.engine.resume_site(visit.on(), site(&visit)?).await {
-        Ok(()) | Err(Stop::Refused(NotThere)) => Ok(back("resumed")),
-        Err(Stop::Failed(error)) => Err(error.into()),
+        Ok(()) | Err(OpError::Refused(NotFound)) => Ok(back("resumed")),
+        Err(OpError::Failed(error)) => Err(error.into()),
     }
 }
 
@@ -61,8 +61,8 @@ pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, Fault> 
 pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, Fault> {
     let tried = visit.api.engine.try_site(visit.on(), site(&visit)?).await?;
     Ok(back(match tried {
-        Tried { is_cut: true, .. } => "tried-part",
-        Tried { messages: 0, .. } => "probed",
-        Tried { .. } => "tried",
+        RetryResult { is_cut: true, .. } => "tried-part",
+        RetryResult { messages: 0, .. } => "probed",
+        RetryResult { .. } => "tried",
     }))
 }

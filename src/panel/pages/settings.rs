@@ -16,8 +16,8 @@ use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
 use crate::panel::parts::FormFaults;
-use crate::store::error::Stop;
-use crate::store::op::NotThere;
+use crate::store::error::OpError;
+use crate::store::op::NotFound;
 
 /// Zones that are offered; any other of the database may be typed.
 const ZONES: [&str; 32] = [
@@ -194,8 +194,8 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
         Err(error) => return Err(error.into()),
     };
     visit.api.engine.change_account(visit.on(), change).await.map_err(|stop| match stop {
-        Stop::Refused(NotThere) => ApiError::NotFound,
-        Stop::Failed(error) => error.into(),
+        OpError::Refused(NotFound) => ApiError::NotFound,
+        OpError::Failed(error) => error.into(),
     })?;
     Ok(html::redirect("/settings?done=saved"))
 }

@@ -3,7 +3,7 @@
 use askama::Template;
 use hyper::StatusCode;
 
-use super::login::{Refused, entered};
+use super::login::{LoginRefusal, entered};
 use super::oidc::ProviderLink;
 use crate::domain::user::NewPassword;
 use crate::http::answer::Answer;
@@ -13,13 +13,13 @@ use crate::panel::cookie::Theme;
 use crate::panel::door::{address_of, client_of};
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Sheet;
+use crate::panel::frame::PageFrame;
 use crate::panel::html;
 
 #[derive(Template)]
 #[template(path = "setup.html")]
 struct SetupPage<'a> {
-    sheet: Sheet,
+    sheet: PageFrame,
     /// Nobody's, where the link is not good any more.
     email: Option<&'a str>,
     token: &'a str,
@@ -29,7 +29,7 @@ struct SetupPage<'a> {
 
 /// Of the link that is over, has been used, or never was one: which of them is not told.
 fn over(call: &Call<()>) -> Result<Answer, Fault> {
-    let sheet = Sheet::new("Link expired", Theme::of(&call.headers));
+    let sheet = PageFrame::new("Link expired", Theme::of(&call.headers));
     html::page(StatusCode::GONE, &SetupPage { sheet, email: None, token: "", refused: None, provider: None })
 }
 
@@ -41,7 +41,7 @@ fn asked(
     token: &str,
     refused: Option<String>,
 ) -> Result<Answer, Fault> {
-    let sheet = Sheet::new("Choose your password", Theme::of(&call.headers));
+    let sheet = PageFrame::new("Choose your password", Theme::of(&call.headers));
     let provider = ProviderLink::of_setup(api, token);
     html::page(status, &SetupPage { sheet, email: Some(email), token, refused, provider })
 }
@@ -74,7 +74,7 @@ pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer
         Ok(begun) => Ok(entered(api, &begun, "/")),
         Err(stop) => {
             // Used by somebody else in between.
-            Refused::of(stop, "")?;
+            LoginRefusal::of(stop, "")?;
             over(&call)
         }
     }

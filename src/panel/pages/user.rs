@@ -5,7 +5,7 @@ use askama::Template;
 use hyper::StatusCode;
 
 use super::delete::{self, Deletion};
-use super::users::{Told, ToldSecret, refused};
+use super::users::{NewSecret, ToldSecret, refused};
 use crate::base::id::UserId;
 use crate::domain::user::{NewPassword, Role, User};
 use crate::engine::users::UserChange;
@@ -36,7 +36,7 @@ struct UserPage {
     may_renew: bool,
     is_proved: bool,
     prove_next: String,
-    told: Option<Told>,
+    told: Option<NewSecret>,
 }
 
 fn find(visit: &Visit<'_>) -> Result<User, Fault> {
@@ -49,7 +49,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     written(&visit, &user, None)
 }
 
-fn written(visit: &Visit<'_>, user: &User, told: Option<Told>) -> Result<Answer, Fault> {
+fn written(visit: &Visit<'_>, user: &User, told: Option<NewSecret>) -> Result<Answer, Fault> {
     let done = match Form::of_query(&visit.call).text("done") {
         "changed" => Some(format!("{} is changed.", user.email.as_given())),
         _ => None,
@@ -114,7 +114,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
     match password {
         Some(password) => {
             let what = ToldSecret::Password(password.expose().to_owned());
-            written(&visit, &user, Some(Told { email: user.email.as_given().to_owned(), what }))
+            written(&visit, &user, Some(NewSecret { email: user.email.as_given().to_owned(), what }))
         }
         None => Ok(html::redirect(&format!("/users/{}?done=changed", user.id))),
     }
@@ -124,7 +124,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
 async fn tell_link(visit: &Visit<'_>, user: &User) -> Result<Answer, Fault> {
     let disabled = || ApiError::Conflict("Sign-in of this user is disabled. Enable it first.".to_owned());
     let link = visit.api.engine.setup_link(visit.on(), user.id).await?.ok_or_else(disabled)?;
-    let told = Told { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
+    let told = NewSecret { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
     written(visit, user, Some(told))
 }
 

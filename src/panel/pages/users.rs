@@ -20,7 +20,7 @@ use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
 use crate::panel::parts::FormFaults;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::invitation::INVITATIONS_MAX;
 
 /// Users shown; a team of more has its command line.
@@ -36,7 +36,7 @@ struct UsersPage {
     faults: FormFaults,
     is_proved: bool,
     prove_next: &'static str,
-    told: Option<Told>,
+    told: Option<NewSecret>,
 }
 
 /// A user in the list.
@@ -52,7 +52,7 @@ struct UserLine {
 }
 
 /// A secret that is shown this once.
-pub(super) struct Told {
+pub(super) struct NewSecret {
     /// The address of its user.
     pub(super) email: String,
     /// The secret.
@@ -82,7 +82,7 @@ fn written(
     status: StatusCode,
     email: &str,
     faults: FormFaults,
-    told: Option<Told>,
+    told: Option<NewSecret>,
     done: Option<&'static str>,
 ) -> Result<Answer, Fault> {
     let zone = visit.account.time_zone.zone();
@@ -123,15 +123,15 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
     match visit.api.engine.invite_user(visit.on(), email, role).await {
         Ok(Invited::ByMail(_)) => Ok(html::redirect("/users?done=invited")),
         Ok(Invited::ByLink(user, link)) => {
-            let told = Told { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
+            let told = NewSecret { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
             written(&visit, StatusCode::OK, "", FormFaults::none(), Some(told), None)
         }
-        Err(Stop::Refused(InvitationRefusal::User(UserRefusal::EmailTaken))) => {
+        Err(OpError::Refused(InvitationRefusal::User(UserRefusal::EmailTaken))) => {
             refused_form(&visit, &form, Violations::of("email", "signs in to this service already"))
         }
-        Err(Stop::Refused(InvitationRefusal::TooMany { until })) => too_many_invitations(&visit, &form, until),
-        Err(Stop::Refused(InvitationRefusal::User(refusal))) => Err(refused(Stop::Refused(refusal))),
-        Err(Stop::Failed(error)) => Err(error.into()),
+        Err(OpError::Refused(InvitationRefusal::TooMany { until })) => too_many_invitations(&visit, &form, until),
+        Err(OpError::Refused(InvitationRefusal::User(refusal))) => Err(refused(OpError::Refused(refusal))),
+        Err(OpError::Failed(error)) => Err(error.into()),
     }
 }
 
@@ -152,13 +152,13 @@ fn refused_form(visit: &Visit<'_>, form: &Form, faults: Violations) -> Result<An
 }
 
 /// Why a user is not changed, as a fault of the page.
-pub(in crate::panel) fn refused(stop: Stop<UserRefusal>) -> Fault {
+pub(in crate::panel) fn refused(stop: OpError<UserRefusal>) -> Fault {
     match stop {
-        Stop::Refused(UserRefusal::NotFound) => ApiError::NotFound.into(),
-        Stop::Refused(UserRefusal::EmailTaken) => ApiError::Conflict("The address is taken.".to_owned()).into(),
-        Stop::Refused(UserRefusal::TooMany) => too_many().into(),
-        Stop::Refused(UserRefusal::LastOwner) => last_owner().into(),
-        Stop::Refused(UserRefusal::Crowded) => ApiError::Overloaded.into(),
-        Stop::Failed(error) => error.into(),
+        OpError::Refused(UserRefusal::NotFound) => ApiError::NotFound.into(),
+        OpError::Refused(UserRefusal::EmailTaken) => ApiError::Conflict("The address is taken.".to_owned()).into(),
+        OpError::Refused(UserRefusal::TooMany) => too_many().into(),
+        OpError::Refused(UserRefusal::LastOwner) => last_owner().into(),
+        OpError::Refused(UserRefusal::Crowded) => ApiError::Overloaded.into(),
+        OpError::Failed(error) => error.into(),
     }
 }

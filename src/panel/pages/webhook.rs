@@ -64,7 +64,7 @@ struct WebhookPage {
     form: EndpointForm,
     is_proved: bool,
     prove_next: String,
-    told: Option<Told>,
+    told: Option<NewSecret>,
     record: Record,
 }
 
@@ -87,7 +87,7 @@ struct ReplayFrom {
 }
 
 /// A secret that is told this once.
-pub(super) struct Told {
+pub(super) struct NewSecret {
     /// The secret.
     pub(super) secret: String,
     /// Whether it came with the endpoint.
@@ -151,7 +151,7 @@ pub(super) fn written(
     id: EndpointId,
     row: &EndpointRow,
     form: Option<EndpointForm>,
-    told: Option<Told>,
+    told: Option<NewSecret>,
 ) -> Result<Answer, Fault> {
     let (account, engine) = (visit.account_id(), &visit.api.engine);
     let query = Form::of_query(&visit.call);

@@ -4,7 +4,7 @@ use hyper::StatusCode;
 use serde_json::{Map, Value};
 
 use super::delete;
-use super::webhook::{Told, deletion, find, written};
+use super::webhook::{NewSecret, deletion, find, written};
 use crate::base::id::EndpointId;
 use crate::engine::endpoints::EndpointChange;
 use crate::http::answer::Answer;
@@ -58,7 +58,7 @@ async fn enable(visit: &Visit<'_>, enabled: bool) -> Result<(), Fault> {
 pub(in crate::panel) async fn rotate_secret(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: EndpointId = visit.id()?;
     let (row, secret) = visit.api.engine.rotate_secret(visit.on(), id).await.map_err(refused)?;
-    let told = Told { secret: secret.expose_text().to_owned(), is_new: false };
+    let told = NewSecret { secret: secret.expose_text().to_owned(), is_new: false };
     written(&visit, StatusCode::OK, id, &row, None, Some(told))
 }
 

@@ -3,7 +3,7 @@
 use askama::Template;
 use hyper::StatusCode;
 
-use super::webhook::{Told, title, written as write_endpoint};
+use super::webhook::{NewSecret, title, written as write_endpoint};
 use crate::engine::listing::PageRequest;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -105,6 +105,6 @@ pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> 
         Err(error) => return Err(error.into()),
     };
     let (id, row, secret) = visit.api.engine.create_endpoint(visit.on(), new).await.map_err(refused)?;
-    let told = Told { secret: secret.expose_text().to_owned(), is_new: true };
+    let told = NewSecret { secret: secret.expose_text().to_owned(), is_new: true };
     write_endpoint(&visit, StatusCode::OK, id, &row, None, Some(told))
 }

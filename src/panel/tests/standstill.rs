@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::*;
 use crate::base::id::Ulid;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::{Never, Op};
 use crate::store::row::restored::{HoldCause, Restored};
 use crate::store::schema::meta;
@@ -18,7 +18,7 @@ impl Op for Restore {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.put(meta::RESTORED, &self.0);
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::domain::audit::Actor;
 use crate::domain::user::Role;
 use crate::engine::audit::Behalf;
 use crate::engine::users::{UserChange, UserRefusal};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 
 #[tokio::test]
 async fn a_viewer_looks_at_everything_and_changes_nothing_but_their_own() {
@@ -166,8 +166,8 @@ async fn an_owner_can_not_take_the_last_owner_from_the_account() {
     let on = Behalf::new(world.account, Actor::Service);
     let change = || UserChange { role: Some(Role::Member), ..UserChange::default() };
     let refused = world.engine.change_user(on.clone(), own, change()).await;
-    assert!(matches!(refused, Err(Stop::Refused(UserRefusal::LastOwner))));
+    assert!(matches!(refused, Err(OpError::Refused(UserRefusal::LastOwner))));
     let refused = world.engine.delete_user(on, own).await;
-    assert!(matches!(refused, Err(Stop::Refused(UserRefusal::LastOwner))));
+    assert!(matches!(refused, Err(OpError::Refused(UserRefusal::LastOwner))));
     assert!(world.engine.change_user(Behalf::operator(world.account), own, change()).await.is_ok());
 }

@@ -27,13 +27,13 @@ pub struct ServerConfig {
     /// Whether STARTTLS is offered (RFC 3207).
     pub starttls: bool,
     /// The kind of server.
-    pub door: Door,
+    pub door: ServerKind,
 }
 
 /// The kind of server: one that receives mail for its own mailboxes, or one that accepts submissions from programs (RFC
 /// 6409).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Door {
+pub enum ServerKind {
     /// Receives mail from other servers, without a login.
     Inbound,
     /// Accepts mail for anyone from clients that log in.
@@ -154,7 +154,7 @@ impl SubmissionStage {
 
 /// A 4xx or 5xx answer that the session itself chose, or an answer to a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedCommand {
     /// The stage in which it was given.
     pub stage: SubmissionStage,
     /// The answer.

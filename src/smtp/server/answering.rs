@@ -1,7 +1,7 @@
 //! Answers of a session: written, counted against the client's limits, and recorded if they refuse a submission.
 
 use super::transaction::Transaction;
-use super::{Answer, Refused, ServerSession, Stage, SubmissionStage};
+use super::{Answer, RefusedCommand, ServerSession, Stage, SubmissionStage};
 
 /// The command that is being answered, for [`Refused`].
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl ServerSession {
             SubmissionStage::Data => (begun.or(path), None),
         };
         let client = self.client.clone().unwrap_or_default();
-        self.refused.push(Refused { stage, answer: answer.clone(), client, mail_from, to });
+        self.refused.push(RefusedCommand { stage, answer: answer.clone(), client, mail_from, to });
     }
 
     /// Answers a client's error and counts it.

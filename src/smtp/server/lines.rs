@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use super::answering::Step;
 use super::command::Command;
-use super::{Answer, COMMAND_LINE_MAX, Door, ENDLESS_LINE_MAX, ServerSession, Stage, SubmissionStage, submitted};
+use super::{Answer, COMMAND_LINE_MAX, ENDLESS_LINE_MAX, ServerKind, ServerSession, Stage, SubmissionStage, submitted};
 
 /// Maximum length of a line of AUTH and its exchange, including CR LF (RFC 4954 4).
 const AUTH_LINE_MAX: usize = 12_288;
@@ -67,9 +67,9 @@ impl ServerSession {
             return self.go_on_with_login(exchange.go_on(line));
         }
         let parsed = match (&self.config.door, submitted::auth_argument(line)) {
-            (Door::Inbound, _) => Command::parse(line),
-            (Door::Submission(_), Some(argument)) => return self.begin_login(argument),
-            (Door::Submission(_), None) => {
+            (ServerKind::Inbound, _) => Command::parse(line),
+            (ServerKind::Submission(_), Some(argument)) => return self.begin_login(argument),
+            (ServerKind::Submission(_), None) => {
                 self.step = Step::of(line);
                 submitted::parse(line)
             }

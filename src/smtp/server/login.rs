@@ -2,7 +2,7 @@
 
 use super::answering::Step;
 use super::sasl::{self, SaslFault};
-use super::{Answer, Door, LoginQuestion, LoginRule, ServerAction, ServerSession, Stage, SubmissionStage};
+use super::{Answer, LoginQuestion, LoginRule, ServerAction, ServerKind, ServerSession, Stage, SubmissionStage};
 
 impl ServerSession {
     /// Passes the caller's answer to [`ServerAction::AskLogin`]. A positive one logs the client in; the third 535 ends
@@ -20,8 +20,8 @@ impl ServerSession {
     /// Returns whether AUTH is offered now.
     pub(super) const fn offers_login(&self) -> bool {
         match &self.config.door {
-            Door::Inbound => false,
-            Door::Submission(rules) => self.secured || !matches!(rules.login, LoginRule::InsideTls),
+            ServerKind::Inbound => false,
+            ServerKind::Submission(rules) => self.secured || !matches!(rules.login, LoginRule::InsideTls),
         }
     }
 

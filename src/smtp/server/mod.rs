@@ -27,8 +27,8 @@ mod tests;
 mod transaction;
 
 pub use action::{
-    Awaiting, Door, LoginQuestion, LoginRule, ReceivedMessage, RecipientQuestion, Refused, SenderQuestion,
-    ServerAction, ServerConfig, SubmissionRules, SubmissionStage,
+    Awaiting, LoginQuestion, LoginRule, ReceivedMessage, RecipientQuestion, RefusedCommand, SenderQuestion,
+    ServerAction, ServerConfig, ServerKind, SubmissionRules, SubmissionStage,
 };
 pub use answer::Answer;
 pub use path::Path;
@@ -96,7 +96,7 @@ pub struct ServerSession {
     logged_in: bool,
     conduct: Conduct,
     step: Option<Step>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedCommand>,
 }
 
 impl ServerSession {
@@ -127,13 +127,13 @@ impl ServerSession {
     /// Returns whether mail may be submitted: the client has logged in, or does not have to.
     pub const fn is_logged_in(&self) -> bool {
         match &self.config.door {
-            Door::Inbound => true,
-            Door::Submission(rules) => self.logged_in || matches!(rules.login, LoginRule::Optional),
+            ServerKind::Inbound => true,
+            ServerKind::Submission(rules) => self.logged_in || matches!(rules.login, LoginRule::Optional),
         }
     }
 
     /// Takes the 4xx and 5xx answers of a submission given since the last call.
-    pub fn take_refused(&mut self) -> Vec<Refused> {
+    pub fn take_refused(&mut self) -> Vec<RefusedCommand> {
         std::mem::take(&mut self.refused)
     }
 
@@ -300,7 +300,7 @@ impl ServerSession {
     }
 
     const fn is_submission(&self) -> bool {
-        matches!(self.config.door, Door::Submission(_))
+        matches!(self.config.door, ServerKind::Submission(_))
     }
 
     const fn offers_tls(&self) -> bool {

@@ -14,7 +14,7 @@ fn config(login: LoginRule) -> ServerConfig {
         errors_max: 20,
         refusals_max: Some(1),
         starttls: true,
-        door: Door::Submission(SubmissionRules { login, total_max: 2000 }),
+        door: ServerKind::Submission(SubmissionRules { login, total_max: 2000 }),
     }
 }
 
@@ -22,7 +22,7 @@ fn config(login: LoginRule) -> ServerConfig {
 struct Script {
     session: ServerSession,
     taken: Vec<ReceivedMessage>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedCommand>,
     has_memory: bool,
     key_is_live: bool,
     closed: bool,

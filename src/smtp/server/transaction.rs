@@ -2,8 +2,8 @@
 
 use super::data::{DataReader, Fault, LineEnds};
 use super::{
-    Answer, Door, LoginRule, Path, ReceivedMessage, RecipientQuestion, Sender, SenderQuestion, ServerSession, Stage,
-    SubmissionRules,
+    Answer, LoginRule, Path, ReceivedMessage, RecipientQuestion, Sender, SenderQuestion, ServerKind, ServerSession,
+    Stage, SubmissionRules,
 };
 use crate::domain::address::Address;
 
@@ -110,8 +110,8 @@ impl ServerSession {
 
     fn login_needed(&self) -> Answer {
         let in_clear = match &self.config.door {
-            Door::Inbound => false,
-            Door::Submission(rules) => !self.secured && rules.login == LoginRule::InsideTls,
+            ServerKind::Inbound => false,
+            ServerKind::Submission(rules) => !self.secured && rules.login == LoginRule::InsideTls,
         };
         let text = if in_clear {
             "Say STARTTLS first, then log in with an API key"
@@ -139,7 +139,7 @@ impl ServerSession {
         let (count, size) = (transaction.recipients.len(), transaction.declared_size());
         // RFC 5321 4.5.3.1.10: the client sends the rest in another transaction.
         let too_many = (count >= self.config.recipients_max).then(|| Answer::new(452, "4.5.3", "Too many recipients"));
-        let Door::Submission(rules) = &self.config.door else { return too_many };
+        let ServerKind::Submission(rules) = &self.config.door else { return too_many };
         if let Err(fault) = recipient.as_str().parse::<Address>() {
             return Some(Answer::new(553, "5.1.3", format!("Not an address: {fault}")));
         }
@@ -213,8 +213,8 @@ impl ServerSession {
 
     fn copies_are_too_large(&self, size: usize, recipients: usize) -> bool {
         match &self.config.door {
-            Door::Submission(rules) => rules.is_exceeded(size, recipients),
-            Door::Inbound => false,
+            ServerKind::Submission(rules) => rules.is_exceeded(size, recipients),
+            ServerKind::Inbound => false,
         }
     }
 

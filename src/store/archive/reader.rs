@@ -10,19 +10,19 @@ const DIGITS_MAX: usize = 9;
 
 /// A backup that is being read.
 pub struct Reader<R: Read> {
-    source: Counted<R>,
+    source: CountingReader<R>,
     chain: Chain,
     totals: Totals,
     is_over: bool,
 }
 
 /// A reader that counts the bytes read.
-struct Counted<R> {
+struct CountingReader<R> {
     source: R,
     byte_count: u64,
 }
 
-impl<R: Read> Counted<R> {
+impl<R: Read> CountingReader<R> {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Fault> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -54,7 +54,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// [`Fault`], if it is not a backup, or none that this version can read.
     pub fn open(source: R) -> Result<(Self, Head), Fault> {
-        let mut source = Counted { source, byte_count: 0 };
+        let mut source = CountingReader { source, byte_count: 0 };
         let mut magic = [0; MAGIC.len()];
         match source.fill(&mut magic) {
             Ok(()) if magic == MAGIC => {}
@@ -141,7 +141,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-fn format<R: Read>(source: &mut Counted<R>) -> Result<u32, Fault> {
+fn format<R: Read>(source: &mut CountingReader<R>) -> Result<u32, Fault> {
     let mut found = 0;
     for place in 0..=DIGITS_MAX {
         let mut digit = [0];

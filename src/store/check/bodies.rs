@@ -1,7 +1,7 @@
 //! Check of bodies: each body that must exist does, and its segment's key opens it, which verifies every byte. Each has
 //! a timer that will destroy it.
 
-use super::{Report, Rule, Sight};
+use super::{CheckInputs, Report, Rule};
 use crate::base::id::{MessageId, Ulid};
 use crate::machine::retention::Bucket;
 use crate::store::clock_doubts;
@@ -14,7 +14,7 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Checks the body of a message.
 pub(super) fn judge(
-    sight: &Sight<'_>,
+    sight: &CheckInputs<'_>,
     table: Table,
     key: &[u8],
     value: &[u8],

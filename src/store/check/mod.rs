@@ -228,7 +228,7 @@ type Bodies<'a> = dyn Fn(Place, MessageId) -> Result<Vec<u8>, Unreadable> + 'a;
 type EachChecked<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<ControlFlow<()>, StoreError> + 'a;
 
 /// Inputs of a check.
-struct Sight<'a> {
+struct CheckInputs<'a> {
     snapshot: Snapshot,
     bodies: Option<&'a Bodies<'a>>,
     restored: Option<Restored>,
@@ -236,7 +236,7 @@ struct Sight<'a> {
     now: Timestamp,
 }
 
-impl Sight<'_> {
+impl CheckInputs<'_> {
     /// Returns the row at `key` if it exists and can be read. A row that can't be read is reported once, with its
     /// table.
     fn find<R: Row>(&self, key: &[u8]) -> Result<Option<R>, StoreError> {
@@ -271,7 +271,7 @@ fn look(
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    let mut sight = Sight { snapshot, bodies, restored: None, now };
+    let mut sight = CheckInputs { snapshot, bodies, restored: None, now };
     sight.restored = sight.find(meta::RESTORED)?;
     let last = sight.get(Table::Meta, meta::LAST_ID)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid);
     sight.now = now.max(last.unwrap_or_default().timestamp());

@@ -1,6 +1,6 @@
 //! Check of rows that refer to each other: an index row and the row that it finds, a row and its owner.
 
-use super::{Report, Rule, Sight, shown};
+use super::{CheckInputs, Report, Rule, shown};
 use crate::base::id::{AccountId, DeliveryId, EventId, MessageId, Ulid};
 use crate::domain::account::Account;
 use crate::domain::api_key::ApiKey;
@@ -24,7 +24,7 @@ type Partner = (Table, Vec<u8>, Option<Vec<u8>>);
 
 /// Checks that the rows on which a row depends exist.
 pub(super) fn judge(
-    sight: &Sight<'_>,
+    sight: &CheckInputs<'_>,
     table: Table,
     key: &[u8],
     value: &[u8],
@@ -57,7 +57,7 @@ fn ulid(bytes: &[u8]) -> Ulid {
     Ulid(bytes.try_into().unwrap_or_default())
 }
 
-fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result<Vec<Partner>, StoreError> {
+fn partners(sight: &CheckInputs<'_>, table: Table, key: &[u8], value: &[u8]) -> Result<Vec<Partner>, StoreError> {
     let there = |table: Table, key: &[u8]| (table, key.to_vec(), None);
     let owner = || there(Table::Accounts, &key[..16]);
     Ok(match table {
@@ -181,7 +181,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
 }
 
 /// Returns a delivery's event and, as long as its endpoint has a list of deliveries, its place in that list.
-fn delivery(sight: &Sight<'_>, key: &[u8], value: &[u8]) -> Result<Vec<Partner>, StoreError> {
+fn delivery(sight: &CheckInputs<'_>, key: &[u8], value: &[u8]) -> Result<Vec<Partner>, StoreError> {
     let (account, id) = (account_of(key), DeliveryId(ulid(&key[16..])));
     let row = DeliveryRow::decode(value)?;
     let mut partners = vec![(Table::Accounts, key[..16].to_vec(), None)];

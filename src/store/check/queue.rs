@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use serde::Deserialize;
 
-use super::{Report, Rule, Sight};
+use super::{CheckInputs, Report, Rule};
 use crate::base::id::{AccountId, DeliveryId, EventId, MessageId, NoticeId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::transfer::Status;
@@ -21,7 +21,7 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Checks a row that is queued, or that queued work depends on.
 pub(super) fn judge(
-    sight: &Sight<'_>,
+    sight: &CheckInputs<'_>,
     table: Table,
     key: &[u8],
     value: &[u8],
@@ -48,7 +48,7 @@ fn owned(key: &[u8]) -> (AccountId, Ulid) {
     (AccountId(part(0..16)), part(16..32))
 }
 
-fn transfer(sight: &Sight<'_>, key: &[u8], row: &TransferRow, report: &mut Report) -> Result<(), StoreError> {
+fn transfer(sight: &CheckInputs<'_>, key: &[u8], row: &TransferRow, report: &mut Report) -> Result<(), StoreError> {
     let (account, id) = owned(key);
     let (message, status) = (MessageId(id), row.state.status());
     let mut fail = |what: &str| report.fail(Rule::Queue, || format!("message {message}, {}: {what}", status.as_str()));
@@ -72,7 +72,7 @@ fn transfer(sight: &Sight<'_>, key: &[u8], row: &TransferRow, report: &mut Repor
 
 /// Members of an event that a check compares with the other rows.
 #[derive(Deserialize)]
-struct Told {
+struct EventFacts {
     id: String,
     message_id: String,
     #[serde(rename = "type")]
@@ -80,7 +80,7 @@ struct Told {
 }
 
 fn timeline(
-    sight: &Sight<'_>,
+    sight: &CheckInputs<'_>,
     account: AccountId,
     message: MessageId,
     status: Status,
@@ -96,7 +96,7 @@ fn timeline(
         Order::Ascending,
         &mut |key, bytes| {
             // Unreadable rows are reported with their table.
-            let Ok(told) = serde_json::from_slice::<Told>(bytes) else { return Ok(ControlFlow::Continue(())) };
+            let Ok(told) = serde_json::from_slice::<EventFacts>(bytes) else { return Ok(ControlFlow::Continue(())) };
             let event = EventId(Ulid(key[32..].try_into().unwrap_or_default()));
             if told.id != event.to_string() || told.message_id != message.to_string() {
                 strange.get_or_insert(event);
@@ -119,7 +119,7 @@ fn timeline(
     Ok(())
 }
 
-fn delivery(sight: &Sight<'_>, key: &[u8], row: &DeliveryRow, report: &mut Report) -> Result<(), StoreError> {
+fn delivery(sight: &CheckInputs<'_>, key: &[u8], row: &DeliveryRow, report: &mut Report) -> Result<(), StoreError> {
     let (account, id) = owned(key);
     let Some(due) = row.state.due(Timestamp::ZERO) else { return Ok(()) };
     let timer = sight.has(Table::Timers, &Timer::new(due, TimerKind::Delivery, account, id).encode())?;
@@ -131,7 +131,7 @@ fn delivery(sight: &Sight<'_>, key: &[u8], row: &DeliveryRow, report: &mut Repor
     Ok(())
 }
 
-fn notice(sight: &Sight<'_>, key: &[u8], row: &NoticeRow, report: &mut Report) -> Result<(), StoreError> {
+fn notice(sight: &CheckInputs<'_>, key: &[u8], row: &NoticeRow, report: &mut Report) -> Result<(), StoreError> {
     let id = Ulid(key.try_into().unwrap_or_default());
     if !sight.has(Table::Timers, &Timer::new(row.due, TimerKind::Notice, AccountId::default(), id).encode())? {
         report.fail(Rule::Queue, || format!("notice {}: its timer is missing, so it is never sent", NoticeId(id)));
@@ -139,7 +139,7 @@ fn notice(sight: &Sight<'_>, key: &[u8], row: &NoticeRow, report: &mut Report) -
     Ok(())
 }
 
-fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
+fn timer(sight: &CheckInputs<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
     let Some(timer) = Timer::decode(key) else { return Ok(()) };
     let serves = match timer.kind {
         TimerKind::Transfer => {
@@ -177,7 +177,7 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
     Ok(())
 }
 
-fn waiting(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
+fn waiting(sight: &CheckInputs<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
     let id = MessageId(Ulid(key[key.len() - 16..].try_into().unwrap_or_default()));
     let (account, _) = owned(key);
     let row = sight.find::<TransferRow>(&schema::message(account, id))?;
@@ -187,7 +187,7 @@ fn waiting(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Sto
     Ok(())
 }
 
-fn parked(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
+fn parked(sight: &CheckInputs<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
     let (account, _) = owned(key);
     let Some((due, id)) = schema::parked_parts(key) else { return Ok(()) };
     let row = sight.find::<DeliveryRow>(&schema::delivery(account, id))?;

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::segment::Segment;
-use super::{Carried, Content, Place, SealedBody, failed, unsynced};
+use super::{Content, InlinedBody, Place, SealedBody, failed, unsynced};
 use crate::store::error::StoreError;
-use crate::store::gather::{Announced, Announcement, Gathering};
+use crate::store::gather::{Batcher, PendingCount, PendingGuard};
 use crate::store::health::Health;
 use crate::store::job::Job;
 use crate::store::meters::StoreMeters;
@@ -30,7 +30,7 @@ fn patience(announced: usize) -> Duration {
 /// A body to append, with the operation to commit when it is durable.
 pub(in crate::store) struct Append {
     /// Withdrawn once the body is written.
-    pub(in crate::store) announcement: Announcement,
+    pub(in crate::store) announcement: PendingGuard,
     pub(in crate::store) body: SealedBody,
     pub(in crate::store) job: PlacedJob,
 }
@@ -38,12 +38,12 @@ pub(in crate::store) struct Append {
 /// Place of a written body, with its content if it is not durable there yet.
 pub(in crate::store) struct Placed {
     pub(in crate::store) place: Place,
-    pub(in crate::store) carried: Option<Carried>,
+    pub(in crate::store) carried: Option<InlinedBody>,
 }
 
 /// Way in which a batch of bodies becomes durable.
 #[derive(Clone, Copy)]
-enum Durable {
+enum BodyDurability {
     /// By its own sync.
     Synced,
     /// By the journal record of the rows that name them.
@@ -61,7 +61,7 @@ pub(in crate::store) struct Appender {
     content: Arc<Content>,
     health: Arc<Health>,
     meters: Arc<StoreMeters>,
-    announced: Announced,
+    announced: PendingCount,
     /// Maximum size of the bodies that the journal inlines for a batch.
     carried_bytes_max: usize,
     ends: Mutex<Ends>,
@@ -72,7 +72,7 @@ impl Appender {
         content: Arc<Content>,
         health: Arc<Health>,
         meters: Arc<StoreMeters>,
-        announced: Announced,
+        announced: PendingCount,
         carried_bytes_max: usize,
     ) -> Self {
         Self { content, health, meters, announced, carried_bytes_max, ends: Mutex::default() }
@@ -82,7 +82,7 @@ impl Appender {
     pub(in crate::store) fn run(&self, inbox: &Receiver<Append>, writer: &SyncSender<Job>) {
         while let Ok(first) = inbox.recv() {
             let left = |batch: &[Append]| patience(self.announced.count().saturating_sub(batch.len()));
-            let batch = Gathering::new(inbox, BATCH_MAX, left).all(first);
+            let batch = Batcher::new(inbox, BATCH_MAX, left).all(first);
             let _turn = self.health.appender.begin();
             for job in self.append(batch) {
                 if let Err(refused) = writer.send(job) {
@@ -104,7 +104,7 @@ impl Appender {
     }
 
     /// Writes the bodies of a batch. Returns the place of each, or the reason why it was not written.
-    fn place(&self, batch: &[Append]) -> Vec<Result<(Place, Durable), StoreError>> {
+    fn place(&self, batch: &[Append]) -> Vec<Result<(Place, BodyDurability), StoreError>> {
         self.health.pass(Point::Append);
         let began = Instant::now();
         let length: usize = batch.iter().map(|append| append.body.bytes.len()).sum();
@@ -112,7 +112,7 @@ impl Appender {
         let written: Vec<_> = batch.iter().map(|append| self.write(&append.body, &mut ends)).collect();
         drop(ends);
         self.health.pass(Point::Appended);
-        let durable = if self.is_carried(length) { Ok(Durable::Carried) } else { self.sync(batch) };
+        let durable = if self.is_carried(length) { Ok(BodyDurability::Carried) } else { self.sync(batch) };
         self.meters.appended(batch.len(), began.elapsed());
         let durable = |place| durable.clone().map(|durable| (place, durable));
         written.into_iter().map(|place| place.and_then(durable)).collect()
@@ -134,13 +134,13 @@ impl Appender {
         length <= self.carried_bytes_max
     }
 
-    fn pass_on(&self, written: Result<(Place, Durable), StoreError>, append: Append) -> Option<Job> {
+    fn pass_on(&self, written: Result<(Place, BodyDurability), StoreError>, append: Append) -> Option<Job> {
         let SealedBody { segment, message, bytes: sealed, body } = append.body;
         (append.job)(written.map(|(place, durable)| {
             self.content.fresh.keep(place.bucket, message, body);
             let carried = match durable {
-                Durable::Carried => Some(Carried { place, sealed, segment }),
-                Durable::Synced => None,
+                BodyDurability::Carried => Some(InlinedBody { place, sealed, segment }),
+                BodyDurability::Synced => None,
             };
             Placed { place, carried }
         }))
@@ -172,7 +172,7 @@ impl Appender {
         Ok(())
     }
 
-    fn sync(&self, batch: &[Append]) -> Result<Durable, StoreError> {
+    fn sync(&self, batch: &[Append]) -> Result<BodyDurability, StoreError> {
         let mut segments: Vec<&Arc<Segment>> = batch.iter().map(|append| &append.body.segment).collect();
         segments.sort_by_key(|segment| (segment.bucket, segment.number));
         segments.dedup_by_key(|segment| (segment.bucket, segment.number));
@@ -182,6 +182,6 @@ impl Appender {
             self.meters.syncs.count();
             segment.sync().map_err(|error| self.health.fail(&unsynced(&self.content.directory, &error)))?;
         }
-        Ok(Durable::Synced)
+        Ok(BodyDurability::Synced)
     }
 }

@@ -15,7 +15,7 @@ use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
 
 /// A body that was written to its segment but not synced.
-pub(in crate::store) struct Carried {
+pub(in crate::store) struct InlinedBody {
     pub(in crate::store) place: Place,
     pub(in crate::store) sealed: Vec<u8>,
     pub(in crate::store) segment: Arc<Segment>,
@@ -24,7 +24,7 @@ pub(in crate::store) struct Carried {
 /// Place of a body as a key: bucket, segment and offset.
 pub(in crate::store) type PlaceKey = [u8; 20];
 
-impl Carried {
+impl InlinedBody {
     /// Returns the key of the body in the journal.
     pub(in crate::store) fn key(&self) -> PlaceKey {
         key_of(&self.place)

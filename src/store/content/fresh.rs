@@ -12,20 +12,20 @@ use crate::base::time::Timestamp;
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// The body cache.
-pub(super) struct Fresh {
-    kept: Mutex<Kept>,
+pub(super) struct BodyCache {
+    kept: Mutex<CachedBodies>,
     /// Maximum size of all cached bodies.
     bytes_max: usize,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CachedBodies {
     /// Bodies with the end of their bucket. Identifiers ascend, so the first is the oldest.
     bodies: BTreeMap<MessageId, (Timestamp, Vec<u8>)>,
     bytes: usize,
 }
 
-impl Kept {
+impl CachedBodies {
     /// Drops the oldest body; false if the cache is empty.
     fn drop_oldest(&mut self) -> bool {
         let Some((_, (_, body))) = self.bodies.pop_first() else { return false };
@@ -34,7 +34,7 @@ impl Kept {
     }
 }
 
-impl Fresh {
+impl BodyCache {
     /// Creates an empty cache that holds at most `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self { kept: Mutex::default(), bytes_max }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_body_is_taken_once_and_the_oldest_make_room() {
-        let fresh = Fresh::new(BYTES_MAX);
+        let fresh = BodyCache::new(BYTES_MAX);
         let count = BYTES_MAX / BODY_BYTES_MAX;
         for number in 0..=count {
             fresh.keep(Timestamp::ZERO, message(number as u128), vec![0; BODY_BYTES_MAX]);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_repeated_identifier_replaces_its_body_and_takes_no_further_room() {
-        let fresh = Fresh::new(BYTES_MAX);
+        let fresh = BodyCache::new(BYTES_MAX);
         for _ in 0..=2 * BYTES_MAX / BODY_BYTES_MAX {
             fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_BYTES_MAX]);
         }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_is_long_or_over_is_not_kept() {
-        let fresh = Fresh::new(BYTES_MAX);
+        let fresh = BodyCache::new(BYTES_MAX);
         fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_BYTES_MAX + 1]);
         fresh.keep(Timestamp::from_millis(1), message(2), vec![0; 100]);
         fresh.keep(Timestamp::from_millis(2), message(3), vec![0; 100]);

@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 pub(super) const DIRECTORY: &str = "content";
 
 pub(super) use appender::{Append, Appender, Placed, PlacedJob};
-pub(super) use carried::{Carried, InJournal, PlaceKey, Returning, key_of as place_key};
-use fresh::Fresh;
+pub(super) use carried::{InJournal, InlinedBody, PlaceKey, Returning, key_of as place_key};
+use fresh::BodyCache;
 pub(super) use inspect::SealedContent;
 use keys::KeySlots;
 use segment::Segment;
@@ -109,7 +109,7 @@ pub struct Content {
     /// Segments that this process appends to, by bucket.
     writing: Mutex<HashMap<Timestamp, Arc<Segment>>>,
     reading: Mutex<HashMap<(Timestamp, u32), Arc<dyn DiskFile>>>,
-    fresh: Fresh,
+    fresh: BodyCache,
     health: Arc<Health>,
     entropy: Arc<dyn Entropy>,
     open_files_max: usize,
@@ -133,7 +133,7 @@ impl Content {
         let keys = KeySlots::open(Arc::clone(&disk), &inner, master, Arc::clone(&entropy))?;
         segment::sync_directory(&*disk, &inner)?;
         let (writing, reading) = (Mutex::default(), Mutex::default());
-        let (fresh, open_files_max) = (Fresh::new(limits.body_cache_bytes_max), limits.open_files_max);
+        let (fresh, open_files_max) = (BodyCache::new(limits.body_cache_bytes_max), limits.open_files_max);
         Ok(Self { disk, directory: inner, keys, writing, reading, fresh, health, entropy, open_files_max })
     }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::*;
 use crate::store::disk::simulated::{Fault, Honesty, SimulatedDisk};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::Op;
 use crate::store::tables::Tables;
 use crate::store::testing::{START, TestStore};
@@ -17,7 +17,7 @@ impl Op for Keep {
     type Reply = Place;
     type Refusal = ();
 
-    fn apply(&self, _tables: &mut Tables<'_>) -> Result<Place, Stop<()>> {
+    fn apply(&self, _tables: &mut Tables<'_>) -> Result<Place, OpError<()>> {
         Ok(self.0)
     }
 }

@@ -12,7 +12,7 @@ use crate::machine::delivery::Stage;
 use crate::machine::retention::Bucket;
 use crate::store::Store;
 use crate::store::content::Place;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::near::Due;
 use crate::store::op::Op;
 use crate::store::op::accept::Accept;
@@ -48,7 +48,7 @@ impl Store {
 
 /// Whether `op` failed because of a damaged row of `table` and the store still works.
 fn fails_at<O: Op>(test: &TestStore, table: Table, op: O) -> bool {
-    let failed = matches!(test.commit(op), Err(Stop::Failed(StoreError::Damaged { table: at, .. })) if at == table);
+    let failed = matches!(test.commit(op), Err(OpError::Failed(StoreError::Damaged { table: at, .. })) if at == table);
     failed && test.store().health().failure().is_none()
 }
 
@@ -91,7 +91,7 @@ fn a_missing_account_refuses_its_messages_and_ends_nothing() {
     let sender = test.sender();
     test.put(Table::Accounts, sender.account.as_bytes(), None);
     let refused = test.commit(sender.message("a@example.net"));
-    assert!(matches!(refused, Err(Stop::Failed(StoreError::Row { table: Table::Accounts, .. }))));
+    assert!(matches!(refused, Err(OpError::Failed(StoreError::Row { table: Table::Accounts, .. }))));
     assert!(test.store().health().failure().is_none());
     assert!(test.account(QuotaLimits::default()) != sender.account);
 }
@@ -168,7 +168,7 @@ impl Op for Arm {
     type Reply = ();
     type Refusal = crate::store::op::Never;
 
-    fn apply(&self, tables: &mut crate::store::tables::Tables<'_>) -> Result<(), Stop<Self::Refusal>> {
+    fn apply(&self, tables: &mut crate::store::tables::Tables<'_>) -> Result<(), OpError<Self::Refusal>> {
         tables.arm(self.0);
         Ok(())
     }

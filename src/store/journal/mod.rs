@@ -33,7 +33,7 @@ pub use scan::Damage;
 
 use super::changes::Changes;
 use super::checksum::Values;
-use super::content::Carried;
+use super::content::InlinedBody;
 use super::content::segment::Segment;
 use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
@@ -88,7 +88,7 @@ pub(super) struct Record(Vec<u8>);
 
 impl Record {
     /// Creates the record of `changes` with the inlined `bodies`.
-    pub(super) fn of(changes: &Changes, bodies: &[Carried]) -> Self {
+    pub(super) fn of(changes: &Changes, bodies: &[InlinedBody]) -> Self {
         let mut record = vec![0; record::HEAD];
         redo::encode(changes, bodies, &mut record);
         Self(record)
@@ -110,7 +110,7 @@ pub(super) fn decode_record(payload: &[u8]) -> Result<Vec<Change<'_>>, StoreErro
 
 /// Whether a batch became durable by its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum RecordResult {
     /// It is.
     Record,
     /// Its record does not fit: only a checkpoint makes it durable.
@@ -158,30 +158,30 @@ impl Journal {
         Record(record): &mut Record,
         free: Option<u64>,
         now: Duration,
-    ) -> Result<Kept, StoreError> {
+    ) -> Result<RecordResult, StoreError> {
         let Limits { short_bytes, journal_bytes_max, journal_bytes_max_short, .. } = self.limits;
         let most =
             if free.is_some_and(|free| free < short_bytes) { journal_bytes_max_short } else { journal_bytes_max };
         let end = self.end + record.len() as u64;
         let has_room = end <= epoch::RECORDS + most && self.owed.len() <= self.limits.owed_segments_max;
         if !has_room || !record::seal(&self.epoch, self.end, self.number, record) {
-            return Ok(Kept::NoRoom);
+            return Ok(RecordResult::NoRoom);
         }
         match self.file.write_all_at(record, self.end) {
             Ok(()) => {}
-            Err(error) if is_full(&error) => return Ok(Kept::NoRoom),
+            Err(error) if is_full(&error) => return Ok(RecordResult::NoRoom),
             Err(error) => return Err(failed("write", &error)),
         }
         self.file.sync_data().map_err(|error| failed("sync", &error))?;
         self.end = end;
         self.number += 1;
         self.due.get_or_insert(now + self.limits.journal_age_max);
-        Ok(Kept::Record)
+        Ok(RecordResult::Record)
     }
 
     /// Remembers the segments of bodies that are written but not synced; the next checkpoint syncs them.
-    pub(super) fn owe(&mut self, bodies: &[Carried]) {
-        for Carried { segment, .. } in bodies {
+    pub(super) fn owe(&mut self, bodies: &[InlinedBody]) {
+        for InlinedBody { segment, .. } in bodies {
             if !self.owed.iter().any(|owed| Arc::ptr_eq(owed, segment)) {
                 self.owed.push(Arc::clone(segment));
             }

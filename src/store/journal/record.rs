@@ -47,7 +47,7 @@ pub(super) struct Record {
 
 /// Content at a place of the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ScannedRecord {
     /// A complete record.
     Whole(Record),
     /// A verified header whose payload does not verify.
@@ -74,10 +74,10 @@ pub(super) fn seal(epoch: &Epoch, begin: u64, number: u32, record: &mut [u8]) ->
 }
 
 /// Returns the record of `epoch` at `begin` of a journal's `bytes`.
-pub(super) fn at(bytes: &[u8], begin: usize, epoch: &Epoch) -> Found {
-    let Some(rest) = bytes.get(begin..) else { return Found::Nothing };
+pub(super) fn at(bytes: &[u8], begin: usize, epoch: &Epoch) -> ScannedRecord {
+    let Some(rest) = bytes.get(begin..) else { return ScannedRecord::Nothing };
     match second_at(rest, begin, epoch) {
-        Found::Nothing => first_at(rest, begin, epoch),
+        ScannedRecord::Nothing => first_at(rest, begin, epoch),
         found => found,
     }
 }
@@ -93,37 +93,41 @@ pub(super) fn candidate(bytes: &[u8], from: usize) -> Option<usize> {
     (0..rest.len()).find(|at| is_second(*at) || is_first(*at)).map(|at| from + at)
 }
 
-fn second_at(rest: &[u8], begin: usize, epoch: &Epoch) -> Found {
-    let Some((head, payload)) = rest.split_at_checked(HEAD) else { return Found::Nothing };
+fn second_at(rest: &[u8], begin: usize, epoch: &Epoch) -> ScannedRecord {
+    let Some((head, payload)) = rest.split_at_checked(HEAD) else { return ScannedRecord::Nothing };
     if head[..4] != MAGIC || check(epoch, begin as u64, b"header", &head[..CHECKED]) != head[CHECKED..] {
-        return Found::Nothing;
+        return ScannedRecord::Nothing;
     }
     let number = integer(&head[4..8]);
     let length = integer(&head[8..12]) as usize;
     match payload.get(..length) {
         Some(payload) if check(epoch, begin as u64, b"payload", payload) == head[12..CHECKED] => {
             let begin = begin + HEAD;
-            Found::Whole(Record { layout: Layout::Second, number: Some(number), payload: begin..begin + length })
+            ScannedRecord::Whole(Record {
+                layout: Layout::Second,
+                number: Some(number),
+                payload: begin..begin + length,
+            })
         }
-        Some(_) | None => Found::HeaderOnly { number },
+        Some(_) | None => ScannedRecord::HeaderOnly { number },
     }
 }
 
 /// Reads a record of the first layout. Its checksum covers only the payload, so its length can be trusted only if the
 /// checksum matches. A payload begins with the names of tables; without one no checksum is calculated, which keeps a
 /// search fast.
-fn first_at(rest: &[u8], begin: usize, epoch: &Epoch) -> Found {
-    let Some((head, payload)) = rest.split_at_checked(FIRST_HEAD) else { return Found::Nothing };
+fn first_at(rest: &[u8], begin: usize, epoch: &Epoch) -> ScannedRecord {
+    let Some((head, payload)) = rest.split_at_checked(FIRST_HEAD) else { return ScannedRecord::Nothing };
     let length = integer(&head[..4]) as usize;
     let Some(payload) = payload.get(..length).filter(|payload| redo::begins_first_layout(payload)) else {
-        return Found::Nothing;
+        return ScannedRecord::Nothing;
     };
     let digest = hmac_sha256(epoch, &[&(begin as u64).to_le_bytes(), payload]);
     if digest[..CHECK] != head[4..] {
-        return Found::Nothing;
+        return ScannedRecord::Nothing;
     }
     let begin = begin + FIRST_HEAD;
-    Found::Whole(Record { layout: Layout::First, number: None, payload: begin..begin + length })
+    ScannedRecord::Whole(Record { layout: Layout::First, number: None, payload: begin..begin + length })
 }
 
 fn integer(bytes: &[u8]) -> u32 {

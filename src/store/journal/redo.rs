@@ -7,7 +7,7 @@
 
 use super::record::Layout;
 use crate::store::changes::Changes;
-use crate::store::content::Carried;
+use crate::store::content::InlinedBody;
 use crate::store::error::StoreError;
 use crate::store::schema::Table;
 
@@ -29,7 +29,7 @@ pub(in crate::store) struct Change<'a> {
 }
 
 /// Appends `changes` and the inlined `bodies` to `bytes`.
-pub(super) fn encode(changes: &Changes, bodies: &[Carried], bytes: &mut Vec<u8>) {
+pub(super) fn encode(changes: &Changes, bodies: &[InlinedBody], bytes: &mut Vec<u8>) {
     bytes.push(VERSION);
     let tables = changes.tables();
     let names = tables.iter().map(|(table, _)| table.name()).chain([BODIES]);
@@ -74,7 +74,7 @@ fn length(length: usize) -> u32 {
 /// Bytes that [`encode`] does not produce; a version that is not known here.
 pub(super) fn decode(layout: Layout, bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     let damaged = || StoreError::Database("the journal has a record that can't be read".to_owned());
-    let mut rest = Rest(bytes);
+    let mut rest = UnreadBytes(bytes);
     if layout == Layout::Second {
         match rest.byte().ok_or_else(damaged)? {
             VERSION => {}
@@ -98,16 +98,16 @@ pub(super) fn decode(layout: Layout, bytes: &[u8]) -> Result<Vec<Change<'_>>, St
 
 /// Whether `bytes` begin like a payload of the first layout, with a count of tables and a table's name.
 pub(super) fn begins_first_layout(bytes: &[u8]) -> bool {
-    let mut rest = Rest(bytes);
+    let mut rest = UnreadBytes(bytes);
     let count = rest.byte().unwrap_or(0);
     let name = rest.name();
     count > 0 && name.is_some_and(|name| name == BODIES || Table::ALL.iter().any(|table| table.name() == name))
 }
 
 /// Bytes that are not decoded yet.
-struct Rest<'a>(&'a [u8]);
+struct UnreadBytes<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> UnreadBytes<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -140,9 +140,9 @@ impl<'a> Rest<'a> {
 mod tests {
     use super::*;
 
-    type Changed = (Table, &'static [u8], Option<&'static [u8]>);
+    type TestChange = (Table, &'static [u8], Option<&'static [u8]>);
 
-    fn encoded(rows: &[Changed]) -> Vec<u8> {
+    fn encoded(rows: &[TestChange]) -> Vec<u8> {
         let mut changes = Changes::default();
         rows.iter().for_each(|(table, key, value)| changes.put(*table, key.to_vec(), value.map(<[u8]>::to_vec)));
         let mut bytes = Vec::new();
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_again() {
-        let rows: [Changed; 3] = [
+        let rows: [TestChange; 3] = [
             (Table::Messages, b"", None),
             (Table::Messages, b"key", Some(b"value")),
             (Table::Timers, b"due", Some(b"")),

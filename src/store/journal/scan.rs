@@ -6,7 +6,7 @@
 //! record was damaged later.
 
 use super::epoch::{self, Epoch};
-use super::record::{self, Found, Layout, Record};
+use super::record::{self, Layout, Record, ScannedRecord};
 
 /// Damage of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub(super) fn scan(bytes: &[u8], epoch: &Epoch, mut begin: usize) -> Scan {
     let mut scan = Scan::default();
     let failed = loop {
         match record::at(bytes, begin, epoch) {
-            Found::Whole(record) => {
+            ScannedRecord::Whole(record) => {
                 begin = record.payload.end;
                 scan.records.push(record);
             }
@@ -88,7 +88,7 @@ pub(super) fn scan(bytes: &[u8], epoch: &Epoch, mut begin: usize) -> Scan {
         // The number of the last record says how many there were. Records of the first layout are only counted.
         let left_out = behind.last.map_or(behind.records + 1, |last| (u64::from(last) + 1).saturating_sub(whole));
         scan.damage = Some(Damage::Record { whole, offset: begin as u64, left_out: left_out.max(2) });
-    } else if matches!(failed, Found::HeaderOnly { .. }) {
+    } else if matches!(failed, ScannedRecord::HeaderOnly { .. }) {
         scan.torn_at = Some(begin as u64);
     }
     scan
@@ -107,17 +107,17 @@ fn behind(bytes: &[u8], from: usize, epoch: &Epoch) -> Behind {
     while let Some(candidate) = record::candidate(bytes, begin) {
         begin = candidate;
         match record::at(bytes, begin, epoch) {
-            Found::Whole(Record { number, payload, .. }) => {
+            ScannedRecord::Whole(Record { number, payload, .. }) => {
                 behind.records += 1;
                 behind.last = behind.last.max(number);
                 begin = payload.end;
             }
-            Found::HeaderOnly { number } => {
+            ScannedRecord::HeaderOnly { number } => {
                 behind.records += 1;
                 behind.last = behind.last.max(Some(number));
                 begin += record::HEAD;
             }
-            Found::Nothing => begin += 1,
+            ScannedRecord::Nothing => begin += 1,
         }
     }
     behind

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use redb::{Database, ReadableTable};
 
-use super::record::{self, Found, Layout};
+use super::record::{self, Layout, ScannedRecord};
 use super::scan::{scan, scan_named};
 use super::*;
 use crate::base::entropy::SeededEntropy;
@@ -288,12 +288,16 @@ fn a_record_verifies_in_its_place_and_epoch_alone() {
     let (epoch, mut record) = ([7; 16], vec![0; record::HEAD]);
     record.extend(b"payload");
     assert!(record::seal(&epoch, 0, 3, &mut record));
-    assert!(matches!(record::at(&record, 0, &epoch), Found::Whole(record) if record.number == Some(3)));
-    assert_eq!(record::at(&record, 0, &[8; 16]), Found::Nothing);
-    assert_eq!(record::at(&[vec![0], record.clone()].concat(), 1, &epoch), Found::Nothing, "it stands elsewhere");
+    assert!(matches!(record::at(&record, 0, &epoch), ScannedRecord::Whole(record) if record.number == Some(3)));
+    assert_eq!(record::at(&record, 0, &[8; 16]), ScannedRecord::Nothing);
+    assert_eq!(
+        record::at(&[vec![0], record.clone()].concat(), 1, &epoch),
+        ScannedRecord::Nothing,
+        "it stands elsewhere"
+    );
     for at in 0..record.len() {
         record[at] ^= 1;
-        let expected = if at < record::HEAD { Found::Nothing } else { Found::HeaderOnly { number: 3 } };
+        let expected = if at < record::HEAD { ScannedRecord::Nothing } else { ScannedRecord::HeaderOnly { number: 3 } };
         assert_eq!(record::at(&record, 0, &epoch), expected, "bit at {at}");
         record[at] ^= 1;
     }
@@ -358,11 +362,11 @@ fn a_journal_without_room_leaves_the_batch_to_a_checkpoint() {
     let mut journal = Journal::open(&FileSystem, directory.path(), [7; 16], Limits::default()).unwrap();
     let large = one_row(b"key", vec![0; 600 << 10]);
     let Limits { short_bytes: short, journal_bytes_max, .. } = Limits::default();
-    assert_eq!(journal.append(&mut Record::of(&large, &[]), Some(short), NOW).unwrap(), Kept::Record);
-    assert_eq!(journal.append(&mut Record::of(&large, &[]), Some(short - 1), NOW).unwrap(), Kept::NoRoom);
-    assert_eq!(journal.append(&mut Record::of(&large, &[]), Some(short), NOW).unwrap(), Kept::Record);
+    assert_eq!(journal.append(&mut Record::of(&large, &[]), Some(short), NOW).unwrap(), RecordResult::Record);
+    assert_eq!(journal.append(&mut Record::of(&large, &[]), Some(short - 1), NOW).unwrap(), RecordResult::NoRoom);
+    assert_eq!(journal.append(&mut Record::of(&large, &[]), Some(short), NOW).unwrap(), RecordResult::Record);
     let huge = one_row(b"key", vec![0; journal_bytes_max as usize]);
-    assert_eq!(journal.append(&mut Record::of(&huge, &[]), None, NOW).unwrap(), Kept::NoRoom);
+    assert_eq!(journal.append(&mut Record::of(&huge, &[]), None, NOW).unwrap(), RecordResult::NoRoom);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(super) const WAITING_MAX: usize = 32_768;
 pub(super) const REFILL: usize = 8_192;
 
 /// Timers before the horizon that no worker has taken.
-pub(super) struct Ahead {
+pub(super) struct UpcomingTimers {
     pub(super) waiting: BTreeSet<Timer>,
     /// All persisted timers strictly before this one are waiting here or taken.
     pub(super) horizon: Timer,
@@ -33,7 +33,7 @@ fn first_at(moment: Timestamp) -> Timer {
     Timer::of_store(moment, TimerKind::Transfer)
 }
 
-impl Ahead {
+impl UpcomingTimers {
     /// Creates an empty cache. The timers that `restored` holds stay on hold.
     pub(super) fn new(restored: Option<Restored>) -> Self {
         Self {

@@ -15,7 +15,7 @@ pub type QueueNumber = u64;
 
 /// Timers that are taken and not settled.
 #[derive(Default)]
-pub(super) struct InHand {
+pub(super) struct TimersInFlight {
     /// Messages, and the queue in which each waits.
     messages: HashMap<OfMessage, Option<QueueNumber>>,
     queues: HashMap<QueueNumber, Queue>,
@@ -30,7 +30,7 @@ struct Queue {
     is_suspended: bool,
 }
 
-impl InHand {
+impl TimersInFlight {
     pub(super) fn take(&mut self, timers: &[Timer]) {
         for timer in timers {
             if let Some(message) = of_message(timer) {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ahead::{HORIZON, WAITING_MAX};
 use super::*;
 use crate::base::id::{AccountId, Ulid};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::Op;
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
@@ -25,7 +25,7 @@ impl Op for Turn {
     type Reply = ();
     type Refusal = ();
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<()>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<()>> {
         self.disarm.iter().for_each(|seconds| tables.disarm(timer(*seconds)));
         self.arm.iter().for_each(|seconds| tables.arm(timer(*seconds)));
         Ok(())
@@ -184,7 +184,7 @@ fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
         Timer::new(due, TimerKind::Transfer, AccountId::default(), Ulid(u128::from(number).to_be_bytes()))
     };
     let timers: BTreeSet<_> = (0..WAITING_MAX as u64 + 100).map(of).collect();
-    let near = NearTimers::default();
+    let near = TimerCache::default();
     near.refill(START, || test.store().snapshot()).unwrap();
     near.tell(near.committed(&timers, &[]));
     assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
@@ -198,7 +198,7 @@ fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
 fn a_horizon_drawn_nearer_while_the_table_is_read_stays_there() {
     let test = TestStore::new();
     arm(&test, 0..REFILL as u64 + 5);
-    let near = NearTimers::default();
+    let near = TimerCache::default();
     let now = START + Duration::from_secs(REFILL as u64 * 2);
     let read = near.refill(now, || {
         assert!(!near.is_settled(START), "what is being read is not settled");

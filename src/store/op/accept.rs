@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::admission::{self, Admission, IdempotencyClaim, Question, Refusal, StorageRoom};
-use super::event::{self, Happening, Subject};
+use super::admission::{self, Admission, AdmissionRequest, IdempotencyClaim, Refusal, StorageRoom};
+use super::event::{self, EventDetails, Subject};
 use super::{Op, alert_quota, clock_doubt, message_index, stored_content, waiting};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
@@ -12,7 +12,7 @@ use crate::domain::event::EventType;
 use crate::domain::stream::Stream;
 use crate::machine::idempotency;
 use crate::machine::quota::QuotaView;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::idempotency::IdempotencyRow;
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -57,8 +57,8 @@ impl Op for Accept {
     type Reply = Accepted;
     type Refusal = Refusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Accepted, Stop<Refusal>> {
-        let question = Question {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Accepted, OpError<Refusal>> {
+        let question = AdmissionRequest {
             account: self.account,
             key_stream: self.key_stream,
             from: &self.message.from,
@@ -72,7 +72,7 @@ impl Op for Accept {
             Admission::Admitted(admitted) => admitted,
         };
         if admitted.domain_id != self.message.domain || admitted.domain.stream != self.message.stream {
-            return Err(Stop::Refused(Refusal::DomainChanged));
+            return Err(OpError::Refused(Refusal::DomainChanged));
         }
         tables.put(self.account.as_bytes(), &admitted.quota);
         alert_quota::counted(tables, self.account, &admitted.quota, admitted.account.quota, 1)?;
@@ -87,7 +87,7 @@ impl Op for Accept {
 }
 
 impl Accept {
-    fn write_message(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Refusal>> {
+    fn write_message(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Refusal>> {
         let now = tables.now();
         let key = schema::message(self.account, self.id);
         let message = clock_doubt::stamped(tables, &key, &self.message)?;
@@ -107,7 +107,7 @@ impl Accept {
         }
         tables.arm_unless_armed(Timer::of_store(self.message.place.bucket, TimerKind::Content))?;
         let subject = Subject { account: self.account, id: self.id, row: &self.message };
-        event::record(tables, &subject, EventType::Queued, &Happening::default())?;
+        event::record(tables, &subject, EventType::Queued, &EventDetails::default())?;
         Ok(())
     }
 }

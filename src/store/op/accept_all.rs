@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Op;
 use super::accept::{Accept, Accepted};
 use super::admission::Refusal;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::tables::Tables;
 
 /// Accepts messages together. Each is checked like a single [`Accept`] after the ones before it, so the quota adds up.
@@ -34,12 +34,12 @@ impl Op for AcceptAll {
     type Reply = Vec<Accepted>;
     type Refusal = OneRefused;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Vec<Accepted>, Stop<OneRefused>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Vec<Accepted>, OpError<OneRefused>> {
         // A later refusal drops the operation with the rows of the earlier messages.
         let accept = |(place, message): (usize, &Accept)| {
             message.apply(tables).map_err(|stop| match stop {
-                Stop::Refused(refusal) => Stop::Refused(OneRefused { place, refusal }),
-                Stop::Failed(error) => Stop::Failed(error),
+                OpError::Refused(refusal) => OpError::Refused(OneRefused { place, refusal }),
+                OpError::Failed(error) => OpError::Failed(error),
             })
         };
         self.messages.iter().enumerate().map(accept).collect()

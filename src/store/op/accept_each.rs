@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::accept::{Accept, Accepted};
 use super::admission::Refusal;
 use super::{Never, Op};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::tables::Tables;
 
 /// Accepts or refuses each message like one [`Accept`] after another: the quota adds up, and a key that an earlier
@@ -22,11 +22,11 @@ impl Op for AcceptEach {
     type Reply = Vec<Result<Accepted, Refusal>>;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Never>> {
         let accept = |message: &Accept| match message.apply(tables) {
             Ok(accepted) => Ok(Ok(accepted)),
-            Err(Stop::Refused(refusal)) => Ok(Err(refusal)),
-            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
+            Err(OpError::Refused(refusal)) => Ok(Err(refusal)),
+            Err(OpError::Failed(error)) => Err(OpError::Failed(error)),
         };
         self.messages.iter().map(accept).collect()
     }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, NotThere, Op, audit};
+use super::{Never, NotFound, Op, audit};
 use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
@@ -12,7 +12,7 @@ use crate::domain::api_key::ApiKey;
 use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::limits::{ACTIVE_KEYS_COUNT, INACTIVE_KEYS_COUNT};
 use crate::domain::return_path::AccountHint;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row as _;
 use crate::store::row::totals::{ActiveKey, ActiveKeysRow};
@@ -33,7 +33,7 @@ impl Op for CreateAccount {
     type Reply = Account;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Account, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Account, OpError<Never>> {
         let id: AccountId = tables.next_id();
         let account = Account { id, created_at: tables.now(), ..self.account.clone() };
         // The first account starts these sweeps, which cover all accounts and never end.
@@ -81,10 +81,10 @@ pub struct UpdateAccount {
 
 impl Op for UpdateAccount {
     type Reply = Account;
-    type Refusal = NotThere;
+    type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Account, Stop<NotThere>> {
-        let Some(old) = tables.row::<Account>(self.account.as_bytes())? else { return Err(Stop::Refused(NotThere)) };
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Account, OpError<NotFound>> {
+        let Some(old) = tables.row::<Account>(self.account.as_bytes())? else { return Err(OpError::Refused(NotFound)) };
         let quota = QuotaLimits {
             per_hour: self.change.quota_per_hour.unwrap_or(old.quota.per_hour),
             per_day: self.change.quota_per_day.unwrap_or(old.quota.per_day),
@@ -128,14 +128,14 @@ impl Op for CreateKey {
     type Reply = ApiKey;
     type Refusal = CreateKeyRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<ApiKey, Stop<CreateKeyRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ApiKey, OpError<CreateKeyRefusal>> {
         if tables.row::<Account>(self.account.as_bytes())?.is_none() {
-            return Err(Stop::Refused(CreateKeyRefusal::NoSuchAccount));
+            return Err(OpError::Refused(CreateKeyRefusal::NoSuchAccount));
         }
         let mut active = active_keys(tables, self.account)?;
         active.keys.retain(|key| key.is_live(tables.now()));
         if active.keys.len() >= ACTIVE_KEYS_COUNT {
-            return Err(Stop::Refused(CreateKeyRefusal::TooMany));
+            return Err(OpError::Refused(CreateKeyRefusal::TooMany));
         }
         let id: KeyId = tables.next_id();
         active.keys.push(ActiveKey { id, expires_at: self.key.expires_at });
@@ -194,7 +194,7 @@ impl Op for TouchKey {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         let row_key = schema::api_key(self.account, self.key);
         if let Some(key) = tables.row::<ApiKey>(&row_key)? {
             tables.put(&row_key, &ApiKey { last_used_at: Some(self.at), ..key });
@@ -216,11 +216,11 @@ pub struct RenameKey {
 
 impl Op for RenameKey {
     type Reply = ApiKey;
-    type Refusal = NotThere;
+    type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<ApiKey, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ApiKey, OpError<NotFound>> {
         let row_key = schema::api_key(self.account, self.key);
-        let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
+        let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(OpError::Refused(NotFound)) };
         let key = ApiKey { name: self.name.clone().unwrap_or(old.name), ..old };
         tables.put(&row_key, &key);
         Ok(key)
@@ -238,11 +238,11 @@ pub struct RevokeKey {
 
 impl Op for RevokeKey {
     type Reply = ApiKey;
-    type Refusal = NotThere;
+    type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<ApiKey, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ApiKey, OpError<NotFound>> {
         let row_key = schema::api_key(self.account, self.key);
-        let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
+        let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(OpError::Refused(NotFound)) };
         let revoked_at = Some(old.revoked_at.unwrap_or(tables.now()));
         let key = ApiKey { revoked_at, ..old };
         if let Some(mut active) = tables.row::<ActiveKeysRow>(self.account.as_bytes())? {
@@ -298,7 +298,7 @@ mod tests {
         let soon = test.now() + std::time::Duration::from_secs(60);
         let is_full = |number| {
             let answer = test.commit(new_key(account, number, None));
-            matches!(answer, Err(Stop::Refused(CreateKeyRefusal::TooMany)))
+            matches!(answer, Err(OpError::Refused(CreateKeyRefusal::TooMany)))
         };
         let first = test.done(new_key(account, 0, None)).id;
         test.done(new_key(account, 1, Some(soon)));
@@ -341,7 +341,7 @@ mod tests {
         }
         let before = test.row::<ActiveKeysRow>(account.as_bytes());
         test.put(Table::ActiveKeys, account.as_bytes(), None);
-        assert!(matches!(test.commit(new_key(account, 100, None)), Err(Stop::Refused(CreateKeyRefusal::TooMany))));
+        assert!(matches!(test.commit(new_key(account, 100, None)), Err(OpError::Refused(CreateKeyRefusal::TooMany))));
         let key = before.keys[0].id;
         test.done(RevokeKey { account, key });
         test.done(new_key(account, 101, None));

@@ -15,7 +15,7 @@ use crate::domain::stream::Stream;
 use crate::machine::idempotency::{self, Effect, Progress};
 use crate::machine::quota::{Quota, QuotaExhausted, QuotaView};
 use crate::machine::service_clock::ServiceTime;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::domain::DomainRow;
 use crate::store::row::idempotency::IdempotencyRow;
@@ -32,7 +32,7 @@ pub struct IdempotencyClaim {
 
 /// An admission request.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct AdmissionRequest<'a> {
     /// The account that sends.
     pub account: AccountId,
     /// Stream to which the API key is limited.
@@ -63,8 +63,8 @@ impl StorageRoom {
     ///
     /// # Errors
     /// [`Refusal::StorageExhausted`] or a store failure.
-    pub fn check(&self, read: &impl Read, account: AccountId) -> Result<(), Stop<Refusal>> {
-        if self.has_room(read, account)? { Ok(()) } else { Err(Stop::Refused(Refusal::StorageExhausted)) }
+    pub fn check(&self, read: &impl Read, account: AccountId) -> Result<(), OpError<Refusal>> {
+        if self.has_room(read, account)? { Ok(()) } else { Err(OpError::Refused(Refusal::StorageExhausted)) }
     }
 
     /// Whether the message fits into the account's storage.
@@ -135,7 +135,11 @@ pub struct Admitted {
 ///
 /// # Errors
 /// The first refusal in the contract's order, or a store failure.
-pub fn check(read: &impl Read, question: &Question<'_>, time: &ServiceTime) -> Result<Admission, Stop<Refusal>> {
+pub fn check(
+    read: &impl Read,
+    question: &AdmissionRequest<'_>,
+    time: &ServiceTime,
+) -> Result<Admission, OpError<Refusal>> {
     let account: Account =
         read.row(question.account.as_bytes())?.ok_or_else(|| StoreError::missing(Table::Accounts))?;
     let quota = read.row::<Quota>(question.account.as_bytes())?.unwrap_or_default();
@@ -147,10 +151,10 @@ pub fn check(read: &impl Read, question: &Question<'_>, time: &ServiceTime) -> R
     }
     let (domain_id, domain) = sending_domain(read, question)?;
     if suppression::is_suppressed(read, question.account, question.to)? {
-        return Err(Stop::Refused(Refusal::RecipientSuppressed));
+        return Err(OpError::Refused(Refusal::RecipientSuppressed));
     }
     let (quota, quota_view) =
-        quota.admit(limits, now).map_err(|exhausted| Stop::Refused(Refusal::QuotaExhausted(exhausted)))?;
+        quota.admit(limits, now).map_err(|exhausted| OpError::Refused(Refusal::QuotaExhausted(exhausted)))?;
     question.storage.check(read, question.account)?;
     Ok(Admission::Admitted(Box::new(Admitted { account, domain_id, domain, quota, quota_view })))
 }
@@ -164,30 +168,33 @@ pub fn replay(
     account: AccountId,
     claim: &IdempotencyClaim,
     time: &ServiceTime,
-) -> Result<Option<Vec<u8>>, Stop<Refusal>> {
+) -> Result<Option<Vec<u8>>, OpError<Refusal>> {
     let Some(row) = read.row::<IdempotencyRow>(&schema::named(account, &claim.key_hash))? else { return Ok(None) };
     // Running requests with the same key are only known in memory, above the store.
     match idempotency::judge(Some(row.binding), Progress::Idle, claim.body_hash, time.expiry) {
         Effect::Process | Effect::InProgress => Ok(None),
         Effect::Replay => Ok(Some(row.answer)),
-        Effect::Mismatch => Err(Stop::Refused(Refusal::IdempotencyMismatch)),
+        Effect::Mismatch => Err(OpError::Refused(Refusal::IdempotencyMismatch)),
     }
 }
 
 /// Returns the sending domain if the key may send from it.
-fn sending_domain(read: &impl Read, question: &Question<'_>) -> Result<(DomainId, DomainRow), Stop<Refusal>> {
+fn sending_domain(
+    read: &impl Read,
+    question: &AdmissionRequest<'_>,
+) -> Result<(DomainId, DomainRow), OpError<Refusal>> {
     let name = question.from.domain().as_str();
     let Some((id, domain)) = domain_by_name(read, question.account, name)? else {
-        return Err(Stop::Refused(Refusal::DomainUnknown));
+        return Err(OpError::Refused(Refusal::DomainUnknown));
     };
     if question.key_stream.is_some_and(|stream| stream != domain.stream) {
-        return Err(Stop::Refused(Refusal::StreamForbidden { stream: domain.stream }));
+        return Err(OpError::Refused(Refusal::StreamForbidden { stream: domain.stream }));
     }
     if domain.stream == Stream::Marketing && !question.has_unsubscribe_url {
-        return Err(Stop::Refused(Refusal::UnsubscribeUrlMissing));
+        return Err(OpError::Refused(Refusal::UnsubscribeUrlMissing));
     }
     if !domain.status.may_send() {
-        return Err(Stop::Refused(Refusal::DomainUnverified));
+        return Err(OpError::Refused(Refusal::DomainUnverified));
     }
     Ok((id, domain))
 }

@@ -11,9 +11,9 @@ use crate::base::id::{AccountId, AlertId};
 use crate::base::time::Timestamp;
 use crate::domain::alert::{Condition, NoticeKind, Sighting};
 use crate::machine::alert::{Effect, Input, Open, State};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
-use crate::store::row::alert::{AlertRow, AlertStateRow, Announcement, OpenAlertRow};
+use crate::store::row::alert::{AlertRow, AlertStateRow, OpenAlertRow, PendingNotice};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
@@ -27,14 +27,14 @@ const STATES_MAX: usize = 10_000;
 
 /// The alerts that a step opened and ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangedAlerts {
     /// Opened or reopened alerts.
     pub opened: Vec<AlertId>,
     /// Ended alerts.
     pub resolved: Vec<AlertId>,
 }
 
-impl Changed {
+impl ChangedAlerts {
     /// Adds the changes of another step.
     pub fn extend(&mut self, other: Self) {
         self.opened.extend(other.opened);
@@ -46,7 +46,7 @@ impl Changed {
 ///
 /// # Errors
 /// Database errors.
-pub fn found(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -> Result<Changed, StoreError> {
+pub fn found(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -> Result<ChangedAlerts, StoreError> {
     step(tables, account, Input::Found(sighting.severity), sighting.condition, sighting.subject_id(), Some(sighting))
 }
 
@@ -54,7 +54,7 @@ pub fn found(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -
 ///
 /// # Errors
 /// Database errors.
-pub fn happened(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -> Result<Changed, StoreError> {
+pub fn happened(tables: &mut Tables<'_>, account: AccountId, sighting: &Sighting) -> Result<ChangedAlerts, StoreError> {
     step(tables, account, Input::Happened(sighting.severity), sighting.condition, sighting.subject_id(), Some(sighting))
 }
 
@@ -67,7 +67,7 @@ pub fn gone(
     account: AccountId,
     condition: Condition,
     subject: &str,
-) -> Result<Changed, StoreError> {
+) -> Result<ChangedAlerts, StoreError> {
     step(tables, account, Input::Gone, condition, subject, None)
 }
 
@@ -79,11 +79,11 @@ pub(super) fn step(
     condition: Condition,
     subject: &str,
     sighting: Option<&Sighting>,
-) -> Result<Changed, StoreError> {
+) -> Result<ChangedAlerts, StoreError> {
     let key = schema::alert_state(account, condition, subject);
     let before: AlertStateRow = tables.sound_row(&key)?.unwrap_or_default();
     let next = before.state.step(input, condition.looks(), tables.now());
-    let mut changed = Changed::default();
+    let mut changed = ChangedAlerts::default();
     if next.state == before.state && next.effects.is_empty() {
         if let (State::Open(_), Some(id), Some(sighting)) = (before.state, before.alert, sighting) {
             see_again(tables, account, id, sighting)?;
@@ -210,7 +210,7 @@ fn announce(tables: &mut Tables<'_>, account: AccountId, id: AlertId, row: &mut 
     if row.announcements.len() >= ANNOUNCEMENTS_MAX {
         row.announcements.remove(0);
     }
-    row.announcements.push(Announcement { kind, at: now });
+    row.announcements.push(PendingNotice { kind, at: now });
     tables.arm(Timer::new(now, TimerKind::AlertAnnouncement, account, id.0));
 }
 
@@ -237,10 +237,10 @@ pub struct RaiseAlert {
 }
 
 impl Op for RaiseAlert {
-    type Reply = Changed;
+    type Reply = ChangedAlerts;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Changed, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangedAlerts, OpError<Never>> {
         let note = if self.is_over { happened } else { found };
         Ok(note(tables, self.account, &self.sighting)?)
     }
@@ -258,10 +258,10 @@ pub struct ClearAlert {
 }
 
 impl Op for ClearAlert {
-    type Reply = Changed;
+    type Reply = ChangedAlerts;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Changed, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangedAlerts, OpError<Never>> {
         Ok(gone(tables, self.account, self.condition, &self.subject)?)
     }
 }
@@ -294,11 +294,11 @@ pub struct RecordFindings {
 }
 
 impl Op for RecordFindings {
-    type Reply = Changed;
+    type Reply = ChangedAlerts;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Changed, Stop<Never>> {
-        let mut changed = Changed::default();
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangedAlerts, OpError<Never>> {
+        let mut changed = ChangedAlerts::default();
         for finding in &self.findings {
             for subject in known_subjects(tables, finding.account, finding.condition)? {
                 let is_gone = !finding.unknown.contains(&subject)

@@ -6,7 +6,7 @@ use super::alert::{KEPT, step};
 use super::{Never, Op};
 use crate::base::id::AlertId;
 use crate::machine::alert::{Input, Open, State};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::alert::{AlertRow, AlertStateRow};
 use crate::store::schema::{self, Table};
@@ -24,7 +24,7 @@ impl Op for RemindAlert {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         let (account, id) = (self.timer.account, AlertId(self.timer.id));
         let Some(row) = tables.sound_row::<AlertRow>(&schema::alert(account, id))? else { return Ok(()) };
@@ -50,7 +50,7 @@ impl Op for ExpireAlert {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         let (account, id) = (self.timer.account, AlertId(self.timer.id));
         let key = schema::alert(account, id);

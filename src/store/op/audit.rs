@@ -1,7 +1,7 @@
 //! The audit log: every change of an account writes its line in the same transaction. There is no change without its
 //! line, and a refused change leaves no line.
 //!
-//! [`Audited`] wraps an operation that implements [`Told`]; the lines are in `told.rs`, operation by operation.
+//! [`Audited`] wraps an operation that implements [`Auditable`]; the lines are in `told.rs`, operation by operation.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Never, Op};
 use crate::base::id::{AccountId, ChangeId, Ulid};
 use crate::domain::audit::{Actor, Change};
 use crate::domain::limits::AUDIT_LINES_COUNT;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{OnDamage, Order, Read as _, after_prefix};
 use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::schema::{self, Table};
@@ -29,7 +29,7 @@ pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 const FORGOTTEN_MAX: u64 = 2;
 
 /// An operation with a line in the audit log.
-pub trait Told: Op {
+pub trait Auditable: Op {
     /// Returns the change that was made, without any secret.
     fn told(&self, reply: &Self::Reply) -> Change;
 
@@ -50,11 +50,11 @@ pub struct Audited<O> {
     pub op: O,
 }
 
-impl<O: Told> Op for Audited<O> {
+impl<O: Auditable> Op for Audited<O> {
     type Reply = O::Reply;
     type Refusal = O::Refusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<O::Reply, Stop<O::Refusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<O::Reply, OpError<O::Refusal>> {
         let reply = self.op.apply(tables)?;
         write(tables, self.account, &self.actor, self.op.told(&reply))?;
         Ok(reply)
@@ -77,7 +77,7 @@ impl Op for NoteChange {
     type Reply = ChangeId;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangeId, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangeId, OpError<Never>> {
         Ok(write(tables, self.account, &self.actor, self.change.clone())?)
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     use crate::base::time::Timestamp;
     use crate::domain::account::QuotaLimits;
     use crate::domain::audit::{Action, Person};
-    use crate::store::op::NotThere;
+    use crate::store::op::NotFound;
     use crate::store::op::account::{AccountChange, RevokeKey, UpdateAccount};
     use crate::store::op::sweep::SweepEvents;
     use crate::store::testing::TestStore;
@@ -159,7 +159,7 @@ mod tests {
         let account = test.account(QuotaLimits::default());
         test.done(renamed(account));
         let refused = Audited { account, actor: ann(), op: RevokeKey { account, key: KeyId::default() } };
-        assert!(matches!(test.commit(refused), Err(Stop::Refused(NotThere))));
+        assert!(matches!(test.commit(refused), Err(OpError::Refused(NotFound))));
         let lines = test.snapshot().rows::<AuditRow>(account.as_bytes(), 9).unwrap();
         assert_eq!(lines.len(), 1);
         let AuditRow { at, actor, change } = &lines[0].1;

@@ -7,7 +7,7 @@ use super::Op;
 use super::accept::bind_idempotency_key;
 use super::admission::{IdempotencyClaim, Refusal, replay};
 use crate::base::id::AccountId;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::tables::Tables;
 
 /// Binds a key to an answer. A key that is already bound to the same body keeps its first answer.
@@ -25,7 +25,7 @@ impl Op for BindAnswer {
     type Reply = ();
     type Refusal = Refusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Refusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Refusal>> {
         let time = tables.time();
         if replay(tables, self.account, &self.claim, &time)?.is_none() {
             bind_idempotency_key(tables, self.account, &self.claim, &self.answer);

@@ -6,7 +6,7 @@ use super::event::Subject;
 use super::{Op, waiting};
 use crate::base::id::{AccountId, MessageId};
 use crate::machine::transfer::{Effect, Input, Wire};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
@@ -34,14 +34,14 @@ impl Op for CancelMessage {
     type Reply = ();
     type Refusal = CancelRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<CancelRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<CancelRefusal>> {
         let key = schema::message(self.account, self.message);
         let (Some(row), Some(transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?) else {
-            return Err(Stop::Refused(CancelRefusal::NotFound));
+            return Err(OpError::Refused(CancelRefusal::NotFound));
         };
         let asked = Input::CancelAsked(Wire::Idle);
         if transfer.state.step(asked).effects.contains(&Effect::RefuseCancel) {
-            return Err(Stop::Refused(CancelRefusal::TooLate));
+            return Err(OpError::Refused(CancelRefusal::TooLate));
         }
         let subject = Subject { account: self.account, id: self.message, row: &row };
         waiting::withdraw(tables, &subject, transfer, asked)?;
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!((transfer.state.status(), transfer.due), (Status::Canceled, None));
         assert!(test.timers(TimerKind::Transfer).is_empty());
         assert_eq!(test.count(Table::Timeline, &sender.key(message)), 2);
-        assert!(matches!(test.commit(cancel()), Err(Stop::Refused(CancelRefusal::TooLate))));
+        assert!(matches!(test.commit(cancel()), Err(OpError::Refused(CancelRefusal::TooLate))));
         let late = SettleTransfer {
             account: sender.account,
             message,

@@ -16,10 +16,10 @@ use crate::domain::alert::{Condition, Severity, Sighting};
 use crate::machine::delivery::Stage;
 use crate::machine::retention::Bucket;
 use crate::store::clock_doubts::key_of;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{OnDamage, Order, Read, after_prefix};
 use crate::store::row::Row;
-use crate::store::row::clock_doubt::{ClockDoubtRow, DoubtEnd, Rest};
+use crate::store::row::clock_doubt::{ClockDoubtRow, DoubtEnd, UnmovedRows};
 use crate::store::row::delivery::DeliveryRow;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table, meta};
@@ -42,7 +42,7 @@ impl Op for BeginDoubt {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         begin(tables, self.number)?;
         alert::found(tables, AccountId::default(), &sighting(None))?;
         Ok(())
@@ -85,7 +85,7 @@ pub(super) fn stamped<'a>(
     let Some(number) = (Bucket { end: message.place.bucket }).doubt() else { return Ok(Cow::Borrowed(message)) };
     begin(tables, number)?;
     let end = tables.sound_row::<ClockDoubtRow>(&key_of(number))?.and_then(|row| row.end);
-    let late = end.filter(|end| !matches!(&end.rest, Rest::Messages(from) if key >= from.as_slice()));
+    let late = end.filter(|end| !matches!(&end.rest, UnmovedRows::Messages(from) if key >= from.as_slice()));
     Ok(match late {
         Some(end) => Cow::Owned(moved(tables, message.clone(), end.offset_ms)?),
         None => Cow::Borrowed(message),
@@ -117,7 +117,7 @@ impl Op for EndDoubt {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         begin(tables, self.number)?;
         alert::gone(tables, AccountId::default(), Condition::ClockDoubtful, "")?;
         let found = tables.sound_row::<ClockDoubtRow>(&key_of(self.number))?;
@@ -127,7 +127,7 @@ impl Op for EndDoubt {
             return Ok(());
         }
         let Self { number, until, offset_ms } = *self;
-        let rest = if offset_ms == 0 { Rest::Nothing } else { Rest::Messages(Vec::new()) };
+        let rest = if offset_ms == 0 { UnmovedRows::Nothing } else { UnmovedRows::Messages(Vec::new()) };
         tables.put(&key_of(number), &ClockDoubtRow { end: Some(DoubtEnd { until, offset_ms, rest }), ..row });
         Ok(())
     }
@@ -145,22 +145,22 @@ impl Op for SettleDoubt {
     type Reply = bool;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, OpError<Never>> {
         let key = key_of(self.number);
         let Some(row) = tables.sound_row::<ClockDoubtRow>(&key)? else { return Ok(true) };
         let Some(end) = &row.end else { return Ok(true) };
         let moving = Moving { number: self.number, after: row.after, until: end.until, offset_ms: end.offset_ms };
         let rest = match &end.rest {
-            Rest::Messages(from) => match moving.messages(tables, from)? {
-                Some(from) => Rest::Messages(from),
+            UnmovedRows::Messages(from) => match moving.messages(tables, from)? {
+                Some(from) => UnmovedRows::Messages(from),
                 // A timer that fires early does no harm.
-                None if end.offset_ms > 0 => Rest::Nothing,
-                None => Rest::Timers(Timer::first_after(end.until).to_vec()),
+                None if end.offset_ms > 0 => UnmovedRows::Nothing,
+                None => UnmovedRows::Timers(Timer::first_after(end.until).to_vec()),
             },
-            Rest::Timers(from) => moving.timers(tables, from)?.map_or(Rest::Nothing, Rest::Timers),
-            Rest::Nothing => Rest::Nothing,
+            UnmovedRows::Timers(from) => moving.timers(tables, from)?.map_or(UnmovedRows::Nothing, UnmovedRows::Timers),
+            UnmovedRows::Nothing => UnmovedRows::Nothing,
         };
-        let is_settled = rest == Rest::Nothing;
+        let is_settled = rest == UnmovedRows::Nothing;
         let end = Some(DoubtEnd { rest, ..end.clone() });
         tables.put(&key, &ClockDoubtRow { end, ..row });
         Ok(is_settled)

@@ -13,7 +13,7 @@ use crate::domain::limits::DOMAINS_COUNT;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
 use crate::machine::verification;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::domain::{DkimKeyRow, DnsFacts, DomainRow, Finding};
 use crate::store::schema::{self, Table};
@@ -55,7 +55,7 @@ impl Op for CreateDomain {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DomainRefusal>> {
         let name = self.row.name.as_str().as_bytes();
         let by_name = schema::named(self.account, name);
         check_new(tables, self.account, &self.row.name)?;
@@ -63,7 +63,7 @@ impl Op for CreateDomain {
         let key = schema::domain(self.account, self.id);
         if row.status.may_send() {
             if tables.get(Table::DomainOwners, name)?.is_some_and(|owner| owner != key) {
-                return Err(Stop::Refused(DomainRefusal::Taken));
+                return Err(OpError::Refused(DomainRefusal::Taken));
             }
             tables.put_bytes(Table::DomainOwners, name, key.to_vec());
         }
@@ -92,7 +92,7 @@ impl Op for AdoptDomain {
     type Reply = ();
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<DomainRefusal>> {
         let name = self.row.name.as_str().as_bytes();
         if let Some(id) = tables.get(Table::DomainsByName, &schema::named(self.account, name))? {
             return adopt_known(tables, self.account, &id);
@@ -109,9 +109,9 @@ impl Op for AdoptDomain {
 }
 
 /// Makes an existing domain of the account count as verified.
-fn adopt_known(tables: &mut Tables<'_>, account: AccountId, id: &[u8]) -> Result<(), Stop<DomainRefusal>> {
+fn adopt_known(tables: &mut Tables<'_>, account: AccountId, id: &[u8]) -> Result<(), OpError<DomainRefusal>> {
     let key = schema::named(account, id);
-    let Some(row) = tables.row::<DomainRow>(&key)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+    let Some(row) = tables.row::<DomainRow>(&key)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
     let verified_at = row.verified_at.or(Some(tables.now()));
     let mut dkim = row.dkim;
     dkim::adopt(&mut dkim);
@@ -128,13 +128,13 @@ fn adopt_known(tables: &mut Tables<'_>, account: AccountId, id: &[u8]) -> Result
 ///
 /// # Errors
 /// The account already has the domain, or too many; store failures.
-pub fn check_new(read: &impl Read, account: AccountId, name: &DomainName) -> Result<(), Stop<DomainRefusal>> {
+pub fn check_new(read: &impl Read, account: AccountId, name: &DomainName) -> Result<(), OpError<DomainRefusal>> {
     if read.get(Table::DomainsByName, &schema::named(account, name.as_str().as_bytes()))?.is_some() {
-        return Err(Stop::Refused(DomainRefusal::Exists));
+        return Err(OpError::Refused(DomainRefusal::Exists));
     }
     let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
     if read.keys(Table::Domains, from, &to, Order::Ascending, DOMAINS_COUNT)?.len() >= DOMAINS_COUNT {
-        return Err(Stop::Refused(DomainRefusal::TooMany));
+        return Err(OpError::Refused(DomainRefusal::TooMany));
     }
     Ok(())
 }
@@ -156,10 +156,10 @@ impl Op for RecordDomainCheck {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let Some(mut row) = tables.row::<DomainRow>(&key)? else {
-            return Err(Stop::Refused(DomainRefusal::NotFound));
+            return Err(OpError::Refused(DomainRefusal::NotFound));
         };
         self.record(tables, &mut row, false)?;
         Ok(row)
@@ -174,7 +174,7 @@ impl RecordDomainCheck {
         tables: &mut Tables<'_>,
         row: &mut DomainRow,
         is_due: bool,
-    ) -> Result<(), Stop<DomainRefusal>> {
+    ) -> Result<(), OpError<DomainRefusal>> {
         let (time, key) = (tables.time(), schema::domain(self.account, self.domain));
         let suffix = dkim_name(row, "");
         let seen = |key: &DkimKeyRow| self.status_at(&format!("{}{suffix}", key.selector));
@@ -200,7 +200,7 @@ impl RecordDomainCheck {
         tables: &mut Tables<'_>,
         row: &mut DomainRow,
         key: &[u8],
-    ) -> Result<(), Stop<DomainRefusal>> {
+    ) -> Result<(), OpError<DomainRefusal>> {
         let now = tables.now();
         let step = verification::step(
             verification::State { status: row.status, last_seen_at: row.last_seen_at, checks: row.checks },
@@ -271,10 +271,10 @@ impl RecordDomainCheck {
         self.findings.iter().find(|finding| finding.name == name).and_then(seen)
     }
 
-    fn claim(&self, tables: &mut Tables<'_>, row: &DomainRow, key: &[u8]) -> Result<(), Stop<DomainRefusal>> {
+    fn claim(&self, tables: &mut Tables<'_>, row: &DomainRow, key: &[u8]) -> Result<(), OpError<DomainRefusal>> {
         let name = row.name.as_str().as_bytes();
         if tables.get(Table::DomainOwners, name)?.is_some_and(|owner| owner != key) {
-            return Err(Stop::Refused(DomainRefusal::Taken));
+            return Err(OpError::Refused(DomainRefusal::Taken));
         }
         tables.put_bytes(Table::DomainOwners, name, key.to_vec());
         Ok(())
@@ -317,7 +317,7 @@ impl Op for PostponeDomainCheck {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(Timer::new(self.due, TimerKind::DomainCheck, self.account, self.domain.0));
         let key = schema::domain(self.account, self.domain);
         let Some(mut row) = tables.row::<DomainRow>(&key)? else { return Ok(()) };
@@ -375,7 +375,7 @@ mod tests {
         }
         let row = domain_row("one-more.example", Stream::Transactional, DomainStatus::Pending);
         let one_more = CreateDomain { account, id: DomainId(Ulid([1; 16])), row };
-        assert!(matches!(test.commit(one_more), Err(Stop::Refused(DomainRefusal::TooMany))));
+        assert!(matches!(test.commit(one_more), Err(OpError::Refused(DomainRefusal::TooMany))));
         let other = test.account(QuotaLimits::default());
         test.domain(other, "d1.example", Stream::Transactional, DomainStatus::Pending);
     }

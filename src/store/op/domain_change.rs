@@ -10,7 +10,7 @@ use crate::base::id::{AccountId, DomainId};
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::DkimState;
 use crate::domain::stream::Stream;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 use crate::store::schema::{self, Table};
@@ -42,7 +42,7 @@ impl Op for UpdateDomain {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let mut row = found(tables, &key, self.limit)?;
         check_stream(self.limit, self.stream.unwrap_or(row.stream))?;
@@ -104,7 +104,7 @@ impl Op for AddStandby {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let mut row = found(tables, &key, None)?;
         if dkim::lacks_further(&row) {
@@ -132,7 +132,7 @@ impl Op for RotateStandby {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DomainRefusal>> {
         let key = schema::domain(self.look.account, self.look.domain);
         let mut row = found(tables, &key, self.limit)?;
         let is_it = |key: &DkimKeyRow| key.selector == self.selector && key.state == DkimState::Standby;
@@ -159,7 +159,7 @@ impl Op for PostponeRotation {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         let timer = |due| Timer::new(due, TimerKind::DkimRotation, self.account, self.domain.0);
         tables.disarm(timer(self.due));
         let key = schema::domain(self.account, self.domain);
@@ -190,7 +190,7 @@ impl Op for DeleteDomain {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let row = found(tables, &key, self.limit)?;
         let name = row.name.as_str().as_bytes();
@@ -227,7 +227,7 @@ impl Op for RotateDkim {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let mut row = found(tables, &key, self.limit)?;
         let is_there = |new: &DkimKeyRow| row.dkim.iter().any(|old| old.selector == new.selector);
@@ -246,8 +246,8 @@ impl Op for RotateDkim {
     }
 }
 
-fn found(tables: &Tables<'_>, key: &[u8], limit: Option<Stream>) -> Result<DomainRow, Stop<DomainRefusal>> {
-    let row = tables.row::<DomainRow>(key)?.ok_or(Stop::Refused(DomainRefusal::NotFound))?;
+fn found(tables: &Tables<'_>, key: &[u8], limit: Option<Stream>) -> Result<DomainRow, OpError<DomainRefusal>> {
+    let row = tables.row::<DomainRow>(key)?.ok_or(OpError::Refused(DomainRefusal::NotFound))?;
     check_stream(limit, row.stream)?;
     Ok(row)
 }
@@ -256,9 +256,9 @@ fn found(tables: &Tables<'_>, key: &[u8], limit: Option<Stream>) -> Result<Domai
 ///
 /// # Errors
 /// [`DomainRefusal::Stream`] if not.
-pub fn check_stream(limit: Option<Stream>, stream: Stream) -> Result<(), Stop<DomainRefusal>> {
+pub fn check_stream(limit: Option<Stream>, stream: Stream) -> Result<(), OpError<DomainRefusal>> {
     match limit.filter(|own| *own != stream) {
-        Some(own) => Err(Stop::Refused(DomainRefusal::Stream(own))),
+        Some(own) => Err(OpError::Refused(DomainRefusal::Stream(own))),
         None => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use crate::base::secret::Sealed;
 use crate::domain::alert::Condition;
 use crate::domain::event::EventType;
 use crate::machine::endpoint::{Effect, Input};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema;
@@ -40,10 +40,10 @@ impl Op for CreateEndpoint {
     type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, OpError<EndpointRefusal>> {
         let there = tables.sound_rows::<EndpointRow>(self.account.as_bytes(), ENDPOINTS_MAX)?;
         if there.len() >= ENDPOINTS_MAX {
-            return Err(Stop::Refused(EndpointRefusal::TooMany));
+            return Err(OpError::Refused(EndpointRefusal::TooMany));
         }
         let now = tables.now();
         let row = EndpointRow { created_at: now, updated_at: now, ..self.row.clone() };
@@ -73,10 +73,10 @@ impl Op for UpdateEndpoint {
     type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, OpError<EndpointRefusal>> {
         let key = schema::endpoint(self.account, self.endpoint);
         let Some(mut row) = tables.row::<EndpointRow>(&key)? else {
-            return Err(Stop::Refused(EndpointRefusal::NotFound));
+            return Err(OpError::Refused(EndpointRefusal::NotFound));
         };
         row.updated_at = tables.now();
         if let Some(url) = &self.url {
@@ -124,10 +124,10 @@ impl Op for RotateSecret {
     type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, OpError<EndpointRefusal>> {
         let key = schema::endpoint(self.account, self.endpoint);
         let Some(row) = tables.row::<EndpointRow>(&key)? else {
-            return Err(Stop::Refused(EndpointRefusal::NotFound));
+            return Err(OpError::Refused(EndpointRefusal::NotFound));
         };
         let row = EndpointRow { secret: self.secret.clone(), updated_at: tables.now(), ..row };
         tables.put(&key, &row);

@@ -9,7 +9,7 @@ use crate::base::id::{AccountId, DeliveryId, EndpointId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::alert::Condition;
 use crate::machine::delivery::Input;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::delivery::DeliveryRow;
 use crate::store::row::endpoint::EndpointRow;
@@ -34,9 +34,9 @@ impl Op for DeleteEndpoint {
     type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, OpError<EndpointRefusal>> {
         let key = schema::endpoint(self.account, self.endpoint);
-        let row = tables.row::<EndpointRow>(&key)?.ok_or(Stop::Refused(EndpointRefusal::NotFound))?;
+        let row = tables.row::<EndpointRow>(&key)?.ok_or(OpError::Refused(EndpointRefusal::NotFound))?;
         tables.remove(Table::Endpoints, &key);
         tables.remove(Table::Outstanding, &key);
         alert::gone(tables, self.account, Condition::WebhookDisabled, &self.endpoint.to_string())?;
@@ -60,7 +60,7 @@ impl Op for EndDeliveries {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(Timer::new(self.due, TimerKind::EndpointEnd, self.account, self.endpoint.0));
         let prefix = schema::endpoint(self.account, self.endpoint);
         let end = after_prefix(&prefix);
@@ -130,7 +130,7 @@ mod tests {
         }
         assert!(matches!(
             test.commit(DeleteEndpoint { account, endpoint }),
-            Err(Stop::Refused(EndpointRefusal::NotFound))
+            Err(OpError::Refused(EndpointRefusal::NotFound))
         ));
     }
 }

@@ -10,7 +10,7 @@ use crate::base::id::AccountId;
 use crate::domain::api_key::ApiKey;
 use crate::domain::return_path::AccountHint;
 use crate::domain::user::User;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{OnDamage, Order, Read as _, after_prefix};
 use crate::store::row::domain::DomainRow;
 use crate::store::row::identity::IdentityRow;
@@ -141,7 +141,7 @@ impl Op for EraseAccount {
     type Reply = bool;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, OpError<Never>> {
         let mut left = SLICE;
         for table in Table::ALL {
             for key in self.found(tables, *table, left)? {

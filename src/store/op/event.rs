@@ -7,7 +7,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventRecord, EventType};
 use crate::machine::delivery;
 use crate::store::error::StoreError;
-use crate::store::meters::Noted;
+use crate::store::meters::CountedEvent;
 use crate::store::read::Read;
 use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::endpoint::EndpointRow;
@@ -22,7 +22,7 @@ pub const ENDPOINTS_MAX: usize = 10;
 
 /// Details of an event beside its type.
 #[derive(Default)]
-pub struct Happening<'a> {
+pub struct EventDetails<'a> {
     /// Facts of the attempt.
     pub facts: AttemptFacts,
     /// Due time of the next attempt.
@@ -54,7 +54,7 @@ pub fn record(
     tables: &mut Tables<'_>,
     subject: &Subject<'_>,
     kind: EventType,
-    happening: &Happening<'_>,
+    happening: &EventDetails<'_>,
 ) -> Result<EventId, StoreError> {
     let Subject { account, id: message, row } = *subject;
     let id: EventId = tables.next_id();
@@ -79,7 +79,7 @@ pub fn record(
     tables.put(&schema::event(account, id), &EventLogRow { message, kind });
     tables.put(&schema::event_of_type(account, kind, id), &EventOfTypeRow { message });
     let bounce = happening.bounce.map(|bounce| bounce.kind);
-    tables.note(Noted { message, kind, stream: row.stream, bounce });
+    tables.note(CountedEvent { message, kind, stream: row.stream, bounce });
     tables.tell(account);
     outcomes::count(tables, subject, kind, happening)?;
     if kind != EventType::Queued {

@@ -8,7 +8,7 @@ use super::suspension::suspension;
 use super::user::{CreateUser, CreateUserRefusal};
 use crate::base::id::{AccountId, Ulid, UserId};
 use crate::domain::user::User;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::identity::IdentityRow;
 use crate::store::schema::{self, Table};
@@ -38,14 +38,14 @@ impl Op for BindIdentity {
     type Reply = User;
     type Refusal = BindRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<BindRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<BindRefusal>> {
         let key = schema::user(self.account, self.user);
-        let Some(user) = tables.row::<User>(&key)? else { return Err(Stop::Refused(BindRefusal::NotThere)) };
+        let Some(user) = tables.row::<User>(&key)? else { return Err(OpError::Refused(BindRefusal::NotThere)) };
         let bound = tables.row::<IdentityRow>(&key)?;
         let has_other = bound.is_some_and(|bound| bound.issuer == self.identity.issuer && bound != self.identity);
         let of_other = tables.get(Table::UsersByIdentity, &self.identity.digest())?.is_some_and(|found| found != key);
         if has_other || of_other {
-            return Err(Stop::Refused(BindRefusal::Taken));
+            return Err(OpError::Refused(BindRefusal::Taken));
         }
         unbind(tables, self.account, self.user)?;
         bind(tables, self.account, self.user, &self.identity);
@@ -77,17 +77,17 @@ impl Op for CreateIdentified {
     type Reply = User;
     type Refusal = CreateIdentifiedRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<CreateIdentifiedRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<CreateIdentifiedRefusal>> {
         let account = self.create.account;
         if tables.get(Table::UsersByIdentity, &self.identity.digest())?.is_some() {
-            return Err(Stop::Refused(CreateIdentifiedRefusal::Taken));
+            return Err(OpError::Refused(CreateIdentifiedRefusal::Taken));
         }
         if suspension(tables, account)?.is_some() {
-            return Err(Stop::Refused(CreateIdentifiedRefusal::Suspended));
+            return Err(OpError::Refused(CreateIdentifiedRefusal::Suspended));
         }
         let user = self.create.apply(tables).map_err(|stop| match stop {
-            Stop::Refused(refusal) => Stop::Refused(CreateIdentifiedRefusal::NotMade(refusal)),
-            Stop::Failed(error) => Stop::Failed(error),
+            OpError::Refused(refusal) => OpError::Refused(CreateIdentifiedRefusal::NotMade(refusal)),
+            OpError::Failed(error) => OpError::Failed(error),
         })?;
         bind(tables, account, user.id, &self.identity);
         Ok(user)
@@ -164,7 +164,7 @@ mod tests {
         let first = identity("https://a.example", "1");
         assert!(bind(ann, first.clone()).is_ok() && bind(ann, first.clone()).is_ok());
         for (user, other) in [(ann, identity("https://a.example", "2")), (bob, first.clone())] {
-            assert!(matches!(bind(user, other), Err(Stop::Refused(BindRefusal::Taken))));
+            assert!(matches!(bind(user, other), Err(OpError::Refused(BindRefusal::Taken))));
         }
         assert_eq!(found(&test, &first), Some(ann));
         assert_eq!(found(&test, &identity("https://a.example1", "")), None);
@@ -175,7 +175,7 @@ mod tests {
         test.done(DeleteUser { account, user: ann, keeps_owner: false });
         assert_eq!(found(&test, &second), None);
         assert_eq!((test.count(Table::Identities, &[]), test.count(Table::UsersByIdentity, &[])), (0, 0));
-        assert!(matches!(bind(ann, second), Err(Stop::Refused(BindRefusal::NotThere))));
+        assert!(matches!(bind(ann, second), Err(OpError::Refused(BindRefusal::NotThere))));
     }
 
     #[test]
@@ -189,10 +189,10 @@ mod tests {
         let ann = create("ann@example.com", 1, "1").unwrap_or_else(|_| panic!("she is new"));
         assert_eq!(found(&test, &identity("https://a.example", "1")), Some(ann.id));
         let taken = create("bob@example.com", 2, "1");
-        assert!(matches!(taken, Err(Stop::Refused(CreateIdentifiedRefusal::Taken))));
+        assert!(matches!(taken, Err(OpError::Refused(CreateIdentifiedRefusal::Taken))));
         let known = create("ANN@example.com", 2, "2");
         let refusal = CreateIdentifiedRefusal::NotMade(CreateUserRefusal::EmailTaken);
-        assert!(matches!(known, Err(Stop::Refused(refused)) if refused == refusal));
+        assert!(matches!(known, Err(OpError::Refused(refused)) if refused == refusal));
         assert_eq!(test.count(Table::Users, &[]), 1);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::audit::{self, Told};
+use super::audit::{self, Auditable};
 use super::user::{CreateUser, CreateUserRefusal};
 use super::{Op, notice};
 use crate::base::id::{AccountId, ChangeId};
@@ -14,7 +14,7 @@ use crate::domain::address::Address;
 use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::setup_link;
 use crate::domain::user::User;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::audit::AuditRow;
 use crate::store::row::notice::{InvitationRow, InvitationsRow, NoticeContent, ProvenAddressRow};
@@ -53,18 +53,18 @@ impl Op for InviteUser {
     type Reply = User;
     type Refusal = InviteRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<InviteRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<InviteRefusal>> {
         let now = tables.now();
         let mut made = tables.row::<InvitationsRow>(self.account.as_bytes())?.unwrap_or_default().made;
         made.retain(|at| *at + WINDOW > now);
         if made.len() >= INVITATIONS_MAX {
             let until = made.first().map_or(now, |first| *first + WINDOW);
-            return Err(Stop::Refused(InviteRefusal::TooMany { until }));
+            return Err(OpError::Refused(InviteRefusal::TooMany { until }));
         }
         let create = CreateUser { account: self.account, user: self.user.clone() };
         let user = create.apply(tables).map_err(|stop| match stop {
-            Stop::Refused(refusal) => Stop::Refused(InviteRefusal::User(refusal)),
-            Stop::Failed(error) => Stop::Failed(error),
+            OpError::Refused(refusal) => OpError::Refused(InviteRefusal::User(refusal)),
+            OpError::Failed(error) => OpError::Failed(error),
         })?;
         made.push(now);
         tables.put(self.account.as_bytes(), &InvitationsRow { made });
@@ -82,18 +82,18 @@ impl Op for InviteUser {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Vouched<O>(pub O);
 
-impl<O: Told<Reply = User>> Op for Vouched<O> {
+impl<O: Auditable<Reply = User>> Op for Vouched<O> {
     type Reply = User;
     type Refusal = O::Refusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<O::Refusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<O::Refusal>> {
         let user = self.0.apply(tables)?;
         prove(tables, &user.email)?;
         Ok(user)
     }
 }
 
-impl<O: Told<Reply = User>> Told for Vouched<O> {
+impl<O: Auditable<Reply = User>> Auditable for Vouched<O> {
     fn told(&self, user: &User) -> Change {
         self.0.told(user)
     }

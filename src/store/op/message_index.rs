@@ -13,7 +13,7 @@ use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::machine::transfer::Status;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row;
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -132,7 +132,7 @@ impl Op for IndexMessages {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         let account = self.timer.account;
         let from = last_indexed(tables, account)?.map_or_else(MessageId::default, |last| MessageId(last.0.next()));

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::error::Stop;
+use super::error::OpError;
 use super::tables::Tables;
 
 pub mod accept;
@@ -71,7 +71,7 @@ pub trait Op: Serialize + DeserializeOwned + Send + 'static {
     ///
     /// # Errors
     /// The refusal or a store failure.
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, Stop<Self::Refusal>>;
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Self::Refusal>>;
 }
 
 /// Refusal type of operations that are never refused.
@@ -80,4 +80,4 @@ pub enum Never {}
 
 /// Error: the object does not exist, or belongs to another account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotThere;
+pub struct NotFound;

@@ -10,9 +10,9 @@ use crate::base::id::{AccountId, AlertId, NoticeId};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::machine::{delivery, notice};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
-use crate::store::row::alert::{AlertNotice, AlertRow, Announcement, Channel, NOTICES_MAX, NoticeStatus};
+use crate::store::row::alert::{AlertNotice, AlertRow, Channel, NOTICES_MAX, NoticeStatus, PendingNotice};
 use crate::store::row::notice::{ITEMS_MAX, NoticeAddressRow, NoticeContent, NoticeItem, NoticeRow};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
@@ -20,9 +20,9 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// One change of an alert, with its recipients.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Telling {
+pub struct AlertChangeNotice {
     /// The change, as in the alert's row.
-    pub announcement: Announcement,
+    pub announcement: PendingNotice,
     /// The addresses that get a mail.
     pub addresses: Vec<Address>,
     /// Body of the webhook request, if there is a webhook.
@@ -35,20 +35,20 @@ pub struct Announce {
     /// The timer that was served; it names the account and the alert.
     pub timer: Timer,
     /// The changes.
-    pub tellings: Vec<Telling>,
+    pub tellings: Vec<AlertChangeNotice>,
 }
 
 impl Op for Announce {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         let (account, alert) = (self.timer.account, AlertId(self.timer.id));
         let key = schema::alert(account, alert);
         let Some(mut row) = tables.sound_row::<AlertRow>(&key)? else { return Ok(()) };
         for telling in &self.tellings {
-            let Announcement { kind, at } = telling.announcement;
+            let PendingNotice { kind, at } = telling.announcement;
             // An earlier timer may have announced it.
             let Some(place) = row.announcements.iter().position(|known| *known == telling.announcement) else {
                 continue;
@@ -151,7 +151,7 @@ impl Op for SettleNotice {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(timer(self.due, self.notice));
         let key = *self.notice.as_bytes();
         let Some(mut row) = tables.sound_row::<NoticeRow>(&key)?.filter(|row| row.due == self.due) else {

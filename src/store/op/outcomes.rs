@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::event::{Happening, Subject};
+use super::event::{EventDetails, Subject};
 use crate::base::id::{AccountId, DomainId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
@@ -47,7 +47,7 @@ pub(super) fn count(
     tables: &mut Tables<'_>,
     subject: &Subject<'_>,
     kind: EventType,
-    happening: &Happening<'_>,
+    happening: &EventDetails<'_>,
 ) -> Result<(), StoreError> {
     let Subject { account, row: message, .. } = *subject;
     if message.created_at < tables.expiry() - KEPT {

@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, NotThere, Op};
+use super::{Never, NotFound, Op};
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::site_name::SiteName;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::pause::PauseRow;
@@ -44,13 +44,13 @@ impl Op for PauseSite {
     type Reply = ();
     type Refusal = TooManyPauses;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<TooManyPauses>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<TooManyPauses>> {
         let key = schema::named(self.account, self.site.as_str().as_bytes());
         if tables.row::<PauseRow>(&key)?.is_some() {
             return Ok(());
         }
         if tables.sound_rows::<PauseRow>(self.account.as_bytes(), PAUSES_MAX)?.len() == PAUSES_MAX {
-            return Err(Stop::Refused(TooManyPauses));
+            return Err(OpError::Refused(TooManyPauses));
         }
         let since = tables.now();
         tables.put(&key, &PauseRow { since });
@@ -69,11 +69,11 @@ pub struct ResumeSite {
 
 impl Op for ResumeSite {
     type Reply = ();
-    type Refusal = NotThere;
+    type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<NotFound>> {
         let key = schema::named(self.account, self.site.as_str().as_bytes());
-        tables.row::<PauseRow>(&key)?.ok_or(Stop::Refused(NotThere))?;
+        tables.row::<PauseRow>(&key)?.ok_or(OpError::Refused(NotFound))?;
         tables.remove(schema::Table::Pauses, &key);
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Op for TryNow {
     type Reply = u64;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<u64, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<u64, OpError<Never>> {
         let (mut tried, now, expiry) = (0, tables.now(), tables.expiry());
         for id in &self.messages {
             let key = schema::message(self.account, *id);
@@ -136,7 +136,7 @@ mod tests {
         test.done(ResumeSite { account, site: site("google") });
         assert!(!is_paused(account, "google"));
         let again = test.commit(ResumeSite { account, site: site("google") });
-        assert!(matches!(again, Err(Stop::Refused(NotThere))));
+        assert!(matches!(again, Err(OpError::Refused(NotFound))));
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
             test.done(PauseSite { account, site: site(&format!("{n}.example")) });
         }
         let more = test.commit(PauseSite { account, site: site("more.example") });
-        assert!(matches!(more, Err(Stop::Refused(TooManyPauses))));
+        assert!(matches!(more, Err(OpError::Refused(TooManyPauses))));
         test.done(PauseSite { account, site: site("0.example") });
     }
 

@@ -8,7 +8,7 @@ use super::{Op, outstanding};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
 use crate::domain::event::TestRecord;
 use crate::machine::delivery::{self, Stage};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read};
 use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::endpoint::EndpointRow;
@@ -39,7 +39,7 @@ pub enum RedeliverRefusal {
     ReplayRunning,
 }
 
-const TOO_MANY: Stop<RedeliverRefusal> = Stop::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 });
+const TOO_MANY: OpError<RedeliverRefusal> = OpError::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 });
 
 /// Creates a delivery of an event of type `test`, which is in no log.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,9 +54,9 @@ impl Op for TestEndpoint {
     type Reply = DeliveryId;
     type Refusal = RedeliverRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DeliveryId, Stop<RedeliverRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DeliveryId, OpError<RedeliverRefusal>> {
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))? else {
-            return Err(Stop::Refused(RedeliverRefusal::NotFound));
+            return Err(OpError::Refused(RedeliverRefusal::NotFound));
         };
         if outstanding::room(tables, self.account, self.endpoint)? == 0 {
             return Err(TOO_MANY);
@@ -84,12 +84,12 @@ impl Op for Redeliver {
     type Reply = DeliveryId;
     type Refusal = RedeliverRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DeliveryId, Stop<RedeliverRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DeliveryId, OpError<RedeliverRefusal>> {
         let Some(row) = tables.row::<DeliveryRow>(&schema::delivery(self.account, self.delivery))? else {
-            return Err(Stop::Refused(RedeliverRefusal::NotFound));
+            return Err(OpError::Refused(RedeliverRefusal::NotFound));
         };
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))? else {
-            return Err(Stop::Refused(RedeliverRefusal::EndpointGone));
+            return Err(OpError::Refused(RedeliverRefusal::EndpointGone));
         };
         if outstanding::room(tables, self.account, row.endpoint)? == 0 {
             return Err(TOO_MANY);
@@ -138,7 +138,7 @@ impl Replay {
     ///
     /// # Errors
     /// The endpoint does not exist; store failures.
-    pub fn search(&self, read: &impl Read, from: Ulid) -> Result<ReplayFound, Stop<RedeliverRefusal>> {
+    pub fn search(&self, read: &impl Read, from: Ulid) -> Result<ReplayFound, OpError<RedeliverRefusal>> {
         let endpoint = self.endpoint(read)?;
         let (table, prefix) = match self.of {
             ReplayOf::All => (Table::EventLog, self.account.as_bytes().to_vec()),
@@ -164,9 +164,9 @@ impl Replay {
         Ok(found)
     }
 
-    fn endpoint(&self, read: &impl Read) -> Result<EndpointRow, Stop<RedeliverRefusal>> {
+    fn endpoint(&self, read: &impl Read) -> Result<EndpointRow, OpError<RedeliverRefusal>> {
         let row = read.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
-        row.ok_or(Stop::Refused(RedeliverRefusal::NotFound))
+        row.ok_or(OpError::Refused(RedeliverRefusal::NotFound))
     }
 
     /// Returns the event that a row names and its payload, if the replay includes it.
@@ -224,7 +224,7 @@ impl Op for ReplaySlice {
     type Reply = Replayed;
     type Refusal = RedeliverRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Replayed, Stop<RedeliverRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Replayed, OpError<RedeliverRefusal>> {
         let Replay { account, endpoint: id, .. } = self.replay;
         let endpoint = self.replay.endpoint(tables)?;
         let room = outstanding::room(tables, account, id)?;

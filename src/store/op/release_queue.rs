@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Never, Op};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::restored::Restored;
 use crate::store::schema::meta;
@@ -19,7 +19,7 @@ impl Op for ReleaseQueue {
     type Reply = Option<Restored>;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Option<Restored>, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Option<Restored>, OpError<Never>> {
         let standing = tables.row::<Restored>(meta::RESTORED)?.filter(|restored| restored.stands_still);
         if let Some(restored) = standing {
             tables.put(meta::RESTORED, &Restored { stands_still: false, ..restored });

@@ -6,13 +6,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{self, Happening, Subject};
+use super::event::{self, EventDetails, Subject};
 use super::suppression::{self, Suppression};
 use super::{Never, Op, waiting};
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventType};
 use crate::machine::transfer::{Effect, Input, Wire};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::suppression::SuppressionReason;
@@ -68,7 +68,7 @@ impl Op for RecordReport {
     type Reply = usize;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<Never>> {
         let mut heard = 0;
         for message in &self.messages {
             heard += usize::from(message.record(tables)?);
@@ -86,12 +86,12 @@ impl News {
         }
     }
 
-    fn happening(&self) -> Happening<'_> {
+    fn happening(&self) -> EventDetails<'_> {
         match self {
             Self::Bounced { facts, bounce } | Self::Delayed { facts, bounce } => {
-                Happening { facts: facts.clone(), bounce: Some(bounce), ..Happening::default() }
+                EventDetails { facts: facts.clone(), bounce: Some(bounce), ..EventDetails::default() }
             }
-            Self::Complained(complaint) => Happening { complaint: Some(complaint), ..Happening::default() },
+            Self::Complained(complaint) => EventDetails { complaint: Some(complaint), ..EventDetails::default() },
         }
     }
 
@@ -171,7 +171,7 @@ impl MessageNews {
         kind: EventType,
     ) -> Result<(), StoreError> {
         let subject = Subject { account: self.account, id: self.message, row };
-        let happening = Happening { transfer: Some(transfer), ..self.news.happening() };
+        let happening = EventDetails { transfer: Some(transfer), ..self.news.happening() };
         event::record(tables, &subject, kind, &happening).map(drop)
     }
 

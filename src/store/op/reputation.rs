@@ -12,7 +12,7 @@ use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::stream::Stream;
 use crate::machine::reputation::{Crossing, Figures, Level, Measure, Rate, Reputation, Windows};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::tables::Tables;
 use crate::store::timer::Timer;
@@ -36,7 +36,7 @@ impl Op for JudgeReputation {
     type Reply = Vec<(Stream, Crossing)>;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Never>> {
         tables.disarm(self.timer);
         let account = self.timer.account;
         let before: Reputation = tables.row(account.as_bytes())?.unwrap_or_default();

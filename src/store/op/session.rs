@@ -10,7 +10,7 @@ use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::device::{DeviceKey, Devices};
 use crate::domain::session::{Session, SessionKey, Stage};
 use crate::domain::user::{SecondFactor, User};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
@@ -43,10 +43,10 @@ impl Op for BeginSession {
     type Reply = ();
     type Refusal = Outdated;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Outdated>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Outdated>> {
         let Session { account, user: id, .. } = self.session;
         let user_key = schema::user(account, id);
-        let Some(user) = tables.row::<User>(&user_key)? else { return Err(Stop::Refused(Outdated)) };
+        let Some(user) = tables.row::<User>(&user_key)? else { return Err(OpError::Refused(Outdated)) };
         check(&user, &self.password_hash, self.totp_step)?;
         if let Some(replaced) = &self.replaces {
             end(tables, replaced)?;
@@ -125,7 +125,7 @@ impl Op for EndSessions {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         match &self.which {
             Which::AllBut(keep) => {
                 end_sessions(tables, self.account, self.user, Some(keep))?;
@@ -158,10 +158,10 @@ impl Op for RememberDevice {
     type Reply = ();
     type Refusal = Outdated;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Outdated>> {
-        let session = tables.row::<Session>(&self.session)?.ok_or(Stop::Refused(Outdated))?;
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Outdated>> {
+        let session = tables.row::<Session>(&self.session)?.ok_or(OpError::Refused(Outdated))?;
         let user_key = schema::user(session.account, session.user);
-        let user = tables.row::<User>(&user_key)?.ok_or(Stop::Refused(Outdated))?;
+        let user = tables.row::<User>(&user_key)?.ok_or(OpError::Refused(Outdated))?;
         let devices = user.devices.with(self.device, tables.now());
         tables.put(&user_key, &User { devices, ..user });
         Ok(())
@@ -179,7 +179,7 @@ impl Op for TouchSession {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         if let Some(session) = tables.row::<Session>(&self.key)? {
             tables.put(&self.key, &Session { seen_at: tables.now(), ..session });
         }
@@ -202,10 +202,10 @@ impl Op for ProveSession {
     type Reply = ();
     type Refusal = Outdated;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Outdated>> {
-        let session = tables.row::<Session>(&self.key)?.ok_or(Stop::Refused(Outdated))?;
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Outdated>> {
+        let session = tables.row::<Session>(&self.key)?.ok_or(OpError::Refused(Outdated))?;
         let user_key = schema::user(session.account, session.user);
-        let user = tables.row::<User>(&user_key)?.ok_or(Stop::Refused(Outdated))?;
+        let user = tables.row::<User>(&user_key)?.ok_or(OpError::Refused(Outdated))?;
         check(&user, &self.password_hash, self.totp_step)?;
         let now = tables.now();
         tables.put(&self.key, &Session { seen_at: now, proved_at: now, ..session });
@@ -215,13 +215,13 @@ impl Op for ProveSession {
 }
 
 /// Checks that the credentials still belong to the user, and that no code is used twice.
-fn check(user: &User, password_hash: &str, totp_step: Option<u64>) -> Result<(), Stop<Outdated>> {
+fn check(user: &User, password_hash: &str, totp_step: Option<u64>) -> Result<(), OpError<Outdated>> {
     let is_replayed = match (totp_step, &user.totp) {
         (Some(step), Some(totp)) => step <= totp.last_step,
         (Some(_), None) | (None, _) => false,
     };
     if user.disabled || user.password_hash != password_hash || is_replayed {
-        return Err(Stop::Refused(Outdated));
+        return Err(OpError::Refused(Outdated));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::base::time::Timestamp;
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::audit::{Action, Actor, Change};
 use crate::machine::{delivery, endpoint};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow, Owed};
 use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
@@ -85,7 +85,7 @@ impl Op for SettleDelivery {
     type Reply = EndpointChange;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointChange, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointChange, OpError<Never>> {
         tables.disarm(self.timer(self.due));
         let key = schema::delivery(self.account, self.delivery);
         let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(EndpointChange::None) };
@@ -126,7 +126,12 @@ impl SettleDelivery {
     }
 
     /// Parks the delivery. It stays due if the endpoint was enabled in the meantime.
-    fn park(&self, tables: &mut Tables<'_>, row: &DeliveryRow, due: Timestamp) -> Result<EndpointChange, Stop<Never>> {
+    fn park(
+        &self,
+        tables: &mut Tables<'_>,
+        row: &DeliveryRow,
+        due: Timestamp,
+    ) -> Result<EndpointChange, OpError<Never>> {
         let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))?;
         if accepts_deliveries(tables, self.account, endpoint.as_ref())? {
             tables.arm(self.timer(due));
@@ -244,7 +249,7 @@ impl Op for Unpark {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(Timer::new(self.due, TimerKind::Unpark, self.account, self.endpoint.0));
         let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
         if accepts_deliveries(tables, self.account, endpoint.as_ref())? {

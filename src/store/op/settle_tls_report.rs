@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Never, Op};
 use crate::base::time::Timestamp;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::tls_policy::{PolicyType, TlsReportRow};
 use crate::store::schema;
@@ -27,7 +27,7 @@ impl Op for SettleTlsReport {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         let Some(due) = self.again else { return Ok(()) };
         // Without its counts there is nothing left to report.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{self, Happening, Subject};
+use super::event::{self, EventDetails, Subject};
 use super::suppression::{self, Suppression};
 use super::{Never, Op, waiting};
 use crate::base::id::{AccountId, MessageId};
@@ -14,7 +14,7 @@ use crate::machine::retry;
 use crate::machine::service_clock::ServiceTime;
 use crate::machine::transfer::{self, Effect, Input};
 use crate::smtp::finding;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Read, sound};
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::suppression::SuppressionReason;
@@ -98,7 +98,7 @@ impl Op for SettleTransfer {
     type Reply = Settled;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Settled, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Settled, OpError<Never>> {
         let key = schema::message(self.account, self.message);
         tables.disarm(self.timer(self.due));
         let (Some(message), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
@@ -278,7 +278,7 @@ impl SettleTransfer {
             | TransferEnd::Crashed => None,
         };
         let attempt = self.counts_as_attempt().then_some(transfer.attempts);
-        let happening = Happening {
+        let happening = EventDetails {
             facts: AttemptFacts { attempt, ..self.facts.clone() },
             // A timer that is due at the deadline is not an attempt.
             next_attempt_at: transfer.due.filter(|due| *due < tables.time().deadline(message.give_up_at)),

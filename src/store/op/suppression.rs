@@ -6,11 +6,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, NotThere, Op, waiting};
+use super::{Never, NotFound, Op, waiting};
 use crate::base::id::{AccountId, MessageId, SuppressionId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::suppression::{ImportStage, SuppressionImportRow, SuppressionReason, SuppressionRow};
 use crate::store::schema::{self, Table};
@@ -74,7 +74,7 @@ pub(super) fn add_in(
     let key = schema::named(account, match_key.as_bytes());
     // A damaged row is replaced: the address stays suppressed, and its row is sound again.
     if let Some(row) = tables.sound_row::<SuppressionRow>(&key)? {
-        if row.import == import || !Unfinished::of_row(tables, account, &row)?.hides(&row) {
+        if row.import == import || !UnfinishedImport::of_row(tables, account, &row)?.hides(&row) {
             return Ok(Added { row, is_new: false });
         }
         // An unfinished import wrote it and may remove it again. The new one takes effect now.
@@ -110,15 +110,15 @@ pub fn is_suppressed(read: &impl Read, account: AccountId, address: &Address) ->
 /// Store errors.
 pub fn find(read: &impl Read, account: AccountId, key: &[u8]) -> Result<Option<SuppressionRow>, StoreError> {
     let Some(row) = read.row::<SuppressionRow>(key)? else { return Ok(None) };
-    let is_hidden = Unfinished::of_row(read, account, &row)?.hides(&row);
+    let is_hidden = UnfinishedImport::of_row(read, account, &row)?.hides(&row);
     Ok((!is_hidden).then_some(row))
 }
 
 /// An account's unfinished import, if there is one. Its suppressions are not in effect.
 #[derive(Clone, Copy, Debug)]
-pub struct Unfinished(Option<Ulid>);
+pub struct UnfinishedImport(Option<Ulid>);
 
-impl Unfinished {
+impl UnfinishedImport {
     /// Returns the unfinished import of `account`.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ impl Op for Suppress {
     type Reply = Added;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Added, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Added, OpError<Never>> {
         let added = add(tables, self.account, &self.suppression)?;
         waiting::suppress(tables, self.account, &self.waiting)?;
         Ok(added)
@@ -200,7 +200,7 @@ impl Op for ImportSuppressions {
     type Reply = usize;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<Never>> {
         let mut imported = 0;
         for suppression in &self.suppressions {
             imported += usize::from(add(tables, self.account, suppression)?.is_new);
@@ -222,11 +222,11 @@ pub struct Unsuppress {
 impl Op for Unsuppress {
     /// The removed suppression.
     type Reply = SuppressionRow;
-    type Refusal = NotThere;
+    type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<SuppressionRow, Stop<NotThere>> {
-        let Some(key) = self.name.row_key(tables, self.account)? else { return Err(Stop::Refused(NotThere)) };
-        let Some(row) = find(tables, self.account, &key)? else { return Err(Stop::Refused(NotThere)) };
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<SuppressionRow, OpError<NotFound>> {
+        let Some(key) = self.name.row_key(tables, self.account)? else { return Err(OpError::Refused(NotFound)) };
+        let Some(row) = find(tables, self.account, &key)? else { return Err(OpError::Refused(NotFound)) };
         tables.remove(Table::Suppressions, &key);
         tables.remove(Table::SuppressionsById, &schema::suppression(self.account, row.id));
         Ok(row)
@@ -266,7 +266,7 @@ mod tests {
         test.done(Unsuppress { account, name: Name::Address("B@example.net".parse().unwrap()) });
         assert_eq!(rows(), (0, 0));
         let again = test.commit(Unsuppress { account, name: Name::Id(one) });
-        assert!(matches!(again, Err(Stop::Refused(NotThere))));
+        assert!(matches!(again, Err(OpError::Refused(NotFound))));
         let stranger = test.account(QuotaLimits::default());
         let theirs = Suppress { account: stranger, suppression: manual("a@example.net"), waiting: vec![] };
         let theirs = test.done(theirs).row.id;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::suppression::{Suppression, add_in};
 use super::{Never, Op};
 use crate::base::id::{AccountId, Ulid};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::row::suppression::{ImportStage, SuppressionImportRow, SuppressionRow};
 use crate::store::schema::{self, Table};
@@ -38,9 +38,9 @@ impl Op for BeginImport {
     type Reply = Timer;
     type Refusal = ImportUnfinished;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Timer, Stop<ImportUnfinished>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Timer, OpError<ImportUnfinished>> {
         if tables.row::<SuppressionImportRow>(self.account.as_bytes())?.is_some() {
-            return Err(Stop::Refused(ImportUnfinished));
+            return Err(OpError::Refused(ImportUnfinished));
         }
         let id: Ulid = tables.next_id();
         tables.put(self.account.as_bytes(), &SuppressionImportRow { id, stage: ImportStage::Unfinished(id) });
@@ -66,7 +66,7 @@ impl Op for ImportBatch {
     type Reply = usize;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<Never>> {
         unfinished(tables, self.account, self.import)?;
         let mut imported = 0;
         for suppression in &self.suppressions {
@@ -91,7 +91,7 @@ impl Op for FinishImport {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         let row = unfinished(tables, self.account, self.import)?;
         tables.put(self.account.as_bytes(), &SuppressionImportRow { stage: ImportStage::Finished, ..row });
         Ok(())
@@ -116,7 +116,7 @@ impl Op for EndImport {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         let row = tables.row::<SuppressionImportRow>(self.timer.account.as_bytes())?;
         if row.is_some_and(|row| row.id == self.timer.id && row.stage == ImportStage::Finished) {
@@ -138,7 +138,7 @@ impl Op for TakeBackImport {
     type Reply = bool;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, OpError<Never>> {
         let account = self.timer.account;
         let row = unfinished(tables, account, self.timer.id)?;
         let ImportStage::Unfinished(after) = row.stage else { return Ok(true) };

@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{NotThere, Op};
+use super::{NotFound, Op};
 use crate::base::id::{AccountId, EndpointId, Ulid};
 use crate::domain::account::{Account, SuspensionReason};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::event::ENDPOINTS_MAX;
 use crate::store::read::Read;
 use crate::store::row::endpoint::EndpointRow;
@@ -46,10 +46,10 @@ pub struct SuspendAccount {
 
 impl Op for SuspendAccount {
     type Reply = SuspensionRow;
-    type Refusal = NotThere;
+    type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<SuspensionRow, Stop<NotThere>> {
-        tables.row::<Account>(self.account.as_bytes())?.ok_or(Stop::Refused(NotThere))?;
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<SuspensionRow, OpError<NotFound>> {
+        tables.row::<Account>(self.account.as_bytes())?.ok_or(OpError::Refused(NotFound))?;
         let since = suspension(tables, self.account)?.map_or(tables.now(), |suspended| suspended.since);
         let row = SuspensionRow { since, reason: self.reason.clone() };
         tables.put(self.account.as_bytes(), &row);
@@ -66,10 +66,10 @@ pub struct ResumeAccount {
 
 impl Op for ResumeAccount {
     type Reply = ();
-    type Refusal = NotThere;
+    type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<NotThere>> {
-        tables.row::<Account>(self.account.as_bytes())?.ok_or(Stop::Refused(NotThere))?;
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<NotFound>> {
+        tables.row::<Account>(self.account.as_bytes())?.ok_or(OpError::Refused(NotFound))?;
         tables.remove(Table::Suspensions, self.account.as_bytes());
         let now = tables.now();
         for (key, _) in tables.sound_rows::<EndpointRow>(self.account.as_bytes(), ENDPOINTS_MAX)? {
@@ -106,7 +106,7 @@ mod tests {
     fn only_accounts_that_exist_are_suspended() {
         let test = TestStore::new();
         let (account, reason) = (AccountId::default(), "unpaid".parse().unwrap());
-        assert!(matches!(test.commit(SuspendAccount { account, reason }), Err(Stop::Refused(NotThere))));
-        assert!(matches!(test.commit(ResumeAccount { account }), Err(Stop::Refused(NotThere))));
+        assert!(matches!(test.commit(SuspendAccount { account, reason }), Err(OpError::Refused(NotFound))));
+        assert!(matches!(test.commit(ResumeAccount { account }), Err(OpError::Refused(NotFound))));
     }
 }

@@ -9,7 +9,7 @@ use super::{Never, Op, audit, dmarc, outcomes, stored_content};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, sound};
 use crate::store::row::Row;
 use crate::store::row::event::EventLogRow;
@@ -37,7 +37,7 @@ impl Op for SweepIdempotency {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::Idempotency));
         let end = Timer::first_after(tables.expiry());
         let keys = tables.sound_keys(Table::IdempotencyByExpiry, &[], &end, Order::Ascending, SLICE)?;
@@ -68,7 +68,7 @@ impl Op for ContentDestroyed {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(Timer::of_store(self.bucket, TimerKind::Content));
         if !stored_content::give_back(tables, self.bucket, SLICE)? {
             // The timer continues with the rest.
@@ -92,7 +92,7 @@ impl Op for SweepEvents {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::EventLog));
         let end = oldest_kept(tables.expiry());
         let mut left = SLICE;
@@ -148,7 +148,7 @@ impl Op for DropTimer {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         Ok(())
     }

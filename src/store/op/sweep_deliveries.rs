@@ -13,7 +13,7 @@ use super::{Never, Op, outstanding};
 use crate::base::id::{AccountId, DeliveryId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::delivery::Input;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::delivery::DeliveryRow;
 use crate::store::schema::{self, Table};
@@ -34,7 +34,7 @@ pub struct SweepDeliveries {
 
 /// A delivery that was checked.
 #[derive(Clone, Copy)]
-struct Seen {
+struct ScannedDelivery {
     account: AccountId,
     delivery: DeliveryId,
 }
@@ -43,10 +43,10 @@ impl Op for SweepDeliveries {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         let cutoff = oldest_kept(tables.expiry());
-        let mut last = Seen { account: self.timer.account, delivery: DeliveryId(self.timer.id) };
+        let mut last = ScannedDelivery { account: self.timer.account, delivery: DeliveryId(self.timer.id) };
         let mut from = [schema::delivery(last.account, last.delivery).as_slice(), &[0]].concat();
         for _ in 0..SLICE {
             let Some(seen) = next_delivery(tables, &from)? else {
@@ -69,15 +69,18 @@ impl Op for SweepDeliveries {
     }
 }
 
-fn next_delivery(tables: &Tables<'_>, from: &[u8]) -> Result<Option<Seen>, StoreError> {
+fn next_delivery(tables: &Tables<'_>, from: &[u8]) -> Result<Option<ScannedDelivery>, StoreError> {
     let keys = tables.sound_keys(Table::Deliveries, from, &after_prefix(&[]), Order::Ascending, 1)?;
     Ok(keys.first().and_then(|key| {
         let (account, delivery) = key.split_first_chunk::<16>()?;
-        Some(Seen { account: AccountId(Ulid(*account)), delivery: DeliveryId(Ulid(delivery.try_into().ok()?)) })
+        Some(ScannedDelivery {
+            account: AccountId(Ulid(*account)),
+            delivery: DeliveryId(Ulid(delivery.try_into().ok()?)),
+        })
     }))
 }
 
-fn sweep(tables: &mut Tables<'_>, Seen { account, delivery }: Seen) -> Result<(), StoreError> {
+fn sweep(tables: &mut Tables<'_>, ScannedDelivery { account, delivery }: ScannedDelivery) -> Result<(), StoreError> {
     let key = schema::delivery(account, delivery);
     let Some(mut row) = tables.sound_row::<DeliveryRow>(&key)? else { return Ok(()) };
     if let Some(due) = row.state.due(Timestamp::ZERO) {

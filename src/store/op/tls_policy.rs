@@ -7,7 +7,7 @@ use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::smtp::mta_sts::StsPolicy;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::tls_policy::StsPolicyRow;
 use crate::store::schema::{self, Table};
@@ -29,7 +29,7 @@ impl Op for KeepStsPolicy {
     type Reply = StsPolicyRow;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<StsPolicyRow, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<StsPolicyRow, OpError<Never>> {
         let key = schema::sts_policy(&self.domain);
         if let Some(before) = tables.row::<StsPolicyRow>(&key)? {
             tables.disarm(timer(key, before.expires_at));
@@ -59,7 +59,7 @@ impl Op for ExpireStsPolicy {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         let key = self.timer.id.0;
         let row = tables.row::<StsPolicyRow>(&key)?;

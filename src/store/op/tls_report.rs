@@ -10,7 +10,7 @@ use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::smtp::tls_policy::TlsFault;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::{Order, Read};
 use crate::store::row::tls_policy::{FailureDetail, PolicyType, TlsReportDayRow, TlsReportRow};
 use crate::store::schema::{self, Table};
@@ -46,7 +46,7 @@ pub struct CountTlsSession {
 
 /// Whether a session was counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
+pub enum SessionCount {
     /// It was.
     Counted,
     /// The day has reached its maximum number of domains.
@@ -54,17 +54,17 @@ pub enum Counted {
 }
 
 impl Op for CountTlsSession {
-    type Reply = Counted;
+    type Reply = SessionCount;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Counted, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<SessionCount, OpError<Never>> {
         let day = day_of(tables.now());
         let of = schema::tls_reports_of(day, &self.domain);
         let key = schema::tls_report(of, self.policy_type);
         let found = tables.row::<TlsReportRow>(&key)?;
         if found.is_none() {
             if !add_row(tables, day)? {
-                return Ok(Counted::Full);
+                return Ok(SessionCount::Full);
             }
             if let Some(after) = self.report_after {
                 tables.arm(Timer::new(end_of(day) + after, TimerKind::TlsReport, AccountId::default(), Ulid(of)));
@@ -79,7 +79,7 @@ impl Op for CountTlsSession {
             Some(fault) => self.add_failure(&mut row, fault),
         }
         tables.put(&key, &row);
-        Ok(Counted::Counted)
+        Ok(SessionCount::Counted)
     }
 }
 
@@ -100,7 +100,7 @@ impl CountTlsSession {
 
 /// Counts another row of the day and returns whether its limit allows it. The first one arms the timer that removes
 /// them all.
-fn add_row(tables: &mut Tables<'_>, day: u32) -> Result<bool, Stop<Never>> {
+fn add_row(tables: &mut Tables<'_>, day: u32) -> Result<bool, OpError<Never>> {
     let key = schema::tls_report_day(day);
     let mut counted = tables.row::<TlsReportDayRow>(&key)?.unwrap_or_default();
     if counted.rows == 0 {
@@ -125,7 +125,7 @@ impl Op for SweepTlsReports {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::TlsReports));
         // A day is removed once its end is older than the retention time.
         let end = schema::tls_report_day(day_of(tables.expiry() - KEPT));
@@ -177,7 +177,7 @@ mod tests {
         let test = TestStore::new();
         let today = day_of(test.now());
         for fault in [None, Some(TlsFault::CertificateExpired), Some(TlsFault::CertificateExpired), None] {
-            assert_eq!(test.done(session("a.example", fault)), Counted::Counted);
+            assert_eq!(test.done(session("a.example", fault)), SessionCount::Counted);
         }
         test.done(session("b.example", Some(TlsFault::StartTlsNotSupported)));
         test.pass(DAY);

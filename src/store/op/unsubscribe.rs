@@ -3,12 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{self, Happening, Subject};
+use super::event::{self, EventDetails, Subject};
 use super::suppression::{self, Suppression};
-use super::{NotThere, Op, waiting};
+use super::{NotFound, Op, waiting};
 use crate::base::id::{AccountId, MessageId};
 use crate::machine::transfer::{Effect, Input};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::suppression::SuppressionReason;
@@ -28,13 +28,13 @@ pub struct Unsubscribe {
 
 impl Op for Unsubscribe {
     type Reply = ();
-    type Refusal = NotThere;
+    type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<NotFound>> {
         let key = schema::message(self.account, self.message);
         let (Some(row), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
         else {
-            return Err(Stop::Refused(NotThere));
+            return Err(OpError::Refused(NotFound));
         };
         let next = transfer.state.step(Input::Unsubscribed);
         transfer.state = next.state;
@@ -42,7 +42,7 @@ impl Op for Unsubscribe {
         for effect in next.effects {
             if let Effect::Record(kind) = effect {
                 let subject = Subject { account: self.account, id: self.message, row: &row };
-                let happening = Happening { transfer: Some(&transfer), ..Happening::default() };
+                let happening = EventDetails { transfer: Some(&transfer), ..EventDetails::default() };
                 event::record(tables, &subject, kind, &happening)?;
             }
         }
@@ -84,6 +84,6 @@ mod tests {
         // Queued, delivered, unsubscribed.
         assert_eq!(test.count(Table::Timeline, &sender.key(message)), 3);
         let nothing = Unsubscribe { account, message: MessageId::default(), waiting: vec![] };
-        assert!(matches!(test.commit(nothing), Err(Stop::Refused(NotThere))));
+        assert!(matches!(test.commit(nothing), Err(OpError::Refused(NotFound))));
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::device::Devices;
 use crate::domain::limits::USERS_COUNT;
 use crate::domain::session::SessionKey;
 use crate::domain::user::{Role, SecondFactor, User};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
@@ -41,17 +41,17 @@ impl Op for CreateUser {
     type Reply = User;
     type Refusal = CreateUserRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<CreateUserRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<CreateUserRefusal>> {
         if tables.row::<Account>(self.account.as_bytes())?.is_none() {
-            return Err(Stop::Refused(CreateUserRefusal::NoSuchAccount));
+            return Err(OpError::Refused(CreateUserRefusal::NoSuchAccount));
         }
         let match_key = self.user.email.match_key();
         if tables.get(Table::UsersByEmail, match_key.as_bytes())?.is_some() {
-            return Err(Stop::Refused(CreateUserRefusal::EmailTaken));
+            return Err(OpError::Refused(CreateUserRefusal::EmailTaken));
         }
         let (from, to) = (self.account.as_bytes(), after_prefix(self.account.as_bytes()));
         if tables.keys(Table::Users, from, &to, Order::Ascending, USERS_COUNT)?.len() >= USERS_COUNT {
-            return Err(Stop::Refused(CreateUserRefusal::TooMany));
+            return Err(OpError::Refused(CreateUserRefusal::TooMany));
         }
         let user = User { created_at: tables.now(), ..self.user.clone() };
         let key = schema::user(self.account, user.id);
@@ -113,7 +113,7 @@ pub enum UserChangeRefusal {
     LastOwner,
 }
 
-impl From<UserChangeRefusal> for Stop<UserChangeRefusal> {
+impl From<UserChangeRefusal> for OpError<UserChangeRefusal> {
     fn from(refusal: UserChangeRefusal) -> Self {
         Self::Refused(refusal)
     }
@@ -124,7 +124,7 @@ fn is_active_owner(user: &User) -> bool {
 }
 
 /// Refuses to remove the account's last owner who can sign in.
-fn check_other_owner(read: &impl Read, account: AccountId, user: UserId) -> Result<(), Stop<UserChangeRefusal>> {
+fn check_other_owner(read: &impl Read, account: AccountId, user: UserId) -> Result<(), OpError<UserChangeRefusal>> {
     let users = read.sound_rows::<User>(account.as_bytes(), USERS_COUNT)?;
     let has_other = users.iter().any(|(_, other)| other.id != user && is_active_owner(other));
     if has_other { Ok(()) } else { Err(UserChangeRefusal::LastOwner.into()) }
@@ -134,7 +134,7 @@ impl Op for UpdateUser {
     type Reply = User;
     type Refusal = UserChangeRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<UserChangeRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<UserChangeRefusal>> {
         let key = schema::user(self.account, self.user);
         let is_meant = |user: &User| self.instead_of.as_ref().is_none_or(|hash| *hash == user.password_hash);
         let Some(old) = tables.row::<User>(&key)?.filter(is_meant) else {
@@ -181,7 +181,7 @@ impl Op for DeleteUser {
     type Reply = User;
     type Refusal = UserChangeRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<UserChangeRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<UserChangeRefusal>> {
         let key = schema::user(self.account, self.user);
         let Some(user) = tables.row::<User>(&key)? else { return Err(UserChangeRefusal::NotThere.into()) };
         if self.keeps_owner && is_active_owner(&user) {
@@ -235,7 +235,7 @@ mod tests {
         let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
         let ann = test.done(CreateUser { account, user: user("Ann@Example.com", 1) });
         let again = test.commit(CreateUser { account: other, user: user("ann@example.COM", 2) });
-        assert!(matches!(again, Err(Stop::Refused(CreateUserRefusal::EmailTaken))));
+        assert!(matches!(again, Err(OpError::Refused(CreateUserRefusal::EmailTaken))));
         let snapshot = test.store().snapshot().unwrap();
         let found = user_by_email(&snapshot, &ann.email.match_key()).unwrap().unwrap();
         assert_eq!((found.0, found.1.id), (account, ann.id));
@@ -254,7 +254,7 @@ mod tests {
         };
         let first = test.done(new(account, 0)).id;
         (1..USERS_COUNT).for_each(|number| drop(test.done(new(account, number))));
-        assert!(matches!(test.commit(new(account, 60)), Err(Stop::Refused(CreateUserRefusal::TooMany))));
+        assert!(matches!(test.commit(new(account, 60)), Err(OpError::Refused(CreateUserRefusal::TooMany))));
         test.done(new(other, 61));
         test.done(DeleteUser { account, user: first, keeps_owner: true });
         test.done(new(account, 62));
@@ -266,10 +266,10 @@ mod tests {
         let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
         let ann = test.done(CreateUser { account, user: user("ann@example.com", 1) });
         let changed = test.commit(UpdateUser { role: Some(Role::Viewer), ..UpdateUser::of(other, ann.id) });
-        assert!(matches!(changed, Err(Stop::Refused(UserChangeRefusal::NotThere))));
+        assert!(matches!(changed, Err(OpError::Refused(UserChangeRefusal::NotThere))));
         assert!(matches!(
             test.commit(DeleteUser { account: other, user: ann.id, keeps_owner: false }),
-            Err(Stop::Refused(UserChangeRefusal::NotThere))
+            Err(OpError::Refused(UserChangeRefusal::NotThere))
         ));
     }
 
@@ -285,12 +285,12 @@ mod tests {
         let disable = |user| UpdateUser { disabled: Some(true), keeps_owner: true, ..UpdateUser::of(account, user) };
         test.done(demote(ann));
         for change in [demote(bob), disable(bob)] {
-            assert!(matches!(test.commit(change), Err(Stop::Refused(UserChangeRefusal::LastOwner))));
+            assert!(matches!(test.commit(change), Err(OpError::Refused(UserChangeRefusal::LastOwner))));
         }
         let delete = |keeps_owner| test.commit(DeleteUser { account, user: bob, keeps_owner });
-        assert!(matches!(delete(true), Err(Stop::Refused(UserChangeRefusal::LastOwner))));
+        assert!(matches!(delete(true), Err(OpError::Refused(UserChangeRefusal::LastOwner))));
         test.done(UpdateUser { role: Some(Role::Owner), disabled: Some(true), ..UpdateUser::of(account, ann) });
-        assert!(matches!(delete(true), Err(Stop::Refused(UserChangeRefusal::LastOwner))), "a disabled owner");
+        assert!(matches!(delete(true), Err(OpError::Refused(UserChangeRefusal::LastOwner))), "a disabled owner");
         assert!(delete(false).is_ok(), "the command line always can");
     }
 }

@@ -11,7 +11,7 @@ use crate::domain::account::{Account, ViewReason};
 use crate::domain::audit::{Action, Actor, Change, Person};
 use crate::domain::session::{Session, SessionKey, Stage, View};
 use crate::domain::user::User;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
@@ -42,14 +42,14 @@ impl Op for BeginView {
     type Reply = Timestamp;
     type Refusal = BeginViewRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Timestamp, Stop<BeginViewRefusal>> {
-        let refused = Stop::Refused(BeginViewRefusal::NotOperator);
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Timestamp, OpError<BeginViewRefusal>> {
+        let refused = OpError::Refused(BeginViewRefusal::NotOperator);
         let session = tables.row::<Session>(&self.session)?.filter(|session| session.stage == Stage::SignedIn);
         let Some(session) = session else { return Err(refused) };
         let user = tables.row::<User>(&schema::user(session.account, session.user))?;
         let Some(user) = user.filter(|user| user.is_operator && !user.disabled) else { return Err(refused) };
         if tables.row::<Account>(self.account.as_bytes())?.is_none() {
-            return Err(Stop::Refused(BeginViewRefusal::NoSuchAccount));
+            return Err(OpError::Refused(BeginViewRefusal::NoSuchAccount));
         }
         let session = without_view(tables, &self.session, session)?;
         let view = View {
@@ -77,7 +77,7 @@ impl Op for EndView {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         Ok(end_view(tables, &self.session)?)
     }
 }
@@ -93,7 +93,7 @@ impl Op for ExpireView {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         let prefix = self.timer.id.0;
         for key in tables.keys(Table::Sessions, &prefix, &after_prefix(&prefix), Order::Ascending, 2)? {
             let Some(key) = key.first_chunk::<32>() else { continue };
@@ -193,7 +193,7 @@ mod tests {
             Self { test, own, other, user: id, key }
         }
 
-        fn begin(&self) -> Result<Timestamp, Stop<BeginViewRefusal>> {
+        fn begin(&self) -> Result<Timestamp, OpError<BeginViewRefusal>> {
             let reason = "a question".parse().unwrap();
             self.test.commit(BeginView { session: self.key, account: self.other, reason })
         }
@@ -256,9 +256,9 @@ mod tests {
         let scene = Scene::new();
         let reason: ViewReason = "a question".parse().unwrap();
         let unknown = BeginView { session: scene.key, account: AccountId::default(), reason };
-        assert!(matches!(scene.test.commit(unknown), Err(Stop::Refused(BeginViewRefusal::NoSuchAccount))));
+        assert!(matches!(scene.test.commit(unknown), Err(OpError::Refused(BeginViewRefusal::NoSuchAccount))));
         scene.test.done(UpdateUser { operator: Some(false), ..UpdateUser::of(scene.own, scene.user) });
-        assert!(matches!(scene.begin(), Err(Stop::Refused(BeginViewRefusal::NotOperator))));
+        assert!(matches!(scene.begin(), Err(OpError::Refused(BeginViewRefusal::NotOperator))));
         assert!(scene.actions().is_empty());
     }
 

@@ -7,12 +7,12 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{self, Happening, Subject};
+use super::event::{self, EventDetails, Subject};
 use super::{Never, Op, suppression};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::domain::address::Address;
 use crate::machine::transfer::{Effect, Input, Wire};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table};
@@ -125,7 +125,7 @@ impl Op for EndWaiting {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         let mut suppressed = Vec::new();
         for id in &self.messages {
             // A damaged row is skipped; the worker that reads it reports it.
@@ -155,7 +155,7 @@ pub(super) fn withdraw(
     for effect in next.effects {
         match effect {
             Effect::Record(kind) => {
-                event::record(tables, subject, kind, &Happening::default())?;
+                event::record(tables, subject, kind, &EventDetails::default())?;
             }
             Effect::StopAttempts => end(tables, subject.account, subject.id, &subject.row.to, &mut transfer),
             // A withdrawn message is never tried again, and its recipient did not cause it.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Never, Op};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema;
@@ -27,7 +27,7 @@ impl Op for CountHandedOver {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         let key = schema::warm_up(&self.relay, &self.site);
         let before = tables.row::<WarmUpRow>(&key)?.filter(|row| row.day >= self.day);
         let row = before.map_or(WarmUpRow { day: self.day, messages: 1 }, |row| WarmUpRow {

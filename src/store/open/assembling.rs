@@ -7,24 +7,24 @@ use std::time::Duration;
 
 use super::preparing::Prepared;
 use super::{QUEUE, Surroundings, Workers};
-use crate::store::bells::Bells;
+use crate::store::bells::AccountNotifier;
 use crate::store::content::{Appender, Content};
 use crate::store::damage::OpenDatabase;
 use crate::store::disk::Disk;
-use crate::store::gather::Announced;
+use crate::store::gather::PendingCount;
 use crate::store::health::Health;
 use crate::store::journal::Journal;
 use crate::store::key_changes::KeyChanges;
 use crate::store::limits::Limits;
 use crate::store::meters::StoreMeters;
-use crate::store::near::NearTimers;
+use crate::store::near::TimerCache;
 use crate::store::replica::Outbox;
 use crate::store::reserve::Reserve;
 use crate::store::writer::Writer;
 use crate::store::{Doors, Store};
 
 /// The opened files of a store, and the state read from them.
-pub(super) struct Parts<'a> {
+pub(super) struct StoreParts<'a> {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: &'a Path,
     pub(super) surroundings: Surroundings,
@@ -40,16 +40,16 @@ pub(super) struct Parts<'a> {
 }
 
 /// Creates the store and its workers, which have no threads yet.
-pub(super) fn assemble(parts: Parts<'_>) -> (Store, Workers) {
-    let Parts { disk, directory, limits, database, health, content, outbox, .. } = parts;
+pub(super) fn assemble(parts: StoreParts<'_>) -> (Store, Workers) {
+    let StoreParts { disk, directory, limits, database, health, content, outbox, .. } = parts;
     let Surroundings { now, entropy } = parts.surroundings;
     let Prepared { last, last_message, sequence, master, restored, waiting, .. } = parts.prepared;
-    let near = Arc::new(NearTimers::new(restored));
-    let bells = Arc::new(Bells::default());
+    let near = Arc::new(TimerCache::new(restored));
+    let bells = Arc::new(AccountNotifier::default());
     let showing = Arc::default();
     let meters = Arc::new(StoreMeters::default());
     let key_changes = Arc::new(KeyChanges::default());
-    let announced = Announced::default();
+    let announced = PendingCount::default();
     let (to_writer, writer_inbox) = sync_channel(QUEUE);
     let (to_appender, appender_inbox) = sync_channel(QUEUE);
     let writer = Writer {

@@ -19,7 +19,7 @@ use crate::store::replica::Sequence;
 use crate::store::row::restored::Restored;
 use crate::store::schema::{self, FORMAT, Table, meta};
 use crate::store::snapshot::Snapshot;
-use crate::store::waiting::Waiting;
+use crate::store::waiting::TimerCounts;
 use crate::store::{master_key, totals};
 
 /// Facts that opening reads from the tables.
@@ -29,7 +29,7 @@ pub(super) struct Prepared {
     pub(super) sequence: Sequence,
     pub(super) master: Arc<MasterKey>,
     pub(super) restored: Option<Restored>,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: TimerCounts,
     pub(super) epoch: Epoch,
 }
 
@@ -56,9 +56,9 @@ pub(super) fn prepare(
     }
     let restored = found.row(meta::RESTORED)?;
     let waiting =
-        match sound(found.get(Table::Meta, meta::WAITING))?.flatten().and_then(|bytes| Waiting::decode(&bytes)) {
+        match sound(found.get(Table::Meta, meta::WAITING))?.flatten().and_then(|bytes| TimerCounts::decode(&bytes)) {
             Some(waiting) => waiting,
-            None => Waiting::count(&found, &counting)?,
+            None => TimerCounts::count(&found, &counting)?,
         };
     put(meta::WAITING, &waiting.encode());
     totals::count_missing(&found, &mut changes, &counting)?;

@@ -32,7 +32,7 @@ pub(super) struct Stored {
 }
 
 /// A record that was found at a start.
-pub(super) struct Found {
+pub(super) struct BacklogRecord {
     pub(super) sequence: u64,
     pub(super) stored: Stored,
 }
@@ -60,7 +60,7 @@ impl Backlog {
     ///
     /// # Errors
     /// File system errors.
-    pub(super) fn open(disk: Arc<dyn Disk>, data: &Path, last: u64) -> io::Result<(Self, Vec<Found>)> {
+    pub(super) fn open(disk: Arc<dyn Disk>, data: &Path, last: u64) -> io::Result<(Self, Vec<BacklogRecord>)> {
         let directory = data.join(DIRECTORY);
         disk.create_directory(&directory)?;
         let mut backlog = Self { disk, directory, files: Vec::new(), open: None, next: 1 };
@@ -80,7 +80,7 @@ impl Backlog {
         Ok(numbers)
     }
 
-    fn read_file(&mut self, number: u64, last: u64, found: &mut Vec<Found>) -> io::Result<()> {
+    fn read_file(&mut self, number: u64, last: u64, found: &mut Vec<BacklogRecord>) -> io::Result<()> {
         let bytes = self.disk.read(&self.path(number))?;
         let mut end = 0;
         let mut highest = 0;
@@ -92,11 +92,12 @@ impl Backlog {
                     break;
                 }
                 // A record that was appended twice counts once, in its last version.
-                while found.last().is_some_and(|before: &Found| before.sequence >= sequence.number) {
+                while found.last().is_some_and(|before: &BacklogRecord| before.sequence >= sequence.number) {
                     found.pop();
                 }
                 let (offset, length) = ((end + HEAD) as u64, u32::try_from(payload.len()).unwrap_or(u32::MAX));
-                found.push(Found { sequence: sequence.number, stored: Stored { file: number, offset, length } });
+                found
+                    .push(BacklogRecord { sequence: sequence.number, stored: Stored { file: number, offset, length } });
                 highest = highest.max(sequence.number);
                 end = after;
             }

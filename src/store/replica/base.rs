@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::base::time::Timestamp;
 use crate::store::Store;
 use crate::store::archive::Totals;
-use crate::store::backup::{BackupError, Extent, Named};
+use crate::store::backup::{BackupError, Extent, NamedSegments};
 use crate::store::error::StoreError;
 use crate::store::open::sequence;
 use crate::store::snapshot::Snapshot;
@@ -46,7 +46,7 @@ impl Store {
         base: BaseSnapshot,
         beside: &[&str],
         out: impl Write,
-    ) -> Result<(Totals, Named), BackupError> {
+    ) -> Result<(Totals, NamedSegments), BackupError> {
         let extent = Extent { content: false, master_key: false };
         let BaseSnapshot { snapshot, sequence } = base;
         let (mut writer, mut named) = Self::write_rows(&snapshot, sequence.committed_at, (extent, None), out)?;

@@ -30,9 +30,9 @@ use crate::store::row::Row as _;
 use crate::store::row::restored::{HoldCause, Restored};
 use crate::store::schema::{self, FORMAT, Table, meta};
 use crate::store::snapshot::Snapshot;
-use crate::store::standstill::Standing;
+use crate::store::standstill::TimersOnHold;
 use crate::store::timer::{Timer, TimerKind};
-use crate::store::waiting::Waiting;
+use crate::store::waiting::TimerCounts;
 use crate::store::{master_key, migrate, restore};
 
 /// Reason why a batch can't be applied.
@@ -251,7 +251,7 @@ impl Follower {
     ///
     /// # Errors
     /// Database errors.
-    pub fn hold_queue(&mut self, now: Timestamp) -> Result<Standing, StoreError> {
+    pub fn hold_queue(&mut self, now: Timestamp) -> Result<TimersOnHold, StoreError> {
         let found = self.snapshot()?;
         let earlier: Option<Restored> = found.row(meta::RESTORED)?;
         let hold = Restored {
@@ -262,7 +262,7 @@ impl Follower {
             stands_still: true,
             cause: HoldCause::Restored,
         };
-        let mut standing = Standing::default();
+        let mut standing = TimersOnHold::default();
         found.scan_sound(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
             if let Some(timer) = Timer::decode(key).filter(|timer| hold.holds(timer)) {
                 standing.messages += u64::from(timer.kind == TimerKind::Transfer);
@@ -284,7 +284,7 @@ impl Follower {
     /// Database errors.
     pub fn queued(&self, now: Timestamp) -> Result<(u64, u64), StoreError> {
         let found = self.snapshot()?;
-        let waiting = found.get(Table::Meta, meta::WAITING)?.and_then(|bytes| Waiting::decode(&bytes));
+        let waiting = found.get(Table::Meta, meta::WAITING)?.and_then(|bytes| TimerCounts::decode(&bytes));
         let mut due = 0;
         let end = now.moved_by(1).as_millis().to_be_bytes();
         found.scan(Table::Timers, &[], &end, Order::Ascending, &mut |key, _| {

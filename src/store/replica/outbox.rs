@@ -44,7 +44,7 @@ pub struct Unconfirmed {
     pub backlog_bytes: u64,
 }
 
-struct Waiting {
+struct QueuedRecords {
     sequence: Sequence,
     bytes: usize,
     payload: Option<Arc<[u8]>>,
@@ -53,9 +53,9 @@ struct Waiting {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedRecords>,
     /// The batch that becomes durable by a checkpoint: it is stored, and must not be sent before.
-    staged: Option<Waiting>,
+    staged: Option<QueuedRecords>,
     memory_bytes: usize,
     bytes: u64,
     confirmed: Option<Position>,
@@ -112,7 +112,7 @@ impl Outbox {
             next = sequence.number + 1;
             let bytes = payload.len();
             state.bytes += bytes as u64;
-            state.waiting.push_back(Waiting { sequence, bytes, payload: None, stored: Some(found.stored) });
+            state.waiting.push_back(QueuedRecords { sequence, bytes, payload: None, stored: Some(found.stored) });
         }
         state.has_gap |= next != last.number + 1;
         let outbox = Self {
@@ -136,7 +136,7 @@ impl Outbox {
         if state.has_gap {
             return;
         }
-        let waiting = Waiting::new(sequence, payload);
+        let waiting = QueuedRecords::new(sequence, payload);
         state.push(waiting);
         drop(state);
         self.added.notify_one();
@@ -146,7 +146,7 @@ impl Outbox {
     pub(in crate::store) fn stage(&self, sequence: Sequence, payload: &[u8]) {
         let mut state = self.state();
         if !state.has_gap {
-            state.staged = Some(Waiting::new(sequence, payload));
+            state.staged = Some(QueuedRecords::new(sequence, payload));
         }
         state.last = sequence.number;
     }
@@ -257,7 +257,7 @@ impl Outbox {
         let chosen: Vec<_> = {
             let state = self.state();
             let mut left = bytes;
-            let fits = |waiting: &&Waiting| {
+            let fits = |waiting: &&QueuedRecords| {
                 let fits = left == bytes || waiting.bytes <= left;
                 left = left.saturating_sub(waiting.bytes);
                 fits
@@ -339,14 +339,14 @@ impl Outbox {
 }
 
 impl State {
-    fn push(&mut self, waiting: Waiting) {
+    fn push(&mut self, waiting: QueuedRecords) {
         self.memory_bytes += waiting.payload.as_ref().map_or(0, |payload| payload.len());
         self.bytes += waiting.bytes as u64;
         self.waiting.push_back(waiting);
     }
 }
 
-impl Waiting {
+impl QueuedRecords {
     fn new(sequence: Sequence, payload: &[u8]) -> Self {
         Self { sequence, bytes: payload.len(), payload: Some(payload.into()), stored: None }
     }

@@ -17,11 +17,11 @@ use crate::store::replica::FORK;
 use crate::store::row::Row as _;
 use crate::store::row::restored::{HoldCause, Restored};
 use crate::store::schema::{Table, meta};
-use crate::store::standstill::Standing;
+use crate::store::standstill::TimersOnHold;
 
 impl Building {
     /// Marks a copy, syncs everything, and moves it to its place.
-    pub(super) fn finish(mut self, head: &Head, lineage: Lineage) -> Result<Standing, RestoreError> {
+    pub(super) fn finish(mut self, head: &Head, lineage: Lineage) -> Result<TimersOnHold, RestoreError> {
         close(self.segment.take().as_ref().map(|(_, file, _)| file))?;
         if let Lineage::Fork { holds_queue } = lineage {
             self.mark_fork(head, holds_queue)?;
@@ -44,7 +44,7 @@ impl Building {
         self.insert(Table::Meta.name(), &[(meta::RESTORED.to_vec(), stored)])
     }
 
-    fn complete(mut self) -> Result<Standing, RestoreError> {
+    fn complete(mut self) -> Result<TimersOnHold, RestoreError> {
         if let Some((transaction, _)) = self.inserting.take() {
             transaction.commit().map_err(StoreError::from)?;
         }

@@ -12,7 +12,7 @@ use crate::domain::stream::Stream;
 use crate::store::Store;
 use crate::store::backup::Extent;
 use crate::store::content::{Place, Unreadable};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::open::OpenError;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::testing::{START, Sender, TestStore};
@@ -82,7 +82,7 @@ fn everything_committed_before_is_there_and_stands_still_and_nothing_that_came_a
     assert_eq!(test.count(Table::Messages, &[]), 3, "accepted while the backup was taken");
 
     let (copy, restoration) = restored(&bytes);
-    assert_eq!(restoration.standing, Standing { messages: 2, deliveries: 2 });
+    assert_eq!(restoration.standing, TimersOnHold { messages: 2, deliveries: 2 });
     assert_eq!(copy.count(Table::Messages, &[]), 2);
     let sender = Sender::of(&copy, account, domain);
     assert_eq!(body(&sender, &copy, first).unwrap(), b"first");
@@ -228,5 +228,5 @@ fn a_backup_that_nobody_takes_is_an_error_and_the_store_lives_on() {
     assert!(test.store().back_up(START, ALL, &[], Full).is_err());
     let domain = test.domain(account, "example.org", Stream::Marketing, DomainStatus::Verified);
     let of = Sender::of(&test, account, domain);
-    assert!(!matches!(test.commit(of.message("a@example.net")), Err(Stop::Failed(_))));
+    assert!(!matches!(test.commit(of.message("a@example.net")), Err(OpError::Failed(_))));
 }

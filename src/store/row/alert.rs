@@ -34,14 +34,14 @@ pub struct AlertRow {
     /// When it ended; `None` while it is open.
     pub resolved_at: Option<Timestamp>,
     /// Changes that are not announced yet, oldest first.
-    pub announcements: Vec<Announcement>,
+    pub announcements: Vec<PendingNotice>,
     /// Notices sent, oldest first.
     pub notices: Vec<AlertNotice>,
 }
 
 /// A change to be announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Announcement {
+pub struct PendingNotice {
     /// The change.
     pub kind: NoticeKind,
     /// When it happened.

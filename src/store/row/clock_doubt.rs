@@ -27,12 +27,12 @@ pub struct DoubtEnd {
     /// Correction of the service's time at the end, in milliseconds.
     pub offset_ms: i64,
     /// Rows that have still to be moved.
-    pub rest: Rest,
+    pub rest: UnmovedRows,
 }
 
 /// Rows that have still to be moved by a doubt's offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Rest {
+pub enum UnmovedRows {
     /// Messages from this key on, then timers.
     Messages(Vec<u8>),
     /// Timers from this key on.
@@ -44,7 +44,7 @@ pub enum Rest {
 impl ClockDoubtRow {
     /// Whether some rows have still to be moved.
     pub fn is_unsettled(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| end.rest != Rest::Nothing)
+        self.end.as_ref().is_some_and(|end| end.rest != UnmovedRows::Nothing)
     }
 
     /// Returns the offset of the ends of the doubt's buckets from their names.

@@ -8,7 +8,7 @@ use super::process::Waiting;
 use super::story::Story;
 use super::work::{Intent, Outcome, next_hour, outcome};
 use crate::machine::retention::Bucket;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::Accept;
 use crate::store::op::accept_all::AcceptAll;
 use crate::store::testing::message_row;
@@ -64,7 +64,7 @@ impl Story {
                 AcceptAll { messages }
             };
             match store.commit_appended(appended, op).await {
-                Err(Stop::Failed(StoreError::Full)) => Outcome::Full,
+                Err(OpError::Failed(StoreError::Full)) => Outcome::Full,
                 other => outcome(other),
             }
         };

@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 use crate::store::Store;
 use crate::store::disk::simulated::SimulatedDisk;
 use crate::store::disk::simulated::chance::Chance;
-use crate::store::gather::Announcement;
+use crate::store::gather::PendingGuard;
 use crate::store::limits::Limits;
 use crate::store::open::{OnJournalDamage, OpenError, StartOptions, Surroundings};
 use crate::store::turns::{Turns, draw_limits};
@@ -61,7 +61,7 @@ pub(super) struct Process {
     pub(super) store: Arc<Store>,
     turns: Turns,
     /// While it is held, no body is alone: each waits for the appender's turn.
-    _company: Option<Announcement>,
+    _company: Option<PendingGuard>,
 }
 
 impl Process {

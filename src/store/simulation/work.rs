@@ -12,7 +12,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource};
 use crate::machine::retention::Bucket;
 use crate::store::Store;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::Op;
 use crate::store::op::accept::Accept;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
@@ -68,11 +68,11 @@ pub(super) fn waiting(store: &Store, leased: &BTreeSet<Ulid>) -> Vec<Timer> {
     timers(store).into_iter().filter(|timer| is_work(timer) && !leased.contains(&timer.id)).collect()
 }
 
-pub(super) fn outcome<T, R>(answer: Result<T, Stop<R>>) -> Outcome {
+pub(super) fn outcome<T, R>(answer: Result<T, OpError<R>>) -> Outcome {
     match answer {
         Ok(_) => Outcome::Done,
-        Err(Stop::Refused(_)) => Outcome::Refused,
-        Err(Stop::Failed(_)) => Outcome::Failed,
+        Err(OpError::Refused(_)) => Outcome::Refused,
+        Err(OpError::Failed(_)) => Outcome::Failed,
     }
 }
 
@@ -157,8 +157,8 @@ impl Story {
             };
             match store.commit_with_body(store.announce(), sealed, accept).await {
                 Ok(accepted) if accepted.is_replay => Outcome::Replayed,
-                Err(Stop::Refused(Refusal::IdempotencyMismatch)) => Outcome::Mismatched,
-                Err(Stop::Failed(StoreError::Full)) => Outcome::Full,
+                Err(OpError::Refused(Refusal::IdempotencyMismatch)) => Outcome::Mismatched,
+                Err(OpError::Failed(StoreError::Full)) => Outcome::Full,
                 other => outcome(other),
             }
         };

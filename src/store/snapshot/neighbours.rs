@@ -8,7 +8,7 @@ use crate::store::checksum;
 use crate::store::read::Order;
 use crate::store::schema::Table;
 
-type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type NeighbourTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
 type Entry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
 
 /// Maximum number of damaged rows that are skipped on each side. A few may have damaged values; more mean a damaged
@@ -30,7 +30,7 @@ enum Side {
 ///
 /// # Errors
 /// Errors of redb.
-pub(super) fn is_absent(opened: &Opened, table: Table, key: &[u8]) -> Result<bool, StorageError> {
+pub(super) fn is_absent(opened: &NeighbourTable, table: Table, key: &[u8]) -> Result<bool, StorageError> {
     let after = side(opened.range::<&[u8]>(key..)?, table, key, Order::Ascending)?;
     let before = before(opened, table, key)?;
     let is_seemingly_empty = before == Side::Empty && after == Side::Empty;
@@ -41,11 +41,11 @@ pub(super) fn is_absent(opened: &Opened, table: Table, key: &[u8]) -> Result<boo
 ///
 /// # Errors
 /// Errors of redb.
-pub(super) fn begins_at(opened: &Opened, table: Table, key: &[u8]) -> Result<bool, StorageError> {
+pub(super) fn begins_at(opened: &NeighbourTable, table: Table, key: &[u8]) -> Result<bool, StorageError> {
     Ok(before(opened, table, key)? != Side::InDoubt)
 }
 
-fn before(opened: &Opened, table: Table, key: &[u8]) -> Result<Side, StorageError> {
+fn before(opened: &NeighbourTable, table: Table, key: &[u8]) -> Result<Side, StorageError> {
     side(opened.range::<&[u8]>(..key)?.rev(), table, key, Order::Descending)
 }
 

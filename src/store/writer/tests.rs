@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::id::{EventId, Ulid};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::health::Progress;
 use crate::store::job::Answer;
 use crate::store::op::Op;
@@ -41,13 +41,13 @@ impl Op for Write {
     type Reply = Vec<Ulid>;
     type Refusal = End;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Vec<Ulid>, Stop<End>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Vec<Ulid>, OpError<End>> {
         tables.put_bytes(Table::Suppressions, &self.key, b"no row".to_vec());
         tables.arm(Timer::of_store(tables.now(), TimerKind::EventLog));
         let ids = (0..self.ids).map(|_| tables.next_id::<EventId>().0).collect();
         match self.end {
             End::Commit => Ok(ids),
-            End::Refuse => Err(Stop::Refused(End::Refuse)),
+            End::Refuse => Err(OpError::Refused(End::Refuse)),
             End::Panic => panic!("as it was told"),
             End::ReadDamagedRow => {
                 tables.row::<SuppressionRow>(&self.key)?;
@@ -84,9 +84,9 @@ fn what_is_refused_or_panics_leaves_its_batch_whole() {
         told.as_slice(),
         [
             Ok(_),
-            Err(Stop::Refused(End::Refuse)),
-            Err(Stop::Failed(StoreError::Panicked)),
-            Err(Stop::Failed(StoreError::Row { .. })),
+            Err(OpError::Refused(End::Refuse)),
+            Err(OpError::Failed(StoreError::Panicked)),
+            Err(OpError::Failed(StoreError::Row { .. })),
             Ok(_)
         ]
     ));
@@ -125,7 +125,10 @@ fn a_panic_anywhere_on_the_writers_or_the_appenders_thread_is_latched_before_any
         if let Ok((is_ok, has_failed)) = told.recv() {
             assert!(is_ok || has_failed, "{point:?}");
         }
-        assert!(matches!(test.commit(write("late", End::Commit)), Err(Stop::Failed(StoreError::Closed))), "{point:?}");
+        assert!(
+            matches!(test.commit(write("late", End::Commit)), Err(OpError::Failed(StoreError::Closed))),
+            "{point:?}"
+        );
         test.store().close();
     }
 }
@@ -135,7 +138,7 @@ fn a_caller_whose_answer_panics_on_the_writers_thread_is_the_end_of_the_store() 
     let test = TestStore::new();
     test.store().post(write("key", End::Commit), |_| panic!("a defect of the caller"));
     failure_of(&test);
-    assert!(matches!(test.commit(write("late", End::Commit)), Err(Stop::Failed(StoreError::Closed))));
+    assert!(matches!(test.commit(write("late", End::Commit)), Err(OpError::Failed(StoreError::Closed))));
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn a_timer_disarmed_later_in_its_batch_is_not_near() {
     impl Op for Disarm {
         type Reply = ();
         type Refusal = ();
-        fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<()>> {
+        fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<()>> {
             tables.disarm(Timer::of_store(tables.now(), TimerKind::EventLog));
             Ok(())
         }
@@ -286,7 +289,7 @@ fn a_closed_store_commits_what_was_on_its_way_and_says_that_it_is_closed() {
     }
     test.store().close();
     assert_eq!(told.try_iter().filter(|is_ok| *is_ok).count(), 50);
-    assert!(matches!(test.commit(write("late", End::Commit)), Err(Stop::Failed(StoreError::Closed))));
+    assert!(matches!(test.commit(write("late", End::Commit)), Err(OpError::Failed(StoreError::Closed))));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::app::exit::Exit;
-use crate::app::trouble::Trouble;
+use crate::app::trouble::CliError;
 use crate::domain::replication::{ReplicaMode, WhenUnreachable};
 
 #[test]
@@ -79,7 +79,7 @@ fn plain_http_goes_to_allowed_networks_too() {
 fn automatic_failover_needs_stop_and_ends_as_a_usage_error() {
     let error = |more: &str| {
         let text = format!("{BARE}[replica]\nurl = \"s3://bucket\"\n{more}");
-        Trouble::from(Config::parse(&text, "p.toml", &Environment::default()).unwrap_err())
+        CliError::from(Config::parse(&text, "p.toml", &Environment::default()).unwrap_err())
     };
     let trouble = error("failover = \"automatic\"\n");
     assert_eq!(trouble.exit(), Exit::Usage);

@@ -80,11 +80,11 @@ async fn a_complaint_finds_its_message_by_its_return_path() {
             "Return-Path" => world.hear_at(Mailbox::Feedback, &arf("", &format!("{place}: <{path}>\n"))).await,
             _ => world.hear_at(Mailbox::Feedback, &arf(&format!("{place}: <{path}>\n"), "")).await,
         };
-        assert_eq!((taken, world.status(message)), (Taken::Complained, Status::Complained), "{place}");
+        assert_eq!((taken, world.status(message)), (AcceptedKind::Complained, Status::Complained), "{place}");
     }
     let id = format!("Message-ID: <{untied}@example.com>\n");
     let taken = world.hear_at(Mailbox::Feedback, &arf("Original-Rcpt-To: b@example.net\n", &id)).await;
-    assert_eq!((taken, world.status(untied)), (Taken::Untied, Status::Delivered));
+    assert_eq!((taken, world.status(untied)), (AcceptedKind::Untied, Status::Delivered));
     assert!(world.keys.asked.lock().unwrap().is_empty(), "no key is needed");
 }
 
@@ -101,11 +101,11 @@ async fn whoever_sees_a_message_can_neither_bounce_it_nor_complain_about_it() {
         let gone = [("b@example.net", "failed", "550 5.1.1 gone")];
         let bounce = dsn(&gone).replace("Subject: x\n", &field);
         assert!(bounce.contains(token));
-        assert_eq!(world.hear_at(Mailbox::Feedback, &bounce).await, Taken::Untied);
-        assert_eq!(world.hear_at(Mailbox::Feedback, &arf("", &field)).await, Taken::Unproven);
+        assert_eq!(world.hear_at(Mailbox::Feedback, &bounce).await, AcceptedKind::Untied);
+        assert_eq!(world.hear_at(Mailbox::Feedback, &arf("", &field)).await, AcceptedKind::Unproven);
         // The token is not accepted as a return path either.
         let path = format!("Original-Mail-From: <b+{token}@bounces.example.com>\n");
-        assert_eq!(world.hear_at(Mailbox::Feedback, &arf(&path, "")).await, Taken::Untied);
+        assert_eq!(world.hear_at(Mailbox::Feedback, &arf(&path, "")).await, AcceptedKind::Untied);
     }
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Delivered, false));
     let counts: BTreeMap<_, _> = world.engine.meters.came_back.taken().collect();
@@ -123,12 +123,12 @@ async fn a_complaint_by_feedback_id_alone_counts_with_a_signature_of_its_from_do
         (world.keys.sign("unpublished.example.net", &report), "the key is withdrawn"),
     ] {
         world.keys.records.lock().unwrap().remove("s._domainkey.unpublished.example.net");
-        assert_eq!(world.hear_at(Mailbox::Feedback, &signed).await, Taken::Unproven, "{why}");
+        assert_eq!(world.hear_at(Mailbox::Feedback, &signed).await, AcceptedKind::Unproven, "{why}");
     }
     assert_eq!(*world.keys.asked.lock().unwrap(), ["s._domainkey.unpublished.example.net"]);
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Delivered, false));
     let signed = world.keys.sign("mx.example.net", &report);
-    assert_eq!(world.hear_at(Mailbox::Feedback, &signed).await, Taken::Complained);
+    assert_eq!(world.hear_at(Mailbox::Feedback, &signed).await, AcceptedKind::Complained);
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Complained, true));
 }
 
@@ -138,8 +138,11 @@ async fn a_feedback_id_of_an_earlier_version_needs_the_same_signature() {
     let message = world.delivered().await;
     let token = return_path::token(world.account, message, &world.engine.settings.return_path_keys);
     let report = arf("", &format!("Feedback-ID: {token}:marketing:x\n"));
-    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, Taken::Unproven);
-    assert_eq!(world.hear_at(Mailbox::Feedback, &world.keys.sign("example.net", &report)).await, Taken::Complained);
+    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, AcceptedKind::Unproven);
+    assert_eq!(
+        world.hear_at(Mailbox::Feedback, &world.keys.sign("example.net", &report)).await,
+        AcceptedKind::Complained
+    );
     let path = Mailbox::ReturnPath(ReturnPath { account: world.account, message });
     assert_eq!(world.mailbox(&format!("b+{token}"), "bounces.example.com"), Ok(path), "it opens the return path");
 }
@@ -150,7 +153,7 @@ async fn a_stranger_without_a_genuine_token_makes_us_look_no_key_up() {
     let message = world.delivered().await;
     let forged = world.field(message, "Feedback-ID").replacen(": ", ": 0", 1);
     let report = world.keys.sign("example.net", &arf("", &forged));
-    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, Taken::Untied);
+    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, AcceptedKind::Untied);
     assert!(world.keys.asked.lock().unwrap().is_empty());
 }
 
@@ -171,6 +174,9 @@ async fn every_message_asks_for_complaints_under_its_signature() {
 async fn a_bounce_of_a_message_that_is_still_tried_ends_its_attempts() {
     let world = World::new().await;
     let message = world.accepted().await;
-    assert_eq!(world.hear(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await, Taken::Bounced);
+    assert_eq!(
+        world.hear(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await,
+        AcceptedKind::Bounced
+    );
     assert_eq!((world.status(message), world.transfer(message).due), (Status::Bounced, None));
 }

@@ -52,7 +52,7 @@ impl World {
     /// Receives a report, and returns its result.
     async fn hear_report(&self, mail: &str) -> &'static str {
         let before: BTreeMap<_, _> = self.engine.meters.dmarc_reports.read().collect();
-        assert_eq!(self.hear_at(Mailbox::Dmarc, mail).await, Taken::DmarcReport);
+        assert_eq!(self.hear_at(Mailbox::Dmarc, mail).await, AcceptedKind::DmarcReport);
         let mut changed = self.engine.meters.dmarc_reports.read().filter(|(name, count)| before[name] != *count);
         let (name, _) = changed.next().unwrap();
         assert_eq!(changed.next(), None);
@@ -172,7 +172,7 @@ async fn sources_are_known_by_the_relays_addresses_and_by_our_selectors() {
     assert_eq!(count(yesterday).await, (13, 13));
     let unseen = "192.0.9.0/24".parse().unwrap();
     let refused = world.engine.mark_dmarc_source(world.account, world.domain_id(), unseen, None).await;
-    assert!(matches!(refused, Err(Stop::Refused(DmarcRefusal::NotFound))));
+    assert!(matches!(refused, Err(OpError::Refused(DmarcRefusal::NotFound))));
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn an_ignored_reporter_counts_nowhere_until_it_is_taken_back() {
     world.engine.ignore_dmarc_reporter(world.account, id, name, false).await.unwrap();
     assert_eq!(world.overview().await.counts.messages(), 505);
     let stranger = world.engine.ignore_dmarc_reporter(world.account, id, "x".to_owned(), true).await;
-    assert!(matches!(stranger, Err(Stop::Refused(DmarcRefusal::NotFound))));
+    assert!(matches!(stranger, Err(OpError::Refused(DmarcRefusal::NotFound))));
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn a_report_to_two_mailboxes_does_what_each_is_for() {
     let message = world.delivered().await;
     let both = [Mailbox::Dmarc, Mailbox::ReturnPath(ReturnPath { account: world.account, message })];
     let bounce = dsn(&[("b@example.net", "failed", "550 5.1.1 gone")]).replace('\n', "\r\n").into_bytes();
-    assert_eq!(world.receiver.receive(&both, bounce).await.unwrap(), Taken::Bounced);
+    assert_eq!(world.receiver.receive(&both, bounce).await.unwrap(), AcceptedKind::Bounced);
     let counts: BTreeMap<_, _> = world.engine.meters.dmarc_reports.read().collect();
     assert_eq!((counts["unreadable"], world.status(message)), (1, Status::Bounced));
 }

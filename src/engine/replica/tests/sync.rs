@@ -1,7 +1,7 @@
 //! Tests of synchronous replication, and of machines that return with an older state.
 
 use super::*;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 
 /// Creates a machine whose answers wait for the bucket.
 fn synchronous(bucket: &MemoryStore, name: &str, seed: u64, stops: bool) -> Machine {
@@ -13,8 +13,8 @@ async fn commit(store: &Store) -> Result<(), StoreError> {
     let account = Account::new(AccountId::default(), "Example".parse().unwrap(), QuotaLimits::default(), START);
     match store.commit(CreateAccount { account, by: None }).await {
         Ok(_) => Ok(()),
-        Err(Stop::Failed(error)) => Err(error),
-        Err(Stop::Refused(_)) => panic!("the account was refused"),
+        Err(OpError::Failed(error)) => Err(error),
+        Err(OpError::Refused(_)) => panic!("the account was refused"),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::{Behaviour, World};
 use crate::base::id::{AccountId, Ulid};
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::{Never, Op};
 use crate::store::read::{Order, Read as _};
 use crate::store::schema::{self, Table};
@@ -23,7 +23,7 @@ impl Op for Spoil {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         let (now, key) = (tables.now(), [7; 48]);
         tables.put_bytes(Table::Idempotency, &key, b"no row".to_vec());
         let by_expiry = [now.as_millis().to_be_bytes().as_slice(), &key].concat();
@@ -62,7 +62,7 @@ impl Op for Overwrite {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.put_bytes(Table::Transfers, &self.0, self.1.clone());
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::base::id::AccountId;
 use crate::domain::address::Address;
 use crate::engine::imports::ImportRefusal;
 use crate::engine::suppressions::{Imported, SuppressionBatches};
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::op::suppression::{IMPORTED_MAX, Suppression, is_suppressed};
 use crate::store::op::suppression_import::{BeginImport, FinishImport, ImportBatch};
 use crate::store::read::{Order, Read as _};
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    fn import(&self, list: Arc<Three>) -> tokio::task::JoinHandle<Result<Imported, Stop<ImportRefusal>>> {
+    fn import(&self, list: Arc<Three>) -> tokio::task::JoinHandle<Result<Imported, OpError<ImportRefusal>>> {
         let (engine, account): (_, AccountId) = (Arc::clone(&self.engine), self.account);
         tokio::spawn(async move { engine.import_suppressions(account, list).await })
     }
@@ -96,7 +96,7 @@ async fn an_import_counts_when_it_is_whole_and_others_send_meanwhile() {
     assert_eq!((world.rows(Table::Suppressions), world.is_listed(0)), (IMPORTED_MAX, false));
     world.send("u0@b.test").await;
     let second = world.engine.import_suppressions(world.account, Three::new().0).await;
-    assert!(matches!(second, Err(Stop::Refused(ImportRefusal::Running))));
+    assert!(matches!(second, Err(OpError::Refused(ImportRefusal::Running))));
     open.send(()).unwrap();
     let imported = import.await.unwrap().unwrap();
     assert_eq!(imported, Imported { imported: 3 * IMPORTED_MAX, skipped: 0 });
@@ -114,7 +114,7 @@ async fn an_import_that_fails_half_way_is_taken_back_and_may_be_sent_again() {
     let import = world.import(Arc::clone(&list));
     list.has_come_to_its_gate().await;
     drop(open);
-    assert!(matches!(import.await.unwrap(), Err(Stop::Failed(StoreError::Panicked))));
+    assert!(matches!(import.await.unwrap(), Err(OpError::Failed(StoreError::Panicked))));
     world.has_no_import_left().await;
     assert_eq!((world.rows(Table::Suppressions), world.rows(Table::SuppressionsById)), (0, 0));
     let (list, open) = Three::new();

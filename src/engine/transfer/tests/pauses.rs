@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::*;
 use crate::base::id::MessageId;
 use crate::domain::site_name::SiteName;
-use crate::engine::pauses::{Tried, TryRefusal};
-use crate::store::error::Stop;
+use crate::engine::pauses::{RetryResult, TryRefusal};
+use crate::store::error::OpError;
 
 const HOUR: u64 = 3600;
 
@@ -23,7 +23,7 @@ impl World {
         assert!(self.engine.resume_site(self.account, site(name)).await.is_ok());
     }
 
-    async fn try_site(&self, name: &str) -> Tried {
+    async fn try_site(&self, name: &str) -> RetryResult {
         self.engine.try_site(self.account, site(name)).await.unwrap()
     }
 
@@ -104,15 +104,15 @@ async fn what_was_put_off_is_tried_at_once_when_somebody_asks() {
     world.pass(0).await;
     assert_eq!(ids.map(|id| world.standing(id)), [("deferred", 2), ("deferred", 1)], "no time has passed");
     for (name, tried) in [("mx.a.test", 2), ("a.test", 2), ("mx.b.test", 0)] {
-        assert_eq!(world.try_site(name).await, Tried { messages: tried, is_cut: false }, "{name}");
+        assert_eq!(world.try_site(name).await, RetryResult { messages: tried, is_cut: false }, "{name}");
         world.pass(0).await;
     }
     assert_eq!(ids.map(|id| world.standing(id)), [("deferred", 4), ("deferred", 3)]);
     world.cancel(ids[0]).await;
     let over = world.engine.try_message(world.account, ids[0]).await;
-    assert!(matches!(over, Err(Stop::Refused(TryRefusal::TooLate))));
+    assert!(matches!(over, Err(OpError::Refused(TryRefusal::TooLate))));
     let unknown = world.engine.try_message(world.account, MessageId::default()).await;
-    assert!(matches!(unknown, Err(Stop::Refused(TryRefusal::NotFound))));
+    assert!(matches!(unknown, Err(OpError::Refused(TryRefusal::NotFound))));
 }
 
 #[tokio::test]

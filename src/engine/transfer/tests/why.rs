@@ -16,7 +16,7 @@ use crate::engine::messages::MessageFilter;
 use crate::engine::wait::{Wait, WaitReason};
 use crate::smtp::rules;
 use crate::smtp::shaping::Shaping;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::{Never, Op};
 use crate::store::row::restored::{HoldCause, Restored};
 use crate::store::schema::meta;
@@ -30,7 +30,7 @@ impl Op for Restore {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.put(meta::RESTORED, &self.0);
         Ok(())
     }

@@ -50,27 +50,27 @@ fn every_error_has_its_name_and_its_number() {
 fn a_message_names_each_fault_with_its_field() {
     let mut violations = Violations::of("to", "is required");
     violations.add("headers.X", "must be a string");
-    let told = Door::Resend.told(&ApiError::Invalid(violations.clone()), "1", None);
+    let told = CompatService::Resend.told(&ApiError::Invalid(violations.clone()), "1", None);
     assert_eq!(told.message, "headers.X: must be a string; to: is required");
-    let listed = Door::Resend.told(&ApiError::Invalid(violations), "1", Some("emails[3]"));
+    let listed = CompatService::Resend.told(&ApiError::Invalid(violations), "1", Some("emails[3]"));
     assert_eq!(listed.message, "emails[3].headers.X: must be a string; emails[3].to: is required");
-    let domain = Door::Postmark.told(&ApiError::DomainUnknown("x.test".to_owned()), "1", None);
+    let domain = CompatService::Postmark.told(&ApiError::DomainUnknown("x.test".to_owned()), "1", None);
     assert!(domain.message.starts_with("From: The sending domain x.test"), "{}", domain.message);
-    let quota = Door::Resend.told(&ApiError::RateLimited(3), "1", Some("emails[0]"));
+    let quota = CompatService::Resend.told(&ApiError::RateLimited(3), "1", Some("emails[0]"));
     assert_eq!(quota.message, "emails[0]: Too many requests; wait 3 s.");
 }
 
 #[test]
 fn a_door_is_known_by_its_prefix_and_whole_segments() {
     for (path, door) in [
-        ("/v1/compat/resend", Some(Door::Resend)),
-        ("/v1/compat/resend/", Some(Door::Resend)),
-        ("/v1/compat/postmark/x/y", Some(Door::Postmark)),
+        ("/v1/compat/resend", Some(CompatService::Resend)),
+        ("/v1/compat/resend/", Some(CompatService::Resend)),
+        ("/v1/compat/postmark/x/y", Some(CompatService::Postmark)),
         ("/v1/compat/resend2", None),
         ("/v1/compat", None),
         ("/emails", None),
     ] {
-        assert_eq!(Door::of_path(path), door, "{path}");
+        assert_eq!(CompatService::of_path(path), door, "{path}");
     }
 }
 
@@ -84,11 +84,11 @@ fn postmarks_token_is_one_header_with_the_key_alone() {
         map
     };
     let refused = |why| Err(ApiError::Unauthenticated(why));
-    assert_eq!(Door::Postmark.key(&headers(&["pr_live_1"])), Ok("pr_live_1"));
-    assert_eq!(Door::Postmark.key(&headers(&[])), refused(Unauthenticated::Missing));
-    assert_eq!(Door::Postmark.key(&headers(&["a", "b"])), refused(Unauthenticated::Malformed));
-    assert_eq!(Door::Postmark.key(&headers(&["a b"])), refused(Unauthenticated::Malformed));
-    assert_eq!(Door::Postmark.key(&headers(&[""])), refused(Unauthenticated::Missing));
+    assert_eq!(CompatService::Postmark.key(&headers(&["pr_live_1"])), Ok("pr_live_1"));
+    assert_eq!(CompatService::Postmark.key(&headers(&[])), refused(Unauthenticated::Missing));
+    assert_eq!(CompatService::Postmark.key(&headers(&["a", "b"])), refused(Unauthenticated::Malformed));
+    assert_eq!(CompatService::Postmark.key(&headers(&["a b"])), refused(Unauthenticated::Malformed));
+    assert_eq!(CompatService::Postmark.key(&headers(&[""])), refused(Unauthenticated::Missing));
     let bearer = HeaderMap::from_iter([(AUTHORIZATION, "Bearer".parse().unwrap())]);
-    assert_eq!(Door::Resend.key(&bearer), refused(Unauthenticated::Missing));
+    assert_eq!(CompatService::Resend.key(&bearer), refused(Unauthenticated::Missing));
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::domain::fields::Fields;
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
-use crate::http::compat::door::Door;
+use crate::http::compat::door::CompatService;
 use crate::http::compat::letter::{Letter, NO_COPIES, NO_TEMPLATES, NO_TRACKING, present};
 use crate::http::compat::names::Names;
 
@@ -40,7 +40,7 @@ pub(super) struct Read {
 
 /// The email that `object` describes; further faults go to `faults`.
 pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> Read {
-    let mut letter = Letter::new(Names::of(Door::Postmark));
+    let mut letter = Letter::new(Names::of(CompatService::Postmark));
     let mut fields = Fields::new(present(object), &mut faults);
     letter.sender(&mut fields, "From");
     if let Some(text) = fields.text("To") {

@@ -7,7 +7,7 @@ mod email;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::door::Door;
+use super::door::CompatService;
 use super::fault::Fault;
 use super::letter::{NO_TEMPLATES, Ready};
 use super::list::{self, Kind, Sent};
@@ -24,11 +24,11 @@ use crate::http::state::Api;
 use crate::store::op::accept::Accepted;
 use crate::store::op::domain::domain_by_name;
 
-const LIST: Kind = Kind { door: Door::Postmark, field: "Messages", most: 500 };
+const LIST: Kind = Kind { door: CompatService::Postmark, field: "Messages", most: 500 };
 
 /// `POST /email`.
 pub(super) async fn send(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    send::answered(Door::Postmark, api, &call, one(api, &call).await)
+    send::answered(CompatService::Postmark, api, &call, one(api, &call).await)
 }
 
 async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, Fault> {
@@ -108,7 +108,7 @@ async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Ans
         answers.push(match one {
             Ok(sent) => accepted_json(sent)?,
             Err(fault) => {
-                let told = fault.told(Door::Postmark, &call.request_id);
+                let told = fault.told(CompatService::Postmark, &call.request_id);
                 json!({ "ErrorCode": told.number, "Message": told.message })
             }
         });
@@ -119,13 +119,13 @@ async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Ans
 /// `POST /email/withTemplate` and `/email/batchWithTemplates`.
 pub(super) async fn template(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let fault = Fault::from(Violations::of("TemplateId", NO_TEMPLATES));
-    Ok(fault.answer(Door::Postmark, api, &call))
+    Ok(fault.answer(CompatService::Postmark, api, &call))
 }
 
 /// `POST /email/bulk`.
 pub(super) async fn bulk(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let sentence = "bulk sends are not supported: send the messages to /email/batch";
-    Ok(Fault::from(Violations::of("Messages", sentence)).answer(Door::Postmark, api, &call))
+    Ok(Fault::from(Violations::of("Messages", sentence)).answer(CompatService::Postmark, api, &call))
 }
 
 /// `GET /messages/outbound/{id}/details`.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
-use crate::http::compat::door::Door;
+use crate::http::compat::door::CompatService;
 use crate::http::compat::letter::{Letter, NO_COPIES, NO_TEMPLATES, ONE_RECIPIENT, is_absent, present};
 use crate::http::compat::names::Names;
 
@@ -19,7 +19,7 @@ const REFUSED: [(&str, &str); 5] = [
 
 /// The email that `object` describes; further faults go to `faults`.
 pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> (Letter, Violations) {
-    let mut letter = Letter::new(Names::of(Door::Resend));
+    let mut letter = Letter::new(Names::of(CompatService::Resend));
     let mut fields = Fields::new(present(object), &mut faults);
     letter.sender(&mut fields, "from");
     if let Some(value) = fields.value("to") {

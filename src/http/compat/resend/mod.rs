@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::door::Door;
+use super::door::CompatService;
 use super::fault::Fault;
 use super::letter::Ready;
 use super::list::{self, Kind, List};
@@ -15,7 +15,7 @@ use super::{record, send};
 use crate::base::id::MessageId;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
-use crate::engine::submit::together::{AllAccepted, NotAll, WholeList};
+use crate::engine::submit::together::{AllAccepted, ListRefused, WholeList};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages;
@@ -26,7 +26,7 @@ use crate::store::op::accept::Accepted;
 
 /// Which faults of a list refuse it whole.
 const VALIDATION: HeaderName = HeaderName::from_static("x-batch-validation");
-const LIST: Kind = Kind { door: Door::Resend, field: "emails", most: 100 };
+const LIST: Kind = Kind { door: CompatService::Resend, field: "emails", most: 100 };
 
 /// The validation mode of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ enum Validation {
 
 /// `POST /emails`.
 pub(super) async fn send(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    send::answered(Door::Resend, api, &call, one(api, &call).await)
+    send::answered(CompatService::Resend, api, &call, one(api, &call).await)
 }
 
 async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, Fault> {
@@ -106,7 +106,7 @@ async fn strict(api: &Api, call: &Call<Caller>, list: List) -> Result<Answer, Fa
     }
     let whole = WholeList { submissions, key: claim.zip(in_use), answer: accepted_json };
     let outcome = api.engine.submit_all(&call.caller, whole).await;
-    let AllAccepted { answer, quota } = outcome.map_err(|NotAll { place: index, error }| {
+    let AllAccepted { answer, quota } = outcome.map_err(|ListRefused { place: index, error }| {
         match index.and_then(|index| Some((index, read.get(index)?))) {
             Some((index, (from, to, names))) => {
                 let error = messages::not_accepted(api, &call.caller, error, from, to);
@@ -131,7 +131,9 @@ async fn permissive(api: &Api, call: &Call<Caller>, mut list: List) -> Result<An
         match one {
             Ok(sent) => data.push(json!({ "id": send::receipt(&sent.accepted.answer)?.id })),
             Err(fault) => {
-                errors.push(json!({ "index": index, "message": fault.told(Door::Resend, &call.request_id).message }));
+                errors.push(
+                    json!({ "index": index, "message": fault.told(CompatService::Resend, &call.request_id).message }),
+                );
             }
         }
     }

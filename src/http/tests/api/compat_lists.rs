@@ -6,7 +6,7 @@ use serde_json::json;
 use super::compat_doors::JSON;
 use super::idempotency::hold;
 use super::*;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::{Never, Op};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
@@ -262,7 +262,7 @@ impl Op for Unbind {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.remove(Table::Idempotency, &self.key);
         Ok(())
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::http::openapi::check::faults;
 use crate::http::openapi::described;
-use crate::http::router::Found;
+use crate::http::router::RouteMatch;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(described);
 
@@ -17,7 +17,7 @@ pub(super) fn check(line: &str, reply: &Reply) {
     let (method, target) = line.split_once(' ').unwrap();
     let path = target.split('?').next().unwrap();
     let router = Router::new(routes()).unwrap();
-    let Found::Row(route, _) = router.find(&method.parse().unwrap(), path) else { return };
+    let RouteMatch::Row(route, _) = router.find(&method.parse().unwrap(), path) else { return };
     let Some(operation) = DOCUMENT["paths"][route.path].get(route.method.as_str().to_lowercase()) else { return };
     let told = operation["responses"].get(reply.status.to_string());
     let told = told.unwrap_or_else(|| panic!("{line} answers {}, which is not described", reply.status));

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use serde::{Deserialize, Serialize};
 
 use super::*;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::{Never, Op};
 use crate::store::tables::Tables;
 
@@ -22,7 +22,7 @@ impl Op for Hold {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, _: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, _: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         if let Some(held) = self.until.lock().unwrap().take() {
             // Ends when the test releases it, or is over.
             let _let_go = held.recv();

@@ -50,7 +50,7 @@ pub struct NoCredentials(pub(super) String);
 /// Modification time and size of a file when it was read.
 type Stamp = Option<(SystemTime, u64)>;
 
-struct Kept {
+struct CachedCredentials {
     credentials: Arc<Credentials>,
     stamp: Stamp,
 }
@@ -59,7 +59,7 @@ struct Kept {
 pub(super) struct CredentialStore {
     sources: CredentialSources,
     endpoints: RoleEndpoints,
-    kept: Mutex<Option<Kept>>,
+    kept: Mutex<Option<CachedCredentials>>,
     is_refused: AtomicBool,
 }
 
@@ -88,7 +88,7 @@ impl CredentialStore {
         match self.read().await {
             Ok(credentials) => {
                 let credentials = Arc::new(credentials);
-                *kept = Some(Kept { credentials: Arc::clone(&credentials), stamp });
+                *kept = Some(CachedCredentials { credentials: Arc::clone(&credentials), stamp });
                 Ok(credentials)
             }
             // Credentials that are still valid are better than none.

@@ -31,8 +31,8 @@ fn rows(test: &TestStore) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
 
 fn accept_all(test: &TestStore, messages: Vec<Accept>) -> Result<Vec<Accepted>, OneRefused> {
     test.commit(AcceptAll { messages }).map_err(|stop| match stop {
-        Stop::Refused(refused) => refused,
-        Stop::Failed(error) => panic!("the store failed: {error}"),
+        OpError::Refused(refused) => refused,
+        OpError::Failed(error) => panic!("the store failed: {error}"),
     })
 }
 

@@ -12,7 +12,7 @@ fn low(severity: Severity) -> Sighting {
     Sighting::new(Condition::DiskLow, severity, "little disk space", "12 MiB are free")
 }
 
-fn record(test: &TestStore, found: Option<Severity>) -> Changed {
+fn record(test: &TestStore, found: Option<Severity>) -> ChangedAlerts {
     let findings = vec![Finding::of_service(Condition::DiskLow, found.map(low))];
     test.done(RecordFindings { findings })
 }
@@ -26,7 +26,7 @@ fn an_alert_opens_once_and_ends_when_a_check_finds_it_gone() {
     let test = TestStore::new();
     let opened = record(&test, Some(Severity::Warning)).opened;
     assert_eq!(opened.len(), 1);
-    assert_eq!(record(&test, Some(Severity::Warning)), Changed::default());
+    assert_eq!(record(&test, Some(Severity::Warning)), ChangedAlerts::default());
     assert_eq!(test.count(Table::OpenAlerts, &[]), 1);
     test.pass(HOUR);
     assert_eq!(record(&test, None).resolved, opened);
@@ -35,7 +35,7 @@ fn an_alert_opens_once_and_ends_when_a_check_finds_it_gone() {
     let told: Vec<_> = alert.announcements.iter().map(|announcement| announcement.kind).collect();
     assert_eq!(told, [NoticeKind::Opened, NoticeKind::Resolved]);
     assert_eq!(test.count(Table::OpenAlerts, &[]), 0);
-    assert_eq!(record(&test, None), Changed::default());
+    assert_eq!(record(&test, None), ChangedAlerts::default());
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn each_subject_has_an_alert_of_its_own_and_unknown_ones_stay() {
         test.done(RecordFindings { findings: vec![finding] })
     };
     assert_eq!(check(vec![sighting("google"), sighting("yahoo")], &[]).opened.len(), 2);
-    assert_eq!(check(vec![sighting("google")], &["yahoo"]), Changed::default());
+    assert_eq!(check(vec![sighting("google")], &["yahoo"]), ChangedAlerts::default());
     assert_eq!(check(vec![sighting("google")], &[]).resolved.len(), 1);
 }
 
@@ -119,6 +119,6 @@ fn a_damaged_alert_makes_way_for_a_new_one() {
     let opened = record(&test, Some(Severity::Warning)).opened;
     let key = schema::alert(AccountId::default(), opened[0]);
     test.put(Table::Alerts, &key, Some(b"\xff"));
-    assert_eq!(record(&test, None), Changed::default());
+    assert_eq!(record(&test, None), ChangedAlerts::default());
     assert_eq!(record(&test, Some(Severity::Warning)).opened.len(), 1);
 }

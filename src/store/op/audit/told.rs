@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Told;
+use super::Auditable;
 use crate::domain::account::{Account, QuotaLimits};
 use crate::domain::api_key::ApiKey;
 use crate::domain::audit::{Action, Change};
@@ -27,7 +27,7 @@ use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::row::suspension::SuspensionRow;
 
-impl Told for UpdateAccount {
+impl Auditable for UpdateAccount {
     fn told(&self, account: &Account) -> Change {
         let days = account.content_retention_days.get();
         let (name, zone, hosted) = (account.name.as_str(), account.time_zone.as_str(), account.hosted_unsubscribe);
@@ -41,26 +41,26 @@ impl Told for UpdateAccount {
     }
 }
 
-impl Told for CreateUser {
+impl Auditable for CreateUser {
     fn told(&self, user: &User) -> Change {
         Change::new(Action::UserAdded, user.id, format!("{} as {}", user.email.as_given(), user.role))
     }
 }
 
-impl Told for CreateIdentified {
+impl Auditable for CreateIdentified {
     fn told(&self, user: &User) -> Change {
         let name = format!("{} as {}, at their first sign-in by OpenID Connect", user.email.as_given(), user.role);
         Change::new(Action::UserAdded, user.id, name)
     }
 }
 
-impl Told for BindIdentity {
+impl Auditable for BindIdentity {
     fn told(&self, user: &User) -> Change {
         Change::new(Action::IdentityBound, user.id, user.email.as_given())
     }
 }
 
-impl Told for UpdateUser {
+impl Auditable for UpdateUser {
     fn told(&self, user: &User) -> Change {
         let action = match (&self.password_hash, self.disabled, &self.totp, self.operator) {
             (_, _, _, Some(true)) => Action::OperatorNamed,
@@ -83,7 +83,7 @@ impl Told for UpdateUser {
     }
 }
 
-impl Told for DeleteUser {
+impl Auditable for DeleteUser {
     fn told(&self, user: &User) -> Change {
         Change::new(Action::UserRemoved, user.id, user.email.as_given())
     }
@@ -93,7 +93,7 @@ impl Told for DeleteUser {
     }
 }
 
-impl Told for EndSessions {
+impl Auditable for EndSessions {
     fn told(&self, (): &()) -> Change {
         Change::new(Action::SessionsEnded, self.user, "their own")
     }
@@ -103,19 +103,19 @@ impl Told for EndSessions {
     }
 }
 
-impl Told for CreateKey {
+impl Auditable for CreateKey {
     fn told(&self, key: &ApiKey) -> Change {
         Change::new(Action::KeyCreated, key.id, &key.name)
     }
 }
 
-impl Told for RenameKey {
+impl Auditable for RenameKey {
     fn told(&self, key: &ApiKey) -> Change {
         Change::new(Action::KeyRenamed, key.id, &key.name)
     }
 }
 
-impl Told for RevokeKey {
+impl Auditable for RevokeKey {
     fn told(&self, key: &ApiKey) -> Change {
         Change::new(Action::KeyRevoked, key.id, &key.name)
     }
@@ -125,13 +125,13 @@ impl Told for RevokeKey {
     }
 }
 
-impl Told for CreateDomain {
+impl Auditable for CreateDomain {
     fn told(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainAdded, self.id, row.name.as_str())
     }
 }
 
-impl Told for UpdateDomain {
+impl Auditable for UpdateDomain {
     fn told(&self, row: &DomainRow) -> Change {
         let what = match (self.stream, self.rotation_days) {
             (None, Some(0)) => format!("{}: no DKIM rotation", row.name),
@@ -142,19 +142,19 @@ impl Told for UpdateDomain {
     }
 }
 
-impl Told for RotateDkim {
+impl Auditable for RotateDkim {
     fn told(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainKeysRotated, self.domain, row.name.as_str())
     }
 }
 
-impl Told for RotateStandby {
+impl Auditable for RotateStandby {
     fn told(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainKeysRotated, self.look.domain, row.name.as_str())
     }
 }
 
-impl Told for DeleteDomain {
+impl Auditable for DeleteDomain {
     fn told(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainDeleted, self.domain, row.name.as_str())
     }
@@ -164,7 +164,7 @@ impl Told for DeleteDomain {
     }
 }
 
-impl Told for MarkDmarcSource {
+impl Auditable for MarkDmarcSource {
     fn told(&self, row: &DomainRow) -> Change {
         let mark = match self.is_mine {
             Some(true) => "its own",
@@ -175,7 +175,7 @@ impl Told for MarkDmarcSource {
     }
 }
 
-impl Told for IgnoreDmarcReporter {
+impl Auditable for IgnoreDmarcReporter {
     fn told(&self, row: &DomainRow) -> Change {
         let mark = if self.is_ignored { "is ignored" } else { "counts" };
         Change::new(Action::DmarcReporterMarked, self.domain, format!("{}: {} {mark}", row.name, self.name))
@@ -188,13 +188,13 @@ pub fn host(row: &EndpointRow) -> &str {
     rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
-impl Told for CreateEndpoint {
+impl Auditable for CreateEndpoint {
     fn told(&self, row: &EndpointRow) -> Change {
         Change::new(Action::WebhookCreated, self.id, host(row))
     }
 }
 
-impl Told for UpdateEndpoint {
+impl Auditable for UpdateEndpoint {
     fn told(&self, row: &EndpointRow) -> Change {
         let action = match self.enabled {
             Some(true) => Action::WebhookReactivated,
@@ -209,13 +209,13 @@ impl Told for UpdateEndpoint {
     }
 }
 
-impl Told for RotateSecret {
+impl Auditable for RotateSecret {
     fn told(&self, row: &EndpointRow) -> Change {
         Change::new(Action::WebhookSecretRotated, self.endpoint, host(row))
     }
 }
 
-impl Told for DeleteEndpoint {
+impl Auditable for DeleteEndpoint {
     fn told(&self, row: &EndpointRow) -> Change {
         Change::new(Action::WebhookDeleted, self.endpoint, host(row))
     }
@@ -225,31 +225,31 @@ impl Told for DeleteEndpoint {
     }
 }
 
-impl Told for TestEndpoint {
+impl Auditable for TestEndpoint {
     fn told(&self, _: &Self::Reply) -> Change {
         Change::new(Action::WebhookTested, self.endpoint, "")
     }
 }
 
-impl Told for Redeliver {
+impl Auditable for Redeliver {
     fn told(&self, delivery: &Self::Reply) -> Change {
         Change::new(Action::DeliverySentAgain, self.delivery, delivery.to_string())
     }
 }
 
-impl Told for Suppress {
+impl Auditable for Suppress {
     fn told(&self, added: &Added) -> Change {
         Change::new(Action::AddressSuppressed, added.row.id, &added.row.email)
     }
 }
 
-impl Told for ImportSuppressions {
+impl Auditable for ImportSuppressions {
     fn told(&self, _: &usize) -> Change {
         imported(self.suppressions.len())
     }
 }
 
-impl Told for FinishImport {
+impl Auditable for FinishImport {
     fn told(&self, (): &()) -> Change {
         imported(self.count)
     }
@@ -259,7 +259,7 @@ fn imported(count: usize) -> Change {
     Change::new(Action::SuppressionsImported, "", format!("a list of {count}"))
 }
 
-impl Told for Unsuppress {
+impl Auditable for Unsuppress {
     fn told(&self, row: &SuppressionRow) -> Change {
         Change::new(Action::SuppressionLifted, row.id, &row.email)
     }
@@ -269,13 +269,13 @@ impl Told for Unsuppress {
     }
 }
 
-impl Told for PauseSite {
+impl Auditable for PauseSite {
     fn told(&self, (): &()) -> Change {
         Change::new(Action::SitePaused, "", self.site.as_str())
     }
 }
 
-impl Told for ResumeSite {
+impl Auditable for ResumeSite {
     fn told(&self, (): &()) -> Change {
         Change::new(Action::SiteResumed, "", self.site.as_str())
     }
@@ -285,7 +285,7 @@ impl Told for ResumeSite {
     }
 }
 
-impl Told for SuspendAccount {
+impl Auditable for SuspendAccount {
     fn told(&self, _: &SuspensionRow) -> Change {
         Change::new(Action::AccountSuspended, "", self.reason.as_str())
     }
@@ -295,7 +295,7 @@ impl Told for SuspendAccount {
     }
 }
 
-impl Told for ResumeAccount {
+impl Auditable for ResumeAccount {
     fn told(&self, (): &()) -> Change {
         Change::new(Action::AccountResumed, "", "")
     }
@@ -305,7 +305,7 @@ impl Told for ResumeAccount {
     }
 }
 
-impl Told for CancelMessage {
+impl Auditable for CancelMessage {
     fn told(&self, (): &()) -> Change {
         Change::new(Action::MessageCanceled, self.message, "")
     }

@@ -6,7 +6,7 @@ use super::Op;
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_source::SourceNetwork;
 use crate::domain::stream::Stream;
-use crate::store::error::Stop;
+use crate::store::error::OpError;
 use crate::store::op::domain::DomainRefusal;
 use crate::store::op::domain_change::check_stream;
 use crate::store::read::Read as _;
@@ -45,10 +45,10 @@ impl Op for MarkDmarcSource {
     type Reply = DomainRow;
     type Refusal = DmarcRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DmarcRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DmarcRefusal>> {
         let domain = domain_of(tables, self.account, self.domain, self.limit)?;
         let key = keys::dmarc_source(self.account, self.domain, self.network);
-        let row: DmarcSourceRow = tables.row(&key)?.ok_or(Stop::Refused(DmarcRefusal::NotFound))?;
+        let row: DmarcSourceRow = tables.row(&key)?.ok_or(OpError::Refused(DmarcRefusal::NotFound))?;
         tables.put(&key, &DmarcSourceRow { is_mine: self.is_mine, ..row });
         Ok(domain)
     }
@@ -74,10 +74,10 @@ impl Op for IgnoreDmarcReporter {
     type Reply = DomainRow;
     type Refusal = DmarcRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DmarcRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DmarcRefusal>> {
         let domain = domain_of(tables, self.account, self.domain, self.limit)?;
         let key = keys::dmarc_reporter(self.account, self.domain, keys::dmarc_reporter_key(&self.name));
-        let row: DmarcReporterRow = tables.row(&key)?.ok_or(Stop::Refused(DmarcRefusal::NotFound))?;
+        let row: DmarcReporterRow = tables.row(&key)?.ok_or(OpError::Refused(DmarcRefusal::NotFound))?;
         tables.put(&key, &DmarcReporterRow { is_ignored: self.is_ignored, ..row });
         Ok(domain)
     }
@@ -88,13 +88,13 @@ fn domain_of(
     account: AccountId,
     domain: DomainId,
     limit: Option<Stream>,
-) -> Result<DomainRow, Stop<DmarcRefusal>> {
+) -> Result<DomainRow, OpError<DmarcRefusal>> {
     let row: Option<DomainRow> = tables.row(&schema::domain(account, domain))?;
-    let row = row.ok_or(Stop::Refused(DmarcRefusal::NotFound))?;
+    let row = row.ok_or(OpError::Refused(DmarcRefusal::NotFound))?;
     check_stream(limit, row.stream).map_err(|stop| match stop {
-        Stop::Refused(DomainRefusal::Stream(stream)) => Stop::Refused(DmarcRefusal::Stream(stream)),
-        Stop::Refused(_) => Stop::Refused(DmarcRefusal::NotFound),
-        Stop::Failed(error) => Stop::Failed(error),
+        OpError::Refused(DomainRefusal::Stream(stream)) => OpError::Refused(DmarcRefusal::Stream(stream)),
+        OpError::Refused(_) => OpError::Refused(DmarcRefusal::NotFound),
+        OpError::Failed(error) => OpError::Failed(error),
     })?;
     Ok(row)
 }

@@ -19,13 +19,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::outcomes::KEPT;
-use super::{NotThere, Op};
+use super::{NotFound, Op};
 use crate::base::id::{AccountId, DmarcReportId, DomainId};
 use crate::base::time::Timestamp;
 use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, SourceNetwork};
 use crate::domain::hostname::DomainName;
-use crate::store::error::{Stop, StoreError};
+use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row;
 use crate::store::row::dmarc::{
@@ -118,12 +118,12 @@ pub enum Recorded {
 impl Op for RecordDmarcReport {
     type Reply = Recorded;
     /// The account may no longer send from the domain, or the domain was removed.
-    type Refusal = NotThere;
+    type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Recorded, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Recorded, OpError<NotFound>> {
         let row: Option<DomainRow> = tables.row(&schema::domain(self.account, self.domain))?;
         if !row.is_some_and(|row| row.status.may_send()) {
-            return Err(Stop::Refused(NotThere));
+            return Err(OpError::Refused(NotFound));
         }
         let seen = self.seen_key();
         if let Some(seen) = &seen

@@ -177,7 +177,7 @@ fn a_domain_that_may_not_be_sent_from_has_no_reports() {
     let pending = world.test.domain(world.account, "pending.example", Stream::Transactional, DomainStatus::Pending);
     for domain in [pending, DomainId(Ulid([9; 16]))] {
         let op = RecordDmarcReport { domain, ..world.report("one", "1", &[]) };
-        assert!(matches!(world.test.commit(op), Err(Stop::Refused(NotThere))));
+        assert!(matches!(world.test.commit(op), Err(OpError::Refused(NotFound))));
     }
 }
 
@@ -195,9 +195,9 @@ fn marks_need_a_source_and_a_reporter_that_were_seen() {
     assert!(world.test.commit(mark(1, None)).is_ok());
     let row: DmarcSourceRow = world.test.row(&keys::dmarc_source(world.account, world.domain, network(1)));
     assert_eq!(row.is_mine, Some(true));
-    assert!(matches!(world.test.commit(mark(2, None)), Err(Stop::Refused(DmarcRefusal::NotFound))));
+    assert!(matches!(world.test.commit(mark(2, None)), Err(OpError::Refused(DmarcRefusal::NotFound))));
     let limited = world.test.commit(mark(1, Some(Stream::Marketing)));
-    assert!(matches!(limited, Err(Stop::Refused(DmarcRefusal::Stream(_)))));
+    assert!(matches!(limited, Err(OpError::Refused(DmarcRefusal::Stream(_)))));
     let ignore = |name: &str| IgnoreDmarcReporter {
         account: world.account,
         domain: world.domain,
@@ -206,7 +206,7 @@ fn marks_need_a_source_and_a_reporter_that_were_seen() {
         limit: None,
     };
     assert!(world.test.commit(ignore("one")).is_ok());
-    assert!(matches!(world.test.commit(ignore("two")), Err(Stop::Refused(DmarcRefusal::NotFound))));
+    assert!(matches!(world.test.commit(ignore("two")), Err(OpError::Refused(DmarcRefusal::NotFound))));
     assert_eq!(ignored_reporters(&world.test.snapshot(), world.account, world.domain).unwrap().len(), 1);
     world.test.done(world.report("one", "2", &[network(1)]));
     let row: DmarcSourceRow = world.test.row(&keys::dmarc_source(world.account, world.domain, network(1)));

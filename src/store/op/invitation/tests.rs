@@ -34,7 +34,7 @@ fn an_account_invites_20_people_a_day() {
         assert!(invite(number).is_ok());
         test.pass(Duration::from_secs(1));
     }
-    assert!(matches!(invite(21), Err(Stop::Refused(InviteRefusal::TooMany { until })) if until == first + WINDOW));
+    assert!(matches!(invite(21), Err(OpError::Refused(InviteRefusal::TooMany { until })) if until == first + WINDOW));
     assert_eq!(test.count(Table::Notices, &[]), 20);
     test.set_now(first + WINDOW);
     assert!(invite(21).is_ok());
@@ -47,7 +47,7 @@ fn an_invitation_that_is_refused_leaves_nothing() {
     let account = test.account(QuotaLimits::default());
     let invite = || test.commit(InviteUser { account, actor: Actor::Operator, user: user(1) });
     assert!(invite().is_ok());
-    assert!(matches!(invite(), Err(Stop::Refused(InviteRefusal::User(CreateUserRefusal::EmailTaken)))));
+    assert!(matches!(invite(), Err(OpError::Refused(InviteRefusal::User(CreateUserRefusal::EmailTaken)))));
     assert_eq!(test.count(Table::Notices, &[]), 1);
     assert_eq!(test.row::<InvitationsRow>(account.as_bytes()).made.len(), 1);
 }

@@ -17,7 +17,7 @@ fn open(test: &TestStore, name: &str, addresses: &[&str], webhook: Option<&[u8]>
     let alert = test.done(RaiseAlert { account, sighting, is_over: false }).opened[0];
     let timer = *test.timers(TimerKind::AlertAnnouncement).iter().find(|timer| timer.id == alert.0).unwrap();
     let row: AlertRow = test.row(&schema::alert(account, alert));
-    let telling = Telling {
+    let telling = AlertChangeNotice {
         announcement: row.announcements[0],
         addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
         webhook: webhook.map(<[u8]>::to_vec),

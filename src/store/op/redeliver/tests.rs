@@ -198,7 +198,7 @@ fn an_endpoint_at_its_limit_takes_new_events_and_nothing_that_is_asked_for() {
     let Ok(found) = replay.search(&test.snapshot(), since) else { panic!("the search failed") };
     assert_eq!(test.done(ReplaySlice { replay, rows: found.rows }), Replayed { created: 1, is_full: true });
     let is_too_many =
-        |answer| matches!(answer, Err(Stop::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 })));
+        |answer| matches!(answer, Err(OpError::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 })));
     assert!(is_too_many(test.commit(Redeliver { account, delivery: ended })));
     assert!(is_too_many(test.commit(TestEndpoint { account, endpoint })));
     let owed = test.count(Table::Deliveries, &[]);
@@ -225,7 +225,7 @@ fn requested_deliveries_are_limited_for_the_account_while_they_are_stored() {
     end_all(&test, &sender);
     let is_refused = |test: &TestStore, endpoint| {
         let answer = test.commit(TestEndpoint { account, endpoint });
-        matches!(answer, Err(Stop::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 })))
+        matches!(answer, Err(OpError::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 })))
     };
     assert!(is_refused(&test, endpoint), "ended deliveries are stored as well");
     test.done(DeleteEndpoint { account, endpoint });

@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::account::QuotaLimits;
 use crate::store::op::admission::Refusal;
-use crate::store::op::suppression::{IMPORTED_MAX, Name, Suppress, Unfinished, Unsuppress, find, is_suppressed};
+use crate::store::op::suppression::{IMPORTED_MAX, Name, Suppress, UnfinishedImport, Unsuppress, find, is_suppressed};
 use crate::store::row::suppression::SuppressionReason;
 use crate::store::testing::TestStore;
 
@@ -36,8 +36,8 @@ fn nothing_of_an_import_counts_before_its_end_and_then_all_of_it_does() {
     assert!(!is_listed(&test, account, 0));
     sender.accept("a0@example.net");
     let unsuppress = Unsuppress { account, name: Name::Address(listed(0).address) };
-    assert!(matches!(test.commit(unsuppress), Err(Stop::Refused(_))));
-    assert!(matches!(test.commit(BeginImport { account }), Err(Stop::Refused(ImportUnfinished))));
+    assert!(matches!(test.commit(unsuppress), Err(OpError::Refused(_))));
+    assert!(matches!(test.commit(BeginImport { account }), Err(OpError::Refused(ImportUnfinished))));
     test.done(FinishImport { account, import: timer.id, count: IMPORTED_MAX });
     assert!((0..IMPORTED_MAX).all(|number| is_listed(&test, account, number)));
     assert!(matches!(test.answer_of(sender.message("a0@example.net")), Err(Refusal::RecipientSuppressed)));
@@ -95,13 +95,13 @@ fn a_batch_of_an_import_that_is_over_writes_nothing() {
     let account = test.account(QuotaLimits::default());
     let timer = test.done(BeginImport { account });
     while !test.done(TakeBackImport { timer }) {}
-    assert!(matches!(test.commit(batch(account, timer, 0)), Err(Stop::Failed(error)) if error.is_of_row()));
+    assert!(matches!(test.commit(batch(account, timer, 0)), Err(OpError::Failed(error)) if error.is_of_row()));
     let second = test.done(BeginImport { account });
     assert!(test.commit(batch(account, timer, 0)).is_err());
     assert!(test.commit(FinishImport { account, import: timer.id, count: 0 }).is_err());
     test.done(EndImport { timer });
     assert_eq!((rows(&test), test.timers(TimerKind::SuppressionImport)), ((0, 0, 1), vec![second]));
-    let hides = |row: SuppressionRow| Unfinished::of(&test.snapshot(), account).unwrap().hides(&row);
+    let hides = |row: SuppressionRow| UnfinishedImport::of(&test.snapshot(), account).unwrap().hides(&row);
     test.done(batch(account, second, 0));
     assert!(hides(test.row(&schema::named(account, b"a0@example.net"))));
 }

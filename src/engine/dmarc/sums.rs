@@ -173,6 +173,7 @@ impl DmarcSums {
     fn keep(&self, key: StretchKey, version: u64, stretch: Arc<Stretch>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.weight += stretch.weight();
+        all.uses += 1;
         let used = all.uses;
         if let Some(before) = all.kept.insert(key, Kept { version, stretch, used }) {
             all.weight -= before.stretch.weight();

@@ -290,11 +290,8 @@ fn a_record_verifies_in_its_place_and_epoch_alone() {
     assert!(record::seal(&epoch, 0, 3, &mut record));
     assert!(matches!(record::at(&record, 0, &epoch), ScannedRecord::Whole(record) if record.number == Some(3)));
     assert_eq!(record::at(&record, 0, &[8; 16]), ScannedRecord::Nothing);
-    assert_eq!(
-        record::at(&[vec![0], record.clone()].concat(), 1, &epoch),
-        ScannedRecord::Nothing,
-        "it stands elsewhere"
-    );
+    let moved = [vec![0], record.clone()].concat();
+    assert_eq!(record::at(&moved, 1, &epoch), ScannedRecord::Nothing, "it stands elsewhere");
     for at in 0..record.len() {
         record[at] ^= 1;
         let expected = if at < record::HEAD { ScannedRecord::Nothing } else { ScannedRecord::HeaderOnly { number: 3 } };

@@ -1,7 +1,7 @@
 //! Client of the commands for the running daemon: the routes of the API and of the operator, over `admin.sock` in the
 //! data directory. The socket's file mode is the authentication (contract 8).
 //!
-//! Every failure is returned as the [`Trouble`] that the operator reads, with its exit code.
+//! Every failure is returned as the [`CliError`] that the operator reads, with its exit code.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ impl AdminClient {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// A [`Trouble`] if the daemon can't be reached or does not answer with 2xx.
+    /// A [`CliError`] if the daemon can't be reached or does not answer with 2xx.
     pub fn ask(&self, ask: Ask<'_>) -> Result<Reply, CliError> {
         let purpose = ask.purpose;
         let request = AdminRequest {
@@ -123,7 +123,7 @@ impl AdminClient {
     }
 }
 
-/// Returns the reply, or its error as a [`Trouble`].
+/// Returns the reply, or its error as a [`CliError`].
 fn understood(purpose: &str, reply: &AdminReply) -> Result<Reply, CliError> {
     let text = text(reply);
     match taken_apart(&text, reply.status) {

@@ -107,7 +107,7 @@ impl Engine {
     /// Changes an account's settings or quota.
     ///
     /// # Errors
-    /// [`NotThere`], or the store's failure.
+    /// [`NotFound`], or the store's failure.
     pub async fn change_account(
         &self,
         on: impl Into<Behalf>,
@@ -210,7 +210,7 @@ impl Engine {
     /// Renames a key of the account, if a name is given.
     ///
     /// # Errors
-    /// [`NotThere`], or the store's failure.
+    /// [`NotFound`], or the store's failure.
     pub async fn rename_key(
         &self,
         on: impl Into<Behalf>,
@@ -225,7 +225,7 @@ impl Engine {
     /// Revokes a key of the account, immediately and permanently.
     ///
     /// # Errors
-    /// [`NotThere`], or the store's failure.
+    /// [`NotFound`], or the store's failure.
     pub async fn revoke_key(&self, on: impl Into<Behalf>, key: KeyId) -> Result<(), OpError<NotFound>> {
         let on = on.into();
         let op = RevokeKey { account: on.account, key };
@@ -288,7 +288,7 @@ impl Engine {
     /// hold. A transfer past MAIL ends with its normal outcome. Suspending it again changes the reason.
     ///
     /// # Errors
-    /// [`NotThere`], or the store's failure.
+    /// [`NotFound`], or the store's failure.
     pub async fn suspend_account(
         &self,
         on: Behalf,
@@ -301,7 +301,7 @@ impl Engine {
     /// Resumes a suspended account: its queue and its webhooks continue. Idempotent.
     ///
     /// # Errors
-    /// [`NotThere`], or the store's failure.
+    /// [`NotFound`], or the store's failure.
     pub async fn resume_account(&self, on: Behalf) -> Result<(), OpError<NotFound>> {
         let account = on.account;
         self.commit_on(on, ResumeAccount { account }).await?;

@@ -49,7 +49,7 @@ pub(super) fn pauses(snapshot: &Snapshot, account: AccountId) -> Result<Vec<(Sit
 }
 
 impl Engine {
-    /// Pauses the account's mail for a site, or for recipients of a domain. An attempt in flight ends by its outcome.
+    /// Pauses the account's mail for a site, or for recipients of a domain. An attempt in flight is finished.
     /// Paused messages still end `failed` when their time is over. Idempotent.
     ///
     /// # Errors

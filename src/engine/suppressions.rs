@@ -80,7 +80,7 @@ impl Engine {
     /// Removes a suppression.
     ///
     /// # Errors
-    /// [`NotThere`], or the store's failure.
+    /// [`NotFound`], or the store's failure.
     pub async fn unsuppress(&self, on: impl Into<Behalf>, name: Name) -> Result<(), OpError<NotFound>> {
         let on = on.into();
         let op = Unsuppress { account: on.account, name };

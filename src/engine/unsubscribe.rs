@@ -54,7 +54,7 @@ impl Engine {
     /// Unsubscribes the address from the account's mail.
     ///
     /// # Errors
-    /// [`NotThere`], or the store's failure.
+    /// [`NotFound`], or the store's failure.
     pub async fn unsubscribe(&self, link: &Link) -> Result<(), OpError<NotFound>> {
         let ReturnPath { account, message } = link.path;
         let address = link.message.to.clone();

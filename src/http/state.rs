@@ -1,5 +1,5 @@
-//! State that the handlers share: the engine, and configuration that only the API needs. As a [`Gate`] it authenticates
-//! requests.
+//! State that the handlers share: the engine, and configuration that only the API needs. It is the [`Authenticator`] of
+//! their requests.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

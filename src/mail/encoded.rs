@@ -59,8 +59,8 @@ fn escape(out: &mut Vec<u8>, mark: u8, c: u8) {
     out.extend_from_slice(&[mark, HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]]);
 }
 
-/// Splits `text` into pieces of whole characters and passes them on with their index. The first piece costs at most the
-/// first limit, each other one the second.
+/// Splits `text` into pieces of whole characters and passes each to `take` with its index. `limits` are the maximum
+/// costs of the first piece and of every further one.
 fn each_chunk(text: &str, limits: [usize; 2], cost: impl Fn(char) -> usize, mut take: impl FnMut(usize, &str)) {
     let (mut start, mut spent, mut count) = (0, 0, 0);
     for (place, character) in text.char_indices() {

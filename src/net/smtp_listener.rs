@@ -1,4 +1,4 @@
-//! SMTP listener over TCP: drives a [`ServerSession`] for every connection and asks the connection's [`MailHandler`]
+//! SMTP listener over TCP: drives a `ServerSession` for every connection and asks the connection's [`MailHandler`]
 //! for decisions.
 //!
 //! Connections are limited in all and per address, and every wait has a deadline, so that no client can exceed its

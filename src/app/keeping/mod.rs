@@ -1,5 +1,5 @@
 //! The commands `backup`, `restore` and `check` (contract 8). Each returns its result for the command line to print, or
-//! a [`Trouble`].
+//! a [`CliError`].
 
 pub mod backup;
 pub mod check;

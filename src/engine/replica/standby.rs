@@ -68,7 +68,7 @@ impl Standby {
     /// Applies the next slot. Returns whether there was one.
     ///
     /// # Errors
-    /// The bucket; the store. [`ReplicaError::needs_base`] says whether [`Self::resync`] helps.
+    /// The bucket; the store. [`ReplicaError::needs_base`] says whether a new base helps.
     pub async fn follow(&mut self) -> Result<bool, ReplicaError> {
         let step = self.log.step(&self.objects, |_| Ok(())).await.map_err(|error| self.stranded(error))?;
         let now = Instant::now();

@@ -1,5 +1,5 @@
-//! The keeper of a destination: the task that waits for what no started message waits for. Kept connections grow old or
-//! are wanted by others, and the next message's turn in the minute comes.
+//! The keeper of a destination: a task for events that no worker waits for. It closes kept connections that grow old or
+//! that other destinations need, and starts the next message when the rate limit allows it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::lane::{Lane, State};
 use super::pool::IDLE;
 use crate::machine::destination::Input;
 
-/// Whether the task runs, and what it waits for.
+/// State of the task: whether it runs, and the events that it waits for.
 #[derive(Default)]
 pub(super) struct Keeper {
     is_running: bool,
@@ -40,7 +40,7 @@ impl Awaited {
 }
 
 impl Lane {
-    /// Has a keeper wait for what is to come.
+    /// Starts a keeper for the next events, unless one already waits for them.
     pub(super) fn call_keeper(self: &Arc<Self>, state: &mut State, shared: &Arc<Shared>) {
         let awaited = awaited(state, shared);
         if state.keeper.is_running {
@@ -62,7 +62,7 @@ impl Lane {
         is_running.then_some(awaits)
     }
 
-    /// Gives up kept connections, for others wait for one.
+    /// Closes kept connections, because other destinations wait for one.
     fn give_up_idle(self: &Arc<Self>, shared: &Arc<Shared>) {
         let had_idle = self.state().destination.idle_connections() > 0;
         self.handle(shared, Input::ConnectionsWanted);
@@ -85,7 +85,7 @@ async fn passed(until: Option<Instant>) {
     }
 }
 
-/// Runs as long as there is something to wait for.
+/// Runs until no event is left to wait for.
 async fn keep(shared: Arc<Shared>, lane: Arc<Lane>) {
     while let Some(awaited) = lane.next_awaited(&shared) {
         tokio::select! {

@@ -19,7 +19,7 @@ use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
 use crate::store::timer::Timer;
 
-/// Sends `first`, and whatever `lane` starts after it.
+/// Sends `first`, then each message that the destination starts in the same slot.
 pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>, first: Started) {
     let mut next = Some(first);
     while let Some(Started { slot, queued }) = next {
@@ -72,7 +72,7 @@ async fn send(running: &mut Running<'_>, mut unsettled: Unsettled, row: MessageR
     let site = lane.site.name();
     let share = match shared.relays.share(lane.relay, &site, shared.now(), &shared.engine.store) {
         Ok(Some(share)) => share,
-        // The day's cap is used up: whatever else waits here goes elsewhere too.
+        // The relay's daily cap is used up, so all other messages of this queue need another relay, too.
         Ok(None) => {
             drop(unsettled);
             return reroute(running, &queued);
@@ -131,14 +131,14 @@ const fn signal_of(site: &Site, signal: Signal) -> Signal {
     }
 }
 
-/// Has this message and the whole queue of its destination look up their routes again.
+/// Sends this message and the whole queue of its destination back to routing.
 fn reroute(running: &mut Running<'_>, queued: &QueuedMessage) {
     running.lane.handle(running.shared, Input::Clear);
     running.end(Signal::Silent);
     running.shared.near().give_back(Timer::of_message(queued));
 }
 
-/// A started message until it has ended. Whatever ends the work, the machine hears of it.
+/// A started message until it has ended. The machine is notified even if the worker panics.
 pub(super) struct Running<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) lane: &'a Arc<Lane>,
@@ -157,7 +157,7 @@ impl<'a> Running<'a> {
         self.report(Input::Ended(self.slot, signal));
     }
 
-    /// The message lets others pass.
+    /// Puts the message back into the queue, so that others are sent before it.
     pub(super) fn let_pass(&mut self) {
         self.report(Input::LetPass(self.slot));
     }

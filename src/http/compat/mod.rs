@@ -4,7 +4,7 @@
 //! A door is a codec. It reads the foreign body into a [`letter::Letter`], which is lifted to the same
 //! [`crate::domain::submission::Submission`] as the body of `POST /v1/messages`, and writes the answer in the foreign
 //! form. Keys, scopes, limits, checks, records, events and webhooks are those of the API. The service renders its own
-//! errors through [`door::Door`], so every answer under a door's prefix has the client's form.
+//! errors through [`door::CompatService`], so every answer under a door's prefix has the client's form.
 
 pub(super) mod door;
 mod fault;

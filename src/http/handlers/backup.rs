@@ -31,7 +31,7 @@ pub(in crate::http) async fn take(api: &Api, call: Call<()>) -> Result<Answer, A
     Ok(Answer::stream(StatusCode::OK, "application/octet-stream", Box::pin(Chunks(chunks))))
 }
 
-/// The body: the chunks of the store, as the client reads them.
+/// The response body: chunks of the backup, read from the store as the client takes them.
 struct Chunks(mpsc::Receiver<io::Result<Bytes>>);
 
 impl Body for Chunks {

@@ -98,7 +98,7 @@ impl DnsProbe {
     /// Returns the records of this type at `name`. The servers are asked in turn until one answers.
     ///
     /// # Errors
-    /// [`NotTold`].
+    /// [`ServerError`].
     pub async fn ask(&self, name: &str, asked: ProbeType) -> Result<ServerAnswer, ServerError> {
         let mut name = Name::from_ascii(name).map_err(|error| ServerError::Failed(error.to_string()))?;
         name.set_fqdn(true);

@@ -3,7 +3,7 @@
 use super::transaction::Transaction;
 use super::{Answer, RefusedCommand, ServerSession, Stage, SubmissionStage};
 
-/// The command that is being answered, for [`Refused`].
+/// The command that is being answered, for [`RefusedCommand`].
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) stage: SubmissionStage,

@@ -5,8 +5,8 @@
 //! accepted is the caller's decision, and the session answers 250 to a message only then. It holds at most one message
 //! and one line, whatever the client sends.
 //!
-//! Two kinds of server share it ([`Door`]): receivers of mail for their own mailboxes, and submission, where clients
-//! log in. The bytes of AUTH are wiped and never appear in a [`Refused`] answer.
+//! Two kinds of server share it ([`ServerKind`]): receivers of mail for their own mailboxes, and submission, where
+//! clients log in. The bytes of AUTH are wiped and never appear in a [`RefusedCommand`].
 
 mod action;
 mod answer;

@@ -1,7 +1,7 @@
 //! The appender writes bodies. Its thread syncs a batch and then sends the operations to the writer, so that a body is
 //! durable strictly before the commit that names it. While that commit syncs, the next bodies are written. A small
 //! batch is not worth its own sync: its bodies are inlined in the journal and become durable with the commit
-//! ([`Carried`]). A single small body is written on the caller's thread, without waking the appender.
+//! ([`InlinedBody`]). A single small body is written on the caller's thread, without waking the appender.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender};

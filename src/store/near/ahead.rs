@@ -1,5 +1,5 @@
 //! Timer cache: all timers of the table before a horizon, in due order. The horizon moves forward as time passes, and
-//! back when memory is full. [`super::NearTimers`] holds this under its lock and reads the table for it.
+//! back when memory is full. [`super::TimerCache`] holds this under its lock and reads the table for it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -25,8 +25,8 @@ use crate::store::timer::{Timer, TimerKind};
 pub const OTHER: &str = "other";
 /// Time for which counts are kept, so that a year can be compared with the previous one.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
-/// Maximum number of rows for one account and hour. Outcomes of further domains and providers are counted for their
-/// stream without a domain, and under [`OTHER`].
+/// Maximum number of rows for one account and hour. Beyond it, outcomes are counted without their domain, under the
+/// provider name [`OTHER`].
 const ROWS_MAX: usize = 256;
 const HOUR_MS: u64 = 3_600_000;
 /// Interval at which counts are evaluated.

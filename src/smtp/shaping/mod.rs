@@ -13,7 +13,7 @@ mod file;
 
 use file::File;
 
-const BUILT_IN: &str = include_str!("../../data/shaping.toml");
+const BUILT_IN: &str = include_str!("../../../data/shaping.toml");
 
 /// Errors in a file of limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,7 @@ use super::pattern::{CodePattern, EnhancedPattern, HostPattern, TextPattern};
 use super::reply::{EnhancedCode, Reply, ReplyParser, TEXT_BYTES_MAX};
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
 
-const BUILT_IN: &str = include_str!("../../data/bounces.toml");
+const BUILT_IN: &str = include_str!("../../../data/bounces.toml");
 
 /// A file of rules is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

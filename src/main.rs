@@ -4,11 +4,11 @@ use std::io::{stderr, stdin, stdout};
 use std::process::ExitCode;
 
 use postrider::app::cli::{self, Console, DevOptions, Services};
+use postrider::app::cli_error::CliError;
 use postrider::app::config::Config;
 use postrider::app::environment::Environment;
 use postrider::app::exit::Exit;
 use postrider::app::standby::StandbyOptions;
-use postrider::app::trouble::CliError;
 use postrider::app::{dev, serve, standby};
 use postrider::store::open::OnJournalDamage;
 

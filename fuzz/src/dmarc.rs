@@ -4,14 +4,14 @@
 use postrider::base::time::Timestamp;
 use postrider::domain::hostname::DomainName;
 use postrider::mail::dmarc::{
-    AggregateReport, COUNT_MAX, NETWORKS_MAX, NamesOfOurs, PARTS_MAX, ROWS_MAX, SIGNERS_MAX, TEXT_BYTES_MAX,
+    AggregateReport, COUNT_MAX, NETWORKS_MAX, OwnDomains, PARTS_MAX, ROWS_MAX, SIGNERS_MAX, TEXT_BYTES_MAX,
     Unreadable, read,
 };
 
 /// Every other domain is ours.
 struct Names(Vec<DomainName>);
 
-impl NamesOfOurs for Names {
+impl OwnDomains for Names {
     fn domain(&mut self, name: &DomainName) -> Option<usize> {
         if name.as_str().len() % 2 == 1 {
             return None;

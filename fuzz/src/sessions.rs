@@ -61,7 +61,7 @@ impl Run {
                     self.is_closed = true;
                     return;
                 }
-                ServerAction::AskLogin(question) => {
+                ServerAction::CheckLogin(question) => {
                     assert!(!self.is_closed);
                     let is_good = question.password.expose() == PASSWORD;
                     self.is_logged_in |= is_good;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::Value;
 
+use super::cli_error::CliError;
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::base::id::AccountId;
 use crate::net::admin_socket::{self, AdminReply, AdminRequest, Download, DownloadResponse};
 
@@ -172,7 +172,7 @@ const fn remedy(exit: Exit) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::canned::Canned;
+    use crate::app::fake_daemon::Canned;
 
     fn asked(status: u16, body: &str) -> Result<Reply, CliError> {
         let daemon = Canned::answering(&[(status, body)]);

@@ -7,7 +7,7 @@ use super::exit::Exit;
 use super::run_marker::RunMarker;
 use crate::engine::Engine;
 use crate::engine::alerts::outlook::Sources;
-use crate::net::guard::Guard;
+use crate::net::network_guard::Guard;
 use crate::net::probe::network::NetworkProbe;
 use crate::net::tls_settings::Presented;
 use crate::store::error::StoreError;

@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cli_error::CliError;
 use super::config::Config;
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::engine::receive::Receiver;
 use crate::net::bounce_receiver::{listen, listener_config};
 use crate::net::dev::reporter::Reporter;
-use crate::net::handed_over::HandedOver;
+use crate::net::passed_sockets::PassedSockets;
 use crate::net::smtp_listener::{ConnectionCap, ListenerConfig, SmtpListener};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
@@ -35,7 +35,7 @@ impl Bounces {
         config: &Config,
         receiver: &Arc<Receiver>,
         mail: Option<Arc<TlsSettings>>,
-        sockets: &HandedOver,
+        sockets: &PassedSockets,
         simulator: Option<&Reporter>,
     ) -> Result<Self, CliError> {
         let mut bounces = Self { listeners: Vec::new(), addresses: Vec::new() };
@@ -71,7 +71,7 @@ impl Bounces {
 
     async fn listen(
         &mut self,
-        sockets: &HandedOver,
+        sockets: &PassedSockets,
         address: SocketAddr,
         settings: ListenerConfig,
         receiver: &Arc<Receiver>,

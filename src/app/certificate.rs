@@ -8,15 +8,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use url::Host;
 
+use super::cli_error::CliError;
 use super::config::{self, Config, Tls};
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::net::acme::challenges::Challenges;
 use crate::net::acme::{Acme, AcmeSettings, ProofMethod};
 use crate::net::certificate_files::CertificateFiles;
-use crate::net::clear_http::ClearHttp;
 use crate::net::dns::HostAddresses;
 use crate::net::http_listener::TlsDoor;
+use crate::net::https_redirect::HttpsRedirect;
 use crate::net::tls;
 use crate::net::tls_settings::Presented;
 
@@ -76,7 +76,7 @@ impl Certificate {
     pub(super) fn door(&self, config: &Config) -> TlsDoor {
         let public = Some(config.public_url()).filter(|url| url.scheme() == "https");
         let public = public.map_or_else(|| format!("https://{}", config.hostname), String::from);
-        let clear = ClearHttp::new(Arc::clone(&self.challenges), &public);
+        let clear = HttpsRedirect::new(Arc::clone(&self.challenges), &public);
         TlsDoor { settings: Arc::clone(&self.presented.http), clear: Arc::new(clear) }
     }
 

@@ -15,26 +15,26 @@ use super::admin_client::SOCKET_NAME;
 use super::alerts;
 use super::bounces::Bounces;
 use super::certificate::{Certificate, RenewalTask};
+use super::cli_error::CliError;
 use super::config::Config;
 use super::dispatcher;
 use super::doctor::in_service::InService;
+use super::egress_routes;
 use super::exit::Exit;
-use super::ground::LockedStore;
 use super::lock::DirectoryLock;
+use super::locked_store::LockedStore;
 use super::metrics::Metrics;
 use super::oidc;
-use super::opening;
-use super::recent;
+use super::recent_warnings;
 use super::reload;
 use super::replication::{self, Claim};
 use super::resolver::resolver;
 use super::run_marker::RunMarker;
 use super::settings::{self, Mode};
 use super::signals::{SignalRequest, Signals};
+use super::store_open_report;
 use super::submission::Submission;
 use super::supervisor;
-use super::trouble::CliError;
-use super::ways;
 use super::web;
 use super::webhooks::Webhooks;
 use crate::base::time::Timestamp;
@@ -50,9 +50,9 @@ use crate::http::state::Api;
 use crate::http::status::StatusSources;
 use crate::net::dev::reporter::Reporter;
 use crate::net::dns::HostAddresses;
-use crate::net::guard::Guard;
-use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::HttpServer;
+use crate::net::network_guard::Guard;
+use crate::net::passed_sockets::PassedSockets;
 use crate::net::tls_settings::Presented;
 use crate::store::Store;
 use crate::store::error::StoreError;
@@ -102,7 +102,7 @@ impl Daemon {
     pub async fn start(
         config: &Config,
         ground: LockedStore,
-        sockets: HandedOver,
+        sockets: PassedSockets,
         dev: Option<DevParts>,
         claim: Option<Claim>,
     ) -> Result<Self, CliError> {
@@ -116,7 +116,7 @@ impl Daemon {
         let (in_house, dev) = dev.map(|parts| (parts.in_house, (parts.routes, parts.reporter))).unzip();
         let (dev_routes, reporter) = dev.unzip();
         let (stop, stopped) = watch::channel(false);
-        let tables = ways::tables(config)?;
+        let tables = egress_routes::tables(config)?;
         let rules = Arc::clone(&tables.rules);
         let names: Arc<dyn HostAddresses> = Arc::clone(&resolver) as _;
         let webhooks = Webhooks::of(config, &guard, Arc::clone(&names), dev_routes.is_some());
@@ -145,7 +145,7 @@ impl Daemon {
         engine.alerts.sources.get_or_init(|| alerts::sources(config, &guard, presented.clone()));
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         write_addresses(store, &http_addresses, &metrics, &bounces, &submission)?;
-        opening::tell_of_standstill(store)?;
+        store_open_report::tell_of_standstill(store)?;
         // Start the renewal last, so that no request is in flight if an earlier step fails.
         let certificate = certificate.map(Certificate::keep);
         let shared = replica.as_ref().map(|replica| Arc::clone(replica.shared()));
@@ -336,7 +336,7 @@ fn status(
     StatusSources {
         started_at,
         certificate,
-        last_errors: recent::latest,
+        last_errors: recent_warnings::latest,
         requests: Arc::clone(requests),
         doctor: Arc::new(doctor),
     }

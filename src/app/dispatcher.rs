@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::cli_error::CliError;
 use super::config::Config;
 use super::daemon::broken;
-use super::trouble::CliError;
-use super::ways;
+use super::egress_routes;
 use super::webhooks::Webhooks;
-use crate::engine::pump::Pump;
+use crate::engine::dispatcher::Pump;
 use crate::engine::replica::{Active, Shared};
 use crate::engine::{Engine, InHouse, Tables};
 use crate::net::dns::{HostAddresses, Resolver};
-use crate::net::guard::Guard;
 use crate::net::mta_sts::{self, HttpsPolicyHosts};
+use crate::net::network_guard::Guard;
 use crate::net::post::{self, HttpPost};
 use crate::net::tls;
 use crate::net::transmit::Transmitter;
@@ -39,7 +39,7 @@ pub(super) fn dispatcher(
     let post = Arc::new(HttpPost::new(roots, webhooks.names, webhooks.guard, post::DEADLINE));
     let port = config.delivery.mta_sts_port;
     let policy_hosts = HttpsPolicyHosts::new(delivery_roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
-    let ways = ways::ways(config, in_house)?;
+    let ways = egress_routes::ways(config, in_house)?;
     Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), Arc::new(policy_hosts), post, ways, tables))
 }
 

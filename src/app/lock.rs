@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::cli_error::CliError;
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::store::private_file;
 
 const FILE: &str = "postrider.pid";

@@ -16,7 +16,7 @@ use tracing_subscriber::{Layer, registry};
 
 use super::config::{Log, LogFormat};
 use super::journal::{self, Journal};
-use super::recent::Recent;
+use super::recent_warnings::Recent;
 
 /// Function that sets the level, once logging has started. The log belongs to the process, so this is static.
 static LEVEL: OnceLock<Box<dyn Fn(Level) + Send + Sync>> = OnceLock::new();

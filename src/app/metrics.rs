@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cli_error::CliError;
 use super::config::Config;
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::engine::Engine;
 use crate::http::meters::RequestMeters;
 use crate::http::metrics::{MetricsService, Process};

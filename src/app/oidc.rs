@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::cli_error::CliError;
 use super::config::Config;
 use super::daemon::broken;
-use super::trouble::CliError;
 use super::webhooks::Webhooks;
 use crate::engine::Engine;
 use crate::engine::oidc::Oidc;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use url::Url;
 
+use super::cli_error::CliError;
 use super::config::Config;
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::domain::replication::BucketUrl;
 use crate::engine::ports::Clock as _;
 use crate::net::clock::SystemClock;
 use crate::net::dns::{DnsSettings, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
-use crate::net::guard::Guard;
 use crate::net::hosts_file::{HOSTS_FILE, HostsFile};
+use crate::net::network_guard::Guard;
 use crate::net::s3::{S3, S3Settings};
 use crate::net::tls;
 

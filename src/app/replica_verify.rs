@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cli_error::CliError;
 use super::config::Config;
 use super::environment::Environment;
 use super::exit::Exit;
-use super::trouble::CliError;
 use super::{replica_bucket, runtime};
 use crate::base::secret::MasterKey;
 use crate::engine::bucket::verify::{self, Depth, Report};

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::cli_error::CliError;
 use super::config::Config;
 use super::daemon::broken;
-use super::trouble::CliError;
 use crate::base::entropy::Entropy;
 use crate::engine::ports::Clock;
 use crate::net::dns::{Anchors, DnsSettings, OwnHosts, Resolver};
-use crate::net::guard::Guard;
+use crate::net::network_guard::Guard;
 
 /// Creates the resolver with the configured name servers.
 ///

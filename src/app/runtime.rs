@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
+use super::cli_error::CliError;
 use super::exit::Exit;
-use super::trouble::CliError;
 
 /// The nice value of background work.
 #[cfg(target_os = "linux")]

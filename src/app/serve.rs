@@ -5,18 +5,18 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::cli_error::CliError;
 use super::config::Config;
 use super::daemon::Daemon;
 use super::exit::Exit;
-use super::ground::LockedStore;
 use super::lock::DirectoryLock;
-use super::opening::Start;
+use super::locked_store::LockedStore;
 use super::replication::Claim;
-use super::trouble::CliError;
+use super::store_open_report::Start;
 use super::{dev, logging, replication, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::net::clock::service_clock;
-use crate::net::handed_over::HandedOver;
+use crate::net::passed_sockets::PassedSockets;
 use crate::store::open::OnJournalDamage;
 use crate::store::replica::claim::ClaimCause;
 
@@ -47,7 +47,7 @@ pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -
 async fn serve(
     config: &Config,
     lock: DirectoryLock,
-    sockets: HandedOver,
+    sockets: PassedSockets,
     ready_fd: Option<i32>,
     on_damage: OnJournalDamage,
     cause: ClaimCause,
@@ -65,7 +65,7 @@ async fn serve(
 pub(super) async fn serve_opened(
     config: &Config,
     ground: LockedStore,
-    sockets: HandedOver,
+    sockets: PassedSockets,
     ready_fd: Option<i32>,
     claim: Option<Claim>,
 ) -> Result<Exit, CliError> {
@@ -93,8 +93,8 @@ fn refuse_development(directory: &Path) -> Result<(), CliError> {
 
 /// Takes the sockets that systemd has opened. One that the configuration does not name is an error, because it would
 /// not be served.
-fn sockets(config: &Config) -> Result<HandedOver, CliError> {
-    let sockets = HandedOver::to_process().map_err(|error| {
+fn sockets(config: &Config) -> Result<PassedSockets, CliError> {
+    let sockets = PassedSockets::to_process().map_err(|error| {
         let remedy = "Have the socket unit open TCP sockets alone (ListenStream).";
         CliError::new(Exit::Failed, "cannot take over the sockets from systemd", error.to_string(), remedy)
     })?;

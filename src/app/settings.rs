@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::cli_error::CliError;
 use super::config::{Config, Relay, RelayKind, WebhookSecret};
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::domain::token_key::TokenKeys;
 use crate::engine::alerts::{AlertSettings, AlertWebhook};
 use crate::engine::executor::Executor;
@@ -17,9 +17,9 @@ use crate::http::body::BodyLimits;
 use crate::http::body_budget::{BodyBudgets, BudgetSizes};
 use crate::http::service::ServiceLimits;
 use crate::mail::dkim_key;
-use crate::net::guard::Guard;
 use crate::net::http_listener::HttpLimits;
-use crate::net::source;
+use crate::net::network_guard::Guard;
+use crate::net::source_address;
 use crate::store::Store;
 
 /// Returns the settings of the engine over `store`.
@@ -103,7 +103,7 @@ fn direct_relays(config: &Config) -> Vec<DirectRelay> {
     let guard = Guard::new(config.network.allow.clone());
     let direct = config.relays.iter().filter(|relay| relay.kind == RelayKind::Mx);
     let made = |relay: &Relay| {
-        let mut sources = if relay.source.is_empty() { source::sources() } else { relay.source.clone() };
+        let mut sources = if relay.source.is_empty() { source_address::sources() } else { relay.source.clone() };
         sources.retain(|address| guard.permits(*address));
         DirectRelay { ehlo: relay.ehlo.as_ref().unwrap_or(&config.hostname).to_string(), sources }
     };

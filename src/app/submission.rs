@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::certificate::{Certificate, RenewalTask};
+use super::cli_error::CliError;
 use super::config::{self, Config};
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::engine::Engine;
 use crate::engine::settings::SmtpAddress;
-use crate::net::handed_over::HandedOver;
+use crate::net::passed_sockets::PassedSockets;
 use crate::net::smtp_listener::{ListenerConfig, ListenerTls, SmtpListener};
 use crate::net::submission::{DevDoor, Submission as Shared, SubmissionService};
 use crate::net::tls_settings::TlsSettings;
@@ -36,7 +36,7 @@ impl Submission {
         config: &Config,
         engine: &Arc<Engine>,
         http: Option<Arc<TlsSettings>>,
-        sockets: &HandedOver,
+        sockets: &PassedSockets,
     ) -> Result<Self, CliError> {
         let section = &config.submission;
         let mut submission = Self {
@@ -91,7 +91,7 @@ impl Submission {
 
     async fn listen(
         &mut self,
-        sockets: &HandedOver,
+        sockets: &PassedSockets,
         address: SocketAddr,
         settings: ListenerConfig,
         key: &str,

@@ -14,20 +14,20 @@ use crate::store::open::StartWork;
 
 /// Reports that connections are accepted.
 pub(super) fn ready() {
-    tell(&[NotifyState::Ready]);
+    notify_systemd(&[NotifyState::Ready]);
 }
 
 /// Reports that the configuration is being reloaded; [`ready`] reports the end.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Ok(now) => notify_systemd(&[NotifyState::Reloading, now]),
         Err(error) => tracing::warn!(%error, "could not notify systemd"),
     }
 }
 
 /// Reports that the process is stopping, which may take some time.
 pub(super) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    notify_systemd(&[NotifyState::Stopping]);
 }
 
 /// Time that systemd waits for the next progress report of a start.
@@ -45,7 +45,7 @@ pub(super) fn starting() -> impl Fn(StartWork) {
             StartWork::Migrating(_) => "migrating the store",
             StartWork::Counting(_) => "counting rows of the store",
         };
-        tell(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
+        notify_systemd(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
         if logged.get().elapsed() < WORK_LOG {
             return;
         }
@@ -64,7 +64,7 @@ pub(super) fn starting() -> impl Fn(StartWork) {
 pub(super) fn waiting_for_bucket() {
     let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
     let status = "waiting for the bucket of the replica; --without-replica starts without it";
-    tell(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
+    notify_systemd(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
 }
 
 /// Pings the supervisor's watchdog every half period, if the supervisor has one. It pings as long as this runtime runs
@@ -82,13 +82,13 @@ pub(super) fn keep_alive(store: &Arc<Store>) -> Option<JoinHandle<()>> {
             let read = Arc::clone(&store);
             let is_read = tokio::task::spawn_blocking(move || read.snapshot().is_ok()).await.unwrap_or(false);
             if store.health().is_writing(&mut progress) && is_read {
-                tell(&[NotifyState::Watchdog]);
+                notify_systemd(&[NotifyState::Watchdog]);
             }
         }
     }))
 }
 
-fn tell(states: &[NotifyState<'_>]) {
+fn notify_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "could not notify systemd");
     }

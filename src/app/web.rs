@@ -5,20 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::admin_client::SOCKET_NAME;
+use super::cli_error::CliError;
 use super::config::Config;
 use super::daemon::broken;
 use super::exit::Exit;
 use super::settings;
-use super::trouble::CliError;
 use crate::engine::Engine;
 use crate::http::dev::{self, Dev};
 use crate::http::router::Router;
 use crate::http::service::HttpService;
 use crate::http::state::Api;
 use crate::http::{api, compat, pages};
-use crate::net::guard::Guard;
-use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::{HttpServer, TlsDoor};
+use crate::net::network_guard::Guard;
+use crate::net::passed_sockets::PassedSockets;
 use crate::panel;
 
 /// Returns the router of all pages and API routes, including those under `/dev` if `is_dev`.
@@ -54,7 +54,7 @@ pub(super) async fn listen(
     http: &mut HttpServer<HttpService<Api>>,
     config: &Config,
     tls: Option<TlsDoor>,
-    sockets: &HandedOver,
+    sockets: &PassedSockets,
     directory: &Path,
 ) -> Result<Vec<SocketAddr>, CliError> {
     let mut bound = Vec::new();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::config::Config;
 use crate::net::dns::HostAddresses;
-use crate::net::guard::Guard;
 use crate::net::hosts_file::{HOSTS_FILE, HostsFile};
+use crate::net::network_guard::Guard;
 
 /// Name resolution and permitted addresses of webhook receivers.
 pub(super) struct Webhooks {

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::executor::Executor;
 use crate::base::id::AccountId;
-use crate::machine::fair_permits::FairPermits;
+use crate::machine::fair_permits::FairLimit;
 use crate::store::error::StoreError;
 
 /// Maximum threads for blocking work of accounts.
@@ -18,7 +18,7 @@ pub(super) const BODIES_AT_ONCE: usize = 16;
 /// Account identifier for the operator and the service itself.
 pub const OPERATOR: AccountId = AccountId(crate::base::id::Ulid([0; 16]));
 
-type Permits = Mutex<FairPermits<oneshot::Sender<Permit>>>;
+type Permits = Mutex<FairLimit<oneshot::Sender<Permit>>>;
 
 /// The permits for blocking work.
 pub(super) struct Blocking {
@@ -35,7 +35,7 @@ struct Permit {
 impl Blocking {
     /// Allows `at_once` jobs at a time.
     pub(super) fn new(executor: Executor, at_once: usize) -> Self {
-        Self { executor, permits: Arc::new(Mutex::new(FairPermits::new(at_once))) }
+        Self { executor, permits: Arc::new(Mutex::new(FairLimit::new(at_once))) }
     }
 
     /// Runs `work` for an account on a thread that may block, once it is the account's turn.

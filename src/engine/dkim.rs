@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::audit::Behalf;
-use super::beside::NotDone;
+use super::background_thread::NotDone;
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
 use crate::mail::dkim_key;

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 
 use super::Engine;
-use super::beside::{BackgroundThread, NotDone};
+use super::background_thread::{BackgroundThread, NotDone};
 use super::events::EventFilter;
 use super::executor::Executor;
 use super::listing::Page;
 use super::messages::{MessageFilter, MessageRecord};
-use super::seats::{Seat, Seats};
+use super::work_slots::{Seat, Seats};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::store::error::StoreError;
 

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::events::{EventFilter, Log, Place};
 use super::listing::last_id;
 use super::ports::Clock;
-use super::seats::{Seat, Seats};
+use super::work_slots::{Seat, Seats};
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, EventId, Ulid};
 use crate::base::time::Timestamp;
@@ -83,7 +83,7 @@ impl Streams {
 
 /// One event for a follower.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowedEvent {
     /// Its identifier.
     pub id: EventId,
     /// Its type.
@@ -96,7 +96,7 @@ pub struct Followed {
 #[derive(Debug)]
 pub enum FollowerUpdate {
     /// The next events, oldest first.
-    Events(Vec<Followed>),
+    Events(Vec<FollowedEvent>),
     /// No event for a while.
     Quiet,
     /// The end: the key is no longer valid, or the service is shutting down.
@@ -105,14 +105,14 @@ pub enum FollowerUpdate {
 
 /// A page of events that is read at once.
 struct Page {
-    events: Vec<Followed>,
+    events: Vec<FollowedEvent>,
     /// Whether no event follows.
     is_last: bool,
 }
 
 /// Result of reading a page.
 enum PageRead {
-    Events(Vec<Followed>),
+    Events(Vec<FollowedEvent>),
     Nothing { key_expires_at: Option<Timestamp> },
     Over,
 }
@@ -149,7 +149,7 @@ impl Engine {
         }
         let seat = self.streams.seats.take(caller.account).ok_or(FollowRefusal::Full)?;
         // Subscribe before reading, so that no commit in between is missed.
-        let news = self.store.bells().listen(caller.account);
+        let news = self.store.account_notifier().listen(caller.account);
         let newest = self.newest_event(caller.account).map_err(FollowRefusal::Failed)?;
         let after = after.map_or(newest, |after| after.0.min(newest));
         let (engine, caller) = (Arc::clone(self), caller.clone());
@@ -257,7 +257,7 @@ impl Follower {
             let Some(record) = log.bytes(&place)? else { continue };
             bytes += record.len();
             let Place { event: id, kind, .. } = place;
-            page.events.push(Followed { id, kind, record });
+            page.events.push(FollowedEvent { id, kind, record });
         }
         Ok(page)
     }

@@ -10,8 +10,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::Engine;
 use super::audit::Behalf;
+use super::suppressed_messages::Leased;
 use super::suppressions::{Imported, SuppressionBatches, failure};
-use super::waiting::Leased;
 use crate::base::id::AccountId;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::suppression::ImportSuppressions;
@@ -191,7 +191,7 @@ impl Engine {
         self.imports.ended(timer.account).await;
         let snapshot = self.store.snapshot()?;
         if !snapshot.has(Table::Timers, &timer.encode())? {
-            self.store.near().forget(&timer);
+            self.store.timers().forget(&timer);
             return Ok(());
         }
         let row = snapshot.row::<SuppressionImportRow>(timer.account.as_bytes())?;

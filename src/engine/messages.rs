@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::audit::Behalf;
 use super::listing::{Page, PageRequest, last_id};
-use super::wait::{Holds, Wait, WaitReason};
+use super::wait_reason::{Holds, Wait, WaitReason};
 use crate::base::id::{AccountId, EventId, MessageId};
 use crate::base::time::Timestamp;
 use crate::store::content::Unreadable;

@@ -1,35 +1,40 @@
 //! Floor 5: the workers between the store and the outside world, and the ports (traits) that they use to reach it.
 //!
-//! [`Engine`] is what the API, the panel and the admin socket call. [`pump`] dispatches due timers. Both change the
+//! [`Engine`] is what the API, the panel and the admin socket call. [`dispatcher`] dispatches due timers. Both change the
 //! store only through operations.
 
 pub mod accounts;
 pub mod alerts;
 pub mod audit;
+pub mod background_thread;
 mod backlog;
-pub mod beside;
+pub mod backup;
+pub mod blocked_accounts;
 pub mod blocking;
 pub mod bucket;
+pub mod caught_panic;
 pub mod checklist;
 mod clock_watch;
-pub mod crash;
 mod deliver;
 pub mod deliveries;
 pub mod development;
+pub mod dispatcher;
 mod dkim;
 pub mod dmarc;
 mod dns_facts;
 mod domain_records;
 pub mod domains;
+#[cfg(test)]
+pub(crate) mod empty_resolver;
 pub mod endpoints;
 pub mod events;
 pub mod executor;
 pub mod exports;
+mod fair_semaphore;
 pub mod follow;
 mod hot_keys;
 pub mod imports;
 pub mod invitations;
-pub mod keeping;
 pub mod lease;
 pub mod listing;
 #[cfg(test)]
@@ -37,18 +42,14 @@ pub(crate) mod memory_bucket;
 mod message_search;
 pub mod messages;
 pub mod meters;
-#[cfg(test)]
-pub(crate) mod no_names;
 pub mod oidc;
 mod passwords;
 pub mod pauses;
-pub(crate) mod places;
 pub mod ports;
 pub mod probe;
 pub mod providers;
-pub mod pump;
+pub(crate) mod query_places;
 pub mod queue;
-pub mod quiet;
 pub mod rates;
 pub mod receive;
 pub mod redeliver;
@@ -56,8 +57,6 @@ pub mod relay;
 pub mod replica;
 pub mod reputation;
 pub mod reverse_dns;
-mod room;
-mod seats;
 pub mod service_clock;
 pub mod settings;
 pub mod setup_link;
@@ -72,14 +71,15 @@ mod throttles;
 mod tls_policy;
 mod tls_reports;
 mod transfer;
+mod work_slots;
 pub use transfer::Tables;
-pub use transfer::way::{InHouse, Ways};
+pub use transfer::egress_routes::{InHouse, Ways};
+pub mod operator_views;
+mod suppressed_messages;
 pub mod unsubscribe;
 pub mod users;
-pub mod views;
 pub mod virtual_clock;
-pub mod wait;
-mod waiting;
+pub mod wait_reason;
 pub mod webhook;
 
 use std::collections::{HashSet, VecDeque};
@@ -95,7 +95,8 @@ use crate::machine::service_clock::Effect;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use alerts::Alerts;
-use beside::BackgroundThread;
+use background_thread::BackgroundThread;
+use blocked_accounts::QuietAccounts;
 use blocking::Blocking;
 use development::Development;
 use dmarc::{DmarcSums, OwnNetworks};
@@ -109,7 +110,6 @@ use oidc::Oidc;
 use passwords::Passwords;
 use ports::{Clock, Resolve};
 use queue::QueueView;
-use quiet::QuietAccounts;
 use rates::Rates;
 use redeliver::Replays;
 use reverse_dns::ReverseDns;

@@ -7,7 +7,7 @@ use super::Engine;
 use super::blocking::OPERATOR;
 use super::messages::MessageRecord;
 use super::pauses::pauses;
-use super::wait::{Wait, WaitReason};
+use super::wait_reason::{Wait, WaitReason};
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::site_name::SiteName;

@@ -172,7 +172,7 @@ impl Engine {
                 Stream::Transactional => transactional,
                 Stream::Marketing => marketing,
             };
-            tell(account, stream, crossing, windows);
+            log_crossing(account, stream, crossing, windows);
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ const fn advice(measure: Measure) -> &'static str {
     }
 }
 
-fn tell(account: AccountId, stream: Stream, Crossing { measure, from, to }: Crossing, windows: Windows) {
+fn log_crossing(account: AccountId, stream: Stream, Crossing { measure, from, to }: Crossing, windows: Windows) {
     let [day, week] = [windows.day, windows.week].map(|figures| percent(figures.rate(measure)));
     let (stream, what_to_do) = (stream.as_str(), advice(measure));
     let measure = measure.as_str();

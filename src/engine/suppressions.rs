@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::audit::Behalf;
-use super::beside::NotDone;
+use super::background_thread::NotDone;
 use super::listing::{Page, PageRequest, last_id, range, until};
-use super::waiting::Leased;
+use super::suppressed_messages::Leased;
 use crate::base::id::{AccountId, Ulid};
 use crate::domain::address::Address;
 use crate::store::Store;

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::Engine;
 use super::audit::Behalf;
-use super::crash::caught;
+use super::caught_panic::caught;
 use super::ports::Post;
 use crate::base::id::{DomainId, EndpointId};
 use crate::domain::audit::Actor;
@@ -74,7 +74,7 @@ impl Sweeper {
             drop(turn);
             tracing::error!(kind = ?timer.kind, %fault, "housekeeping failed; retrying in a minute");
             tokio::time::sleep(AGAIN).await;
-            engine.store.near().give_back(timer);
+            engine.store.timers().give_back(timer);
         });
     }
 

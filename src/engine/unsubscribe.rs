@@ -4,7 +4,7 @@
 use super::Engine;
 use super::accounts::accounts_of_hint;
 use super::settings::Settings;
-use super::waiting::Leased;
+use super::suppressed_messages::Leased;
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::return_path::{self, ReturnPath};
 use crate::domain::unsubscribe_url::UnsubscribeUrl;

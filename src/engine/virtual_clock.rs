@@ -90,7 +90,7 @@ impl VirtualClock {
     /// The store or the clock's file fails; time stays where it stopped.
     pub async fn advance(&self, by: Duration, store: &Arc<Store>) -> Result<Advanced, AdvanceError> {
         let _turn = self.advancing.lock().await;
-        let fired = store.near().fired();
+        let fired = store.timers().fired();
         let goal = self.now() + by;
         self.settled(store).await?;
         while let Some(due) = next_due(store, self.now(), goal)? {
@@ -99,7 +99,7 @@ impl VirtualClock {
         }
         self.set(goal)?;
         self.settled(store).await?;
-        Ok(Advanced { now: self.now(), fired: store.near().fired() - fired })
+        Ok(Advanced { now: self.now(), fired: store.timers().fired() - fired })
     }
 
     /// Advances time at once, whatever work is running.
@@ -124,11 +124,11 @@ impl VirtualClock {
 
     async fn settled(&self, store: &Store) -> Result<(), StoreError> {
         loop {
-            let changed = store.near().changed();
+            let changed = store.timers().changed();
             if let Some(failure) = store.health().failure() {
                 return Err(failure.clone());
             }
-            if store.near().is_settled(self.now()) {
+            if store.timers().is_settled(self.now()) {
                 return Ok(());
             }
             tokio::select! {
@@ -145,7 +145,7 @@ fn next_due(store: &Store, now: Timestamp, goal: Timestamp) -> Result<Option<Tim
     let (from, to) = (Timer::first_after(now), Timer::first_after(goal));
     let keys = store.snapshot()?.sound_keys(Table::Timers, &from, &to, Order::Ascending, 1)?;
     let timer = keys.first().and_then(|key| Timer::decode(key)).map(|timer| timer.due);
-    let alarm = store.near().next_alarm(now).filter(|at| *at <= goal);
+    let alarm = store.timers().next_alarm(now).filter(|at| *at <= goal);
     Ok(timer.into_iter().chain(alarm).min())
 }
 

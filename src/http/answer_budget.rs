@@ -11,7 +11,7 @@ use hyper::Method;
 use hyper::body::{Body, Frame, SizeHint};
 
 use super::answer::Answer;
-use super::body_budget::{BodyBudgets, Charge, Excess, Holder, UNCHARGED_BYTES};
+use super::body_budget::{BodyBudgets, BudgetHolder, Charge, Excess, UNCHARGED_BYTES};
 use super::error::ApiError;
 use crate::net::http_body::BodyStream;
 
@@ -28,15 +28,15 @@ pub(super) fn charged(
     mut answer: Answer,
     method: &Method,
     budgets: &Arc<BodyBudgets>,
-    asker: Holder,
+    charged_to: BudgetHolder,
 ) -> Result<Answer, ApiError> {
-    let holder = answer.account().map_or(asker, Holder::Account);
+    let holder = answer.account().map_or(charged_to, BudgetHolder::Account);
     // The body of an answer to HEAD is dropped at once.
-    if holder == Holder::Operator || *method == Method::HEAD {
+    if holder == BudgetHolder::Operator || *method == Method::HEAD {
         return Ok(answer);
     }
     let changes = *method != Method::GET;
-    let excess = if changes && matches!(holder, Holder::Account(_)) { Excess::Overdraw } else { Excess::Refuse };
+    let excess = if changes && matches!(holder, BudgetHolder::Account(_)) { Excess::Overdraw } else { Excess::Refuse };
     if let Some(bytes) = answer.own_bytes().filter(|bytes| bytes.len() > UNCHARGED_BYTES) {
         let charge = Charge::of_answer(budgets, holder, bytes.len(), excess)?;
         *bytes = charge.hold(std::mem::replace(bytes, Bytes::new()));
@@ -86,8 +86,8 @@ mod tests {
         Arc::new(BodyBudgets::new(&BudgetSizes { shared: 80_000, strangers: 40_000, stranger: 10_000 }))
     }
 
-    fn account(id: u8) -> Holder {
-        Holder::Account(AccountId(Ulid([id; 16])))
+    fn account(id: u8) -> BudgetHolder {
+        BudgetHolder::Account(AccountId(Ulid([id; 16])))
     }
 
     fn of(bytes: impl Into<Bytes>) -> Answer {
@@ -101,7 +101,7 @@ mod tests {
         let held = [ask(Method::GET, account(1)).unwrap(), ask(Method::GET, account(1)).unwrap()];
         assert_eq!(ask(Method::GET, account(1)).err(), Some(ApiError::Overloaded));
         assert!(ask(Method::GET, account(2)).is_ok());
-        assert!(ask(Method::HEAD, account(1)).is_ok() && ask(Method::GET, Holder::Operator).is_ok());
+        assert!(ask(Method::HEAD, account(1)).is_ok() && ask(Method::GET, BudgetHolder::Operator).is_ok());
         drop(held);
         assert!(ask(Method::GET, account(1)).is_ok());
     }
@@ -117,7 +117,7 @@ mod tests {
         };
         let held = [ask(account(1)).unwrap(), ask(account(1)).unwrap()];
         assert_eq!(ask(account(1)).err(), Some(ApiError::Overloaded));
-        assert!(ask(account(2)).is_ok() && ask(Holder::Operator).is_ok());
+        assert!(ask(account(2)).is_ok() && ask(BudgetHolder::Operator).is_ok());
         drop(held);
         assert!(ask(account(1)).is_ok());
     }
@@ -147,7 +147,7 @@ mod tests {
         let budgets = budgets();
         let ask = |bytes| {
             let answer = of(vec![b'x'; bytes]).for_account(AccountId(Ulid([1; 16])));
-            charged(answer, &Method::GET, &budgets, Holder::Stranger(None))
+            charged(answer, &Method::GET, &budgets, BudgetHolder::Unauthenticated(None))
         };
         let _held = ask(20_000).unwrap();
         assert_eq!(ask(5000).err(), Some(ApiError::Overloaded));
@@ -157,7 +157,7 @@ mod tests {
     fn strangers_hold_their_share_beside_what_is_small_or_common() {
         let budgets = budgets();
         let cached = Bytes::from(vec![b'x'; 20_000]);
-        let ask = |bytes: Bytes| charged(of(bytes), &Method::POST, &budgets, Holder::Stranger(None));
+        let ask = |bytes: Bytes| charged(of(bytes), &Method::POST, &budgets, BudgetHolder::Unauthenticated(None));
         let _held = ask(vec![b'x'; 10_000].into()).unwrap();
         assert_eq!(ask(vec![b'x'; UNCHARGED_BYTES + 1].into()).err(), Some(ApiError::Overloaded));
         assert!(ask(vec![b'x'; UNCHARGED_BYTES].into()).is_ok());

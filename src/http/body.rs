@@ -12,7 +12,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::body_budget::{BodyBudgets, Charge, Holder};
+use super::body_budget::{BodyBudgets, BudgetHolder, Charge};
 use super::error::ApiError;
 use super::route::{ANY_TYPE, BodySize};
 use crate::machine::pace::Pace;
@@ -121,7 +121,7 @@ pub async fn read(
     most: usize,
     limits: &BodyLimits,
     budgets: &Arc<BodyBudgets>,
-    holder: Holder,
+    holder: BudgetHolder,
 ) -> Result<ReadBody, ApiError> {
     let announced = body.size_hint().exact().map(usize::try_from);
     let announced = announced.transpose().map_err(|_| ApiError::PayloadTooLarge(most))?.unwrap_or(0);

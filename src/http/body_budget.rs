@@ -22,9 +22,9 @@ pub(super) const UNCHARGED_BYTES: usize = 4 * 1024;
 
 /// Holder to which a request's body is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Holder {
+pub enum BudgetHolder {
     /// An unauthenticated client, by its network; `None` on a Unix socket.
-    Stranger(Option<Network>),
+    Unauthenticated(Option<Network>),
     /// An account, identified by its key or a session.
     Account(AccountId),
     /// Commands on the operator's socket.
@@ -59,10 +59,10 @@ impl BudgetSizes {
 /// The supplies of one service.
 #[derive(Debug)]
 pub struct BodyBudgets {
-    shared: Mutex<Shares<Holder>>,
-    strangers: Mutex<Shares<Holder>>,
+    shared: Mutex<Shares<BudgetHolder>>,
+    strangers: Mutex<Shares<BudgetHolder>>,
     /// Requests of accounts that wait for a body.
-    awaited: Arc<Mutex<Shares<Holder>>>,
+    awaited: Arc<Mutex<Shares<BudgetHolder>>>,
 }
 
 impl BodyBudgets {
@@ -79,8 +79,8 @@ impl BodyBudgets {
     ///
     /// # Errors
     /// [`ApiError::Overloaded`] if the account has [`AWAITED_MAX`] of them.
-    pub(super) fn await_body(&self, holder: &Holder) -> Result<Option<AwaitedBody>, ApiError> {
-        if !matches!(holder, Holder::Account(_)) {
+    pub(super) fn await_body(&self, holder: &BudgetHolder) -> Result<Option<AwaitedBody>, ApiError> {
+        if !matches!(holder, BudgetHolder::Account(_)) {
             return Ok(None);
         }
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,33 +88,33 @@ impl BodyBudgets {
         Ok(Some(AwaitedBody { awaited: Arc::clone(&self.awaited), holder: *holder }))
     }
 
-    const fn of(&self, holder: &Holder) -> &Mutex<Shares<Holder>> {
+    const fn of(&self, holder: &BudgetHolder) -> &Mutex<Shares<BudgetHolder>> {
         match holder {
-            Holder::Stranger(_) => &self.strangers,
-            Holder::Account(_) | Holder::Operator => &self.shared,
+            BudgetHolder::Unauthenticated(_) => &self.strangers,
+            BudgetHolder::Account(_) | BudgetHolder::Operator => &self.shared,
         }
     }
 
-    fn take(&self, holder: &Holder, bytes: usize) -> Result<(), ApiError> {
+    fn take(&self, holder: &BudgetHolder, bytes: usize) -> Result<(), ApiError> {
         let mut shares = self.of(holder).lock().unwrap_or_else(PoisonError::into_inner);
         shares.take(holder, bytes).map_err(|_| ApiError::Overloaded)
     }
 
     /// Charges `bytes` at once, but at most the holder's whole share, so that one large answer is possible while the
     /// holder holds nothing else. Returns the charged number.
-    fn take_some(&self, holder: &Holder, bytes: usize, excess: Excess) -> Result<usize, ApiError> {
+    fn take_some(&self, holder: &BudgetHolder, bytes: usize, excess: Excess) -> Result<usize, ApiError> {
         let mut shares = self.of(holder).lock().unwrap_or_else(PoisonError::into_inner);
         let units = bytes.min(shares.each());
         match (shares.take(holder, units), excess) {
             (Ok(()), _) => {}
             (Err(_), Excess::Refuse) => return Err(ApiError::Overloaded),
-            (Err(_), Excess::Overdraw) => shares.overdraw(holder, units),
+            (Err(_), Excess::Overdraw) => shares.take_beyond_limit(holder, units),
         }
         drop(shares);
         Ok(units)
     }
 
-    fn give_back(&self, holder: &Holder, bytes: usize) {
+    fn give_back(&self, holder: &BudgetHolder, bytes: usize) {
         self.of(holder).lock().unwrap_or_else(PoisonError::into_inner).give_back(holder, bytes);
     }
 }
@@ -131,8 +131,8 @@ pub(in crate::http) enum Excess {
 /// A counted request that waits for its body. Dropping it removes it from the count.
 #[derive(Debug)]
 pub(super) struct AwaitedBody {
-    awaited: Arc<Mutex<Shares<Holder>>>,
-    holder: Holder,
+    awaited: Arc<Mutex<Shares<BudgetHolder>>>,
+    holder: BudgetHolder,
 }
 
 impl Drop for AwaitedBody {
@@ -145,7 +145,7 @@ impl Drop for AwaitedBody {
 #[derive(Debug)]
 pub(super) struct Charge {
     budgets: Arc<BodyBudgets>,
-    holder: Holder,
+    holder: BudgetHolder,
     received: usize,
     charged: usize,
     /// Whether a small body is still uncharged.
@@ -154,8 +154,8 @@ pub(super) struct Charge {
 
 impl Charge {
     /// Creates the charge of a body before its first byte.
-    pub(super) fn new(budgets: &Arc<BodyBudgets>, holder: Holder) -> Self {
-        let is_free = matches!(holder, Holder::Stranger(_));
+    pub(super) fn new(budgets: &Arc<BodyBudgets>, holder: BudgetHolder) -> Self {
+        let is_free = matches!(holder, BudgetHolder::Unauthenticated(_));
         Self { budgets: Arc::clone(budgets), holder, received: 0, charged: 0, is_free }
     }
 
@@ -165,7 +165,7 @@ impl Charge {
     /// [`ApiError::Overloaded`] if the holder, or all together, hold too much.
     pub(in crate::http) fn of_answer(
         budgets: &Arc<BodyBudgets>,
-        holder: Holder,
+        holder: BudgetHolder,
         bytes: usize,
         excess: Excess,
     ) -> Result<Self, ApiError> {
@@ -237,12 +237,12 @@ mod tests {
         Arc::new(BodyBudgets::new(&BudgetSizes { shared: 40_000, strangers: 20_000, stranger: 10_000 }))
     }
 
-    fn stranger(address: &str) -> Holder {
-        Holder::Stranger(address.parse().ok().map(Network::of_client))
+    fn stranger(address: &str) -> BudgetHolder {
+        BudgetHolder::Unauthenticated(address.parse().ok().map(Network::of_client))
     }
 
-    fn account(id: u8) -> Holder {
-        Holder::Account(AccountId(Ulid([id; 16])))
+    fn account(id: u8) -> BudgetHolder {
+        BudgetHolder::Account(AccountId(Ulid([id; 16])))
     }
 
     #[test]

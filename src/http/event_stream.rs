@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 
-use crate::engine::follow::{Followed, Follower, FollowerUpdate};
+use crate::engine::follow::{FollowedEvent, Follower, FollowerUpdate};
 
 /// First line of a stream: the reconnect delay of clients in milliseconds.
 const OPENING: &[u8] = b"retry: 3000\n";
@@ -28,11 +28,11 @@ struct StreamState {
 }
 
 /// Result of one step: the bytes to send and the next state; `None` at the end.
-type Stepped = io::Result<Option<(StreamState, Bytes)>>;
+type StreamStep = io::Result<Option<(StreamState, Bytes)>>;
 
 /// The body.
 pub(crate) struct EventStream {
-    step: Pin<Box<dyn Future<Output = Stepped> + Send>>,
+    step: Pin<Box<dyn Future<Output = StreamStep> + Send>>,
 }
 
 impl EventStream {
@@ -66,7 +66,7 @@ impl Body for EventStream {
     }
 }
 
-async fn step(mut telling: StreamState) -> Stepped {
+async fn step(mut telling: StreamState) -> StreamStep {
     let told = telling.follower.next().await.map_err(|error| {
         tracing::error!(%error, "event stream failed because of the store");
         io::Error::other("the store failed")
@@ -82,9 +82,9 @@ async fn step(mut telling: StreamState) -> Stepped {
 }
 
 /// Formats events. A record is JSON without line ends, so it is one `data` line.
-fn written(events: &[Followed]) -> Bytes {
+fn written(events: &[FollowedEvent]) -> Bytes {
     let mut text = Vec::with_capacity(events.iter().map(|event| event.record.len() + 64).sum());
-    for Followed { id, kind, record } in events {
+    for FollowedEvent { id, kind, record } in events {
         text.extend_from_slice(format!("id: {id}\nevent: {kind}\ndata: ").as_bytes());
         text.extend_from_slice(record);
         text.extend_from_slice(b"\n\n");

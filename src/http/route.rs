@@ -11,8 +11,8 @@ use hyper::header::{HOST, HeaderMap, HeaderName};
 
 use super::answer::Answer;
 use super::body::ReadBody;
-use super::body_budget::Holder;
-use super::compat::door::CompatService;
+use super::body_budget::BudgetHolder;
+use super::compat::service::CompatService;
 use super::error::ApiError;
 use super::json;
 use super::query::Query;
@@ -30,7 +30,7 @@ pub type Handler<S, C> = for<'a> fn(&'a S, Call<C>) -> BoxFuture<'a, Result<Answ
 
 /// Decides before the body is read whether a page accepts a call. Returns the holder that the body is charged to, or
 /// the answer that refuses it.
-pub type PageCheck<S> = for<'a> fn(&'a S, &'a Call<()>) -> Result<Holder, Box<Answer>>;
+pub type PageCheck<S> = for<'a> fn(&'a S, &'a Call<()>) -> Result<BudgetHolder, Box<Answer>>;
 
 /// Access rule and handler of a route.
 pub enum Access<S: Authenticator> {

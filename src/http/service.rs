@@ -14,24 +14,24 @@ use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::answer_budget;
+use super::authenticator::RATE_LIMIT;
+use super::authenticator::bearer;
+pub use super::authenticator::{Admission, Authenticator};
 use super::body::{self, BodyLimits, ReadBody};
-use super::body_budget::{BodyBudgets, BudgetSizes, Holder};
-use super::compat::door::CompatService;
+use super::body_budget::{BodyBudgets, BudgetHolder, BudgetSizes};
+use super::compat::service::CompatService;
 use super::dev_guard;
 use super::error::{ApiError, Unauthenticated};
 use super::error_page::{self, ErrorPage};
-use super::gate::RATE_LIMIT;
-use super::gate::bearer;
-pub use super::gate::{Admission, Authenticator};
 use super::head_limit;
-use super::journey::RequestContext;
 use super::meters::{self, RequestMeters};
+use super::request_context::RequestContext;
 use super::route::{Access, Handler, PageCheck, Params, Route};
 use super::router::{RouteMatch, Router};
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
 use crate::domain::network::Network;
-use crate::engine::crash::caught;
+use crate::engine::caught_panic::caught;
 use crate::engine::ports::Clock;
 use crate::net::http_body::Body;
 use crate::net::http_client::Client;
@@ -158,7 +158,7 @@ impl<S: Authenticator> HttpService<S> {
                 let is_let_in = self.state.is_dev_client(journey.client);
                 let address = (!is_let_in).then_some(journey.client.address);
                 dev_guard::check(&journey.head.uri, &journey.head.headers, address)?;
-                journey.asker.get_or_init(|| Holder::Operator);
+                journey.asker.get_or_init(|| BudgetHolder::Operator);
                 self.open(found, *handler, journey).await
             }
             Some(Access::Operator(handler)) if is_admin => self.open(found, *handler, journey).await,
@@ -175,7 +175,7 @@ impl<S: Authenticator> HttpService<S> {
     ) -> Result<Answer, ApiError> {
         let (route, params) = row(found)?;
         let holder = match journey.connection.kind {
-            ListenerKind::Admin => Holder::Operator,
+            ListenerKind::Admin => BudgetHolder::Operator,
             ListenerKind::Public => stranger(journey.client),
         };
         let mut call = journey.call((), params);
@@ -219,8 +219,8 @@ impl<S: Authenticator> HttpService<S> {
     async fn keyed(&self, found: RouteMatch<'_, S>, journey: &mut RequestContext<'_>) -> Result<Answer, ApiError> {
         let caller = self.caller(journey).await?;
         let holder = match journey.connection.kind {
-            ListenerKind::Admin => Holder::Operator,
-            ListenerKind::Public => Holder::Account(self.state.account(&caller)),
+            ListenerKind::Admin => BudgetHolder::Operator,
+            ListenerKind::Public => BudgetHolder::Account(self.state.account(&caller)),
         };
         journey.asker.get_or_init(|| holder);
         let (route, params) = row(found)?;
@@ -272,7 +272,7 @@ impl<S: Authenticator> HttpService<S> {
     async fn body(
         &self,
         route: &Route<S>,
-        holder: Holder,
+        holder: BudgetHolder,
         journey: &mut RequestContext<'_>,
         headers: &HeaderMap,
     ) -> Result<ReadBody, ApiError> {
@@ -280,7 +280,7 @@ impl<S: Authenticator> HttpService<S> {
         body::check_type(headers, types)?;
         let limits = &self.limits.body;
         let _turn = self.limits.budgets.await_body(&holder)?;
-        let _awaited = journey.connection.await_body(!matches!(holder, Holder::Stranger(_)));
+        let _awaited = journey.connection.await_body(!matches!(holder, BudgetHolder::Unauthenticated(_)));
         body::read(&mut journey.body, limits.most(route.size), limits, &self.limits.budgets, holder).await
     }
 
@@ -321,7 +321,7 @@ impl<S: Authenticator> Serve for HttpService<S> {
         let request_id: Arc<str> = Ulid::new(self.clock.now(), chance).to_string().into();
         let (admission, asker) = (OnceLock::new(), OnceLock::new());
         if connection.kind == ListenerKind::Admin {
-            asker.get_or_init(|| Holder::Operator);
+            asker.get_or_init(|| BudgetHolder::Operator);
         }
         let (head, body) = request.into_parts();
         let version = head.version;
@@ -387,8 +387,8 @@ fn close(response: &mut Response<Body>, version: Version, connection: &Connectio
     }
 }
 
-fn stranger(client: Client) -> Holder {
-    Holder::Stranger(client.address.map(Network::of_client))
+fn stranger(client: Client) -> BudgetHolder {
+    BudgetHolder::Unauthenticated(client.address.map(Network::of_client))
 }
 
 fn row<S: Authenticator>(found: RouteMatch<'_, S>) -> Result<(&Route<S>, Params), ApiError> {

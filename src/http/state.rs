@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use super::body_budget::{BodyBudgets, Charge, Excess, Holder};
+use super::body_budget::{BodyBudgets, BudgetHolder, Charge, Excess};
 use super::dev::Dev;
 use super::error::ApiError;
 use super::service::{Admission, Authenticator};
@@ -17,8 +17,8 @@ use crate::engine::listing::PageRequest;
 use crate::engine::messages::MessageRecord;
 use crate::engine::rates::RequestLimits;
 use crate::engine::{Caller, Engine};
-use crate::net::guard::Guard;
 use crate::net::http_client::Client;
+use crate::net::network_guard::Guard;
 use crate::store::error::StoreError;
 
 /// The state of the API.
@@ -98,7 +98,7 @@ impl Api {
         record: &MessageRecord,
     ) -> Result<Option<Vec<u8>>, ApiError> {
         let bytes = usize::try_from(record.row.size_bytes).unwrap_or(usize::MAX);
-        let charge = Charge::of_answer(&self.budgets, Holder::Account(account), bytes, Excess::Refuse)?;
+        let charge = Charge::of_answer(&self.budgets, BudgetHolder::Account(account), bytes, Excess::Refuse)?;
         let read = move |signed| {
             // The read continues even if its request has ended.
             let _charge = charge;

@@ -7,7 +7,7 @@ use crate::base::id::AccountId;
 
 /// The permits and the waiters.
 #[derive(Debug)]
-pub struct FairPermits<T> {
+pub struct FairLimit<T> {
     free: usize,
     each: usize,
     held: HashMap<AccountId, usize>,
@@ -16,7 +16,7 @@ pub struct FairPermits<T> {
     turns: VecDeque<AccountId>,
 }
 
-impl<T> FairPermits<T> {
+impl<T> FairLimit<T> {
     /// Creates a semaphore with this number of permits, at least one.
     pub fn new(permits: usize) -> Self {
         let free = permits.max(1);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn one_account_holds_half_and_the_others_come_next_by_turns() {
-        let mut permits = FairPermits::new(4);
+        let mut permits = FairLimit::new(4);
         (0..100).for_each(|n| permits.request(account(1), n));
         let mut granted = || permits.grant().map(|(_, waiter)| waiter);
         assert_eq!([granted(), granted(), granted()], [Some(0), Some(1), None]);
@@ -102,7 +102,7 @@ mod tests {
             permits in 1usize..9,
             steps in prop::collection::vec((any::<bool>(), 0u8..4), 0..80),
         ) {
-            let (mut fair, mut held, mut waiting) = (FairPermits::new(permits), Vec::new(), 0);
+            let (mut fair, mut held, mut waiting) = (FairLimit::new(permits), Vec::new(), 0);
             for (is_request, number) in steps {
                 if is_request {
                     fair.request(account(number), number);

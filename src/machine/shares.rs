@@ -49,7 +49,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     }
 
     /// Lends `units` to `holder` even beyond the limits, so that its next request is refused.
-    pub fn overdraw(&mut self, holder: &K, units: usize) {
+    pub fn take_beyond_limit(&mut self, holder: &K, units: usize) {
         if units > 0 {
             let held = self.by_holder.entry(holder.clone()).or_insert(0);
             *held = held.saturating_add(units);
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn an_overdrawn_holder_gets_nothing_until_it_gives_back() {
         let mut shares = Shares::new(10, 4);
-        shares.overdraw(&"a", 6);
+        shares.take_beyond_limit(&"a", 6);
         assert_eq!(shares.take(&"a", 1), Err(Exhausted));
         assert_eq!(shares.take(&"b", 4), Ok(()));
         shares.give_back(&"a", 6);

@@ -22,12 +22,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use super::acme::challenges;
-use super::http_activity::{Activity, Awaited, Busy, Lingering, PendingPart, Protocol, Verdict};
+use super::connection_activity::{Activity, Awaited, Busy, Lingering, PendingPart, Protocol, Verdict};
+use super::connection_limit::ConnectionPlace;
 use super::http_body::Body;
 use super::http_client::Client;
 use super::http_guard::Guard;
 use super::http_listener::{HttpLimits, ListenerKind, Serve};
-use super::http_places::ConnectionPlace;
 use super::http_stream::TrackedStream;
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;

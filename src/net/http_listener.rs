@@ -19,12 +19,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::clear_http::{self, ClearHttp};
+use super::address_limit::{AddressCounts, CountedAddress};
+use super::connection_limit::{ConnectionPlace, ConnectionPlaces};
 use super::http_body::Body;
 pub use super::http_connection::Connection;
 use super::http_connection::{Arrival, Shared};
-use super::http_crowd::{AddressCounts, CountedAddress};
-use super::http_places::{ConnectionPlace, ConnectionPlaces};
+use super::https_redirect::{self, HttpsRedirect};
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
 
@@ -97,7 +97,7 @@ pub struct TlsDoor {
     /// The certificate.
     pub settings: Arc<TlsSettings>,
     /// Handler for plain HTTP.
-    pub clear: Arc<ClearHttp>,
+    pub clear: Arc<HttpsRedirect>,
 }
 
 /// Handler for requests.
@@ -244,7 +244,7 @@ impl ListeningSocket for TcpDoor {
             // shows up later.
             let _set = stream.set_nodelay(true);
             match tls {
-                Some(tls) => match timeout(shared.limits.handshake, clear_http::is_tls(&stream)).await {
+                Some(tls) => match timeout(shared.limits.handshake, https_redirect::is_tls(&stream)).await {
                     Ok(true) => shared.serve_tls(stream, tls.settings, arrival).await,
                     Ok(false) => shared.with(tls.clear).serve_clear(stream, arrival, ListenerKind::Public).await,
                     Err(_) => tracing::debug!("a TLS client sent no byte before the deadline"),

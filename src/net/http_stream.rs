@@ -12,7 +12,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::http_activity::Activity;
+use super::connection_activity::Activity;
 use super::http_guard::{Guard, POISON};
 
 /// Answer to a request head that does not arrive in time. It answers no request, so it has neither the headers nor the

@@ -17,7 +17,7 @@ use url::Position;
 
 use crate::engine::ports::{BoxFuture, IdentityProvider, PostError, ProviderAnswer, ProviderRequest};
 use crate::net::dns::HostAddresses;
-use crate::net::guard::Guard;
+use crate::net::network_guard::Guard;
 use crate::net::post::{Connection, HttpPost, host_and_port, word};
 
 /// Time limit of a request, including name resolution.

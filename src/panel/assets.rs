@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use hyper::header::CACHE_CONTROL;
 use sha2::{Digest as _, Sha256};
 
-use super::fault::Fault;
+use super::page_error::Fault;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;

@@ -1,8 +1,8 @@
 //! Attempts of webhook deliveries as pages tell them: what was answered and by whom, or why nothing was.
 
-use super::door::Visit;
-use super::moment::Moment;
-use super::parts::Badge;
+use super::components::Badge;
+use super::page_guard::Visit;
+use super::timestamp::Moment;
 use crate::engine::deliveries::DeliveryRecord;
 use crate::engine::ports::PostError;
 use crate::machine::delivery::Status;

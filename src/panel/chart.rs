@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 
 use askama::filters::HtmlSafe;
 
-use super::parts::grouped;
+use super::components::grouped;
 
 /// The plot's own measures; the width is only a scale.
 const WIDTH: u64 = 1000;

@@ -1,7 +1,7 @@
 //! The DNS records of a sending domain as its page tells them: what each is for, what to publish, what was found in its
 //! place, and what to do about the difference.
 
-use super::parts::Badge;
+use super::components::Badge;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, RecordPurpose, RecordStatus};
 use crate::engine::domains::{ExpectedRecord, RecordType, expected_records, finding_of};
 use crate::engine::settings::Settings;

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::components::FormFaults;
 use super::form::Form;
-use super::parts::FormFaults;
 use crate::domain::event::EventType;
 use crate::store::row::endpoint::EndpointRow;
 

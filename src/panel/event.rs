@@ -3,8 +3,8 @@
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use super::moment::{Days, Moment};
-use super::parts::{Badge, shortened};
+use super::components::{Badge, shortened};
+use super::timestamp::{Days, Moment};
 use crate::base::time::Timestamp;
 use crate::domain::event::{Bounce, Complaint, EventType, TlsFacts};
 

@@ -1,9 +1,9 @@
 //! The first steps of an account that has sent nothing: each ticks itself, and a form sends a test message.
 
-use super::door::Visit;
-use super::fault::Fault;
+use super::components::{Choice, FormFaults};
 use super::form::Form;
-use super::parts::{Choice, FormFaults};
+use super::page_error::Fault;
+use super::page_guard::Visit;
 use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
 use crate::engine::listing::PageRequest;

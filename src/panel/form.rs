@@ -5,7 +5,7 @@ use hyper::Method;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
-use super::fault::Fault;
+use super::page_error::Fault;
 use crate::base::secret::Secret;
 use crate::http::body::FORM_BYTES;
 use crate::http::error::ApiError;

@@ -9,7 +9,7 @@ use hyper::header::{
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 
-use super::fault::Fault;
+use super::page_error::Fault;
 
 /// Nothing from elsewhere, nothing inline, in no other's frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \

@@ -2,41 +2,41 @@
 //! same engine as the API, and check their forms with the same functions.
 //!
 //! **To add a page**: write `pages/<noun>.rs` with a struct that derives `askama::Template` over
-//! `data/templates/<noun>.html` (which extends `frame.html` and holds a [`frame::Frame`]) and an
+//! `data/templates/<noun>.html` (which extends `frame.html` and holds a [`layout::PageFrame`]) and an
 //! `async fn(Visit<'_>) -> Result<Answer, Fault>`; give it a row in [`routes`], which says what a visitor
-//! [needs](door::Need) to come in; and a line in [`frame`]'s rail where people should find it. The door has then
-//! checked the session, the role and where the form came from, and a [`fault::Fault`] becomes a page by itself. What a
+//! [needs](page_guard::Need) to come in; and a line in [`layout`]'s rail where people should find it. The door has then
+//! checked the session, the role and where the form came from, and a [`page_error::Fault`] becomes a page by itself. What a
 //! form changes ends in a redirect, so that a reload repeats nothing.
 
 mod assets;
 mod attempts;
 mod chart;
+mod components;
 mod cookie;
+mod delivery_problems;
+mod delivery_time;
 mod dns;
-mod door;
 mod endpoint_form;
 mod event;
-mod fault;
 mod first_steps;
 mod form;
-mod frame;
 mod html;
-mod moment;
+mod layout;
 mod notice;
+mod page_error;
+mod page_guard;
 mod pages;
 mod paging;
-mod parts;
-mod patience;
 mod preview;
-mod record;
+mod record_card;
 mod same_origin;
 mod search;
-mod standing;
+mod sender_reputation;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod timestamp;
 mod trend;
-mod trouble;
 mod upload;
 mod webhook_figures;
 
@@ -44,7 +44,7 @@ use hyper::Method;
 
 use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
-use door::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, Private, Secret};
+use page_guard::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, Private, Secret};
 use pages::{
     account, accounts, alerts, appearance, audit, captured, checklist, delivery, dmarc, docs, domain, domains, events,
     explain, key, keys, login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes,
@@ -66,8 +66,8 @@ macro_rules! page {
             Method::$method,
             $path,
             $name,
-            |api, call| door::check(api, call, $need),
-            |api, call| Box::pin(door::enter(api, call, $need, |visit| Box::pin($handler(visit)))),
+            |api, call| page_guard::check(api, call, $need),
+            |api, call| Box::pin(page_guard::enter(api, call, $need, |visit| Box::pin($handler(visit)))),
         )
     };
 }
@@ -75,8 +75,8 @@ macro_rules! page {
 /// A page for anyone.
 macro_rules! open {
     ($method:ident, $path:literal, $name:literal, $handler:path) => {
-        row(Method::$method, $path, $name, door::check_open, |api, call| {
-            Box::pin(door::welcome(api, call, |api, call| Box::pin($handler(api, call))))
+        row(Method::$method, $path, $name, page_guard::check_open, |api, call| {
+            Box::pin(page_guard::welcome(api, call, |api, call| Box::pin($handler(api, call))))
         })
     };
 }

@@ -1,10 +1,10 @@
 //! The strip of notices: what needs attention, one line each, in the order of its weight. A notice is absent from the
 //! page that it leads to.
 
-use super::door::Visit;
-use super::frame::link_to;
-use super::moment::Moment;
-use super::parts::grouped;
+use super::components::grouped;
+use super::layout::link_to;
+use super::page_guard::Visit;
+use super::timestamp::Moment;
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::DomainStatus;
 use crate::engine::Engine;

@@ -1,10 +1,10 @@
 //! Preview of a message, shown safely: its HTML in a frame without any permission, remote images only on request, and
 //! its text, headers and files as text.
 
-use super::fault::Fault;
+use super::components::{Excerpt, byte_size};
 use super::form::Form;
 use super::html::{self, Remote};
-use super::parts::{Excerpt, byte_size};
+use super::page_error::Fault;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::mail::read::{AttachedFile, ReadParts};

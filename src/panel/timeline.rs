@@ -2,10 +2,10 @@
 //! own beside it.
 
 use super::attempts::of_delivery;
-use super::door::Visit;
+use super::components::Badge;
 use super::event::Event;
-use super::moment::{Moment, gap};
-use super::parts::Badge;
+use super::page_guard::Visit;
+use super::timestamp::{Moment, gap};
 use crate::base::id::EventId;
 use crate::base::time::Timestamp;
 use crate::domain::event::{Authenticated, Bounce, EventType, TlsFacts, TlsPolicy};

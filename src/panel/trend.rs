@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::chart::{Bar, Chart, Column, Heading, Rates, percent};
-use super::moment::{Moment, lasted, start_of_day};
+use super::components::grouped;
 use super::paging;
-use super::parts::grouped;
+use super::timestamp::{Moment, lasted, start_of_day};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::engine::reputation::{Outcomes, OutcomesQuestion, Step};

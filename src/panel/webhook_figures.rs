@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::attempts::AttemptLine;
 use super::chart::percent;
-use super::door::Visit;
-use super::moment::Moment;
-use super::parts::grouped;
+use super::components::grouped;
+use super::page_guard::Visit;
+use super::timestamp::Moment;
 use crate::base::id::{DeliveryId, EndpointId};
 use crate::engine::listing::PageRequest;
 use crate::store::error::StoreError;

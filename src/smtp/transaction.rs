@@ -20,7 +20,7 @@ use super::reply::Reply;
 
 /// The answer or write that the transaction waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Awaits {
+enum AwaitedReply {
     Rset,
     Mail,
     Rcpt,
@@ -56,7 +56,7 @@ pub(super) enum Next {
 /// One message's transaction.
 #[derive(Debug)]
 pub(super) struct Transaction {
-    awaits: Awaits,
+    awaits: AwaitedReply,
     pace: Pace,
     refusal: Option<(Phase, Reply)>,
     message: DotStuffer,
@@ -77,7 +77,7 @@ impl Transaction {
         out: &mut Vec<u8>,
     ) -> Self {
         // Only from the second message on: some servers count an RSET without effect as junk.
-        let awaits = if is_first { Awaits::Mail } else { Awaits::Rset };
+        let awaits = if is_first { AwaitedReply::Mail } else { AwaitedReply::Rset };
         if !is_first {
             out.extend_from_slice(b"RSET\r\n");
         }
@@ -102,25 +102,25 @@ impl Transaction {
     /// Returns the phase for an outcome.
     pub(super) const fn phase(&self) -> Phase {
         match self.awaits {
-            Awaits::Rset => Phase::Rset,
-            Awaits::Mail => Phase::Mail,
-            Awaits::Rcpt => Phase::Rcpt,
-            Awaits::Data | Awaits::Content | Awaits::LoneDot => Phase::Data,
-            Awaits::Body => Phase::Body,
-            Awaits::Dot => Phase::Dot,
+            AwaitedReply::Rset => Phase::Rset,
+            AwaitedReply::Mail => Phase::Mail,
+            AwaitedReply::Rcpt => Phase::Rcpt,
+            AwaitedReply::Data | AwaitedReply::Content | AwaitedReply::LoneDot => Phase::Data,
+            AwaitedReply::Body => Phase::Body,
+            AwaitedReply::Dot => Phase::Dot,
         }
     }
 
     /// Returns the time limit of the awaited event.
     pub(super) const fn allowance(&self, deadlines: &Deadlines) -> Duration {
         match self.awaits {
-            Awaits::Rset => deadlines.rset,
-            Awaits::Mail => deadlines.mail,
-            Awaits::Rcpt => deadlines.rcpt,
+            AwaitedReply::Rset => deadlines.rset,
+            AwaitedReply::Mail => deadlines.mail,
+            AwaitedReply::Rcpt => deadlines.rcpt,
             // Nothing depends on the answer to a lone dot, so it gets no ten minutes.
-            Awaits::Data | Awaits::Content | Awaits::LoneDot => deadlines.data,
-            Awaits::Body => deadlines.block,
-            Awaits::Dot => deadlines.dot,
+            AwaitedReply::Data | AwaitedReply::Content | AwaitedReply::LoneDot => deadlines.data,
+            AwaitedReply::Body => deadlines.block,
+            AwaitedReply::Dot => deadlines.dot,
         }
     }
 
@@ -132,11 +132,11 @@ impl Transaction {
     /// Reports that the output was written. Outputs the message's next block, or starts to wait for the answer to its
     /// final dot. Returns the new deadline, if it changes.
     pub(super) fn written(&mut self, deadlines: &Deadlines, now: Duration, out: &mut Vec<u8>) -> Option<Duration> {
-        if self.awaits != Awaits::Body {
+        if self.awaits != AwaitedReply::Body {
             return None;
         }
         if self.message.is_done() {
-            self.awaits = Awaits::Dot;
+            self.awaits = AwaitedReply::Dot;
             return Some(now + deadlines.dot);
         }
         self.progress.push_back((now, self.bytes_out));
@@ -156,18 +156,18 @@ impl Transaction {
 
     /// Returns whether the output is the message's last block.
     pub(super) fn is_at_dot(&self) -> bool {
-        self.awaits == Awaits::Body && self.message.is_done()
+        self.awaits == AwaitedReply::Body && self.message.is_done()
     }
 
     /// Returns whether the server is ready for the message's bytes.
     pub(super) const fn wants_content(&self) -> bool {
-        matches!(self.awaits, Awaits::Content)
+        matches!(self.awaits, AwaitedReply::Content)
     }
 
     /// Sends the message's bytes. The server has been ready for them since `now`.
     pub(super) fn send_content(&mut self, message: Bytes, now: Duration, out: &mut Vec<u8>) {
         self.message = DotStuffer::new(message);
-        self.awaits = Awaits::Body;
+        self.awaits = AwaitedReply::Body;
         self.progress.push_back((now, 0));
         self.put_block(out);
     }
@@ -175,29 +175,33 @@ impl Transaction {
     /// Handles the awaited answer; further commands go to `out`.
     pub(super) fn answered(&mut self, reply: Reply, out: &mut Vec<u8>) -> Next {
         match self.awaits {
-            Awaits::Rset if reply.is_positive() => self.go_on(Awaits::Mail, out),
-            Awaits::Mail if reply.is_positive() => self.go_on(Awaits::Rcpt, out),
-            Awaits::Rcpt if reply.is_positive() => self.go_on(Awaits::Data, out),
-            Awaits::Data if reply.code == 354 => self.begin_body(out),
-            Awaits::Dot if reply.is_positive() => Next::Finished(Phase::Dot, Ending::Answered(reply)),
-            Awaits::LoneDot => self.finish(),
-            Awaits::Rset => Next::Broken(Ending::Answered(reply)),
-            Awaits::Mail | Awaits::Rcpt | Awaits::Data | Awaits::Dot if reply.code < 400 => {
+            AwaitedReply::Rset if reply.is_positive() => self.go_on(AwaitedReply::Mail, out),
+            AwaitedReply::Mail if reply.is_positive() => self.go_on(AwaitedReply::Rcpt, out),
+            AwaitedReply::Rcpt if reply.is_positive() => self.go_on(AwaitedReply::Data, out),
+            AwaitedReply::Data if reply.code == 354 => self.begin_body(out),
+            AwaitedReply::Dot if reply.is_positive() => Next::Finished(Phase::Dot, Ending::Answered(reply)),
+            AwaitedReply::LoneDot => self.finish(),
+            AwaitedReply::Rset => Next::Broken(Ending::Answered(reply)),
+            AwaitedReply::Mail | AwaitedReply::Rcpt | AwaitedReply::Data | AwaitedReply::Dot if reply.code < 400 => {
                 Next::Broken(unexpected(&reply))
             }
-            Awaits::Mail | Awaits::Rcpt | Awaits::Data | Awaits::Dot => self.refused(reply),
-            Awaits::Content | Awaits::Body => Next::Broken(unexpected(&reply)),
+            AwaitedReply::Mail | AwaitedReply::Rcpt | AwaitedReply::Data | AwaitedReply::Dot => self.refused(reply),
+            AwaitedReply::Content | AwaitedReply::Body => Next::Broken(unexpected(&reply)),
         }
     }
 
-    fn go_on(&mut self, awaits: Awaits, out: &mut Vec<u8>) -> Next {
+    fn go_on(&mut self, awaits: AwaitedReply, out: &mut Vec<u8>) -> Next {
         self.awaits = awaits;
         if let Pace::OneByOne { mail, rcpt } = &mut self.pace {
             match awaits {
-                Awaits::Mail => out.append(mail),
-                Awaits::Rcpt => out.append(rcpt),
-                Awaits::Data => out.extend_from_slice(b"DATA\r\n"),
-                Awaits::Rset | Awaits::Content | Awaits::Body | Awaits::Dot | Awaits::LoneDot => {}
+                AwaitedReply::Mail => out.append(mail),
+                AwaitedReply::Rcpt => out.append(rcpt),
+                AwaitedReply::Data => out.extend_from_slice(b"DATA\r\n"),
+                AwaitedReply::Rset
+                | AwaitedReply::Content
+                | AwaitedReply::Body
+                | AwaitedReply::Dot
+                | AwaitedReply::LoneDot => {}
             }
         }
         Next::GoOn
@@ -205,10 +209,10 @@ impl Transaction {
 
     fn begin_body(&mut self, out: &mut Vec<u8>) -> Next {
         if self.refusal.is_some() {
-            self.awaits = Awaits::LoneDot;
+            self.awaits = AwaitedReply::LoneDot;
             out.extend_from_slice(b".\r\n");
         } else {
-            self.awaits = Awaits::Content;
+            self.awaits = AwaitedReply::Content;
         }
         Next::GoOn
     }
@@ -219,8 +223,8 @@ impl Transaction {
         let phase = self.phase();
         self.refusal.get_or_insert((phase, reply));
         match (&self.pace, self.awaits) {
-            (Pace::Pipelined, Awaits::Mail) => self.awaits = Awaits::Rcpt,
-            (Pace::Pipelined, Awaits::Rcpt) => self.awaits = Awaits::Data,
+            (Pace::Pipelined, AwaitedReply::Mail) => self.awaits = AwaitedReply::Rcpt,
+            (Pace::Pipelined, AwaitedReply::Rcpt) => self.awaits = AwaitedReply::Data,
             (Pace::Pipelined | Pace::OneByOne { .. }, _) => return self.finish(),
         }
         Next::GoOn

@@ -16,7 +16,7 @@ pub enum Verdict {
     /// A permanent failure, by the receiver's answer.
     Bounced(Bounce),
     /// Another server of the site must be tried; the content is the result if there is none.
-    NextServer(LastWord),
+    NextServer(FinalResult),
     /// The kept connection was unusable: try the same server over a new one. This does not count as an attempt.
     Reconnect,
 }
@@ -43,14 +43,14 @@ pub enum Scope {
 
 /// Result if no further server can be tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LastWord {
+pub enum FinalResult {
     /// The message waits.
     Deferred(Deferral),
     /// The message can't be sent.
     Bounced(Bounce),
 }
 
-impl LastWord {
+impl FinalResult {
     /// Combines the results of two servers: a temporary failure takes precedence over a permanent one.
     #[must_use]
     pub fn and_then(self, later: Self) -> Self {
@@ -61,11 +61,11 @@ impl LastWord {
     }
 }
 
-impl From<LastWord> for Verdict {
-    fn from(last: LastWord) -> Self {
+impl From<FinalResult> for Verdict {
+    fn from(last: FinalResult) -> Self {
         match last {
-            LastWord::Deferred(deferral) => Self::Deferred(deferral),
-            LastWord::Bounced(bounce) => Self::Bounced(bounce),
+            FinalResult::Deferred(deferral) => Self::Deferred(deferral),
+            FinalResult::Bounced(bounce) => Self::Bounced(bounce),
         }
     }
 }
@@ -73,9 +73,9 @@ impl From<LastWord> for Verdict {
 /// Judges an attempt at the server named `host`.
 pub fn judge(outcome: &Outcome, host: &str, rules: &Rules) -> Verdict {
     match (&outcome.ending, outcome.phase) {
-        (Ending::Loop, _) => Verdict::NextServer(LastWord::Bounced(finding::loops_back())),
-        (Ending::TooLarge { limit }, _) => Verdict::NextServer(LastWord::Bounced(finding::too_large(*limit))),
-        (Ending::NeedsSmtpUtf8, _) => Verdict::NextServer(LastWord::Bounced(finding::needs_smtputf8())),
+        (Ending::Loop, _) => Verdict::NextServer(FinalResult::Bounced(finding::loops_back())),
+        (Ending::TooLarge { limit }, _) => Verdict::NextServer(FinalResult::Bounced(finding::too_large(*limit))),
+        (Ending::NeedsSmtpUtf8, _) => Verdict::NextServer(FinalResult::Bounced(finding::needs_smtputf8())),
         (_, Phase::Rset) => Verdict::Reconnect,
         (Ending::Answered(reply), phase) => judge_answer(reply, phase, host, rules),
         (Ending::Unreachable(_) | Ending::TimedOut | Ending::Closed(_) | Ending::Unreadable(_), Phase::Dot) => {
@@ -125,7 +125,7 @@ const fn scope_of(phase: Phase) -> Scope {
 }
 
 fn next(scope: Scope, why: Bounce) -> Verdict {
-    Verdict::NextServer(LastWord::Deferred(deferral(scope, why, false)))
+    Verdict::NextServer(FinalResult::Deferred(deferral(scope, why, false)))
 }
 
 fn deferral(scope: Scope, why: Bounce, is_outcome_unknown: bool) -> Deferral {
@@ -149,14 +149,14 @@ mod tests {
     }
 
     /// Formats a verdict as one word, with the scope or the enhanced status.
-    fn told(outcome: &Outcome) -> String {
+    fn outcome_text(outcome: &Outcome) -> String {
         let of = |deferral: &Deferral| format!("{:?} {:?}", deferral.scope, deferral.is_outcome_unknown);
         match judge(outcome, "mx.b.example", Rules::built_in()) {
             Verdict::Delivered => "delivered".to_owned(),
             Verdict::Deferred(deferral) => format!("deferred {}", of(&deferral)),
             Verdict::Bounced(bounce) => format!("bounced {:?} {:?}", bounce.kind, bounce.source),
-            Verdict::NextServer(LastWord::Deferred(deferral)) => format!("next, else deferred {}", of(&deferral)),
-            Verdict::NextServer(LastWord::Bounced(bounce)) => {
+            Verdict::NextServer(FinalResult::Deferred(deferral)) => format!("next, else deferred {}", of(&deferral)),
+            Verdict::NextServer(FinalResult::Bounced(bounce)) => {
                 format!("next, else bounced {} {:?}", bounce.status.unwrap(), bounce.source)
             }
             Verdict::Reconnect => "reconnect".to_owned(),
@@ -187,7 +187,7 @@ mod tests {
             (Phase::Rset, "500 what", "reconnect"),
             (Phase::Rset, "421 idle for too long", "reconnect"),
         ] {
-            assert_eq!(told(&answered(phase, text)), verdict, "{phase:?} {text}");
+            assert_eq!(outcome_text(&answered(phase, text)), verdict, "{phase:?} {text}");
         }
     }
 
@@ -215,14 +215,14 @@ mod tests {
             (Phase::Mail, Ending::NeedsSmtpUtf8, "next, else bounced 5.6.7 Local"),
             (Phase::Greeting, Ending::Loop, "next, else bounced 5.4.6 Local"),
         ] {
-            assert_eq!(told(&outcome(phase, ending.clone())), verdict, "{phase:?} {ending:?}");
+            assert_eq!(outcome_text(&outcome(phase, ending.clone())), verdict, "{phase:?} {ending:?}");
         }
     }
 
     #[test]
     fn of_several_servers_one_that_may_do_better_later_decides() {
-        let bounced = || LastWord::Bounced(finding::too_large(9));
-        let deferred = || LastWord::Deferred(deferral(Scope::Site, finding::timed_out(), false));
+        let bounced = || FinalResult::Bounced(finding::too_large(9));
+        let deferred = || FinalResult::Deferred(deferral(Scope::Site, finding::timed_out(), false));
         assert_eq!(bounced().and_then(deferred()), deferred());
         assert_eq!(deferred().and_then(bounced()), deferred());
         assert_eq!(bounced().and_then(bounced()), bounced());
@@ -242,7 +242,7 @@ mod tests {
     fn nothing_that_is_tried_again_suppresses() {
         for text in ["450 5.1.1 user unknown", "550 5.1.1 user unknown"] {
             match judge(&answered(Phase::Greeting, text), "mx.b.example", Rules::built_in()) {
-                Verdict::NextServer(LastWord::Deferred(deferral)) => assert!(!deferral.why.suppressed),
+                Verdict::NextServer(FinalResult::Deferred(deferral)) => assert!(!deferral.why.suppressed),
                 other => panic!("{other:?}"),
             }
         }

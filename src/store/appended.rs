@@ -5,9 +5,9 @@
 //! their segments without a message until their bucket ends.
 
 use super::Store;
+use super::batcher::PendingGuard;
 use super::content::{Append, Place, Placed, SealedBody};
 use super::error::{OpError, StoreError};
-use super::gather::PendingGuard;
 use super::job::{Answer, Job, Urgency};
 use super::op::Op;
 

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 use super::error::StoreError;
-use super::tripwire::Point;
+use super::failpoint::Point;
 #[cfg(test)]
-use super::tripwire::Tripwire;
+use super::failpoint::Tripwire;
 
 /// Health of the store, shared by its threads, the workers that send, and the daemon.
 #[derive(Default)]

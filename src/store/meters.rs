@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::damage::Damage;
-use super::waiting::TimerCounts;
+use super::timer_counts::TimerCounts;
 use crate::base::id::MessageId;
 use crate::base::meter::{COMPANIES, Counter, Histogram};
 use crate::base::time::Timestamp;

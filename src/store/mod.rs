@@ -2,10 +2,11 @@
 //! deterministic `apply`, which the writer thread runs as part of a batch. Every read uses a [`snapshot::Snapshot`].
 //! Only this floor knows redb.
 
+pub mod account_notifier;
 mod appended;
 pub mod archive;
 pub mod backup;
-pub mod bells;
+mod batcher;
 mod bodies;
 mod changes;
 pub mod check;
@@ -15,7 +16,7 @@ pub mod content;
 pub mod damage;
 mod disk;
 pub mod error;
-mod gather;
+mod failpoint;
 pub mod health;
 mod inspect;
 mod job;
@@ -25,31 +26,30 @@ pub mod limits;
 pub mod master_key;
 pub mod meters;
 pub mod migrate;
-pub mod near;
 pub mod op;
 pub mod open;
 pub mod private_file;
 pub mod queue;
 pub mod read;
+mod read_barrier;
 pub mod replica;
 mod reserve;
 pub mod restore;
+mod restore_hold;
 pub mod row;
 pub mod schema;
-mod showing;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+pub(crate) mod single_threaded;
 pub mod snapshot;
-mod standstill;
 pub mod tables;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timer;
+pub mod timer_cache;
+pub mod timer_counts;
 mod totals;
-mod tripwire;
-#[cfg(test)]
-pub(crate) mod turns;
-pub mod waiting;
 mod writer;
 
 use std::path::PathBuf;
@@ -59,24 +59,24 @@ use std::thread::JoinHandle;
 
 use redb::ReadableDatabase;
 
+use account_notifier::AccountNotifier;
 pub use appended::AppendedBodies;
-use bells::AccountNotifier;
+use batcher::{PendingCount, PendingGuard};
 use content::{Append, Appender, Content, Place, Placed, PlacedJob, SealedBody};
 use damage::OpenDatabase;
 use disk::Disk;
 use error::{OpError, StoreError};
-use gather::{PendingCount, PendingGuard};
 use health::Health;
 use job::{Answer, Job, Urgency};
 pub use journal::Damage;
 use key_changes::KeyChanges;
 use meters::StoreMeters;
-use near::TimerCache;
 use op::Op;
+use read_barrier::ReadBarrier;
 use replica::Outbox;
-use showing::ReadBarrier;
+pub use restore_hold::TimersOnHold;
 use snapshot::Snapshot;
-pub use standstill::TimersOnHold;
+use timer_cache::TimerCache;
 
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{MessageId, Ulid};
@@ -183,12 +183,12 @@ impl Store {
     }
 
     /// Returns the timers that are due soon.
-    pub const fn near(&self) -> &Arc<TimerCache> {
+    pub const fn timers(&self) -> &Arc<TimerCache> {
         &self.near
     }
 
     /// Returns the change notifier of accounts.
-    pub const fn bells(&self) -> &Arc<AccountNotifier> {
+    pub const fn account_notifier(&self) -> &Arc<AccountNotifier> {
         &self.bells
     }
 

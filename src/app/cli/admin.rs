@@ -13,8 +13,8 @@ use super::session::{One, Session, account_id, body, client, listed, no_such, pr
 use super::show::Shape;
 use super::{Console, EarlyExit, verify};
 use crate::app::admin_client::Ask;
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 use crate::base::id::DomainId;
 use crate::domain::hostname::DomainName;
 

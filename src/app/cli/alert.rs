@@ -41,7 +41,7 @@ pub(super) enum AlertCommand {
     },
     /// Run every check now, and print the alerts that it opened and resolved.
     Check,
-    /// Send a test to the addresses and the webhook of [alerts]; exits with 1 if one failed.
+    /// Send a test to the addresses and the webhook of `[alerts]`; exits with 1 if one failed.
     Test,
 }
 

@@ -9,10 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 
 use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, EarlyExit, Services};
+use crate::app::cli_error::CliError;
 use crate::app::config::Config;
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 use crate::base::signature::SECRET_PREFIX;
 use crate::domain::api_key::KeySecret;
 use crate::domain::hostname::DomainName;

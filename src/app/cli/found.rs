@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use super::{CONFIG_VARIABLE, EarlyExit};
+use crate::app::cli_error::CliError;
 use crate::app::config::Config;
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 
 /// Path of the configuration in packages.
 pub(super) const PACKAGED: &str = "/etc/postrider/postrider.toml";

@@ -12,10 +12,10 @@ use url::Url;
 use super::args::DaemonArgs;
 use super::session::client;
 use super::{Console, EarlyExit};
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 use crate::net::admin_socket::{self, AdminReply, AdminRequest};
-use crate::net::forward;
+use crate::net::webhook_forward;
 
 const PATH: &str = "/readyz";
 /// Maximum time for the whole check.
@@ -64,7 +64,7 @@ fn ready_url(mut url: Url) -> Url {
 
 fn at_url(url: Url) -> io::Result<AdminReply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (status, body) = runtime.block_on(forward::get(url, DEADLINE)).map_err(io::Error::other)?;
+    let (status, body) = runtime.block_on(webhook_forward::get(url, DEADLINE)).map_err(io::Error::other)?;
     Ok(AdminReply { status, body })
 }
 

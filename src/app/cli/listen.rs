@@ -10,14 +10,14 @@ use url::Url;
 use super::args::{AccountChoice, DaemonArgs};
 use super::session::Session;
 use super::{Console, EarlyExit};
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::app::listen::{self, End, Form, Forwarding, ListenOutput, Program, Receiving};
-use crate::app::trouble::CliError;
 use crate::base::id::EventId;
 use crate::base::secret::Secret;
 use crate::domain::event::EventType;
 use crate::net::event_source::EventSourceAddress;
-use crate::net::forward::Forward;
+use crate::net::webhook_forward::Forward;
 
 /// Variable with the API key if no option gives it: options are visible in process lists.
 const KEY_VARIABLE: &str = "POSTRIDER_API_KEY";

@@ -112,7 +112,7 @@ pub(super) enum MessageCommand {
     /// Send a message and print it.
     Send(Box<SendArgs>),
     /// List the messages.
-    List(MessageFilterArgs),
+    List(Box<MessageFilterArgs>),
     /// Show one message with its content and timeline.
     Show {
         /// Its identifier.

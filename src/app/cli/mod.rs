@@ -38,11 +38,11 @@ use clap::error::ErrorKind;
 use self::args::{Command, CommandLine, ConfigCommand, ServeArgs};
 pub use self::dev::DevOptions;
 use super::admin_client::{AdminClient, Ask};
+use super::cli_error::CliError;
 use super::config::{Config, EXAMPLE};
 use super::environment::Environment;
 use super::exit::Exit;
 use super::standby::StandbyOptions;
-use super::trouble::CliError;
 use crate::store::open::OnJournalDamage;
 
 /// Variable that names the configuration file if no option does.

@@ -10,9 +10,9 @@ use super::args::DaemonArgs;
 use super::session::client;
 use super::{Console, DATA_DIR_VARIABLE, EarlyExit, found};
 use crate::app::admin_client::{Ask, Reply};
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::app::replica_verify;
-use crate::app::trouble::CliError;
 use crate::engine::bucket::verify::Report;
 
 #[derive(Debug, Args)]

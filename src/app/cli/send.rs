@@ -14,8 +14,8 @@ use super::session::{One, Session, body, print};
 use super::show::Shape;
 use super::{Console, EarlyExit};
 use crate::app::admin_client::Reply;
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 
 const PURPOSE: &str = "send the message";
 const MESSAGES: &str = "/v1/messages";

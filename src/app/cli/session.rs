@@ -14,10 +14,10 @@ use super::args::{AccountChoice, DaemonArgs, OfAccount, PageArgs};
 use super::show::{self, Shape};
 use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, EarlyExit, found};
 use crate::app::admin_client::{AdminClient, Ask, Reply};
+use crate::app::cli_error::CliError;
 use crate::app::config::Config;
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 use crate::base::id::AccountId;
 
 /// The daemon's client and the account of a command.

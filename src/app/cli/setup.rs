@@ -11,11 +11,11 @@ use super::args::CommandLine;
 use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
 use super::zone::zone;
 use super::{Console, DATA_DIR_VARIABLE, EarlyExit, found};
+use crate::app::cli_error::CliError;
 use crate::app::doctor::{self, Check};
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
 use crate::app::init::{self, InitOptions, Made};
-use crate::app::trouble::CliError;
 
 /// `postrider init`.
 pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
@@ -30,7 +30,7 @@ pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Res
     if json {
         writeln!(console.out, "{}", one_line(&made))?;
     } else {
-        write!(console.out, "{}", told(&made))?;
+        write!(console.out, "{}", setup_text(&made))?;
     }
     Ok(Exit::Done)
 }
@@ -47,7 +47,7 @@ fn whole(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-fn told(made: &Made) -> String {
+fn setup_text(made: &Made) -> String {
     let of_file = made.config.as_ref().map(|file| file.display().to_string());
     let configured = match (&of_file, made.config_is_new) {
         (Some(file), true) => format!("Wrote the configuration {file}"),

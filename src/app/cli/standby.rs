@@ -11,9 +11,9 @@ use super::args::DaemonArgs;
 use super::session::client;
 use super::{Console, EarlyExit, Services, found};
 use crate::app::admin_client::{AdminClient, Ask};
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::app::standby::StandbyOptions;
-use crate::app::trouble::CliError;
 
 const PROMOTE: &str = "promote the standby";
 /// Number of tries, one second apart, for a promoted standby to accept mail.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::super::cli_error::CliError;
 use super::super::exit::Exit;
-use super::super::trouble::CliError;
 use super::tree::Place;
 
 /// One error: its place, its key, and a sentence that says what is allowed.

@@ -42,9 +42,9 @@ pub use self::tree::Place;
 
 use self::changes::Source;
 use self::section::{Notes, Section, parsed, path};
+use super::cli_error::CliError;
 use super::environment::Environment;
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::domain::account::QuotaLimits;
 use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;

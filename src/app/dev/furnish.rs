@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::cannot;
 use crate::app::cli::DevOptions;
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 use crate::base::entropy;
 use crate::base::id::{AccountId, DomainId, EndpointId, UserId};
 use crate::base::secret::Secret;

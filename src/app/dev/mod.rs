@@ -13,22 +13,22 @@ use self::announce::announce;
 pub(super) use self::furnish::FILE;
 use self::furnish::{DevAccount, furnish};
 use super::cli::DevOptions;
+use super::cli_error::CliError;
 use super::daemon::{Daemon, DevParts};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
-use super::opening::Start;
-use super::trouble::CliError;
+use super::store_open_report::Start;
 use super::{logging, replication, runtime};
 use crate::engine::Engine;
 use crate::engine::ports::Clock;
 use crate::engine::virtual_clock::VirtualClock;
-use crate::http::dev::{Dev, GivenAccounts};
+use crate::http::dev::{Dev, InitialAccounts};
 use crate::net::clock::{SystemClock, service_clock};
 use crate::net::dev::capture::Capture;
 use crate::net::dev::receiver::DevReceiver;
 use crate::net::dev::reporter::Reporter;
 use crate::net::dev::routes::Scope;
-use crate::net::handed_over::HandedOver;
+use crate::net::passed_sockets::PassedSockets;
 use crate::store::replica::claim::ClaimCause;
 
 /// Maximum wait at a stop for mail that is being received.
@@ -76,19 +76,20 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     let capture = Arc::new(capture);
     let (ground, claim) =
         replication::open(&options.config, directory, lock, clock, Start::Dev, ClaimCause::Start).await?;
-    let reporter = Reporter::new(Arc::clone(ground.store.near())).map_err(|error| cannot("report on mail", &error))?;
+    let reporter =
+        Reporter::new(Arc::clone(ground.store.timers())).map_err(|error| cannot("report on mail", &error))?;
     let reporter = Arc::new(reporter);
     let receiver = DevReceiver::start(Arc::clone(&capture), Arc::clone(&reporter)).await;
     let receiver = receiver.map_err(|error| cannot("receive mail", &error))?;
     let routes = receiver.routes(if options.deliver { Scope::SimulatorOnly } else { Scope::Everything });
-    let given = GivenAccounts::of(directory);
+    let given = InitialAccounts::of(directory);
     let parts = DevParts {
         routes: Arc::new(Dev { capture, clock: virtual_clock, allow: options.allow.clone(), given }),
         in_house: Arc::new(move |to| routes.route(to.local(), to.domain().as_str())),
         reporter,
     };
     let dev = Arc::clone(&parts.routes);
-    let mut daemon = Daemon::start(&options.config, ground, HandedOver::default(), Some(parts), claim).await?;
+    let mut daemon = Daemon::start(&options.config, ground, PassedSockets::default(), Some(parts), claim).await?;
     forget_with_content(&daemon.engine, Arc::clone(&dev.capture));
     if options.any_domain {
         daemon.engine.development.take_any_domain();

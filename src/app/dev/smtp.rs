@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::app::cli::DevOptions;
+use crate::app::cli_error::CliError;
 use crate::app::daemon::Daemon;
-use crate::app::trouble::CliError;
 use crate::base::secret::Secret;
 use crate::net::submission::DevDoor;
 

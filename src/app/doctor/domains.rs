@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{Check, Patient, Verdict};
 use crate::app::admin_client::{AdminClient, Ask};
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 use crate::base::id::AccountId;
 
 /// Maximum number of checked domains; each needs several look-ups.
@@ -169,7 +169,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::app::canned::Canned;
+    use crate::app::fake_daemon::Canned;
 
     fn record(purpose: &str, required: bool, status: &str, found: &[&str]) -> Value {
         json!({"purpose": purpose, "type": "TXT", "name": "x.example.com", "value": "v", "required": required,

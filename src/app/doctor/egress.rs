@@ -70,11 +70,11 @@ async fn smarthost_check(patient: &Patient, relay: &str, smarthost: &Smarthost, 
             Check::new(name, Verdict::Ok, format!("{server} accepts connections and expects TLS"), "")
         }
         Ok(line) => Check::new(name, Verdict::Fail, format!("{server} says {line:?}"), remedy),
-        Err(error) => Check::new(name, Verdict::Fail, format!("{server}: {}", told(&error)), remedy),
+        Err(error) => Check::new(name, Verdict::Fail, format!("{server}: {}", failure_text(&error)), remedy),
     }
 }
 
-fn told(error: &io::Error) -> String {
+fn failure_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut => format!("no greeting within {} s", CONNECTING.as_secs()),
         _ => error.to_string(),

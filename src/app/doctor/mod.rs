@@ -25,16 +25,16 @@ use std::time::Duration;
 use serde::Serialize;
 
 use self::together::join_in_order;
+use super::cli_error::CliError;
 use super::config::{Config, Relay, RelayKind};
 use super::runtime;
-use super::trouble::CliError;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::BoxFuture;
 use crate::engine::ports::probe::Probe;
-use crate::net::guard::Guard;
+use crate::net::network_guard::Guard;
 use crate::net::probe::dns::{DnsProbe, ProbeType, ServerAnswer, ServerError};
 use crate::net::probe::network::NetworkProbe;
-use crate::net::source;
+use crate::net::source_address;
 
 /// Time limit of one check.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -129,7 +129,7 @@ impl Patient {
 
     /// Returns the source addresses of a relay: its own, or those that the system chooses.
     fn sources(&self, relay: &Relay) -> Vec<IpAddr> {
-        if relay.source.is_empty() { source::sources() } else { relay.source.clone() }
+        if relay.source.is_empty() { source_address::sources() } else { relay.source.clone() }
     }
 
     fn ehlo<'a>(&'a self, relay: &'a Relay) -> &'a DomainName {

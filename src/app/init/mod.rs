@@ -14,14 +14,14 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::records::Record;
+use super::cli_error::CliError;
 use super::config::{Config, EXAMPLE};
 use super::environment::Environment;
 use super::exit::Exit;
-use super::ground::LockedStore;
 use super::lock::DirectoryLock;
-use super::opening::Start;
+use super::locked_store::LockedStore;
 use super::runtime;
-use super::trouble::CliError;
+use super::store_open_report::Start;
 use crate::base::id::AccountId;
 use crate::domain::account::AccountName;
 use crate::domain::address::Address;
@@ -32,7 +32,7 @@ use crate::engine::accounts::NewKey;
 use crate::engine::audit::Behalf;
 use crate::engine::{Caller, Engine};
 use crate::net::clock::service_clock;
-use crate::net::source;
+use crate::net::source_address;
 use crate::store::Store;
 use crate::store::open::OnJournalDamage;
 
@@ -114,7 +114,7 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Cli
         panel_url: config.public_url().join("login").map_err(|error| failed(&error))?.to_string(),
         panel_user: user,
         panel_password: password,
-        records: records::of_server(&config, &source::sources()),
+        records: records::of_server(&config, &source_address::sources()),
     })
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::app::config::Config;
 use crate::net::dns::reverse_name;
-use crate::net::guard::Guard;
+use crate::net::network_guard::Guard;
 
 /// A record to publish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::Progress;
 use crate::app::admin_client::AdminClient;
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 use crate::base::time::{Timestamp, iso};
 use crate::net::admin_socket::Download;
 use crate::store::archive::{Fault, Part, Reader};

@@ -7,9 +7,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::Progress;
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::app::lock::DirectoryLock;
-use crate::app::trouble::CliError;
 use crate::engine::ports::Clock;
 use crate::engine::virtual_clock;
 use crate::net::clock::SystemClock;

@@ -13,8 +13,8 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
 
+use super::cli_error::CliError;
 use super::exit::Exit;
-use super::trouble::CliError;
 
 /// Number of bytes that are read from a backup at once.
 const BUFFER: usize = 1 << 20;

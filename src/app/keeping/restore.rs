@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::Progress;
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::app::init;
 use crate::app::lock::DirectoryLock;
-use crate::app::trouble::CliError;
 use crate::base::time::{Timestamp, iso};
-use crate::engine::keeping::BESIDE;
+use crate::engine::backup::BESIDE;
 use crate::store::archive::{Fault, Head};
 use crate::store::master_key::{self, Raw};
 use crate::store::open::OpenError;

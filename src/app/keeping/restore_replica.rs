@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::Progress;
 use super::restore::{FinishedRestore, master_key, require_empty, unwritable};
+use crate::app::cli_error::CliError;
 use crate::app::config::Config;
 use crate::app::exit::Exit;
 use crate::app::lock::DirectoryLock;
 use crate::app::replication::{cannot_join, lease_rules, with_base};
-use crate::app::trouble::CliError;
 use crate::app::{init, replica_bucket, runtime};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{ForwardResult, ListenOutput, cannot, told_to_end};
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 use crate::base::entropy;
 use crate::base::id::{DeliveryId, EventId, Ulid};
 use crate::base::secret::Secret;
@@ -21,7 +21,7 @@ use crate::engine::webhook::WebhookCall;
 use crate::net::clock::SystemClock;
 use crate::net::entropy::OsEntropy;
 use crate::net::event_source::{EventSource, EventSourceAddress, OpenStream, SourceEvent, SourceFault};
-use crate::net::forward::Forward;
+use crate::net::webhook_forward::Forward;
 
 /// Delays between attempts. They are short: the developer is watching, and a program restarts in seconds.
 const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];

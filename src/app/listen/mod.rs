@@ -12,8 +12,8 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::cli_error::CliError;
 use super::exit::Exit;
-use super::trouble::CliError;
 use crate::base::secret::Secret;
 use crate::base::signature::SECRET_PREFIX;
 

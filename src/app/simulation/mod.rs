@@ -140,6 +140,7 @@ fn fail(run: Run) -> ! {
 }
 
 /// Runs one half of the everyday seeds: two tests, so that they run in parallel.
+#[expect(clippy::print_stdout, reason = "the figures of a long run are read")]
 fn run_half(first: u64) {
     let count = variable("POSTRIDER_SIMULATIONS").unwrap_or(2 * RUNS);
     let from = variable("POSTRIDER_SIMULATIONS_FROM").unwrap_or(0);
@@ -167,6 +168,7 @@ fn seeds_that_found_something_find_nothing_any_more() {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "it is there to print")]
 fn one_run() {
     let Some(seed) = variable("POSTRIDER_SIMULATION") else { return };
     let run = run(seed, &BTreeSet::new());

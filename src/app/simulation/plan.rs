@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::store::turns::{Chance, DiskFault};
+use crate::store::single_threaded::{Chance, DiskFault};
 
 /// A class of faults. Each seed enables some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

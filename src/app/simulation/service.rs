@@ -16,9 +16,9 @@ use crate::base::entropy::{Entropy, SeededEntropy};
 use crate::base::secret::Secret;
 use crate::domain::sending_domain::DkimAlgorithm;
 use crate::domain::stream::Stream;
+use crate::engine::dispatcher::Pump;
 use crate::engine::executor::Executor;
 use crate::engine::ports::Clock;
-use crate::engine::pump::Pump;
 use crate::engine::relay::{Relay, RelayWay};
 use crate::engine::settings::Settings;
 use crate::engine::{Engine, Tables, Ways};
@@ -34,7 +34,7 @@ use crate::smtp::shaping::Shaping;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::open::{OpenError, StartOptions, Surroundings};
-use crate::store::turns::{Chance, Turns, draw_limits};
+use crate::store::single_threaded::{Chance, Turns, draw_limits};
 
 /// RSA key of every domain: generating one takes longer than a run.
 const RSA_KEY: &[u8] = include_bytes!("dkim.pk8");

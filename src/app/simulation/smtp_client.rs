@@ -45,7 +45,7 @@ pub(super) async fn submit(
 /// Answers a request of the session.
 async fn answer(session: &mut ServerSession, handler: &mut dyn MailHandler, action: ServerAction) {
     match action {
-        ServerAction::AskLogin(question) => session.answer_login(&handler.on_login(question).await),
+        ServerAction::CheckLogin(question) => session.answer_login(&handler.on_login(question).await),
         ServerAction::AskSender(question) => session.answer_sender(&handler.on_sender(question).await),
         ServerAction::AskRecipient(question) => session.answer_recipient(&handler.on_recipient(&question).await),
         ServerAction::AskData(size) => {

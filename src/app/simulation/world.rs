@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::clock::MachineClocks;
 use super::plan::{Fault, Plan};
 use crate::base::id::{AccountId, EndpointId, MessageId};
-use crate::store::turns::{Chance, Machine};
+use crate::store::single_threaded::{Chance, Machine};
 
 /// A tenant: an account with its key and its webhook endpoint.
 #[derive(Debug, Clone)]

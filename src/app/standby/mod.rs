@@ -12,25 +12,25 @@ use tokio::time::{Instant, sleep};
 use self::sight::LogView;
 use super::addresses::{self, Addresses};
 use super::admin_client::SOCKET_NAME;
+use super::cli_error::CliError;
 use super::config::Config;
 use super::exit::Exit;
-use super::ground::LockedStore;
 use super::lock::DirectoryLock;
+use super::locked_store::LockedStore;
 use super::metrics::Metrics;
-use super::opening::Start;
 use super::replication::{self, World, cannot_join, with_base};
 use super::serve;
 use super::settings;
 use super::signals::{SignalRequest, Signals};
-use super::trouble::CliError;
+use super::store_open_report::Start;
 use super::{logging, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State};
 use crate::http::metrics::{Process, StandbyMetricsService};
 use crate::http::standby::StandbyService;
 use crate::net::clock::service_clock;
-use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::HttpServer;
+use crate::net::passed_sockets::PassedSockets;
 use crate::store::master_key::{self, Raw};
 use crate::store::open::OnJournalDamage;
 use crate::store::replica::claim::ClaimCause;
@@ -96,7 +96,7 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
             }
         };
         let ground = LockedStore::open_claimed(directory, lock, Arc::clone(&clock), start, claim.as_ref())?;
-        serve::serve_opened(&config, ground, HandedOver::default(), None, claim).await
+        serve::serve_opened(&config, ground, PassedSockets::default(), None, claim).await
     })
 }
 

@@ -29,7 +29,7 @@ pub(super) struct LogView {
 impl LogView {
     /// Creates an empty view.
     pub(super) const fn new() -> Self {
-        let lease = LeaseState::Following { still_since: None };
+        let lease = LeaseState::Following { unchanged_since: None };
         Self { moved_at: None, is_at_end: false, looked_at: None, lease, bases: None }
     }
 }

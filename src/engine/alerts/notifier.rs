@@ -12,7 +12,7 @@ use super::record::Alert;
 use super::text::MailText;
 use crate::base::id::{AccountId, DeliveryId, DomainId, NoticeId, Ulid};
 use crate::domain::address::Address;
-use crate::engine::crash::caught;
+use crate::engine::caught_panic::caught;
 use crate::engine::ports::{Post, WebhookRequest};
 use crate::engine::webhook::WebhookCall;
 use crate::engine::{Engine, Ways};
@@ -78,7 +78,7 @@ impl Notifier {
             };
             tracing::error!(%fault, "could not serve a notice; trying again in a minute");
             tokio::time::sleep(AGAIN).await;
-            notifier.engine.store.near().give_back(timer);
+            notifier.engine.store.timers().give_back(timer);
         });
     }
 

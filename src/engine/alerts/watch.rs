@@ -8,7 +8,7 @@ use super::network;
 use super::notifier::SERVICE;
 use crate::domain::alert::{Condition, Severity, Sighting};
 use crate::engine::Engine;
-use crate::engine::crash::caught;
+use crate::engine::caught_panic::caught;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::alert::RaiseAlert;
 

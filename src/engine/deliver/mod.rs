@@ -4,7 +4,7 @@
 //! two, until it is known to answer fast. While it fails, it gets one attempt at a time, and a dead endpoint sees
 //! exactly ten requests. One attempt is one request.
 
-mod lane;
+mod endpoint_queue;
 mod permits;
 mod request;
 
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::Engine;
 use super::backlog::{Backlog, BacklogItem};
-use super::crash::caught;
+use super::caught_panic::caught;
 use super::ports::{Post, PostError, PostOutcome};
 use super::sweep::Sweeper;
 use crate::base::id::{AccountId, DeliveryId, EndpointId};
@@ -31,7 +31,7 @@ use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
-use lane::{EndpointQueue, FinishedAttempt, Memory};
+use endpoint_queue::{EndpointQueue, FinishedAttempt, Memory};
 use permits::{EndpointHealth, Permits};
 use request::Attempting;
 
@@ -84,11 +84,11 @@ impl Deliveries {
                     keys.insert((timer.account, row.endpoint));
                     self.shared.push(timer, row);
                 }
-                Ok(None) => self.shared.engine.store.near().forget(&timer),
+                Ok(None) => self.shared.engine.store.timers().forget(&timer),
                 // One damaged row must not stop all others. Its timer waits until the store is repaired.
                 Err(error) if error.is_of_row() => {
                     tracing::error!(%error, "could not read a due webhook delivery");
-                    self.shared.engine.store.near().forget(&timer);
+                    self.shared.engine.store.timers().forget(&timer);
                 }
                 Err(error) => return Err(error),
             }
@@ -337,7 +337,7 @@ impl Shared {
             Ok(EndpointChange::None) | Err(OpError::Refused(_)) => {}
             Err(OpError::Failed(error)) => {
                 tracing::error!(%error, "could not record a webhook's outcome; its attempt is repeated");
-                self.engine.store.near().forget(&job.timer);
+                self.engine.store.timers().forget(&job.timer);
             }
         }
     }

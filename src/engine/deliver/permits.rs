@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::base::id::AccountId;
 use crate::domain::stream::Stream;
-use crate::engine::room::{FairPermit, FairSemaphore};
+use crate::engine::fair_semaphore::{FairPermit, FairSemaphore};
 use crate::machine::budget::Claim;
 use crate::store::row::endpoint::EndpointRow;
 

@@ -12,7 +12,7 @@ use crate::domain::dmarc_source::DmarcCounts;
 use crate::domain::hostname::DomainName;
 use crate::engine::dkim::is_selector_of;
 use crate::mail::dkim_verify::{self, UnverifiedSignature};
-use crate::mail::dmarc::{self, AggregateReport, NamesOfOurs, Part, Unreadable};
+use crate::mail::dmarc::{self, AggregateReport, OwnDomains, Part, Unreadable};
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::dmarc::{RecordDmarcReport, Recorded, SourceCounts};
 use crate::store::read::Read as _;
@@ -236,7 +236,7 @@ impl Names {
     }
 }
 
-impl NamesOfOurs for Names {
+impl OwnDomains for Names {
     fn domain(&mut self, name: &DomainName) -> Option<usize> {
         if let Some(known) = self.known.get(name) {
             return *known;

@@ -24,7 +24,7 @@ use tokens::Token;
 
 use super::Engine;
 use super::lease::Lease;
-use super::waiting::Leased;
+use super::suppressed_messages::Leased;
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
 use crate::domain::return_path::{Parsed, ReturnPath};

@@ -18,13 +18,14 @@ use super::objects::{CreateResult, ReplicaObjects};
 use super::shared::{ConfirmedSlot, Shared};
 use super::status::BaseStatus;
 use crate::base::digest::sha256;
+use crate::base::entropy::Entropy;
 use crate::base::time::Timestamp;
 use crate::store::Store;
 use crate::store::backup::NamedSegments;
 use crate::store::replica::content::{self, PIECE_BYTES_MAX};
 use crate::store::replica::manifest::{ContentRange, Manifest, PartInfo};
 use crate::store::replica::name::ObjectName;
-use crate::store::replica::{BaseSnapshot, Kind};
+use crate::store::replica::{BaseSnapshot, Head, Kind, Sealer};
 use crate::store::schema::FORMAT;
 
 /// Interval between two checks whether a base is due.
@@ -35,6 +36,9 @@ const SLOTS_MAX: u64 = 20_000;
 const SNAPSHOT_WAIT: Duration = Duration::from_secs(60);
 /// Maximum tries of one object before the base is given up.
 const TRIES: u32 = 12;
+
+/// How an object's bytes are sealed, by its kind ([`content`]).
+type SealObject = fn(&ObjectName, Head, &[u8], &Sealer, &dyn Entropy) -> Vec<u8>;
 
 /// Schedule of bases, and their retention.
 #[derive(Debug, Clone, Copy)]
@@ -313,15 +317,9 @@ impl BaseMaker {
     async fn sealed(
         &self,
         name: ObjectName,
-        head: crate::store::replica::Head,
+        head: Head,
         clear: Vec<u8>,
-        seal: fn(
-            &ObjectName,
-            crate::store::replica::Head,
-            &[u8],
-            &crate::store::replica::Sealer,
-            &dyn crate::base::entropy::Entropy,
-        ) -> Vec<u8>,
+        seal: SealObject,
     ) -> Result<Bytes, ReplicaError> {
         let (sealer, entropy) = (self.objects.sealer.clone(), Arc::clone(&self.objects.entropy));
         let sealed = tokio::task::spawn_blocking(move || seal(&name, head, &clear, &sealer, &*entropy));

@@ -180,7 +180,7 @@ impl Lease {
 
     /// Records that another machine owns the log.
     pub(super) fn usurped(&self) {
-        self.step(LeaseInput::Usurped);
+        self.step(LeaseInput::SlotTaken);
     }
 
     /// Checks the clocks, and whether the lease covers the pending work, for as long as it is polled.

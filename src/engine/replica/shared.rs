@@ -266,7 +266,6 @@ impl Shared {
             base: inner.base,
             restorable_from: inner.restorable_from,
             error: inner.failure.as_ref().map(|(_, error)| error.clone()),
-            ..ReplicaStatus::off()
         }
     }
 

@@ -8,7 +8,7 @@ use super::{SmtpClient, reply};
 use crate::base::id::MessageId;
 use crate::domain::address::Address;
 use crate::domain::submission::{Content, Submission};
-use crate::engine::submit::workbench::{MessageBuilder, bucket};
+use crate::engine::submit::message_builder::{MessageBuilder, bucket};
 use crate::engine::submit::{SubmitError, answer};
 use crate::engine::{Caller, Engine};
 use crate::machine::service_clock::ServiceTime;

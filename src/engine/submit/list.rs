@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::workbench::{Prepared, Ready};
+use super::message_builder::{Prepared, Ready};
 use super::{KeyMark, SubmitError, TRIES};
 use crate::domain::submission::Submission;
 use crate::engine::{Caller, Engine};

@@ -1,12 +1,12 @@
 //! From a validated submission to a durable, signed message: everything before a 202.
 //!
 //! One job, usually on a signing thread, composes the message, asks a snapshot whether it may be accepted, then signs
-//! and seals it ([`workbench`]). The accepting operation asks again in its transaction, and only that answer counts. No
+//! and seals it ([`message_builder`]). The accepting operation asks again in its transaction, and only that answer counts. No
 //! answer is sent before the sync.
 
 pub mod list;
+pub(super) mod message_builder;
 pub mod together;
-pub(super) mod workbench;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -32,7 +32,7 @@ use crate::store::read::Read as _;
 use crate::store::row::message::MessageRow;
 
 use super::signing::SigningPool;
-use workbench::{MessageBuilder, Prepared, Ready};
+use message_builder::{MessageBuilder, Prepared, Ready};
 
 /// Maximum number of times that a message is composed because its domain changed meanwhile.
 pub(super) const TRIES: usize = 3;

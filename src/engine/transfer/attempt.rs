@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::begin::NotBegun;
+use super::before_mail::NotBegun;
 use super::body::StoredBody;
 use super::candidates::{Candidate, Question};
 use super::connecting::Opened;
-use super::ends::{RelayFault, deferred, no_server, nowhere, relay_fault};
-use super::held::Held;
-use super::lane::Lane;
+use super::destination_queue::Lane;
+use super::failed_attempt::{RelayFault, deferred, no_server, nowhere, relay_fault};
 use super::pool::Kept;
 use super::settle::Unsettled;
 use super::site::Site;
+use super::tls_requirements::Held;
 use super::worker::Running;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, BounceSource};
@@ -24,7 +24,7 @@ use crate::smtp::category::Category;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::transcript::Transcript;
-use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict, judge};
+use crate::smtp::verdict::{Deferral, FinalResult, Scope, Verdict, judge};
 use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
 
@@ -154,7 +154,7 @@ impl Trial<'_> {
         {
             return Ok(verdict);
         }
-        let mut last: Option<(LastWord, AttemptFacts)> = None;
+        let mut last: Option<(FinalResult, AttemptFacts)> = None;
         let mut was_usable = false;
         for candidate in candidates.into_iter().take(TRIES) {
             let verdict = self.over_new_connection(candidate).await?;
@@ -178,8 +178,8 @@ impl Trial<'_> {
     }
 
     /// Which of two servers' words holds, with what was seen of that server.
-    fn weigh(&self, before: LastWord, facts: AttemptFacts, word: LastWord) -> (LastWord, AttemptFacts) {
-        let holds = LastWord::and_then(before, word.clone());
+    fn weigh(&self, before: FinalResult, facts: AttemptFacts, word: FinalResult) -> (FinalResult, AttemptFacts) {
+        let holds = FinalResult::and_then(before, word.clone());
         let facts = if holds == word { self.facts.clone() } else { facts };
         (holds, facts)
     }
@@ -209,7 +209,7 @@ impl Trial<'_> {
         };
         match self.send(kept).await? {
             // A fresh connection that is lost before MAIL is a server that can't serve us now.
-            Verdict::Reconnect => Ok(Verdict::NextServer(LastWord::Deferred(no_server()))),
+            Verdict::Reconnect => Ok(Verdict::NextServer(FinalResult::Deferred(no_server()))),
             verdict => Ok(verdict),
         }
     }
@@ -289,11 +289,11 @@ impl Trial<'_> {
     fn end(&self, verdict: Verdict) -> (Ended, Signal) {
         let (end, signal) = match verdict {
             Verdict::Delivered => (TransferEnd::Delivered, Signal::Took),
-            Verdict::Bounced(bounce) | Verdict::NextServer(LastWord::Bounced(bounce)) => {
+            Verdict::Bounced(bounce) | Verdict::NextServer(FinalResult::Bounced(bounce)) => {
                 let is_theirs = bounce.source == BounceSource::Smtp;
                 (TransferEnd::Bounced(bounce), if is_theirs { Signal::Answered } else { Signal::Silent })
             }
-            Verdict::Deferred(deferral) | Verdict::NextServer(LastWord::Deferred(deferral)) => {
+            Verdict::Deferred(deferral) | Verdict::NextServer(FinalResult::Deferred(deferral)) => {
                 let signal = self.signal_of(&deferral);
                 (deferred(deferral.why), signal)
             }

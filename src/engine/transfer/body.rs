@@ -8,11 +8,11 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::Shared;
-use super::begin::NotBegun;
-use super::lane::Lane;
+use super::before_mail::NotBegun;
+use super::destination_queue::Lane;
 use crate::base::id::MessageId;
+use crate::engine::fair_semaphore::FairPermit;
 use crate::engine::ports::{Body, BoxFuture};
-use crate::engine::room::FairPermit;
 use crate::machine::budget::Claim;
 use crate::store::content::Unreadable;
 use crate::store::row::message::MessageRow;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::attempt::NoTry;
-use super::ends::{RelayFault, deferred, route_failed, unasked};
-use super::lane::Lane;
+use super::destination_queue::Lane;
+use super::failed_attempt::{RelayFault, deferred, route_failed, unasked};
 use super::relays::{Deal, place_of};
 use super::site::Site;
 use crate::base::id::MessageId;

@@ -3,15 +3,15 @@
 use tokio::time::Instant;
 
 use super::attempt::{NoTry, Trial};
-use super::begin::NotBegun;
+use super::before_mail::NotBegun;
 use super::candidates::{Candidate, sources_for};
-use super::ends::{nowhere, unasked};
-use super::held::Withheld;
+use super::failed_attempt::{nowhere, unasked};
 use super::pool::Kept;
 use super::site::Site;
+use super::tls_requirements::Withheld;
 use crate::domain::event::AttemptFacts;
+use crate::engine::fair_semaphore::FairPermit;
 use crate::engine::ports::{Session, Target};
-use crate::engine::room::FairPermit;
 use crate::machine::budget::{Claim, Network};
 use crate::machine::destination::{Input, Trust};
 use crate::smtp::outcome::{Ending, Outcome};

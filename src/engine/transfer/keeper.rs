@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::lane::{Lane, State};
+use super::destination_queue::{Lane, State};
 use super::pool::IDLE;
 use crate::machine::destination::Input;
 

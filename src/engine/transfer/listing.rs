@@ -17,7 +17,7 @@ use crate::engine::messages::MessageRecord;
 use crate::engine::pauses::pauses;
 use crate::engine::queue::{AccountQueue, AccountSite, QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
-use crate::engine::wait::Wait;
+use crate::engine::wait_reason::Wait;
 use crate::machine::destination::Input;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, after_prefix};

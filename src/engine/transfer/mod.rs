@@ -4,16 +4,15 @@
 //! has a window of workers and its kept connections. A lane whose site turned us away is held back: what waits in it
 //! rests, without an attempt and without a write, until an alarm has one message probe the site.
 
-mod aside;
 mod attempt;
-mod begin;
+mod before_mail;
 mod body;
 mod candidates;
 mod connecting;
-mod ends;
-mod held;
+mod destination_queue;
+pub(super) mod egress_routes;
+mod failed_attempt;
 mod keeper;
-mod lane;
 mod listing;
 mod overflow;
 mod paused;
@@ -24,8 +23,9 @@ mod settle;
 mod site;
 #[cfg(test)]
 mod tests;
-pub(super) mod way;
-mod why;
+mod tls_requirements;
+mod unassigned;
+mod wait_reason;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
@@ -39,10 +39,10 @@ use tokio::time::Instant;
 
 use super::Engine;
 use super::backlog::Backlog;
+use super::fair_semaphore::FairSemaphore;
 use super::lease::Leases;
 use super::ports::{PolicyHosts, Transmit};
 use super::relay::{RelayWay, next_day};
-use super::room::FairSemaphore;
 use super::tls_policy::TlsPolicies;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
@@ -50,21 +50,21 @@ use crate::machine::destination::{Input, Moment, QueuedMessage};
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 use crate::store::error::StoreError;
-use crate::store::near::{Alarm, TimerCache};
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
-use aside::Aside;
-use lane::Lane;
+use crate::store::timer_cache::{Alarm, TimerCache};
+use destination_queue::Lane;
+use egress_routes::{InHouse, Ways};
 use overflow::Reader;
 use paused::Paused;
 use relays::{Number, Relays};
 use routes::{Route, Routes};
 use settle::Unsent;
 use site::Site;
-use way::{InHouse, Ways};
+use unassigned::Aside;
 
 /// Lanes remembered at most while they are idle: what is forgotten is only how fast a site may be served.
 const LANES_MAX: usize = 10_000;
@@ -125,7 +125,7 @@ impl Shared {
     }
 
     pub(super) fn near(&self) -> &TimerCache {
-        self.engine.store.near()
+        self.engine.store.timers()
     }
 
     /// The time on both clocks.
@@ -344,7 +344,7 @@ impl Transfers {
         if alarm.1 == paused::NUMBER {
             self.shared.end_paused();
         }
-        if alarm.1 == aside::NUMBER {
+        if alarm.1 == unassigned::NUMBER {
             self.read_aside();
         }
         let lane = self.lanes().by_number.get(&alarm.1).map(Arc::clone);

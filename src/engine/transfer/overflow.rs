@@ -5,21 +5,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lane::Lane;
+use super::destination_queue::Lane;
 use super::relays::Number;
 use super::site::Site;
-use super::{Transfers, aside, way_lanes};
+use super::{Transfers, unassigned, way_lanes};
 use crate::base::id::MessageId;
-use crate::engine::crash::caught;
+use crate::engine::caught_panic::caught;
 use crate::engine::relay::RelayWay;
 use crate::machine::destination::{Input, Spill};
 use crate::store::error::StoreError;
-use crate::store::near::Hold;
 use crate::store::read::{Order, Read};
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::{Timer, TimerKind};
+use crate::store::timer_cache::Hold;
 
 /// Messages in all destination queues, as timers in memory: some 15 MB. Tests get there sooner.
 const QUEUED_MAX: usize = if cfg!(test) { 512 } else { 131_072 };
@@ -62,7 +62,7 @@ impl Transfers {
 
     /// Reads spilled messages again.
     pub(super) fn read(self: &Arc<Self>, reader: Reader, spill: Spill) {
-        let hold = self.shared.engine.store.near().hold();
+        let hold = self.shared.engine.store.timers().hold();
         let looks_at_all = spill.ends_at <= self.shared.now();
         let reading = Reading { transfers: Arc::clone(self), reader, rest: Some(spill), _hold: hold };
         tokio::spawn(async move { caught(reading.run(looks_at_all)).await.ok() });
@@ -115,7 +115,7 @@ impl Reading {
     fn alarm(&self) -> u64 {
         match &self.reader {
             Reader::Queue(lane) => lane.number,
-            Reader::Aside => aside::NUMBER,
+            Reader::Aside => unassigned::NUMBER,
         }
     }
 

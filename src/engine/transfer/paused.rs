@@ -13,10 +13,10 @@ use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::machine::destination::{Place, QueuedMessage};
 use crate::store::error::StoreError;
-use crate::store::near::{QueueNumber, TimerCache};
 use crate::store::op::pause;
 use crate::store::read::Read;
 use crate::store::timer::Timer;
+use crate::store::timer_cache::{QueueNumber, TimerCache};
 
 /// The number of their queue and its alarms; destinations count from one.
 pub(super) const NUMBER: QueueNumber = 0;

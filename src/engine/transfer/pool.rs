@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::held::Agreement;
+use super::tls_requirements::Agreement;
+use crate::engine::fair_semaphore::FairPermit;
 use crate::engine::ports::{Session, Target};
-use crate::engine::room::FairPermit;
 use crate::smtp::shaping::Limits;
 
 /// Time for which an idle connection is kept.

@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::aside;
 use super::site::Site;
+use super::unassigned;
 use crate::base::id::AccountId;
 use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 use crate::engine::Engine;
-use crate::engine::crash::caught;
+use crate::engine::caught_panic::caught;
 use crate::engine::ports::{BoxFuture, RouteFailure};
 use crate::machine::budget::{Budget, Claim, ClaimId};
 use crate::smtp::shaping::Shaping;
@@ -267,7 +267,7 @@ impl Routes {
 
     /// Whether another message may wait for a name.
     pub(super) fn has_room(&self, account: AccountId, stream: Stream) -> bool {
-        self.state().waiting.has_room(&claim(account, stream))
+        self.state().waiting.would_fit(&claim(account, stream))
     }
 
     /// Whether so many messages wait for names that hardly another can.
@@ -364,10 +364,10 @@ impl Routes {
             state.entries.insert(domain.clone(), Entry::Known(stale));
         }
         drop(state);
-        let near = self.engine.store.near();
+        let near = self.engine.store.timers();
         near.give_back_all(asked.waiting.into_iter().map(|(timer, _)| timer));
         if is_half_empty {
-            near.set_alarm((self.engine.clock.now(), aside::NUMBER));
+            near.set_alarm((self.engine.clock.now(), unassigned::NUMBER));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::Shared;
-use super::ends::route_failed;
+use super::failed_attempt::route_failed;
 use super::paused::is_paused;
 use super::relays::Number;
 use super::site::Site;
@@ -18,7 +18,7 @@ use crate::domain::event::AttemptFacts;
 use crate::engine::backlog::BacklogItem;
 use crate::engine::lease::Lease;
 use crate::engine::ports::RouteFailure;
-use crate::engine::waiting::Leased;
+use crate::engine::suppressed_messages::Leased;
 use crate::machine::destination::QueuedMessage;
 use crate::smtp::finding;
 use crate::store::Store;
@@ -234,7 +234,7 @@ impl Unsettled {
             // A store that has failed records nothing any more: the attempt is repeated after the restart.
             Err(OpError::Failed(error)) if later.health().failure().is_some() => {
                 tracing::error!(%error, "could not record an outcome; its attempt is repeated after the restart");
-                later.near().forget(&Timer::of_message(&self.queued));
+                later.timers().forget(&Timer::of_message(&self.queued));
             }
             Err(OpError::Failed(error)) => {
                 tracing::error!(%error, "could not record an outcome; retrying in a minute");

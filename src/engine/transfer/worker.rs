@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::attempt::{Attempt, Ended, attempt};
-use super::begin::NotBegun;
-use super::lane::{Lane, Started};
+use super::before_mail::NotBegun;
+use super::destination_queue::{Lane, Started};
 use super::settle::{Ready, Unsettled};
 use super::site::Site;
 use crate::domain::event::AttemptFacts;
-use crate::engine::crash::caught;
+use crate::engine::caught_panic::caught;
 use crate::engine::relay::RelayWay;
 use crate::machine::destination::{Input, QueuedMessage, Signal, Slot};
 use crate::smtp::transcript::Transcript;

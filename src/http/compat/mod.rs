@@ -1,21 +1,21 @@
 //! Doors for the clients of other services (adoption contract C): the addresses, fields and errors of Resend and
 //! Postmark in front of this API's own submit path.
 //!
-//! A door is a codec. It reads the foreign body into a [`letter::Letter`], which is lifted to the same
+//! A door is a codec. It reads the foreign body into a [`client_message::Letter`], which is lifted to the same
 //! [`crate::domain::submission::Submission`] as the body of `POST /v1/messages`, and writes the answer in the foreign
 //! form. Keys, scopes, limits, checks, records, events and webhooks are those of the API. The service renders its own
-//! errors through [`door::CompatService`], so every answer under a door's prefix has the client's form.
+//! errors through [`service::CompatService`], so every answer under a door's prefix has the client's form.
 
-pub(super) mod door;
-mod fault;
-mod letter;
+mod client_message;
+mod failure;
 mod list;
 mod mailbox;
 mod names;
 mod postmark;
-mod record;
 mod resend;
 mod send;
+pub(super) mod service;
+mod shown_message;
 
 use hyper::Method;
 
@@ -24,7 +24,7 @@ use super::state::Api;
 use crate::domain::api_key::Scope;
 use crate::domain::api_key::Scope::{Manage, Read, Send};
 use crate::engine::Caller;
-use door::CompatService;
+use service::CompatService;
 
 /// The rows of both doors. They are not part of the API's own description.
 ///

@@ -1,6 +1,6 @@
 //! The client's names for the fields of a message, under which our errors are reported.
 
-use super::door::CompatService;
+use super::service::CompatService;
 use crate::domain::violation::Violations;
 
 /// The client's names for the fields of one message.

@@ -5,10 +5,10 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::door::CompatService;
-use super::fault::Fault;
-use super::letter::Ready;
+use super::client_message::Ready;
+use super::failure::Fault;
 use super::names::Names;
+use super::service::CompatService;
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
 use crate::domain::submission::{Submission, SubmissionLimits};

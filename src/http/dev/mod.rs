@@ -2,14 +2,14 @@
 //! has them. They need no authentication, and answer only this machine and the networks of `--dev-allow` (`dev_guard`).
 
 mod accounts;
-mod given;
+mod initial_accounts;
 mod mail;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::given::GivenAccounts;
+pub use self::initial_accounts::InitialAccounts;
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
@@ -38,7 +38,7 @@ pub struct Dev {
     /// Networks that may use the routes, in addition to this machine.
     pub allow: Vec<Network>,
     /// The initial keys and domains of the accounts.
-    pub given: GivenAccounts,
+    pub given: InitialAccounts,
 }
 
 impl Dev {

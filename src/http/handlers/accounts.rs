@@ -4,7 +4,7 @@ use hyper::StatusCode;
 use serde_json::{Map, Value};
 
 use super::listing::Listing;
-use super::{id, not_there};
+use super::{id, not_found};
 use crate::base::id::AccountId;
 use crate::domain::account::{Account, AccountName, InvalidReason, QuotaLimits, TimeZoneName};
 use crate::domain::fields::Fields;
@@ -98,7 +98,7 @@ pub(in crate::http) async fn suspend(api: &Api, call: Call<()>) -> Result<Answer
     // An unknown account is a 404 whatever the body.
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     let reason = reason_of(call.json()?)?;
-    api.engine.suspend_account(Behalf::operator(id), reason).await.map_err(not_there)?;
+    api.engine.suspend_account(Behalf::operator(id), reason).await.map_err(not_found)?;
     shown(api, id)
 }
 
@@ -107,7 +107,7 @@ pub(in crate::http) async fn resume(api: &Api, call: Call<()>) -> Result<Answer,
     let id: AccountId = id(&call)?;
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     call.no_query()?;
-    api.engine.resume_account(Behalf::operator(id)).await.map_err(not_there)?;
+    api.engine.resume_account(Behalf::operator(id)).await.map_err(not_found)?;
     shown(api, id)
 }
 
@@ -117,7 +117,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     // An unknown account is a 404 whatever the body.
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     let change = change_of(call.json()?)?;
-    let account = api.engine.change_account(Behalf::operator(id), change).await.map_err(not_there)?;
+    let account = api.engine.change_account(Behalf::operator(id), change).await.map_err(not_found)?;
     Ok(Answer::json(StatusCode::OK, &AccountView::new(&account, api.engine.suspension(id)?)))
 }
 

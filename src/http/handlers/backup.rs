@@ -10,7 +10,7 @@ use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
 
 use crate::domain::violation::Violations;
-use crate::engine::keeping::BackupUnderWay;
+use crate::engine::backup::BackupUnderWay;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;

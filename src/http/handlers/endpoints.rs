@@ -21,7 +21,7 @@ use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::endpoint::{DeliveryView, EndpointView, ReplayView};
-use crate::net::guard::Guard;
+use crate::net::network_guard::Guard;
 use crate::store::error::OpError;
 use crate::store::op::endpoint::EndpointRefusal;
 use crate::store::op::event::ENDPOINTS_MAX;

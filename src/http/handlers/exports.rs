@@ -8,7 +8,7 @@ use hyper::header::CONTENT_DISPOSITION;
 use super::messages::{FILTERS, METADATA, filter_of, metadata_of, with_message_id};
 use crate::base::id::AccountId;
 use crate::domain::violation::Violations;
-use crate::engine::beside::NotDone;
+use crate::engine::background_thread::NotDone;
 use crate::engine::events::EventFilter;
 use crate::engine::exports::{ExportError, ExportFilter};
 use crate::engine::messages::MessageFilter;

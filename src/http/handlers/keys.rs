@@ -4,7 +4,7 @@ use hyper::StatusCode;
 use serde_json::{Map, Value};
 
 use super::listing::Listing;
-use super::{id, label, not_there, stream, texts};
+use super::{id, label, not_found, stream, texts};
 use crate::base::id::KeyId;
 use crate::base::time::Timestamp;
 use crate::domain::api_key::{ApiKey, Scopes};
@@ -97,7 +97,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     // An unknown key is a 404 whatever the body.
     api.engine.key(account, id)?.ok_or(ApiError::NotFound)?;
     let name = change_of(call.json()?)?;
-    let key = api.engine.rename_key(&call.caller, id, name).await.map_err(not_there)?;
+    let key = api.engine.rename_key(&call.caller, id, name).await.map_err(not_found)?;
     Ok(shown(&key))
 }
 
@@ -115,6 +115,6 @@ pub(crate) fn change_of(object: Map<String, Value>) -> Result<Option<String>, Ap
 /// `DELETE /v1/keys/{id}`: revokes the key. The next request with it is refused.
 pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    api.engine.revoke_key(&call.caller, id(&call)?).await.map_err(not_there)?;
+    api.engine.revoke_key(&call.caller, id(&call)?).await.map_err(not_found)?;
     Ok(Answer::no_content())
 }

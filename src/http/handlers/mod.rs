@@ -46,7 +46,7 @@ fn id<T: FromStr>(call: &Call<impl Sized>) -> Result<T, ApiError> {
 }
 
 /// Returns the error of a change to a missing object.
-pub(crate) fn not_there(stop: OpError<NotFound>) -> ApiError {
+pub(crate) fn not_found(stop: OpError<NotFound>) -> ApiError {
     match stop {
         OpError::Refused(NotFound) => ApiError::NotFound,
         OpError::Failed(error) => error.into(),

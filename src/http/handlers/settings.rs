@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 
-use super::not_there;
+use super::not_found;
 use crate::domain::account::{InvalidRetentionDays, RetentionDays};
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
@@ -24,7 +24,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 /// `PATCH /v1/settings`. Missing members stay unchanged.
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let change = read(&call)?;
-    let account = api.engine.change_account(&call.caller, change).await.map_err(not_there)?;
+    let account = api.engine.change_account(&call.caller, change).await.map_err(not_found)?;
     Ok(Answer::json(StatusCode::OK, &SettingsView::new(&account)))
 }
 

@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 use super::listing::Listing;
 use super::suppression_list::{self, CheckedList, FaultyList, Form};
-use super::{label, not_there};
+use super::{label, not_found};
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
-use crate::engine::beside::NotDone;
+use crate::engine::background_thread::NotDone;
 use crate::engine::imports::ImportRefusal;
 use crate::engine::listing::Page;
 use crate::engine::suppressions::SuppressionFilter;
@@ -116,7 +116,7 @@ pub(crate) fn shown(row: &SuppressionRow) -> Answer {
 /// `DELETE /v1/suppressions/{id or address}`.
 pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    api.engine.unsuppress(&call.caller, name(&call)?).await.map_err(not_there)?;
+    api.engine.unsuppress(&call.caller, name(&call)?).await.map_err(not_found)?;
     Ok(Answer::no_content())
 }
 

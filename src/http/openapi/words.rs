@@ -15,7 +15,7 @@ use crate::engine::messages::Via;
 use crate::engine::ports::PostError;
 use crate::engine::smtp_submission::SubmissionStage;
 use crate::engine::submit::Answer;
-use crate::engine::wait::WaitReason;
+use crate::engine::wait_reason::WaitReason;
 use crate::machine::quota::{QuotaView, WindowView};
 use crate::machine::reputation::Level;
 use crate::machine::{checklist, delivery, transfer};

@@ -120,7 +120,7 @@ impl RowExport {
         let written = written.await?.transpose();
         written.map_err(|error| {
             tracing::error!(%error, "a row of an export can't be written");
-            ExportError::NotDone(crate::engine::beside::NotDone::Failed)
+            ExportError::NotDone(crate::engine::background_thread::NotDone::Failed)
         })
     }
 }

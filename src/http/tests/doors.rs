@@ -12,8 +12,8 @@ use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::net::clear_http::ClearHttp;
 use crate::net::http_listener::TlsDoor;
+use crate::net::https_redirect::HttpsRedirect;
 use crate::net::tls_settings::TlsSettings;
 
 #[tokio::test]
@@ -49,7 +49,7 @@ fn pair() -> (ServerConfig, ClientConfig) {
 }
 
 fn door(settings: &Arc<TlsSettings>) -> TlsDoor {
-    let clear = Arc::new(ClearHttp::new(Arc::default(), "https://localhost"));
+    let clear = Arc::new(HttpsRedirect::new(Arc::default(), "https://localhost"));
     TlsDoor { settings: Arc::clone(settings), clear }
 }
 

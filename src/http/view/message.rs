@@ -11,7 +11,7 @@ use crate::base::time::{Timestamp, iso};
 use crate::domain::event::{EventRecord, TlsFacts};
 use crate::domain::stream::Stream;
 use crate::engine::messages::MessageRecord;
-use crate::engine::wait::{Wait, WaitReason};
+use crate::engine::wait_reason::{Wait, WaitReason};
 use crate::http::openapi::shape::describe;
 use crate::http::view::submission::SubmissionView;
 use crate::machine::transfer::Status;

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::base::time::{Timestamp, iso};
-use crate::engine::keeping::Released;
+use crate::engine::backup::Released;
 use crate::engine::queue::SiteQueue;
-use crate::engine::wait::WaitReason;
+use crate::engine::wait_reason::WaitReason;
 use crate::store::TimersOnHold;
 
 /// Queue of one relay for one site.

@@ -146,12 +146,12 @@ impl Budget {
     }
 
     /// Returns whether the units of `claim` could be granted if no other claim were waiting.
-    pub fn has_room(&self, claim: &Claim) -> bool {
+    pub fn would_fit(&self, claim: &Claim) -> bool {
         self.is_free(claim)
     }
 
     /// Returns whether a claim is waiting.
-    pub fn is_wanted(&self) -> bool {
+    pub fn has_waiters(&self) -> bool {
         !self.transactional.claims.is_empty() || !self.marketing.claims.is_empty()
     }
 
@@ -181,7 +181,7 @@ impl Budget {
 
     /// Transfers the units of `from` to `to`, which claims as many. Returns false, without a change, if marketing would
     /// exceed its part.
-    pub fn lend(&mut self, from: &Claim, to: &Claim) -> bool {
+    pub fn transfer(&mut self, from: &Claim, to: &Claim) -> bool {
         let is_marketing_new = from.stream == Stream::Transactional && to.stream == Stream::Marketing;
         if is_marketing_new && self.marketing_used + from.units > self.marketing_units {
             return false;

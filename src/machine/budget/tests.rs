@@ -124,7 +124,7 @@ proptest! {
             prop_assert!(budget.used == used && used <= 36);
             let of_one = |number| taken.iter().filter(|one| one.account == claim(number, 0).account).map(|one| one.units).sum::<u32>();
             prop_assert!((1..5).all(|number| of_one(number) <= 32), "no account has more than all of it");
-            prop_assert_eq!(budget.is_wanted(), !waiting.is_empty());
+            prop_assert_eq!(budget.has_waiters(), !waiting.is_empty());
         }
         taken.iter().for_each(|claim| budget.release(claim));
         let left: Vec<_> = std::iter::from_fn(|| { let (_, claim) = budget.grant()?; budget.release(&claim); Some(()) }).collect();

@@ -61,7 +61,7 @@ pub enum LeaseState {
     /// It applies another machine's log, which may have stopped.
     Following {
         /// Time of the first request, since the log last changed, that found no further slot.
-        still_since: Option<Duration>,
+        unchanged_since: Option<Duration>,
     },
     /// Its claim is in flight.
     Claiming,
@@ -107,7 +107,7 @@ pub enum LeaseInput {
     /// An accept, an attempt, a final dot, or a row waits for a confirmation.
     Wanted,
     /// Another machine's object was found in the next slot.
-    Usurped,
+    SlotTaken,
     /// Wall clock and monotonic clock diverged, or the process did not run for half a lease.
     Doubted,
     /// Time passed.
@@ -130,16 +130,16 @@ impl LeaseState {
     #[must_use]
     pub fn step(self, input: LeaseInput, now: Duration, rules: &LeaseRules) -> Self {
         match self {
-            Self::Following { still_since } => follow(still_since, input, rules),
+            Self::Following { unchanged_since: still_since } => follow(still_since, input, rules),
             Self::Claiming => match input {
                 LeaseInput::Claimed { asked_at, predecessor } => claimed(asked_at, predecessor, now, rules),
-                LeaseInput::ClaimLost => Self::Following { still_since: None },
+                LeaseInput::ClaimLost => Self::Following { unchanged_since: None },
                 _ => self,
             },
             Self::Waiting { wait, until, confirmations } => {
                 let confirmations = confirmations.step(input, now);
                 match input {
-                    LeaseInput::Usurped => Self::Deposed,
+                    LeaseInput::SlotTaken => Self::Deposed,
                     // The clock that measured the wait is in doubt.
                     LeaseInput::Doubted => Self::Waiting { wait, until: now + wait, confirmations },
                     _ if now >= until => Self::Active(confirmations),
@@ -149,13 +149,13 @@ impl LeaseState {
             Self::Active(confirmations) => {
                 let confirmations = confirmations.step(input, now);
                 match input {
-                    LeaseInput::Usurped => Self::Deposed,
+                    LeaseInput::SlotTaken => Self::Deposed,
                     _ if rules.stops && confirmations.are_overdue(now, rules) => Self::Unconfirmed,
                     _ => Self::Active(confirmations),
                 }
             }
             Self::Unconfirmed => match input {
-                LeaseInput::Usurped => Self::Deposed,
+                LeaseInput::SlotTaken => Self::Deposed,
                 // A confirmation whose answer took longer than its validity says nothing about now.
                 LeaseInput::Confirmed(asked_at) if now < asked_at + rules.lease => {
                     Self::Active(Confirmations { newest: Some(asked_at), wanted_since: None })
@@ -247,12 +247,14 @@ fn follow(still_since: Option<Duration>, input: LeaseInput, rules: &LeaseRules) 
             if rules.is_automatic && is_abandoned {
                 LeaseState::Claiming
             } else {
-                LeaseState::Following { still_since: Some(since) }
+                LeaseState::Following { unchanged_since: Some(since) }
             }
         }
         // The missing answer may have reported a slot, and a clock in doubt has measured nothing.
-        LeaseInput::Moved | LeaseInput::Unanswered | LeaseInput::Doubted => LeaseState::Following { still_since: None },
-        _ => LeaseState::Following { still_since },
+        LeaseInput::Moved | LeaseInput::Unanswered | LeaseInput::Doubted => {
+            LeaseState::Following { unchanged_since: None }
+        }
+        _ => LeaseState::Following { unchanged_since: still_since },
     }
 }
 

@@ -24,7 +24,7 @@ fn waiting(until: u64) -> LeaseState {
     LeaseState::Waiting { wait: at(5750), until: at(until), confirmations }
 }
 
-const FOLLOWING: LeaseState = LeaseState::Following { still_since: None };
+const FOLLOWING: LeaseState = LeaseState::Following { unchanged_since: None };
 
 #[test]
 fn a_claim_waits_for_its_predecessors_lease_unless_that_is_over() {
@@ -94,7 +94,7 @@ fn work_without_a_confirmation_for_a_lease_is_unconfirmed() {
     assert_eq!(unconfirmed.step(LeaseInput::Confirmed(at(6000)), at(6100), &STOPS), active(6000, None));
     let late = unconfirmed.step(LeaseInput::Confirmed(at(6000)), at(11_000), &STOPS);
     assert_eq!(late, LeaseState::Unconfirmed, "a confirmation counts from before it was asked for");
-    assert_eq!(unconfirmed.step(LeaseInput::Usurped, at(6000), &STOPS), LeaseState::Deposed);
+    assert_eq!(unconfirmed.step(LeaseInput::SlotTaken, at(6000), &STOPS), LeaseState::Deposed);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn with_serve_the_right_lasts_until_another_claims() {
     let late = busy.step(LeaseInput::Passed, at(3_600_000), &SERVES);
     assert_eq!(late.may_send(at(3_600_000), &SERVES), Permit::Granted);
     assert_eq!(late.lease_left(at(0), &SERVES), None);
-    assert_eq!(late.step(LeaseInput::Usurped, at(0), &SERVES), LeaseState::Deposed);
+    assert_eq!(late.step(LeaseInput::SlotTaken, at(0), &SERVES), LeaseState::Deposed);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn nothing_leaves_deposed() {
         LeaseInput::ClaimLost,
         LeaseInput::Confirmed(at(0)),
         LeaseInput::Wanted,
-        LeaseInput::Usurped,
+        LeaseInput::SlotTaken,
         LeaseInput::Doubted,
         LeaseInput::Passed,
     ];
@@ -150,7 +150,7 @@ fn nothing_leaves_deposed() {
         assert_eq!(LeaseState::Deposed.step(input, at(1), &AUTOMATIC), LeaseState::Deposed, "{input:?}");
     }
     for state in [waiting(9000), active(0, None), LeaseState::Unconfirmed] {
-        assert_eq!(state.step(LeaseInput::Usurped, at(1), &STOPS), LeaseState::Deposed);
+        assert_eq!(state.step(LeaseInput::SlotTaken, at(1), &STOPS), LeaseState::Deposed);
     }
 }
 
@@ -226,7 +226,7 @@ impl Log {
                 self.seen[machine] = next;
                 LeaseInput::Confirmed(sent)
             }
-            (Request::Confirm, Some(_)) => LeaseInput::Usurped,
+            (Request::Confirm, Some(_)) => LeaseInput::SlotTaken,
             (Request::Claim, None) => {
                 let predecessor = match self.slots.get(&self.seen[machine]) {
                     Some(owner) if *owner != machine => Predecessor::Other,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::xml::Handler;
-use super::{COUNT_MAX, NETWORKS_MAX, NamesOfOurs, PARTS_MAX, ROWS_MAX, SIGNERS_MAX, Unreadable};
+use super::{COUNT_MAX, NETWORKS_MAX, OwnDomains, PARTS_MAX, ROWS_MAX, SIGNERS_MAX, Unreadable};
 use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, Evaluation, SourceNetwork};
 use crate::domain::hostname::DomainName;
@@ -155,7 +155,7 @@ struct Sums {
 
 /// Builds a report.
 pub(super) struct Builder<'n> {
-    names: &'n mut dyn NamesOfOurs,
+    names: &'n mut dyn OwnDomains,
     open: Vec<Element>,
     is_report: bool,
     reporter: String,
@@ -179,7 +179,7 @@ const KNOWN_MAX: usize = 1000;
 const RESULTS_MAX: usize = 10;
 
 impl<'n> Builder<'n> {
-    pub(super) fn new(names: &'n mut dyn NamesOfOurs) -> Self {
+    pub(super) fn new(names: &'n mut dyn OwnDomains) -> Self {
         Self {
             names,
             open: Vec::new(),

@@ -91,7 +91,7 @@ pub enum Unreadable {
 }
 
 /// Our domains, whose reports count.
-pub trait NamesOfOurs {
+pub trait OwnDomains {
     /// Returns the index of a sending domain, counted from 0.
     fn domain(&mut self, name: &DomainName) -> Option<usize>;
     /// Returns whether the domain at this index signs, or ever signed, with this selector.
@@ -102,7 +102,7 @@ pub trait NamesOfOurs {
 ///
 /// # Errors
 /// The reason why none of it counts.
-pub fn read(message: &[u8], now: Timestamp, names: &mut dyn NamesOfOurs) -> Result<Vec<AggregateReport>, Unreadable> {
+pub fn read(message: &[u8], now: Timestamp, names: &mut dyn OwnDomains) -> Result<Vec<AggregateReport>, Unreadable> {
     let message = with_crlf(message);
     let entity = Entity::read(&message).ok_or(Unreadable::NoReport)?;
     let mut budget = Budget(UNPACKED_BYTES_MAX);
@@ -120,7 +120,7 @@ fn read_entity(
     entity: &Entity<'_>,
     depth: usize,
     budget: &mut Budget,
-    names: &mut dyn NamesOfOurs,
+    names: &mut dyn OwnDomains,
     reports: &mut Vec<AggregateReport>,
 ) -> Result<(), Unreadable> {
     if entity.media_type().starts_with("multipart/") {
@@ -149,7 +149,7 @@ fn read_entity(
 fn read_content(
     content: &[u8],
     budget: &mut Budget,
-    names: &mut dyn NamesOfOurs,
+    names: &mut dyn OwnDomains,
     reports: &mut Vec<AggregateReport>,
 ) -> Result<(), Unreadable> {
     archive::unpack(content, budget, &mut |document| {

@@ -22,7 +22,7 @@ struct Ours;
 
 const OURS: [&str; 2] = ["example.com", "news.example.com"];
 
-impl NamesOfOurs for Ours {
+impl OwnDomains for Ours {
     fn domain(&mut self, name: &DomainName) -> Option<usize> {
         OURS.iter().position(|own| name.as_str() == *own)
     }

@@ -101,7 +101,7 @@ enum ReportType {
 fn report_type(message: &Entity<'_>) -> ReportType {
     match message.media_type().as_str() {
         "multipart/report" => {}
-        "multipart/mixed" if unstructured::is_of_system(message) => return ReportType::Undeclared,
+        "multipart/mixed" if unstructured::is_from_mail_system(message) => return ReportType::Undeclared,
         _ => return ReportType::None,
     }
     match message.parameter("report-type").map(|named| named.to_ascii_lowercase()).as_deref() {

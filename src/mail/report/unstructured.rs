@@ -78,7 +78,7 @@ pub(super) fn read(message: &Entity<'_>) -> Option<UnstructuredBounce> {
     let opening = words.to_lowercase();
     let is_bounce = message.value("X-Failed-Recipients").is_some()
         || is_qsbmf(&opening)
-        || (is_of_system(message) && (says(&subject, &PHRASES) || says(&opening, &PHRASES)));
+        || (is_from_mail_system(message) && (says(&subject, &PHRASES) || says(&opening, &PHRASES)));
     if !is_bounce || says(&opening, &DELAYS) {
         return None;
     }
@@ -88,7 +88,7 @@ pub(super) fn read(message: &Entity<'_>) -> Option<UnstructuredBounce> {
 }
 
 /// Returns whether the message claims to be from a mail system.
-pub(super) fn is_of_system(message: &Entity<'_>) -> bool {
+pub(super) fn is_from_mail_system(message: &Entity<'_>) -> bool {
     says(&message.value("From").unwrap_or_default().to_lowercase(), &SYSTEMS)
 }
 

@@ -33,7 +33,7 @@ pub struct Steering {
 
 /// The values read so far.
 #[derive(Default)]
-struct Gathered {
+struct PartialOptions {
     idempotency_key: Option<String>,
     expires_at: Option<String>,
     metadata: Map<String, Value>,
@@ -74,7 +74,7 @@ pub(super) fn is_steering(field: &Field<'_>) -> bool {
 impl Steering {
     /// Reads the headers of a message. `None` if a value is invalid; all errors go to `violations`.
     pub(super) fn read(fields: &[Field<'_>], facts: &ReadingFacts<'_>, violations: &mut Violations) -> Option<Self> {
-        let (mut gathered, mut seen) = (Gathered::default(), HashSet::new());
+        let (mut gathered, mut seen) = (PartialOptions::default(), HashSet::new());
         for field in fields.iter().filter(|field| is_steering(field)) {
             let given = String::from_utf8_lossy(field.name);
             if seen.insert(given.to_lowercase()) {
@@ -83,11 +83,11 @@ impl Steering {
                 violations.add(given, "is given more than once");
             }
         }
-        gathered.judged(facts, violations)
+        gathered.validated(facts, violations)
     }
 }
 
-impl Gathered {
+impl PartialOptions {
     /// Reads one header.
     fn take(&mut self, given: &str, value: &str, violations: &mut Violations) {
         match &given.to_lowercase()[PREFIX.len()..] {
@@ -120,7 +120,7 @@ impl Gathered {
     }
 
     /// Checks the values as the API does.
-    fn judged(self, facts: &ReadingFacts<'_>, violations: &mut Violations) -> Option<Steering> {
+    fn validated(self, facts: &ReadingFacts<'_>, violations: &mut Violations) -> Option<Steering> {
         let Self { idempotency_key, expires_at, metadata } = self;
         let is_key = |key: &String| {
             (1..=IDEMPOTENCY_KEY_CHARACTERS).contains(&key.len()) && key.bytes().all(|c| matches!(c, b' '..=b'~'))

@@ -93,7 +93,7 @@ impl Acme {
 
     async fn ordered(&self, names: &[String], way: ProofMethod) -> Result<Issued, Fault> {
         let account = self.account().await?;
-        let (mut order, key) = self.begun(&account, names).await?;
+        let (mut order, key) = self.resume_or_create(&account, names).await?;
         if matches!(order.state().status, OrderStatus::Pending | OrderStatus::Ready) {
             self.prove(&mut order, way).await?;
             let request = keys::signing_request(names, &key).map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
@@ -127,7 +127,11 @@ impl Acme {
     }
 
     /// Returns the unfinished order for these names, or a new one.
-    async fn begun(&self, account: &Account, names: &[String]) -> Result<(instant_acme::Order, String), Fault> {
+    async fn resume_or_create(
+        &self,
+        account: &Account,
+        names: &[String],
+    ) -> Result<(instant_acme::Order, String), Fault> {
         let directory = self.settings.directory.as_str();
         if let Some(kept) = self.vault.order() {
             let held = std::fs::read_to_string(self.vault.certificate()).unwrap_or_default();

@@ -18,7 +18,7 @@ use crate::net::transmit::Transmitter;
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
 use crate::smtp::tls_policy::TlsRequirement;
-use crate::store::near::{Hold, TimerCache};
+use crate::store::timer_cache::{Hold, TimerCache};
 
 /// Maximum number of reports in progress. Beyond it, the simulator delays the acceptance of mail that it will report
 /// on.

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 use crate::base::entropy::Entropy;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
-use crate::net::guard::Guard;
+use crate::net::network_guard::Guard;
 use crate::smtp::tlsa::TlsaRecord;
 
 use self::answer::{Answer, LookupResult, Unknown};

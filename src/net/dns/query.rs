@@ -23,7 +23,7 @@ use super::DnsSettings;
 use super::answer::{Answer, LookupResult, TimedResult};
 use super::fact::RecordData;
 use super::validation::{QUESTIONS, Trust, Validation, trust_of, worth_of_nothing};
-use crate::engine::places::{NoPlace, QueryPlaces};
+use crate::engine::query_places::{NoPlace, QueryPlaces};
 
 /// Maximum number of queries in flight that have started recently.
 const PROMPT_MAX: usize = 256;

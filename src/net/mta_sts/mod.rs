@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, LookupFailure, PolicyHosts, PostError, StsFetchFailure, Unfetched};
 use crate::net::dns::HostAddresses;
-use crate::net::guard::Guard;
+use crate::net::network_guard::Guard;
 use crate::net::post::{Connection, connect, word};
 use crate::net::tls;
 use crate::smtp::tls_policy::TlsFault;

@@ -6,7 +6,7 @@
 
 mod body;
 mod connection;
-mod fault;
+mod failure;
 mod pool;
 mod preamble;
 #[cfg(test)]
@@ -30,11 +30,11 @@ use url::{Host, Position, Url};
 use self::pool::Pool;
 use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, WebhookRequest};
 use crate::net::dns::HostAddresses;
-use crate::net::guard::Guard;
+use crate::net::network_guard::Guard;
 use crate::net::tls;
 
 pub(super) use self::connection::{Connection, connect};
-pub(super) use self::fault::word;
+pub(super) use self::failure::word;
 
 /// Time limit of a whole attempt, including name resolution (contract 5).
 pub const DEADLINE: Duration = Duration::from_secs(10);

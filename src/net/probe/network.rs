@@ -9,8 +9,8 @@ use super::dns::{DnsProbe, ProbeType, ServerError};
 use super::mail::greeting;
 use crate::engine::ports::BoxFuture;
 use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
-use crate::net::guard::Guard;
-use crate::net::source;
+use crate::net::network_guard::Guard;
+use crate::net::source_address;
 
 /// Time limit for one connection.
 const CONNECTING: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ impl Probe for NetworkProbe {
     }
 
     fn sources(&self) -> Vec<IpAddr> {
-        source::sources()
+        source_address::sources()
     }
 
     fn permits(&self, address: IpAddr) -> bool {

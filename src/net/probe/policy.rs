@@ -39,14 +39,14 @@ pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Durati
         .timeout(patience)
         .resolve_to_addrs(&name, &addresses)
         .build()
-        .map_err(|error| told(&error))?;
+        .map_err(|error| failure_text(&error))?;
     let url = format!("https://{name}:{}/.well-known/mta-sts.txt", host.port);
-    let mut answer = client.get(&url).send().await.map_err(|error| told(&error))?;
+    let mut answer = client.get(&url).send().await.map_err(|error| failure_text(&error))?;
     if answer.status() != reqwest::StatusCode::OK {
         return Err(format!("{url} answers {}", answer.status()));
     }
     let mut policy = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(|error| told(&error))? {
+    while let Some(chunk) = answer.chunk().await.map_err(|error| failure_text(&error))? {
         policy.extend_from_slice(&chunk);
         if policy.len() > POLICY_BYTES {
             return Err(format!("{url} is longer than {POLICY_BYTES} bytes"));
@@ -56,7 +56,7 @@ pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Durati
 }
 
 /// Returns the innermost cause: the outer ones only say that sending failed.
-fn told(error: &reqwest::Error) -> String {
+fn failure_text(error: &reqwest::Error) -> String {
     let mut inner: &dyn std::error::Error = error;
     while let Some(source) = inner.source() {
         inner = source;

@@ -25,7 +25,7 @@ pub struct Forbidden(pub String);
 struct Unresolved(LookupFailure);
 
 /// Returns whether plain http may be used to `address`.
-fn is_near(address: IpAddr, allow: &[Network]) -> bool {
+fn is_local_or_allowed(address: IpAddr, allow: &[Network]) -> bool {
     let address = address.to_canonical();
     address.is_loopback() || allow.iter().any(|network| network.contains(address))
 }
@@ -40,7 +40,7 @@ pub fn may_speak_http(endpoint: &Url, allow: &[Network]) -> Result<(), Forbidden
         Some(Host::Ipv6(address)) => IpAddr::V6(address),
         Some(Host::Domain(_)) | None => return Ok(()),
     };
-    let may = endpoint.scheme() != "http" || is_near(address, allow);
+    let may = endpoint.scheme() != "http" || is_local_or_allowed(address, allow);
     if may { Ok(()) } else { Err(Forbidden(address.to_string())) }
 }
 
@@ -86,7 +86,7 @@ impl reqwest::dns::Resolve for Names {
         Box::pin(async move {
             let mut found = names.addresses(name.as_str()).await.map_err(Unresolved)?;
             if let Some(allow) = allow {
-                found.retain(|address| is_near(*address, &allow));
+                found.retain(|address| is_local_or_allowed(*address, &allow));
             }
             if found.is_empty() {
                 return Err(Forbidden(name.as_str().to_owned()).into());

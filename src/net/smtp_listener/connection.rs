@@ -108,7 +108,7 @@ impl Connection {
                         return Ok(());
                     }
                 }
-                ServerAction::AskLogin(question) => self.log_in(question).await,
+                ServerAction::CheckLogin(question) => self.log_in(question).await,
                 ServerAction::AskSender(question) => self.ask_sender(question).await,
                 ServerAction::AskRecipient(question) => self.ask_recipient(&question).await,
                 ServerAction::AskData(size) => self.ask_for_memory(size),
@@ -222,7 +222,7 @@ impl Connection {
         if awaiting == Awaiting::Command {
             self.end_message();
         }
-        match self.hear(awaiting).await? {
+        match self.read_or_wait(awaiting).await? {
             ReadResult::Bytes(count) if awaiting == Awaiting::Data => self.receive_data(count),
             ReadResult::Bytes(count) => self.session.receive(&self.buffer[..count]),
             ReadResult::Closed => return Ok(false),
@@ -237,7 +237,7 @@ impl Connection {
         self.session.end(&Answer::new(421, enhanced, text));
     }
 
-    async fn hear(&mut self, awaiting: Awaiting) -> io::Result<ReadResult> {
+    async fn read_or_wait(&mut self, awaiting: Awaiting) -> io::Result<ReadResult> {
         let deadline = self.deadline(awaiting);
         let stops = awaiting == Awaiting::Command;
         tokio::select! {

@@ -13,16 +13,16 @@ use crate::engine::listing::PageRequest;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::accounts::{change_of, reason_of};
-use crate::http::handlers::not_there;
+use crate::http::handlers::not_found;
 use crate::machine::quota::WindowView;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::{Badge, FormFaults, byte_size, grouped};
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
-use crate::panel::parts::{Badge, FormFaults, byte_size, grouped};
-use crate::panel::standing::{AccountReputation, StandingLine};
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::sender_reputation::{AccountReputation, StandingLine};
+use crate::panel::timestamp::Moment;
 use crate::panel::trend::{Links, Span, Trend};
 use crate::store::error::OpError;
 use crate::store::op::view::BeginViewRefusal;
@@ -158,7 +158,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
         }
         Err(error) => return Err(error.into()),
     };
-    visit.api.engine.change_account(visit.on_account(account.id), change).await.map_err(not_there)?;
+    visit.api.engine.change_account(visit.on_account(account.id), change).await.map_err(not_found)?;
     Ok(back(account.id, "saved"))
 }
 
@@ -174,14 +174,14 @@ pub(in crate::panel) async fn suspend(visit: Visit<'_>) -> Result<Answer, Fault>
         }
         Err(error) => return Err(error.into()),
     };
-    visit.api.engine.suspend_account(visit.on_account(account.id), reason).await.map_err(not_there)?;
+    visit.api.engine.suspend_account(visit.on_account(account.id), reason).await.map_err(not_found)?;
     Ok(back(account.id, "suspended"))
 }
 
 /// `POST /accounts/{id}/resume`.
 pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, Fault> {
     let account = find(&visit)?;
-    visit.api.engine.resume_account(visit.on_account(account.id)).await.map_err(not_there)?;
+    visit.api.engine.resume_account(visit.on_account(account.id)).await.map_err(not_found)?;
     Ok(back(account.id, "resumed"))
 }
 

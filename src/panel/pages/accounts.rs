@@ -10,14 +10,14 @@ use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::accounts::{NewAccount, new_of};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::{Badge, FormFaults, byte_size, grouped};
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
-use crate::panel::parts::{Badge, FormFaults, byte_size, grouped};
+use crate::panel::timestamp::Moment;
 
 /// Accounts of a page.
 const ROWS: usize = 50;

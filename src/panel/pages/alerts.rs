@@ -11,13 +11,13 @@ use crate::engine::alerts::listing::{AlertFilter, AlertState, AlertsOf};
 use crate::engine::alerts::record::Alert;
 use crate::engine::listing::{Page, PageRequest};
 use crate::http::answer::Answer;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
+use crate::panel::timestamp::Moment;
 use crate::store::row::alert::{AlertNotice, NoticeStatus};
 
 /// Open alerts that are shown at once.

@@ -8,9 +8,9 @@ use crate::http::answer::Answer;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::panel::cookie::{Shortcuts, Theme};
-use crate::panel::fault::Fault;
 use crate::panel::form::{Form, own_address};
 use crate::panel::html;
+use crate::panel::page_error::Fault;
 
 /// `POST /appearance`: keeps the choice, and goes back to where it was made.
 pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer, Fault> {

@@ -7,13 +7,13 @@ use crate::base::id::ChangeId;
 use crate::domain::audit::Actor;
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::{Days, Moment};
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
+use crate::panel::timestamp::{Days, Moment};
 use crate::store::row::audit::AuditRow;
 
 /// Lines of a page.

@@ -11,14 +11,14 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::mail::read::{ListFields, ReadParts, parts_of};
 use crate::net::dev::capture::{Capture, CapturedMail};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::byte_size;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::{Days, Moment};
-use crate::panel::parts::byte_size;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::preview::{self, Preview};
+use crate::panel::timestamp::{Days, Moment};
 
 /// Mail that the list shows.
 const ROWS: usize = 100;

@@ -7,13 +7,13 @@ use crate::base::id::DomainId;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::machine::checklist::{ItemId, Judgement, Receiver, Status};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
-use crate::panel::frame::Frame;
+use crate::panel::components::Badge;
 use crate::panel::html;
-use crate::panel::moment::Moment;
-use crate::panel::parts::Badge;
-use crate::panel::record::curl;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::record_card::curl;
+use crate::panel::timestamp::Moment;
 
 #[derive(Template)]
 #[template(path = "checklist.html")]

@@ -4,11 +4,11 @@ use askama::Template;
 use hyper::StatusCode;
 
 use crate::http::answer::Answer;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 
 /// The thing to delete.
 pub(super) struct Deletion {

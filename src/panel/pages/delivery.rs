@@ -11,13 +11,13 @@ use crate::http::error::ApiError;
 use crate::http::handlers::endpoints::{delivery_shown, not_redelivered};
 use crate::machine::delivery::ATTEMPTS_MAX;
 use crate::panel::attempts::{AttemptLine, of_delivery};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
-use crate::panel::frame::Frame;
+use crate::panel::components::Badge;
 use crate::panel::html;
-use crate::panel::moment::Moment;
-use crate::panel::parts::Badge;
-use crate::panel::record::Record;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::record_card::Record;
+use crate::panel::timestamp::Moment;
 
 #[derive(Template)]
 #[template(path = "delivery.html")]

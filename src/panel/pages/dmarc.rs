@@ -17,13 +17,13 @@ use crate::http::error::ApiError;
 use crate::http::handlers::dmarc::{DAYS_DEFAULT, DAYS_MAX, date, days_of, mark_of, refused, reporter_of, shown};
 use crate::machine::dmarc_advice::Action;
 use crate::panel::chart::{Bar, Chart, Column, Heading};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::{Badge, Choice, grouped};
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::parts::{Badge, Choice, grouped};
-use crate::panel::record::Record;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::record_card::Record;
 
 /// Sources that the page shows, the largest ones. The API gives more.
 const SOURCES_MAX: usize = 50;

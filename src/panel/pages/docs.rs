@@ -13,9 +13,9 @@ use crate::http::openapi;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::panel::cookie::Theme;
-use crate::panel::fault::Fault;
-use crate::panel::frame::PageFrame;
 use crate::panel::html as answers;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::Fault;
 
 /// The page that the others are reached from.
 const FRONT: &str = "index";

@@ -12,15 +12,15 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::domains::{change_of, refused, shown};
 use crate::machine::verification::GRACE;
+use crate::panel::components::Badge;
 use crate::panel::dns::{self, RecordLine};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
-use crate::panel::parts::Badge;
-use crate::panel::record::Record;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::record_card::Record;
+use crate::panel::timestamp::Moment;
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
 #[derive(Template)]

@@ -10,9 +10,9 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::state::Api;
 use crate::panel::cookie::{self, Theme};
-use crate::panel::fault::{ErrorText, Fault, words};
-use crate::panel::frame::PageFrame;
 use crate::panel::html;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::{ErrorText, Fault, words};
 
 #[derive(Template)]
 #[template(path = "error.html")]

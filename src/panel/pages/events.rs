@@ -20,12 +20,12 @@ use crate::http::error::ApiError;
 use crate::http::event_stream::EventStream;
 use crate::http::handlers::events::{followed, last_event_id, refused};
 use crate::http::handlers::exports::{exported, of_events};
-use crate::panel::door::Visit;
 use crate::panel::event::{Event, EventLine};
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::search::moment;
 
 /// Rows of a page: with all that it loads, it stays under 60 KB.

@@ -6,12 +6,12 @@ use hyper::StatusCode;
 use crate::domain::hostname::DomainName;
 use crate::http::answer::Answer;
 use crate::mail::explain::{Explanation, Finding, FindingLevel, HEADERS_BYTES_MAX, explain};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::Badge;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::parts::Badge;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 
 #[derive(Template)]
 #[template(path = "explain.html")]

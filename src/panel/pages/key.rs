@@ -11,15 +11,15 @@ use crate::domain::stream::Stream;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::keys::{change_of, shown};
-use crate::http::handlers::not_there;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::http::handlers::not_found;
+use crate::panel::components::{Badge, FormFaults};
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
-use crate::panel::parts::{Badge, FormFaults};
-use crate::panel::record::Record;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::record_card::Record;
+use crate::panel::timestamp::Moment;
 
 #[derive(Template)]
 #[template(path = "key.html")]
@@ -101,7 +101,7 @@ pub(in crate::panel) async fn rename(visit: Visit<'_>) -> Result<Answer, Fault> 
         }
         Err(error) => return Err(error.into()),
     };
-    visit.api.engine.rename_key(visit.on(), key.id, name).await.map_err(not_there)?;
+    visit.api.engine.rename_key(visit.on(), key.id, name).await.map_err(not_found)?;
     Ok(html::redirect(&format!("/keys/{}?done=renamed", key.id)))
 }
 
@@ -129,6 +129,6 @@ pub(in crate::panel) async fn revoke(visit: Visit<'_>) -> Result<Answer, Fault> 
         return Ok(refused);
     }
     let id = key.id;
-    visit.api.engine.revoke_key(visit.on(), id).await.map_err(not_there)?;
+    visit.api.engine.revoke_key(visit.on(), id).await.map_err(not_found)?;
     Ok(html::redirect(&format!("/keys/{id}?done=revoked")))
 }

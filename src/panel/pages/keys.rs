@@ -13,15 +13,15 @@ use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::keys::{new_of, refused};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::{Badge, FormFaults};
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
-use crate::panel::parts::{Badge, FormFaults};
-use crate::panel::record::curl;
+use crate::panel::record_card::curl;
+use crate::panel::timestamp::Moment;
 
 /// Keys of a page.
 const ROWS: usize = 50;

@@ -15,11 +15,11 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::net::clock::SystemClock;
 use crate::panel::cookie::{self, Theme};
-use crate::panel::door::{Visit, address_of, client_of};
-use crate::panel::fault::Fault;
 use crate::panel::form::{Form, own_address};
-use crate::panel::frame::PageFrame;
 use crate::panel::html;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::{Visit, address_of, client_of};
 use crate::store::error::OpError;
 
 /// Characters of an address that a page repeats.

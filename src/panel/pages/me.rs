@@ -9,10 +9,10 @@ use crate::domain::user::NewPassword;
 use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
 use crate::panel::cookie;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::html;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::store::op::session::Which;
 
 /// `POST /settings/password`: the present one is asked for, every time.

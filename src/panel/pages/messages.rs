@@ -12,19 +12,19 @@ use crate::domain::violation::Violations;
 use crate::engine::exports::ExportFilter;
 use crate::engine::listing::{Page, PageRequest};
 use crate::engine::messages::MessageRecord;
-use crate::engine::wait::WaitReason;
+use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
 use crate::http::handlers::exports::of_messages;
 use crate::machine::transfer::Status;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::{Badge, shortened};
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::{Days, Moment};
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::pages::events;
-use crate::panel::parts::{Badge, shortened};
 use crate::panel::search::{Search, Term, with_times};
+use crate::panel::timestamp::{Days, Moment};
 
 /// Rows of a page: with all that it loads, it stays under 60 KB.
 const ROWS: usize = 40;

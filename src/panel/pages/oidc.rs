@@ -16,11 +16,11 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::net::clock::SystemClock;
 use crate::panel::cookie::{self, Theme};
-use crate::panel::door::{address_of, client_of};
-use crate::panel::fault::Fault;
 use crate::panel::form::{Form, own_address};
-use crate::panel::frame::PageFrame;
 use crate::panel::html;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::{address_of, client_of};
 use crate::store::error::OpError;
 
 /// Characters of a setup link's token at most: the cookie carries it.

@@ -7,11 +7,11 @@ use hyper::StatusCode;
 use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, UserId};
 use crate::domain::hostname::DomainName;
 use crate::http::answer::Answer;
-use crate::panel::door::{Need, Visit};
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::{Frame, places};
 use crate::panel::html;
+use crate::panel::layout::{Frame, places};
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::{Need, Visit};
 use crate::panel::paging;
 use crate::store::op::suppression::Name;
 

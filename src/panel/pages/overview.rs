@@ -15,18 +15,18 @@ use crate::http::answer::Answer;
 use crate::machine::quota::WindowView;
 use crate::machine::reputation::Rate;
 use crate::panel::chart::percent;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::{Choice, FormFaults, grouped};
+use crate::panel::delivery_problems::{RepeatedAnswer, troubles};
+use crate::panel::delivery_time::{DeliveryTime, patience};
 use crate::panel::first_steps::FirstSteps;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::paging;
-use crate::panel::parts::{Choice, FormFaults, grouped};
-use crate::panel::patience::{DeliveryTime, patience};
-use crate::panel::standing::AccountReputation;
+use crate::panel::sender_reputation::AccountReputation;
 use crate::panel::trend::{Links, Span, Trend};
-use crate::panel::trouble::{RepeatedAnswer, troubles};
 use crate::store::row::outcomes::OutcomeCounts;
 
 /// Messages shown.

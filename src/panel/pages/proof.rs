@@ -11,11 +11,11 @@ use crate::engine::sign_in::IdentityProof;
 use crate::http::answer::Answer;
 use crate::net::clock::SystemClock;
 use crate::panel::cookie::Theme;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::form::{Form, own_address};
-use crate::panel::frame::PageFrame;
 use crate::panel::html;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 
 const TITLE: &str = "Your password, please";
 

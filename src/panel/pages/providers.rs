@@ -11,14 +11,14 @@ use crate::http::handlers::providers::DAYS_DEFAULT;
 use crate::http::view::providers::{AnswerView, LinkView, ProviderView, ProvidersView};
 use crate::machine::reputation::Level;
 use crate::panel::chart::percent;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::{Badge, Choice, grouped, shortened};
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::lasted;
-use crate::panel::parts::{Badge, Choice, grouped, shortened};
-use crate::panel::record::curl;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::record_card::curl;
+use crate::panel::timestamp::lasted;
 
 /// The spans to choose from, in days.
 const SPANS: [u32; 4] = [1, 7, 30, 90];

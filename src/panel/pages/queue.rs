@@ -9,14 +9,14 @@ use crate::base::time::Timestamp;
 use crate::domain::site_name::SiteName;
 use crate::engine::queue::AccountSite;
 use crate::http::answer::Answer;
-use crate::panel::door::Visit;
+use crate::panel::components::{Badge, grouped};
 use crate::panel::event::Event;
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
-use crate::panel::parts::{Badge, grouped};
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::timestamp::Moment;
 
 /// Waiting messages that are looked at.
 const LOOKED_AT: usize = 2_000;

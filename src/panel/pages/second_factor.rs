@@ -16,11 +16,11 @@ use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::net::clock::SystemClock;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 
 /// Light modules around the square (ISO 18004 5.3.8).
 const QUIET: usize = 4;

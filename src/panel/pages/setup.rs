@@ -10,11 +10,11 @@ use crate::http::answer::Answer;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::panel::cookie::Theme;
-use crate::panel::door::{address_of, client_of};
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::PageFrame;
 use crate::panel::html;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::{address_of, client_of};
 
 #[derive(Template)]
 #[template(path = "setup.html")]

@@ -6,12 +6,12 @@ use hyper::StatusCode;
 use crate::engine::settings::{SMTP_USERNAME, SmtpAddress};
 use crate::engine::smtp_submission::SmtpRefusal;
 use crate::http::answer::Answer;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
-use crate::panel::record::curl;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::record_card::curl;
+use crate::panel::timestamp::Moment;
 
 #[derive(Template)]
 #[template(path = "smtp.html")]

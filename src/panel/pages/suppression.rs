@@ -7,16 +7,16 @@ use super::suppressions::badge_of;
 use crate::base::id::SuppressionId;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::http::handlers::not_there;
+use crate::http::handlers::not_found;
 use crate::http::handlers::suppressions::shown;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
-use crate::panel::frame::Frame;
+use crate::panel::components::Badge;
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::paging;
-use crate::panel::parts::Badge;
-use crate::panel::record::Record;
+use crate::panel::record_card::Record;
+use crate::panel::timestamp::Moment;
 use crate::store::op::suppression::Name;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
@@ -82,6 +82,6 @@ pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
 pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
     let name = Name::Id(visit.id()?);
     let email = visit.api.engine.suppression(visit.account_id(), &name)?.map(|row| row.email).unwrap_or_default();
-    visit.api.engine.unsuppress(visit.on(), name).await.map_err(not_there)?;
+    visit.api.engine.unsuppress(visit.on(), name).await.map_err(not_found)?;
     Ok(html::redirect(&paging::address("/suppressions", &[("done", "lifted"), ("lifted", &email)])))
 }

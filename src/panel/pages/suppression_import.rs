@@ -11,13 +11,13 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::suppression_list::{FaultyLine, FaultyList, Form as Written};
 use crate::http::handlers::suppressions::{exported, list_of, not_imported};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 use crate::panel::paging::address;
-use crate::panel::record::curl;
+use crate::panel::record_card::curl;
 use crate::panel::upload::Upload;
 
 const PATH: &str = "/suppressions/import";

@@ -11,15 +11,15 @@ use crate::engine::suppressions::SuppressionFilter;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::suppressions::{filter_of, new_of};
-use crate::panel::door::{Need, Visit};
-use crate::panel::fault::Fault;
+use crate::panel::components::{Badge, FormFaults};
 use crate::panel::form::Form;
-use crate::panel::frame::{Frame, Undo};
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::layout::{Frame, Undo};
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::{Need, Visit};
 use crate::panel::paging::{self, Paging};
-use crate::panel::parts::{Badge, FormFaults};
-use crate::panel::record::curl;
+use crate::panel::record_card::curl;
+use crate::panel::timestamp::Moment;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
 /// Suppressions of a page.

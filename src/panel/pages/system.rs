@@ -13,13 +13,13 @@ use crate::engine::queue::SiteQueue;
 use crate::engine::store_size::Growth;
 use crate::http::answer::Answer;
 use crate::http::status::{Examination, LogLine, StatusSources};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::{Badge, byte_size, grouped};
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::{Moment, lasted};
-use crate::panel::parts::{Badge, byte_size, grouped};
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::timestamp::{Moment, lasted};
 use crate::store::SizeBytes;
 use crate::store::error::StoreError;
 

@@ -7,9 +7,9 @@ use crate::engine::alerts::listing::{AlertFilter, AlertState, AlertsOf};
 use crate::engine::alerts::record::Alert;
 use crate::engine::listing::PageRequest;
 use crate::engine::replica::{ReplicaStatus, Role, State};
-use crate::panel::door::Visit;
-use crate::panel::moment::{Moment, lasted};
-use crate::panel::parts::{Badge, byte_size};
+use crate::panel::components::{Badge, byte_size};
+use crate::panel::page_guard::Visit;
+use crate::panel::timestamp::{Moment, lasted};
 use crate::store::error::StoreError;
 
 /// Open alerts that are read, of all accounts.

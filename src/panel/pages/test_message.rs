@@ -11,11 +11,11 @@ use crate::engine::Caller;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages::not_accepted;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::first_steps::{Sender, sender};
 use crate::panel::form::Form;
 use crate::panel::html;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 
 /// The text of the message.
 const TEXT: &str = "This message was sent from the Postrider panel to test that mail goes out.";

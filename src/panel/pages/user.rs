@@ -11,12 +11,12 @@ use crate::domain::user::{NewPassword, Role, User};
 use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::timestamp::Moment;
 
 #[derive(Template)]
 #[template(path = "user.html")]

@@ -13,13 +13,13 @@ use crate::engine::users::UserRefusal;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::users::{last_owner, too_many};
-use crate::panel::door::Visit;
-use crate::panel::fault::Fault;
+use crate::panel::components::FormFaults;
 use crate::panel::form::Form;
-use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
-use crate::panel::parts::FormFaults;
+use crate::panel::layout::Frame;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
+use crate::panel::timestamp::Moment;
 use crate::store::error::OpError;
 use crate::store::op::invitation::INVITATIONS_MAX;
 

@@ -10,11 +10,11 @@ use crate::engine::endpoints::EndpointChange;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::endpoints::{change_of, not_redelivered, refused, replay_of};
-use crate::panel::door::Visit;
 use crate::panel::endpoint_form::{EndpointForm, as_body};
-use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::html;
+use crate::panel::page_error::Fault;
+use crate::panel::page_guard::Visit;
 
 fn back(id: EndpointId, done: &str) -> Answer {
     html::redirect(&format!("/webhooks/{id}?done={done}"))

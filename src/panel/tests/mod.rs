@@ -47,7 +47,7 @@ use crate::domain::event::AttemptFacts;
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::user::Role;
-use crate::engine::no_names::NoNames;
+use crate::engine::empty_resolver::NoNames;
 use crate::engine::ports::Clock;
 use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};

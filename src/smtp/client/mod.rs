@@ -234,12 +234,12 @@ impl Client {
             }
         }
         if !bytes.is_empty() {
-            self.out_of_turn();
+            self.unsolicited_data();
         }
     }
 
     /// Handles unsolicited data: further bytes can't be matched to commands.
-    fn out_of_turn(&mut self) {
+    fn unsolicited_data(&mut self) {
         match self.state {
             State::Ready if self.outcome.is_none() => {
                 self.end_in(Phase::Ehlo, Ending::Unreadable("unexpected data from server".to_owned()));

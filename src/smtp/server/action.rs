@@ -68,7 +68,7 @@ pub enum ServerAction {
     /// Read from the client and call [`ServerSession::receive`].
     Read(Awaiting),
     /// Check a password and call [`ServerSession::answer_login`]. Submission only.
-    AskLogin(LoginQuestion),
+    CheckLogin(LoginQuestion),
     /// Decide about a sender and call [`ServerSession::answer_sender`]. Submission only.
     AskSender(SenderQuestion),
     /// Reserve memory for a message of this declared size (0 if none was declared) and call

@@ -71,11 +71,11 @@ impl ServerSession {
         self.say(answer);
         if !self.is_submission() {
             self.errors += 1;
-            self.leave_where(self.errors >= self.config.errors_max);
+            self.end_if_exceeded(self.errors >= self.config.errors_max);
         }
     }
 
-    pub(super) fn leave_where(&mut self, too_many: bool) {
+    pub(super) fn end_if_exceeded(&mut self, too_many: bool) {
         if too_many && !matches!(self.stage, Stage::Closing) {
             self.end(&self.farewell("4.7.0", "Too many errors"));
         }

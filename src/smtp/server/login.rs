@@ -5,7 +5,7 @@ use super::sasl::{self, SaslFault};
 use super::{Answer, LoginQuestion, LoginRule, ServerAction, ServerKind, ServerSession, Stage, SubmissionStage};
 
 impl ServerSession {
-    /// Passes the caller's answer to [`ServerAction::AskLogin`]. A positive one logs the client in; the third 535 ends
+    /// Passes the caller's answer to [`ServerAction::CheckLogin`]. A positive one logs the client in; the third 535 ends
     /// the session.
     pub fn answer_login(&mut self, answer: &Answer) {
         self.stage = Stage::Command;
@@ -58,10 +58,10 @@ impl ServerSession {
 
     /// Passes the password to the caller, once.
     pub(super) fn login_question(&mut self) -> ServerAction {
-        match std::mem::replace(&mut self.stage, Stage::LoginAsked) {
+        match std::mem::replace(&mut self.stage, Stage::CheckingLogin) {
             Stage::LoginReady(password) => {
                 let client = self.client.clone().unwrap_or_default();
-                ServerAction::AskLogin(LoginQuestion { client, password })
+                ServerAction::CheckLogin(LoginQuestion { client, password })
             }
             _ => unreachable!("the password is handed over in its own stage"),
         }

@@ -64,7 +64,7 @@ enum Stage {
     /// The caller will be asked about this password next.
     LoginReady(Secret),
     /// Waiting for the caller's answer about a password.
-    LoginAsked,
+    CheckingLogin,
     /// Waiting for the caller's answer about this sender.
     SenderAsked(Sender),
     /// Waiting for the caller's answer about this recipient.
@@ -147,7 +147,7 @@ impl ServerSession {
             | Stage::RefusedLine(_)
             | Stage::Exchange(_)
             | Stage::LoginReady(_)
-            | Stage::LoginAsked
+            | Stage::CheckingLogin
             | Stage::SenderAsked(_)
             | Stage::DataAsked
             | Stage::RecipientAsked(_)
@@ -194,7 +194,7 @@ impl ServerSession {
                 Stage::TlsAsked => ServerAction::StartTls,
                 Stage::Closing => ServerAction::Close,
                 Stage::LoginReady(_)
-                | Stage::LoginAsked
+                | Stage::CheckingLogin
                 | Stage::SenderAsked(_)
                 | Stage::RecipientAsked(_)
                 | Stage::DataAsked
@@ -216,7 +216,7 @@ impl ServerSession {
             | Stage::OverlongLine(..)
             | Stage::RefusedLine(_)
             | Stage::Exchange(_)
-            | Stage::LoginAsked
+            | Stage::CheckingLogin
             | Stage::Data(_)
             | Stage::MessageAsked
             | Stage::TlsAsked

@@ -79,7 +79,7 @@ impl Script {
             match self.session.next_action() {
                 ServerAction::Write(bytes) => heard.extend(bytes),
                 ServerAction::Read(_) => break,
-                ServerAction::AskLogin(question) => self.answer_login(&question),
+                ServerAction::CheckLogin(question) => self.answer_login(&question),
                 ServerAction::AskSender(_) if self.key_is_live => {
                     self.session.answer_sender(&Answer::new(250, "2.1.0", "OK"));
                 }

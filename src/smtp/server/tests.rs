@@ -66,7 +66,7 @@ impl Script {
                     self.taken.push(message);
                     self.session.answer_message(&Answer::new(250, "2.0.0", "Taken"));
                 }
-                ServerAction::AskLogin(_) | ServerAction::AskSender(_) | ServerAction::AskData(_) => {
+                ServerAction::CheckLogin(_) | ServerAction::AskSender(_) | ServerAction::AskData(_) => {
                     unreachable!("a receiver asks nothing of the kind")
                 }
                 ServerAction::StartTls => self.session.tls_established(),

@@ -62,7 +62,7 @@ impl ServerSession {
         self.pass_on(answer);
         if answer.is_permanent() && !is_submission {
             self.refusals += 1;
-            self.leave_where(self.config.refusals_max.is_some_and(|max| self.refusals >= max));
+            self.end_if_exceeded(self.config.refusals_max.is_some_and(|max| self.refusals >= max));
         }
     }
 
@@ -72,7 +72,7 @@ impl ServerSession {
         self.stage = Stage::Command;
         match refusal {
             Some(answer) => self.say(answer),
-            None => self.read_message(LineEnds::Mend),
+            None => self.read_message(LineEnds::Repair),
         }
     }
 
@@ -177,7 +177,7 @@ impl ServerSession {
         let Stage::Data(reader) = &mut self.stage else { return None };
         let Some(used) = reader.read(&self.inbox) else {
             self.inbox.clear();
-            if reader.is_hopeless() {
+            if reader.is_over_read_limit() {
                 self.end(&self.too_large());
             }
             return None;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use super::segment::Segment;
 use super::{Content, InlinedBody, Place, SealedBody, failed, unsynced};
+use crate::store::batcher::{Batcher, PendingCount, PendingGuard};
 use crate::store::error::StoreError;
-use crate::store::gather::{Batcher, PendingCount, PendingGuard};
+use crate::store::failpoint::Point;
 use crate::store::health::Health;
 use crate::store::job::Job;
 use crate::store::meters::StoreMeters;
-use crate::store::tripwire::Point;
 
 /// Maximum number of bodies that are synced together.
 const BATCH_MAX: usize = 256;

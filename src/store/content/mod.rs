@@ -8,9 +8,9 @@
 //! `seal` runs on the threads that sign messages. Only `Appender` writes. Everyone calls `read`.
 
 mod appender;
-mod carried;
+mod body_cache;
 pub(crate) mod compression;
-mod fresh;
+mod inlined_body;
 mod inspect;
 mod keys;
 pub(in crate::store) mod segment;
@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 pub(super) const DIRECTORY: &str = "content";
 
 pub(super) use appender::{Append, Appender, Placed, PlacedJob};
-pub(super) use carried::{InJournal, InlinedBody, PlaceKey, Returning, key_of as place_key};
-use fresh::BodyCache;
+use body_cache::BodyCache;
+pub(super) use inlined_body::{InJournal, InlinedBody, PlaceKey, Returning, key_of as place_key};
 pub(super) use inspect::SealedContent;
 use keys::KeySlots;
 use segment::Segment;

@@ -13,7 +13,6 @@ use crate::machine::retention::Bucket;
 use crate::store::Store;
 use crate::store::content::Place;
 use crate::store::error::{OpError, StoreError};
-use crate::store::near::Due;
 use crate::store::op::Op;
 use crate::store::op::accept::Accept;
 use crate::store::op::admission::IdempotencyClaim;
@@ -30,6 +29,7 @@ use crate::store::row::totals::OutstandingRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::testing::{START, Sender, TestStore};
 use crate::store::timer::{Timer, TimerKind};
+use crate::store::timer_cache::Due;
 
 impl Store {
     /// Flips a bit in the middle of the stored value at `key`.
@@ -153,7 +153,7 @@ fn a_damaged_timer_holds_up_no_other() {
     test.store().damage_row(Table::Timers, &timers[0].encode());
     let mut test = test;
     test.reopen();
-    let near = std::sync::Arc::clone(test.store().near());
+    let near = std::sync::Arc::clone(test.store().timers());
     near.refill(START, || test.store().snapshot()).unwrap();
     let Due { timers: due, .. } = near.take_due(START, 100);
     let transfers: Vec<_> = due.iter().filter(|timer| timer.kind == TimerKind::Transfer).collect();
@@ -214,7 +214,7 @@ fn a_damaged_timer_of_housekeeping_fires_unless_its_key_may_be_wrong() {
         test.store().damage_row(Table::Timers, &timer.encode());
     }
     test.reopen();
-    let near = std::sync::Arc::clone(test.store().near());
+    let near = std::sync::Arc::clone(test.store().timers());
     near.refill(START, || test.store().snapshot()).unwrap();
     let due = near.take_due(START, 100).timers;
     assert!(fires.iter().all(|timer| due.contains(timer)), "{due:?}");

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use super::preparing::Prepared;
 use super::{QUEUE, Surroundings, Workers};
-use crate::store::bells::AccountNotifier;
+use crate::store::account_notifier::AccountNotifier;
+use crate::store::batcher::PendingCount;
 use crate::store::content::{Appender, Content};
 use crate::store::damage::OpenDatabase;
 use crate::store::disk::Disk;
-use crate::store::gather::PendingCount;
 use crate::store::health::Health;
 use crate::store::journal::Journal;
 use crate::store::key_changes::KeyChanges;
 use crate::store::limits::Limits;
 use crate::store::meters::StoreMeters;
-use crate::store::near::TimerCache;
 use crate::store::replica::Outbox;
 use crate::store::reserve::Reserve;
+use crate::store::timer_cache::TimerCache;
 use crate::store::writer::Writer;
 use crate::store::{Doors, Store};
 

@@ -19,7 +19,7 @@ use crate::store::replica::Sequence;
 use crate::store::row::restored::Restored;
 use crate::store::schema::{self, FORMAT, Table, meta};
 use crate::store::snapshot::Snapshot;
-use crate::store::waiting::TimerCounts;
+use crate::store::timer_counts::TimerCounts;
 use crate::store::{master_key, totals};
 
 /// Facts that opening reads from the tables.

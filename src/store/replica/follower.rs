@@ -26,13 +26,13 @@ use crate::store::open::{
     FILE, LOCK_PATIENCE, OnJournalDamage, OpenError, StartOptions, database, last_id, replaying, sequence,
 };
 use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::restore_hold::TimersOnHold;
 use crate::store::row::Row as _;
 use crate::store::row::restored::{HoldCause, Restored};
 use crate::store::schema::{self, FORMAT, Table, meta};
 use crate::store::snapshot::Snapshot;
-use crate::store::standstill::TimersOnHold;
 use crate::store::timer::{Timer, TimerKind};
-use crate::store::waiting::TimerCounts;
+use crate::store::timer_counts::TimerCounts;
 use crate::store::{master_key, migrate, restore};
 
 /// Reason why a batch can't be applied.

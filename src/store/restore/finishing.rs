@@ -14,10 +14,10 @@ use crate::store::error::StoreError;
 use crate::store::master_key;
 use crate::store::open::FILE;
 use crate::store::replica::FORK;
+use crate::store::restore_hold::TimersOnHold;
 use crate::store::row::Row as _;
 use crate::store::row::restored::{HoldCause, Restored};
 use crate::store::schema::{Table, meta};
-use crate::store::standstill::TimersOnHold;
 
 impl Building {
     /// Marks a copy, syncs everything, and moves it to its place.

@@ -12,7 +12,7 @@ use crate::base::entropy::{Entropy, SeededEntropy};
 use crate::base::time::Timestamp;
 use crate::store::content::compression;
 use crate::store::disk::Disk;
-use crate::store::disk::simulated::chance::Chance;
+use crate::store::disk::simulated::rng::Chance;
 use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
 use crate::store::limits::Limits;
 use crate::store::open::OpenError;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::law::Law;
-use super::story::Story;
+use super::invariants::Law;
+use super::run::Story;
 use crate::store::disk::simulated::{Fault, Loss};
-use crate::store::tripwire::Point;
+use crate::store::failpoint::Point;
 
 /// In one of this many runs the disk damages bodies. Some accepted bodies may be lost, but no damaged body is served.
 const DAMAGED: u64 = 8;

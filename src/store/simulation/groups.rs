@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::history::{Known, Submitted};
 use super::process::Waiting;
-use super::story::Story;
+use super::run::Story;
 use super::work::{Intent, Outcome, next_hour, outcome};
 use crate::machine::retention::Bucket;
 use crate::store::error::{OpError, StoreError};

@@ -12,17 +12,17 @@ mod faults;
 mod first_start;
 mod groups;
 mod history;
-mod law;
+mod invariants;
 mod migration;
 mod process;
+mod run;
 mod start;
-mod story;
 mod work;
 
 use std::str::FromStr;
 
-use law::Law;
-use story::tell;
+use invariants::Law;
+use run::tell;
 
 use super::disk::simulated::Honesty;
 

@@ -11,14 +11,14 @@ use std::time::Duration;
 use crate::base::entropy::SeededEntropy;
 use crate::base::time::Timestamp;
 use crate::store::Store;
+use crate::store::batcher::PendingGuard;
 use crate::store::disk::simulated::SimulatedDisk;
-use crate::store::disk::simulated::chance::Chance;
-use crate::store::gather::PendingGuard;
+use crate::store::disk::simulated::rng::Chance;
 use crate::store::limits::Limits;
 use crate::store::open::{OnJournalDamage, OpenError, StartOptions, Surroundings};
-use crate::store::turns::{Turns, draw_limits};
+use crate::store::single_threaded::{Turns, draw_limits};
 
-pub(super) use crate::store::turns::DIRECTORY;
+pub(super) use crate::store::single_threaded::DIRECTORY;
 
 /// Clock of a run; its clones are the same clock.
 #[derive(Clone)]

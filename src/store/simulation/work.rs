@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::history::{Known, Submitted};
-use super::law::Law;
+use super::invariants::Law;
 use super::process::{Ear, Waiting};
-use super::story::{Story, Ticket};
+use super::run::{Story, Ticket};
 use crate::base::id::{DeliveryId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource};

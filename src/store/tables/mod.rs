@@ -13,7 +13,7 @@ use super::row::Row;
 use super::schema::Table;
 use super::snapshot::Snapshot;
 use super::timer::Timer;
-use super::waiting::WaitingChange;
+use super::timer_counts::WaitingChange;
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::service_clock::ServiceTime;

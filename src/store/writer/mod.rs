@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 
 use redb::{ReadableDatabase as _, WriteTransaction};
 
-use super::bells::AccountNotifier;
+use super::account_notifier::AccountNotifier;
+use super::batcher::Batcher;
 use super::changes::Changes;
 use super::content::InlinedBody;
 use super::damage::OpenDatabase;
 use super::error::StoreError;
-use super::gather::Batcher;
+use super::failpoint::Point;
 use super::health::Health;
 use super::job::{Job, Urgency};
 use super::journal::{self, Journal, Record, RecordResult};
 use super::key_changes::KeyChanges;
 use super::meters::{CountedEvent, StoreMeters};
-use super::near::{News, TimerCache};
+use super::read_barrier::ReadBarrier;
 use super::replica::{Outbox, Sequence};
 use super::reserve::Reserve;
 use super::schema::{Table, meta};
-use super::showing::ReadBarrier;
 use super::snapshot::Snapshot;
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
-use super::tripwire::Point;
-use super::waiting::TimerCounts;
+use super::timer_cache::{News, TimerCache};
+use super::timer_counts::TimerCounts;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
 use crate::machine::service_clock::ServiceTime;
@@ -153,7 +153,7 @@ impl Writer {
         // Notify last: answered callers should get a processor first.
         let Ok(effects) = committed else { return };
         self.near.tell(effects.news);
-        self.bells.ring(&effects.told);
+        self.bells.notify(&effects.told);
         for noted in &effects.noted {
             tracing::debug!(message_id = %noted.message, event = noted.kind.as_str(), "event recorded");
         }

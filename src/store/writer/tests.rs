@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::id::{EventId, Ulid};
 use crate::store::error::{OpError, StoreError};
+use crate::store::failpoint::Point;
 use crate::store::health::Progress;
 use crate::store::job::Answer;
 use crate::store::op::Op;
@@ -19,7 +20,6 @@ use crate::store::schema::Table;
 use crate::store::tables::Tables;
 use crate::store::testing::TestStore;
 use crate::store::timer::{Timer, TimerKind};
-use crate::store::tripwire::Point;
 
 /// Writes one key, makes some identifiers, and ends as configured.
 #[derive(Debug, Serialize, Deserialize)]
@@ -171,7 +171,7 @@ fn an_answer_comes_when_a_snapshot_sees_the_row() {
         let key = format!("key {number}");
         test.done(write(&key, End::Commit));
         assert!(test.snapshot().get(Table::Suppressions, key.as_bytes()).unwrap().is_some());
-        let timers = test.store().near().take_due(test.now(), 9).timers;
+        let timers = test.store().timers().take_due(test.now(), 9).timers;
         // The cache is empty before the first refill; the table has the timers.
         assert!(timers.is_empty() && !test.timers(TimerKind::EventLog).is_empty());
     }
@@ -266,14 +266,14 @@ fn a_timer_disarmed_later_in_its_batch_is_not_near() {
         }
     }
     let test = TestStore::new();
-    test.store().near().refill(test.now(), || test.store().snapshot()).unwrap();
+    test.store().timers().refill(test.now(), || test.store().snapshot()).unwrap();
     let release = hold_up(&test);
     let (answers, told) = mpsc::channel();
     test.store().post(write("key", End::Commit), |_| ());
     test.store().post(Disarm, move |answer| answers.send(answer.is_ok()).unwrap());
     release.send(()).unwrap();
     assert!(told.recv().unwrap());
-    assert!(test.store().near().take_due(test.now(), 9).timers.is_empty());
+    assert!(test.store().timers().take_due(test.now(), 9).timers.is_empty());
     assert!(test.timers(TimerKind::EventLog).is_empty());
 }
 

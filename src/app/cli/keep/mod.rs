@@ -8,6 +8,7 @@ use super::args::DaemonArgs;
 use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
 use super::session::{client, data_dir};
 use super::{Console, EarlyExit, found};
+use crate::app::cli_error::CliError;
 use crate::app::config::Config;
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
@@ -16,7 +17,6 @@ use crate::app::keeping::backup::{self, FinishedBackup};
 use crate::app::keeping::check;
 use crate::app::keeping::restore::{self, FinishedRestore};
 use crate::app::keeping::restore_replica::{self, ReplicaRestore};
-use crate::app::trouble::CliError;
 use crate::store::backup::Extent;
 use crate::store::check::Report;
 

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::app::canned::Canned;
 use crate::app::cli::{Services, run};
 use crate::app::environment::Environment;
+use crate::app::fake_daemon::Canned;
 
 /// Returns a command's exit code and both outputs.
 fn typed(line: &str, data_dir: &Path) -> (Exit, String, String) {

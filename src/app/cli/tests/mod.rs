@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::fs;
 
 use super::*;
-use crate::app::canned::Canned;
 use crate::app::config::Tls;
+use crate::app::fake_daemon::Canned;
 
 mod newcomers;
 

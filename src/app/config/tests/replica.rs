@@ -1,8 +1,8 @@
 //! Tests of `[replica]`: defaults, limits and combinations that are refused.
 
 use super::*;
+use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
-use crate::app::trouble::CliError;
 use crate::domain::replication::{ReplicaMode, WhenUnreachable};
 
 #[test]

@@ -13,7 +13,7 @@ use crate::domain::alert::{Condition, Severity, Sighting};
 use crate::engine::Engine;
 use crate::engine::messages::MessageRecord;
 use crate::engine::replica::{ReplicaStatus, Role, State};
-use crate::engine::wait::{Holds, WaitReason};
+use crate::engine::wait_reason::{Holds, WaitReason};
 use crate::machine::quota::Quota;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::alert::{ChangedAlerts, Finding, RecordFindings, known_subjects};
@@ -224,7 +224,7 @@ impl Engine {
     /// Returns damage that was found since the start, until none is found for a day.
     fn damage(&self, memory: &mut Memory) -> Option<Sighting> {
         let now = self.clock.now();
-        let slots = u64::try_from(self.store.content().damaged_key_slots()).unwrap_or(u64::MAX);
+        let slots = self.store.content().damaged_key_slots();
         let rows = self.store.meters().damage.met.read();
         let met = rows.saturating_add(slots);
         let (_, changed_at) = match memory.damage {

@@ -59,11 +59,11 @@ impl World {
         let settled = async {
             loop {
                 // Wakes the pump, whose sleep is the machine's own.
-                self.engine.store.near().give_back_all([]);
+                self.engine.store.timers().give_back_all([]);
                 for _ in 0..100 {
                     tokio::task::yield_now().await;
                 }
-                if self.engine.store.near().is_settled(self.engine.clock.now()) {
+                if self.engine.store.timers().is_settled(self.engine.clock.now()) {
                     return;
                 }
             }

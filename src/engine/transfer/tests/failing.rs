@@ -15,7 +15,7 @@ use crate::store::timer::TimerKind;
 impl World {
     /// Waits until every attempt has ended, recorded or not. Housekeeping that found a failed store waits longer.
     async fn every_attempt_ended(&self) {
-        let near = self.engine.store.near();
+        let near = self.engine.store.timers();
         let ended = async {
             while !near.is_idle(TimerKind::Transfer) || !near.is_idle(TimerKind::Delivery) {
                 tokio::task::yield_now().await;

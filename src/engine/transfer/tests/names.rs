@@ -10,7 +10,7 @@ use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::domain::stream::Stream;
 use crate::engine::transfer::routes::{Route, Routes, WAITING_MAX};
 use crate::engine::transfer::site::Site;
-use crate::engine::wait::WaitReason;
+use crate::engine::wait_reason::WaitReason;
 use crate::smtp::shaping::Shaping;
 use crate::store::timer::{Timer, TimerKind};
 
@@ -142,7 +142,7 @@ async fn messages_beyond_those_that_may_wait_for_names_stay_in_the_store_and_are
         ids.push(world.send(&format!("u{n}@slow.test")).await);
     }
     // The dispatcher has passed all of them.
-    while world.engine.store.near().fired() < ids.len() as u64 {
+    while world.engine.store.timers().fired() < ids.len() as u64 {
         tokio::task::yield_now().await;
     }
     let last = world.message(*ids.last().unwrap());

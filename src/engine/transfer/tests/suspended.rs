@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::audit::Behalf;
-use crate::engine::wait::WaitReason;
+use crate::engine::wait_reason::WaitReason;
 
 const HOUR: u64 = 3600;
 

@@ -13,7 +13,7 @@ use crate::domain::stream::Stream;
 use crate::engine::Tables as Rules;
 use crate::engine::listing::PageRequest;
 use crate::engine::messages::MessageFilter;
-use crate::engine::wait::{Wait, WaitReason};
+use crate::engine::wait_reason::{Wait, WaitReason};
 use crate::smtp::rules;
 use crate::smtp::shaping::Shaping;
 use crate::store::error::OpError;

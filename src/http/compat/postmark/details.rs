@@ -9,7 +9,7 @@ use crate::base::id::{self, MessageId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::stream::Stream;
 use crate::engine::messages::MessageRecord;
-use crate::http::compat::record::{Content, sender};
+use crate::http::compat::shown_message::{Content, sender};
 use crate::machine::transfer::Status;
 
 /// The details.

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use crate::domain::fields::Fields;
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
-use crate::http::compat::door::CompatService;
-use crate::http::compat::letter::{Letter, NO_COPIES, NO_TEMPLATES, NO_TRACKING, present};
+use crate::http::compat::client_message::{Letter, NO_COPIES, NO_TEMPLATES, NO_TRACKING, present};
 use crate::http::compat::names::Names;
+use crate::http::compat::service::CompatService;
 
 /// The key of our metadata that Postmark's `Tag` stands under.
 pub(super) const TAG: &str = "tag";

@@ -7,11 +7,11 @@ mod email;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::door::CompatService;
-use super::fault::Fault;
-use super::letter::{NO_TEMPLATES, Ready};
+use super::client_message::{NO_TEMPLATES, Ready};
+use super::failure::Fault;
 use super::list::{self, Kind, Sent};
-use super::{record, send};
+use super::service::CompatService;
+use super::{send, shown_message};
 use crate::base::id::AccountId;
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
@@ -130,7 +130,7 @@ pub(super) async fn bulk(api: &Api, call: Call<Caller>) -> Result<Answer, ApiErr
 
 /// `GET /messages/outbound/{id}/details`.
 pub(super) async fn details(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    let (account, record, content) = record::read(api, &call).await?;
+    let (account, record, content) = shown_message::read(api, &call).await?;
     let events = api.engine.timeline(account, record.id)?;
     Ok(Answer::json(StatusCode::OK, &details::Details::of(&record, content.as_ref(), &events)))
 }

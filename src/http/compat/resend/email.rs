@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
-use crate::http::compat::door::CompatService;
-use crate::http::compat::letter::{Letter, NO_COPIES, NO_TEMPLATES, ONE_RECIPIENT, is_absent, present};
+use crate::http::compat::client_message::{Letter, NO_COPIES, NO_TEMPLATES, ONE_RECIPIENT, is_absent, present};
 use crate::http::compat::names::Names;
+use crate::http::compat::service::CompatService;
 
 /// Fields that are known and refused, and why.
 const REFUSED: [(&str, &str); 5] = [

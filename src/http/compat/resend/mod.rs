@@ -1,17 +1,17 @@
 //! Resend's addresses: sending one email or a list, looking at one, cancelling it (adoption contract C2).
 
 mod email;
-mod shown;
+mod shown_email;
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::door::CompatService;
-use super::fault::Fault;
-use super::letter::Ready;
+use super::client_message::Ready;
+use super::failure::Fault;
 use super::list::{self, Kind, List};
-use super::{record, send};
+use super::service::CompatService;
+use super::{send, shown_message};
 use crate::base::id::MessageId;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
@@ -155,6 +155,6 @@ pub(super) async fn cancel(api: &Api, call: Call<Caller>) -> Result<Answer, ApiE
 
 /// `GET /emails/{id}`.
 pub(super) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    let (_, record, content) = record::read(api, &call).await?;
-    Ok(Answer::json(StatusCode::OK, &shown::Email::of(&record, content.as_ref())))
+    let (_, record, content) = shown_message::read(api, &call).await?;
+    Ok(Answer::json(StatusCode::OK, &shown_email::Email::of(&record, content.as_ref())))
 }

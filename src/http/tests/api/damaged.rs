@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::http::body_budget::{Charge, Excess, Holder};
+use crate::http::body_budget::{BudgetHolder, Charge, Excess};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 
@@ -79,8 +79,8 @@ async fn a_message_whose_content_is_damaged_is_an_internal_error_and_is_read_onl
     row.row.place.offset += 1;
     let read = world.api.signed_message(world.account, &row).await;
     assert_eq!(read, Err(ApiError::Internal));
-    let held =
-        Charge::of_answer(&world.api.budgets, Holder::Account(world.account), usize::MAX, Excess::Refuse).unwrap();
+    let held = Charge::of_answer(&world.api.budgets, BudgetHolder::Account(world.account), usize::MAX, Excess::Refuse)
+        .unwrap();
     let refused = world.api.signed_message(world.account, &row).await;
     assert_eq!(refused, Err(ApiError::Overloaded), "nothing is read");
     world.get(&format!("{whole}/raw")).await.fails_with(503, "overloaded");

@@ -22,8 +22,8 @@ fn apply(model: &mut Model, next: &mut u8, kind: u8, pick: u8) {
     match (kind, one) {
         (0..=4, _) if *next < 200 => {
             *next += 1;
-            let stream = if pick % 4 == 0 { Stream::Marketing } else { Stream::Transactional };
-            let give_up_at = if pick % 5 == 0 { soon } else { Timestamp::MAX };
+            let stream = if pick.is_multiple_of(4) { Stream::Marketing } else { Stream::Transactional };
+            let give_up_at = if pick.is_multiple_of(5) { soon } else { Timestamp::MAX };
             model.take(*next, QueuedMessage { stream, ..message(*next, give_up_at) });
         }
         (5..=9, Some(n)) => model.end(n, SIGNALS[usize::from(pick) % SIGNALS.len()]),

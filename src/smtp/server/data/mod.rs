@@ -34,7 +34,7 @@ pub(super) enum LineEnds {
     /// The message is refused.
     Refuse,
     /// The LF ends the line and is kept as CR LF.
-    Mend,
+    Repair,
 }
 
 /// The characters before the next byte.
@@ -104,7 +104,7 @@ impl DataReader {
 
     /// Returns whether too much has arrived to read on to the end. A submission is always read to its end, within its
     /// deadline, because its session goes on.
-    pub(super) fn is_hopeless(&self) -> bool {
+    pub(super) fn is_over_read_limit(&self) -> bool {
         self.line_ends == LineEnds::Refuse && self.bytes / 2 > self.size_max
     }
 
@@ -159,8 +159,8 @@ impl DataReader {
                 self.refuse(Fault::BareLf);
                 return Place::Line;
             }
-            (LineEnds::Mend, Place::Dot | Place::LfDot) => self.refuse(Fault::LoneDot),
-            (LineEnds::Mend, _) => self.keep(b"\r\n"),
+            (LineEnds::Repair, Place::Dot | Place::LfDot) => self.refuse(Fault::LoneDot),
+            (LineEnds::Repair, _) => self.keep(b"\r\n"),
         }
         Place::AfterLf
     }

@@ -70,7 +70,7 @@ fn a_message_too_large_is_read_to_its_end_without_being_kept() {
     assert_eq!(reader.read(b"9"), None);
     assert_eq!(reader.message.capacity(), 0);
     assert_eq!(reader.read(b"\r\n.\r\nQUIT"), Some(5));
-    assert!(!reader.is_hopeless());
+    assert!(!reader.is_over_read_limit());
     assert_eq!(reader.finish(), Err(Fault::TooLarge));
 
     let exactly = read_in_pieces(&[[b'x'; 98].as_slice(), b"\r\n.\r\n"].concat(), 7);
@@ -125,7 +125,7 @@ fn mended(input: &[u8]) -> (Option<usize>, Option<Vec<u8>>) {
 #[test]
 fn mending_ends_lines_at_a_bare_lf_and_unstuffs_the_dots_behind_it() {
     for piece in 1..12 {
-        let read = |input: &[u8]| read_as(LineEnds::Mend, input, piece);
+        let read = |input: &[u8]| read_as(LineEnds::Repair, input, piece);
         assert_eq!(read(b"a\n..b\n\nc\r\n.\r\nQUIT"), (Some(13), Ok(b"a\r\n.b\r\n\r\nc\r\n".to_vec())));
         assert_eq!(read(b"a\n.b\r\n.\r\n"), (Some(9), Ok(b"a\r\nb\r\n".to_vec())));
     }
@@ -146,7 +146,7 @@ fn a_lone_dot_beside_a_bare_lf_or_a_bare_cr_refuses_a_mended_message_at_its_true
     for (variant, fault) in table {
         let input = [variant, b"MAIL FROM:<evil@example.test>\r\n.\r\n"].concat();
         for piece in [1, 2, 3, 1000] {
-            assert_eq!(read_as(LineEnds::Mend, &input, piece), (Some(input.len()), Err(fault)), "{variant:?}");
+            assert_eq!(read_as(LineEnds::Repair, &input, piece), (Some(input.len()), Err(fault)), "{variant:?}");
         }
     }
 }
@@ -158,7 +158,7 @@ proptest! {
         piece in 1_usize..60,
     ) {
         let input = [bytes.as_slice(), b"\r\n.\r\n"].concat();
-        let (end, message) = read_as(LineEnds::Mend, &input, piece);
+        let (end, message) = read_as(LineEnds::Repair, &input, piece);
         let (expected_end, expected) = mended(&input);
         prop_assert_eq!(end, expected_end);
         prop_assert_eq!(message.ok(), expected);

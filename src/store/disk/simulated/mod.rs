@@ -3,9 +3,9 @@
 //! The page cache outlives a failed sync and the process; only a power cut drops it. The same seed and the same calls
 //! give the same disk.
 
-pub(in crate::store) mod chance;
 mod file;
 mod node;
+pub(in crate::store) mod rng;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::chance::Chance;
+use super::rng::Chance;
 
 /// Unit that a disk writes atomically.
 pub(super) const SECTOR: usize = 512;

@@ -5,8 +5,8 @@ use std::io;
 use std::iter;
 use std::path::{Component, Path, PathBuf};
 
-use super::chance::Chance;
 use super::node::{Change, DirectoryNode, FileNode, Loss, Naming, Node, SECTOR};
+use super::rng::Chance;
 use super::{Fault, Honesty};
 
 /// Effect of an operation on the disk.

@@ -18,9 +18,9 @@ use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
-mod told;
+mod audited;
 
-pub use told::host;
+pub use audited::host;
 
 /// Time for which a line is kept.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);

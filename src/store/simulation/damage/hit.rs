@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::store::disk::Disk;
 use crate::store::disk::simulated::SimulatedDisk;
-use crate::store::disk::simulated::chance::Chance;
+use crate::store::disk::simulated::rng::Chance;
 use crate::store::simulation::canaries::content_of;
 use crate::store::simulation::process::DIRECTORY;
 

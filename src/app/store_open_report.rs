@@ -1,0 +1,142 @@
+//! Messages for the operator when a store is opened: the reason why it does not open, and the timers on hold. Used by
+//! the daemon, `dev` and `init`.
+
+use std::path::Path;
+
+use super::cli_error::CliError;
+use super::exit::Exit;
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::journal::Damage;
+use crate::store::open::{OnJournalDamage, OpenError};
+use crate::store::row::restored::HoldCause;
+
+/// Kind of start on a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// The service, or a command that works on its store, with the policy for a damaged journal.
+    Service(OnJournalDamage),
+    /// `dev`, which never starts on a damaged journal.
+    Dev,
+}
+
+impl Start {
+    /// Returns the policy for a damaged journal.
+    pub(super) const fn on_journal_damage(self) -> OnJournalDamage {
+        match self {
+            Self::Service(on_damage) => on_damage,
+            Self::Dev => OnJournalDamage::Refuse,
+        }
+    }
+
+    /// Returns the same kind of start for a store whose journal is sound or repaired.
+    pub(super) const fn on_whole_journal(self) -> Self {
+        match self {
+            Self::Service(_) => Self::Service(OnJournalDamage::Refuse),
+            Self::Dev => Self::Dev,
+        }
+    }
+}
+
+/// Returns the reason why the store in `directory` does not open, and the remedy.
+pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> CliError {
+    let what = format!("cannot open the store in {}", directory.display());
+    match error {
+        OpenError::Locked => {
+            CliError::new(Exit::Conflict, what, error.to_string(), "Stop the process that has it open.")
+        }
+        OpenError::Newer { .. } => CliError::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Use the version that wrote it, or restore a backup that this version made.",
+        ),
+        OpenError::NotMigrated { .. } => CliError::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "The store is unchanged. Free disk space and start again, or use the earlier version.",
+        ),
+        OpenError::Damaged { .. } => CliError::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Messages, events and settings in its damaged parts are lost, and no other file holds them. Stop here and \
+             keep a copy of the directory. `postrider check` lists the damage; then restore the newest backup into an \
+             empty directory: what changed since that backup is lost too.",
+        ),
+        OpenError::HalfRestored => CliError::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Empty the directory and restore again; the backup is unchanged.",
+        ),
+        OpenError::JournalDamaged(_) if start == Start::Dev => CliError::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Choose an empty directory with --data-dir, or omit it. Only the service starts on a damaged journal.",
+        ),
+        OpenError::JournalDamaged(damage) => {
+            CliError::new(Exit::Failed, what, error.to_string(), without_journal(damage))
+        }
+        OpenError::JournalWhole => CliError::new(
+            Exit::Usage,
+            what,
+            error.to_string(),
+            "Start without --accept-journal-damage: it is only for one start on a damaged journal.",
+        ),
+        OpenError::WrongMasterKey => {
+            CliError::new(Exit::Failed, what, error.to_string(), "Put the store's own master.key back.")
+        }
+        OpenError::Io { .. } | OpenError::Failed(_) => CliError::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Check the disk and the directory's owner. A store can't be opened without its master.key.",
+        ),
+    }
+}
+
+/// Returns the options after damage of the journal.
+fn without_journal(damage: &Damage) -> String {
+    let (first, without) = match damage {
+        Damage::Record { left_out, .. } => (
+            "Look at the disk, and at what `postrider check` finds.",
+            format!("without {left_out} records, keeps the file as journal.damaged-<time>,"),
+        ),
+        Damage::Missing => ("If the file was moved, put it back.", "without what the file held".to_owned()),
+        Damage::Foreign => (
+            "If the file was replaced, put the one back that was there.",
+            "without what the file held, keeps the file as journal.damaged-<time>,".to_owned(),
+        ),
+    };
+    format!(
+        "{first} Otherwise restore a backup, or start once with `postrider serve --accept-journal-damage`: it starts \
+         as of before the damage, {without} and holds queued mail until `postrider queue release`."
+    )
+}
+
+/// Warns that queued mail is on hold.
+pub(super) fn tell_of_standstill(store: &Store) -> Result<(), CliError> {
+    let Some(restored) = store.standstill().map_err(|error| cannot_read(&error))? else { return Ok(()) };
+    match restored.cause {
+        HoldCause::Restored => tracing::warn!(
+            backup_at = %restored.backup_at,
+            "this store was restored from a backup: the messages and webhook deliveries that waited then may have been \
+             sent since, so they stand still; see `postrider queue list`, and have them go on with `postrider queue \
+             release`; what is accepted from now on is sent as ever"
+        ),
+        HoldCause::JournalDamaged { .. } => tracing::warn!(
+            accepted_at = %restored.backup_at,
+            "this store was started on a damaged journal: queued messages and webhook deliveries may have been sent \
+             already and are on hold; see `postrider queue list`, and release them with `postrider queue release`; new \
+             messages are sent as usual"
+        ),
+    }
+    Ok(())
+}
+
+fn cannot_read(error: &StoreError) -> CliError {
+    CliError::new(Exit::Failed, "cannot read the store", error.to_string(), "Check the disk, and try again.")
+}

@@ -1,0 +1,172 @@
+//! The dispatcher: takes the timers that are due and hands each to its worker. Waiting messages and deliveries are
+//! rows; none of them has a task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::alerts::notifier::Notifier;
+use super::backlog::Backlog;
+use super::deliver::Deliveries;
+use super::ports::{PolicyHosts, Post, Transmit};
+use super::queue::QueueView;
+use super::sweep::Sweeper;
+use super::tls_policy::TlsPolicies;
+use super::transfer::Transfers;
+use super::{Engine, Tables, Ways};
+use crate::store::error::StoreError;
+use crate::store::timer::TimerKind;
+
+/// Maximum number of timers that are handed out before the clock is read again.
+const BATCH: usize = 512;
+/// Interval between checks of a clock whose doubt is being settled.
+const SETTLING: Duration = Duration::from_millis(20);
+
+/// The dispatcher and its workers.
+pub struct Pump {
+    engine: Arc<Engine>,
+    /// Outcomes of mail that are not recorded yet. Webhooks have their own backlog.
+    backlog: Backlog,
+    transfers: Arc<Transfers>,
+    deliveries: Deliveries,
+    sweeper: Sweeper,
+    notifier: Arc<Notifier>,
+}
+
+impl Pump {
+    /// Creates the dispatcher of `engine`, which sends through these ports and classifies and throttles by these
+    /// tables.
+    pub fn new(
+        engine: Arc<Engine>,
+        transmit: Arc<dyn Transmit>,
+        policy_hosts: Arc<dyn PolicyHosts>,
+        post: Arc<dyn Post>,
+        ways: Ways,
+        tables: Tables,
+    ) -> Self {
+        let backlog = Backlog::default();
+        let tls = TlsPolicies::new(Arc::clone(&engine), Arc::clone(&policy_hosts), ways.port);
+        let notifier = Notifier::new(&engine, &ways, Arc::clone(&transmit), Arc::clone(&post), tls);
+        engine.alerts.notifier.get_or_init(|| Arc::downgrade(&notifier));
+        let transfers = Transfers::new(Arc::clone(&engine), transmit, policy_hosts, ways, tables, backlog.clone());
+        let transfers = Arc::new(transfers);
+        let view = Arc::downgrade(&transfers);
+        engine.queue_view.get_or_init(|| view as std::sync::Weak<dyn QueueView>);
+        let sweeper = Sweeper::new(Arc::clone(&engine), Arc::clone(&post));
+        let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone());
+        Self { engine, backlog, transfers, deliveries, sweeper, notifier }
+    }
+
+    /// Runs until `stop` is set. It then starts nothing new, and work in flight ends normally.
+    ///
+    /// # Errors
+    /// The store's failure, which is fatal.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), StoreError> {
+        // Dropped with this function, which aborts its tasks.
+        let mut watches = JoinSet::new();
+        let watched = Arc::clone(&self.engine);
+        watches.spawn(async move { watched.watch_clock().await });
+        let watched = Arc::clone(&self.engine);
+        watches.spawn(async move { watched.watch_alerts().await });
+        while !*stop.borrow() {
+            let changed = self.engine.store.timers().changed();
+            let freed = self.backlog.freed();
+            let room = self.backlog.room();
+            let time = self.engine.clock.time();
+            let now = time.now;
+            self.engine.store.timers().freeze(time.is_frozen);
+            if time.is_settling() {
+                // Work that is attempted before deadlines follow the clock again is postponed, even if its lifetime may
+                // be over.
+                tokio::select! {
+                    biased;
+                    _ = stop.changed() => {}
+                    () = self.engine.clock.sleep_until(now + SETTLING) => {}
+                }
+                continue;
+            }
+            let due = self.engine.store.timers().take_due(now, BATCH.min(room));
+            for alarm in due.alarms {
+                self.transfers.ring(alarm);
+            }
+            if due.is_dry {
+                self.engine.store.timers().refill(now, || self.engine.store.snapshot())?;
+                self.hand_out(due.timers)?;
+                continue;
+            }
+            if !due.timers.is_empty() {
+                self.hand_out(due.timers)?;
+                // Let the workers start the work that they were given.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                biased;
+                _ = stop.changed() => {}
+                () = changed => {}
+                () = freed, if room == 0 => {}
+                () = self.engine.clock.sleep_until(due.next), if room > 0 => {}
+            }
+        }
+        self.transfers.close();
+        self.deliveries.close();
+        tokio::join!(self.transfers.finish(), self.deliveries.finish());
+        Ok(())
+    }
+
+    fn hand_out(&self, timers: Vec<crate::store::timer::Timer>) -> Result<(), StoreError> {
+        if timers.is_empty() {
+            return Ok(());
+        }
+        let snapshot = self.engine.store.snapshot()?;
+        let mut deliveries = Vec::new();
+        for timer in timers {
+            let handed = match timer.kind {
+                TimerKind::Transfer => self.transfers.take(timer, &snapshot),
+                TimerKind::Delivery => {
+                    deliveries.push(timer);
+                    Ok(())
+                }
+                TimerKind::Unpark => {
+                    self.deliveries.unpark(timer);
+                    Ok(())
+                }
+                TimerKind::Notice => {
+                    self.notifier.take(timer);
+                    Ok(())
+                }
+                TimerKind::DomainCheck
+                | TimerKind::DkimRotation
+                | TimerKind::AlertAnnouncement
+                | TimerKind::AlertReminder
+                | TimerKind::AlertExpiry
+                | TimerKind::Idempotency
+                | TimerKind::Content
+                | TimerKind::EventLog
+                | TimerKind::Deliveries
+                | TimerKind::StsPolicy
+                | TimerKind::TlsReports
+                | TimerKind::Reputation
+                | TimerKind::MessageIndex
+                | TimerKind::SuppressionImport
+                | TimerKind::ViewEnd
+                | TimerKind::TlsReport
+                | TimerKind::EndpointEnd => {
+                    self.sweeper.take(timer);
+                    Ok(())
+                }
+            };
+            match handed {
+                // One damaged row must not stop all others. Its timer waits until the store is repaired.
+                Err(error) if error.is_of_row() => {
+                    tracing::error!(%error, "could not read a due row");
+                    self.engine.store.timers().forget(&timer);
+                }
+                handed => handed?,
+            }
+        }
+        self.deliveries.take(deliveries, &snapshot)
+    }
+}

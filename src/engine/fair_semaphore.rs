@@ -1,0 +1,288 @@
+//! A fair semaphore over a [`Budget`], for connections and for the memory of bodies. A worker waits here for its
+//! permit.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::machine::budget::{Budget, Claim, ClaimId};
+
+/// One of this many parts is reserved for sites that are known to answer.
+const PROVEN_PART: u32 = 4;
+/// One of this many parts is available to sites that did not answer.
+const SILENT_PART: u32 = 16;
+
+/// The semaphore; permits are counted in units.
+pub(super) struct FairSemaphore(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Notified when a claim has to wait.
+    wanted: Notify,
+}
+
+struct State {
+    budget: Budget,
+    waiters: HashMap<ClaimId, oneshot::Sender<FairPermit>>,
+}
+
+/// Permit, released when dropped.
+pub(super) struct FairPermit {
+    room: Arc<Shared>,
+    claim: Claim,
+}
+
+impl FairSemaphore {
+    pub(super) fn new(units: u32) -> Self {
+        let state = State { budget: Budget::new(units), waiters: HashMap::new() };
+        Self(Arc::new(Shared { state: Mutex::new(state), wanted: Notify::new() }))
+    }
+
+    /// Returns the part of `units` for sites that are not known to answer.
+    pub(super) fn of_unproven(units: u32) -> Self {
+        Self::new(units - units / PROVEN_PART)
+    }
+
+    /// Returns the part of `units` for sites that did not answer.
+    pub(super) fn of_silent(units: u32) -> Self {
+        Self::new((units / SILENT_PART).max(2))
+    }
+
+    /// Waits until `claim` has its turn. Returns `None` if the semaphore is closed, which never happens.
+    pub(super) async fn take(&self, claim: Claim) -> Option<FairPermit> {
+        let room = &self.0;
+        let (tell, mut told) = oneshot::channel();
+        let id = {
+            let mut state = room.state();
+            let id = state.budget.request(claim);
+            state.waiters.insert(id, tell);
+            id
+        };
+        // Dropping this future withdraws the claim, which may have blocked others.
+        let _withdraws = Withdraws { room, id, claim };
+        room.serve();
+        if let Ok(taken) = told.try_recv() {
+            return Some(taken);
+        }
+        room.wanted.notify_one();
+        told.await.ok()
+    }
+
+    /// Whether any claim waits.
+    pub(super) fn has_waiters(&self) -> bool {
+        self.0.state().budget.has_waiters()
+    }
+
+    /// Resolves while a claim waits. Holders of permits that they don't need should then release them.
+    pub(super) async fn wanted(&self) {
+        loop {
+            // Subscribe before the check, so that no claim in between is missed.
+            let told = self.0.wanted.notified();
+            if self.has_waiters() {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// Wakes another who waits for [`Self::wanted`], instead of one who has nothing to give back.
+    pub(super) fn pass_on(&self) {
+        self.0.wanted.notify_one();
+    }
+
+    /// Reuses a permit of one message for the message of `claim`. Returns false if marketing would exceed its share.
+    pub(super) fn lend(&self, taken: &mut FairPermit, claim: Claim) -> bool {
+        let is_lent = self.0.state().budget.transfer(&taken.claim, &claim);
+        if is_lent {
+            taken.claim = Claim { units: taken.claim.units, ..claim };
+            self.0.serve();
+        }
+        is_lent
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Grants permits to the claims whose turn it is.
+    fn serve(self: &Arc<Self>) {
+        let mut served = Vec::new();
+        let mut state = self.state();
+        while let Some((id, claim)) = state.budget.grant() {
+            let taken = FairPermit { room: Arc::clone(self), claim };
+            served.push((state.waiters.remove(&id), taken));
+        }
+        // Sent without the lock: a permit whose receiver is gone comes back through it.
+        drop(state);
+        for (tell, taken) in served {
+            drop(tell.map(|tell| tell.send(taken)));
+        }
+    }
+}
+
+impl Drop for FairPermit {
+    fn drop(&mut self) {
+        self.room.state().budget.release(&self.claim);
+        self.room.serve();
+    }
+}
+
+/// Withdraws a claim that still waits when it is dropped, then serves the next one.
+struct Withdraws<'a> {
+    room: &'a Arc<Shared>,
+    id: ClaimId,
+    claim: Claim,
+}
+
+impl Drop for Withdraws<'_> {
+    fn drop(&mut self) {
+        let mut state = self.room.state();
+        let waited = state.waiters.remove(&self.id).is_some();
+        if waited {
+            state.budget.withdraw(self.id, &self.claim);
+        }
+        drop(state);
+        if waited {
+            self.room.serve();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use crate::base::id::{AccountId, Ulid};
+    use crate::domain::stream::Stream;
+
+    fn claim(stream: Stream, units: u32) -> Claim {
+        Claim { stream, account: AccountId(Ulid::default()), site: None, network: None, units }
+    }
+
+    /// Takes a permit that is available at once.
+    fn now(room: &FairSemaphore, stream: Stream, units: u32) -> Option<FairPermit> {
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(room.take(claim(stream, units))).poll(&mut context) {
+            Poll::Ready(taken) => taken,
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn marketing_leaves_a_quarter_to_transactional_mail() {
+        let room = FairSemaphore::new(8);
+        let marketing: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Marketing, 1)).collect();
+        assert_eq!(marketing.len(), 6);
+        let transactional: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
+        assert_eq!(transactional.len(), 2);
+        drop(marketing);
+        let again: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
+        assert_eq!(again.len(), 6);
+    }
+
+    #[test]
+    fn the_smallest_rooms_still_serve_both() {
+        for units in [0, 1, 2, 3] {
+            let room = FairSemaphore::new(units);
+            assert!(now(&room, Stream::Marketing, 1).is_some(), "{units}");
+            assert!(now(&room, Stream::Transactional, 1).is_some(), "{units}");
+        }
+        let room = FairSemaphore::new(2);
+        let _marketing = now(&room, Stream::Marketing, 1).unwrap();
+        assert!(now(&room, Stream::Marketing, 1).is_none() && now(&room, Stream::Transactional, 1).is_some());
+    }
+
+    #[test]
+    fn more_than_there_is_counts_as_all_there_may_be() {
+        let room = FairSemaphore::new(8);
+        let large = now(&room, Stream::Marketing, 100).unwrap();
+        assert!(now(&room, Stream::Transactional, 2).is_some() && now(&room, Stream::Transactional, 3).is_none());
+        drop(large);
+        assert!(now(&room, Stream::Transactional, 100).is_some());
+    }
+
+    #[test]
+    fn a_connection_serves_the_other_stream_where_its_share_allows() {
+        let room = FairSemaphore::new(2);
+        let mut first = now(&room, Stream::Transactional, 1).unwrap();
+        let mut second = now(&room, Stream::Transactional, 1).unwrap();
+        assert!(
+            room.lend(&mut first, claim(Stream::Marketing, 1)) && !room.lend(&mut second, claim(Stream::Marketing, 1))
+        );
+        assert!(
+            room.lend(&mut first, claim(Stream::Transactional, 1))
+                && room.lend(&mut second, claim(Stream::Marketing, 1))
+        );
+    }
+
+    #[test]
+    fn no_marketing_message_stands_before_a_transactional_one() {
+        let room = FairSemaphore::new(8);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut taken: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
+        assert_eq!(taken.len(), 8);
+        let mut large = pin!(room.take(claim(Stream::Marketing, 6)));
+        let mut small = pin!(room.take(claim(Stream::Marketing, 1)));
+        let mut transactional = pin!(room.take(claim(Stream::Transactional, 1)));
+        assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
+        assert!(transactional.as_mut().poll(&mut context).is_pending());
+        taken.pop();
+        let Poll::Ready(Some(first)) = transactional.as_mut().poll(&mut context) else { panic!("it waits") };
+        taken.truncate(2);
+        assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
+        let second = now(&room, Stream::Transactional, 2).unwrap();
+        drop((first, taken));
+        assert!(large.as_mut().poll(&mut context).is_ready(), "and it has its turn");
+        drop(second);
+    }
+
+    #[test]
+    fn whoever_stops_waiting_holds_up_nobody() {
+        let room = FairSemaphore::new(8);
+        let mut context = Context::from_waker(Waker::noop());
+        let taken = now(&room, Stream::Transactional, 4).unwrap();
+        let mut large = Box::pin(room.take(claim(Stream::Transactional, 8)));
+        let mut small = pin!(room.take(claim(Stream::Transactional, 1)));
+        assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
+        drop(large);
+        assert!(small.as_mut().poll(&mut context).is_ready());
+        drop(taken);
+        assert!(now(&room, Stream::Transactional, 7).is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_holds_room_for_convenience_hears_that_it_is_wanted() {
+        let room = FairSemaphore::new(1);
+        let taken = now(&room, Stream::Transactional, 1).unwrap();
+        let giver = async {
+            room.wanted().await;
+            drop(taken);
+        };
+        let (second, ()) = tokio::join!(room.take(claim(Stream::Transactional, 1)), giver);
+        assert!(second.is_some());
+    }
+
+    #[test]
+    fn room_is_wanted_as_long_as_somebody_waits_however_many_were_told() {
+        let room = FairSemaphore::new(1);
+        let taken = now(&room, Stream::Transactional, 1).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = Box::pin(room.take(claim(Stream::Transactional, 1)));
+        let mut second = Box::pin(room.take(claim(Stream::Marketing, 1)));
+        assert!(!room.has_waiters());
+        assert!(first.as_mut().poll(&mut context).is_pending() && second.as_mut().poll(&mut context).is_pending());
+        assert!(room.has_waiters());
+        drop(taken);
+        let Poll::Ready(given) = first.as_mut().poll(&mut context) else { panic!("it was the first") };
+        assert!(room.has_waiters(), "the second waits still");
+        drop(second);
+        assert!(!room.has_waiters());
+        drop(given);
+    }
+}

@@ -1,0 +1,107 @@
+//! Requirements for one message's connections: TLS for each new server, and whether a kept connection meets the policy
+//! of the message's own domain.
+
+use std::time::Duration;
+
+use super::Shared;
+use super::site::Site;
+use crate::domain::event::TlsFacts;
+use crate::engine::ports::{MailHost, Session, Target};
+use crate::engine::tls_policy::{DomainPolicy, Unfit, Unmet};
+use crate::smtp::finding;
+use crate::smtp::outcome::Outcome;
+use crate::smtp::tls_policy::TlsRequirement;
+use crate::smtp::verdict::{Deferral, FinalResult, Scope, Verdict};
+use crate::store::row::message::MessageRow;
+
+/// Time for which a connection serves a domain under one policy without a new look-up of its names.
+const AGREED: Duration = Duration::from_secs(60);
+
+/// Domain and policy that a connection was last found to satisfy.
+#[derive(Clone)]
+pub(super) struct Agreement {
+    policy: Option<DomainPolicy>,
+    /// Requirement of that policy; at most the one that the connection was opened under.
+    pub(super) required: TlsRequirement,
+    /// On the program's monotonic clock.
+    at: Duration,
+}
+
+/// Why no connection is made to a server.
+pub(super) enum Withheld {
+    /// It can't meet the policy; this holds where no other server does better: the message waits.
+    LeftOut(Verdict),
+    /// The requirement could not be looked up now.
+    Unasked,
+}
+
+/// The policy of one recipient's domain; none for mail that stays in the house, goes to a smarthost, or waives it.
+pub(super) struct Held<'a> {
+    shared: &'a Shared,
+    policy: Option<DomainPolicy>,
+}
+
+impl<'a> Held<'a> {
+    /// The policy for the message of `row` at `site`, as of now. What becomes of mail behind a smarthost is the
+    /// smarthost's to say, and a message that waives TLS asks for no policy (RFC 8689), so that none is counted.
+    pub(super) async fn new(shared: &'a Shared, site: &Site, row: &MessageRow) -> Self {
+        let policy = match site {
+            Site::Provider(_) | Site::Servers(_) if !row.waives_tls => Some(shared.tls.of(row.to.domain()).await),
+            Site::Provider(_) | Site::Servers(_) | Site::Smarthost(_) | Site::InHouse(_) => None,
+        };
+        Self { shared, policy }
+    }
+
+    /// That a connection opened under `required` is enough.
+    pub(super) fn agreement(&self, required: TlsRequirement) -> Agreement {
+        Agreement { policy: self.policy.clone(), required, at: self.shared.engine.clock.monotonic() }
+    }
+
+    /// Returns the required security of a session with `host`.
+    ///
+    /// # Errors
+    /// Why the server is not connected to.
+    pub(super) async fn requirement(&self, host: Option<&MailHost>) -> Result<TlsRequirement, Withheld> {
+        let (Some(policy), Some(host)) = (&self.policy, host) else { return Ok(TlsRequirement::Opportunistic) };
+        let required = self.shared.tls.requirement(policy, host).await;
+        required.map_err(|unmet| match unmet {
+            Unmet::Unfit(unfit) => {
+                self.shared.tls.count_unfit(policy, &host.name, &unfit);
+                Withheld::LeftOut(left_out(&unfit))
+            }
+            Unmet::Unasked => Withheld::Unasked,
+        })
+    }
+
+    /// Whether a session to `target`, secured by `tls` and last found enough by `agreed`, is all that this message's
+    /// domain asks for.
+    pub(super) async fn renewed(&self, target: &Target, tls: Option<TlsFacts>, agreed: Agreement) -> Option<Agreement> {
+        let Some(policy) = &self.policy else { return Some(agreed) };
+        let age = self.shared.engine.clock.monotonic().saturating_sub(agreed.at);
+        if agreed.policy.as_ref() == Some(policy) && age < AGREED {
+            return Some(agreed);
+        }
+        let hosts = self.shared.engine.resolver.mail_hosts(&policy.domain).await.ok()?;
+        let host = hosts.iter().find(|host| *host.name == *target.host)?;
+        let required = self.shared.tls.requirement(policy, host).await.ok()?;
+        required.is_met_by(&target.tls, tls.as_ref()).then(|| self.agreement(required))
+    }
+
+    /// Counts how opening a session to `target` went.
+    pub(super) fn count(&self, target: &Target, opened: &Result<Box<dyn Session>, Outcome>) {
+        let Some(policy) = &self.policy else { return };
+        match opened {
+            Ok(session) => self.shared.tls.count_opened(policy, &target.tls, &target.host, session.tls()),
+            Err(outcome) => self.shared.tls.count_refused(policy, &target.tls, &target.host, outcome),
+        }
+    }
+}
+
+fn left_out(unfit: &Unfit) -> Verdict {
+    let why = finding::policy_failed(&unfit.why);
+    let deferral = Deferral { scope: Scope::Message, why, is_outcome_unknown: false };
+    Verdict::NextServer(FinalResult::Deferred(deferral))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Why a message waits, as the destination queues, relays and look-ups know it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::Transfers;
+use super::destination_queue::Lane;
+use super::relays::Number;
+use super::routes::Seen;
+use super::site::Site;
+use crate::base::time::Timestamp;
+use crate::domain::event::AttemptFacts;
+use crate::engine::messages::MessageRecord;
+use crate::engine::relay::{RelayWay, next_day};
+use crate::engine::wait_reason::{Wait, WaitReason};
+use crate::machine::destination::Obstacle;
+
+impl Transfers {
+    fn obstacle(&self, lane: &Lane) -> Obstacle {
+        lane.state().destination.obstacle(self.shared.moment())
+    }
+
+    /// Why a message with the timer `due` waits.
+    pub(super) fn reason_of(&self, record: &MessageRecord, due: Timestamp) -> Wait {
+        let now = self.shared.now();
+        if due > now { self.wait_for_later(record, due, now) } else { self.wait_of_due(record, due, now) }
+    }
+
+    /// Why a message waits whose next attempt is due later.
+    fn wait_for_later(&self, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
+        let MessageRecord { row, transfer, .. } = record;
+        let wait = |reason, detail| Wait { reason, since: transfer.status_at, until: Some(due), detail };
+        let domain = row.to.domain();
+        if transfer.unreadable_since.is_some() {
+            return wait(WaitReason::Backoff, "The content of the message could not be read.".to_owned());
+        }
+        if due >= next_day(now) && self.is_used_up(record, now) {
+            let detail = "The relays have sent as much as they may in one day while they warm up.".to_owned();
+            return wait(WaitReason::Relay, detail);
+        }
+        let was_asked = transfer.last.mx_host.is_some();
+        if !was_asked && transfer.crashes == 0 && matches!(self.routes.seen(domain), Seen::Nothing | Seen::Asked(_)) {
+            return wait(WaitReason::Dns, format!("The mail servers of {domain} could not be looked up."));
+        }
+        if transfer.attempts == 0 {
+            let obstacle = self.lane_of(record, now).map(|lane| (self.obstacle(&lane), lane));
+            return match obstacle {
+                // Its time ends before the site is tried again.
+                Some((Obstacle::Throttled { since, last_answer, .. }, lane)) => {
+                    let detail = throttled(&lane.site.name(), last_answer.as_deref());
+                    Wait { since, ..wait(WaitReason::Throttled, detail) }
+                }
+                _ => wait(WaitReason::Busy, "There was no room for the message in memory.".to_owned()),
+            };
+        }
+        let is_last = due >= self.shared.engine.clock.time().deadline(row.give_up_at);
+        let end = if is_last { " There is no further attempt before the message expires." } else { "" };
+        wait(WaitReason::Backoff, format!("{}{end}", failed(&transfer.last)))
+    }
+
+    /// Why a message waits that is due.
+    fn wait_of_due(&self, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
+        let shared = &self.shared;
+        let busy = |detail| Wait { reason: WaitReason::Busy, since: due, until: None, detail };
+        if shared.leases.is_taken(record.id) {
+            return busy("The message is being sent.".to_owned());
+        }
+        if let Some(wait) = self.wait_for_relay(record, now) {
+            return wait;
+        }
+        let domain = record.row.to.domain();
+        let Some(lane) = self.lane_of(record, now) else {
+            return match self.routes.seen(domain) {
+                Seen::Asked(waited) if !self.goes_to_smarthost(record, now) => Wait {
+                    reason: WaitReason::Dns,
+                    since: now - waited,
+                    until: None,
+                    detail: format!("The mail servers of {domain} are being looked up."),
+                },
+                Seen::Nothing if self.routes.is_full() && !self.goes_to_smarthost(record, now) => Wait {
+                    reason: WaitReason::Dns,
+                    since: due,
+                    until: None,
+                    detail: format!("The mail servers of {domain} are looked up after those of other messages."),
+                },
+                Seen::Asked(_) | Seen::At(_) | Seen::Nothing => busy("The message is about to be sent.".to_owned()),
+            };
+        };
+        let site = lane.site.name();
+        let throttled_by = |since, until, detail| Wait { reason: WaitReason::Throttled, since, until, detail };
+        match self.obstacle(&lane) {
+            Obstacle::Throttled { since, until: None, .. } => {
+                throttled_by(since, None, format!("One attempt checks whether {site} takes mail again."))
+            }
+            Obstacle::Throttled { since, until, last_answer } => {
+                throttled_by(since, until, throttled(&site, last_answer.as_deref()))
+            }
+            Obstacle::Paced(until) => {
+                throttled_by(due, Some(until), format!("{site} takes no more messages in this minute."))
+            }
+            Obstacle::Fewer(until) => {
+                let detail = format!("{site} has asked for fewer connections, and all of them are in use.");
+                throttled_by(due, Some(until), detail)
+            }
+            Obstacle::Window => busy(format!("All connections to {site} are in use.")),
+            Obstacle::Nothing if shared.connections.has_waiters() => busy("All connections are in use.".to_owned()),
+            Obstacle::Nothing => busy("The message is about to be sent.".to_owned()),
+        }
+    }
+
+    /// The fault of its relays, where none of them can be used.
+    fn wait_for_relay(&self, record: &MessageRecord, now: Timestamp) -> Option<Wait> {
+        let relays = &self.shared.relays;
+        let order = self.relays_of(record);
+        if self.is_in_house(record) || order.iter().any(|&number| relays.held_until(number, now).is_none()) {
+            return None;
+        }
+        let held = order.iter().filter_map(|&number| Some((relays.held_until(number, now)?, number)));
+        let (until, number) = held.min()?;
+        let (since, why) = relays.fault(number)?;
+        let detail = format!("Relay {} can't be used: {why}.", relays.relay(number).name);
+        Some(Wait { reason: WaitReason::Relay, since, until: Some(until), detail })
+    }
+
+    fn relays_of(&self, record: &MessageRecord) -> Vec<Number> {
+        let MessageRecord { id, row, transfer, .. } = record;
+        self.shared.relays.order_after(row.stream, *id, transfer.last.relay.as_deref())
+    }
+
+    fn is_in_house(&self, record: &MessageRecord) -> bool {
+        self.shared.in_house.as_ref().is_some_and(|route| route(&record.row.to).is_some())
+    }
+
+    /// Whether no relay may send the message today.
+    fn is_used_up(&self, record: &MessageRecord, now: Timestamp) -> bool {
+        let shared = &self.shared;
+        let is_used_up = |number: &Number| {
+            let site = self.site_by(*number, record).map_or(Cow::Borrowed(""), |site| site.name().into_owned().into());
+            shared.relays.is_used_up(*number, &site, now, &shared.engine.store).unwrap_or(false)
+        };
+        !self.is_in_house(record) && self.relays_of(record).iter().all(is_used_up)
+    }
+
+    /// The relay that the message would take now.
+    fn relay_of(&self, record: &MessageRecord, now: Timestamp) -> Option<Number> {
+        let order = self.relays_of(record);
+        let is_free = |number: &&Number| self.shared.relays.held_until(**number, now).is_none();
+        order.iter().find(is_free).or(order.first()).copied()
+    }
+
+    fn goes_to_smarthost(&self, record: &MessageRecord, now: Timestamp) -> bool {
+        let way = self.relay_of(record, now).map(|number| &self.shared.relays.relay(number).way);
+        matches!(way, Some(RelayWay::Smarthost(_)))
+    }
+
+    fn site_by(&self, number: Number, record: &MessageRecord) -> Option<Site> {
+        match &self.shared.relays.relay(number).way {
+            RelayWay::Smarthost(smarthost) => Some(Site::of_smarthost(smarthost)),
+            RelayWay::Mx => self.routes.last_seen(record.row.to.domain()),
+        }
+    }
+
+    /// The destination queue of the message, as far as its site is known.
+    fn lane_of(&self, record: &MessageRecord, now: Timestamp) -> Option<Arc<Lane>> {
+        let number = self.relay_of(record, now)?;
+        let in_house = self.shared.in_house.as_ref().and_then(|route| route(&record.row.to)).map(Site::InHouse);
+        let site = in_house.or_else(|| self.site_by(number, record))?;
+        self.lanes().by_way.get(&(number, site)).map(Arc::clone)
+    }
+}
+
+/// Why a site is throttled. Of its last answer only the code is shown: the text may name another account's recipient.
+fn throttled(site: &str, last_answer: Option<&str>) -> String {
+    match last_answer.and_then(code) {
+        Some(code) => format!("{site} is throttled since it answered {code}."),
+        None => format!("{site} is throttled because the last attempts there failed."),
+    }
+}
+
+/// The code that an answer begins with, and its enhanced code.
+fn code(answer: &str) -> Option<&str> {
+    let is_code = |word: &str| word.len() == 3 && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_enhanced = |word: &str| {
+        word.split('.').count() == 3 && word.split('.').all(|part| part.parse::<u16>().is_ok() && part.len() <= 3)
+    };
+    let end = answer.find(|c: char| !c.is_ascii_digit()).unwrap_or(answer.len());
+    let code = answer.get(..end).filter(|code| is_code(code))?;
+    let rest = answer.get(end + 1..).unwrap_or_default();
+    let enhanced = rest.split_whitespace().next().filter(|word| is_enhanced(word) && rest.starts_with(word));
+    Some(enhanced.map_or(code, |enhanced| &answer[..=end + enhanced.len()]))
+}
+
+/// Describes the failure of the last attempt.
+fn failed(last: &AttemptFacts) -> String {
+    match (&last.mx_host, last.smtp_code) {
+        (Some(host), Some(code)) => {
+            let enhanced = last.smtp_enhanced_code.as_ref().map(|code| format!(" {code}")).unwrap_or_default();
+            format!("The last attempt failed: {host} answered {code}{enhanced}.")
+        }
+        (Some(host), None) => format!("The last attempt failed: {host} could not be reached, or did not answer."),
+        (None, _) => "The last attempt failed.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_answer_only_its_codes_are_shown() {
+        assert_eq!(code("421 4.7.28 ann@example.net sends too much"), Some("421 4.7.28"));
+        assert_eq!(code("421-4.7.28 one\n421 4.7.28 two"), Some("421-4.7.28"));
+        assert_eq!(code("451 ann@example.net later"), Some("451"));
+        assert_eq!(code("451"), Some("451"));
+        assert_eq!(
+            [code("connection refused by ann"), code(""), code("4510 x"), code("451\u{e9}")].map(|c| c),
+            [None, None, None, Some("451")]
+        );
+    }
+}

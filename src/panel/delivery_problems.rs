@@ -1,0 +1,70 @@
+//! Delivery problems: recent objections of receivers, by receiver and answer. Read from the newest events of two types,
+//! so the cost is bounded.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::components::{Badge, shortened};
+use super::event::Event;
+use super::page_guard::Visit;
+use crate::domain::event::EventType;
+use crate::engine::events::EventFilter;
+use crate::engine::listing::PageRequest;
+use crate::store::error::StoreError;
+
+/// Period of recent events.
+const LATELY: Duration = Duration::from_secs(24 * 3600);
+/// Events of each type that are looked at.
+const LOOKED_AT: usize = 100;
+/// Troubles that are shown.
+const SHOWN: usize = 5;
+
+/// A repeated answer of one receiver.
+#[derive(Debug)]
+pub(super) struct RepeatedAnswer {
+    /// The recipients' domain.
+    pub(super) receiver: String,
+    /// Whether it was put off or refused.
+    pub(super) badge: Badge,
+    /// The newest of the answers, its beginning.
+    pub(super) answer: String,
+    /// Remedy; empty if none is known.
+    pub(super) advice: String,
+    /// The message that the newest of them is of.
+    pub(super) path: String,
+    /// Number of occurrences among the events that were read.
+    pub(super) count: usize,
+}
+
+/// The most frequent troubles of the last day.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<RepeatedAnswer>, StoreError> {
+    let mut found: BTreeMap<_, RepeatedAnswer> = BTreeMap::new();
+    for kind in [EventType::Bounced, EventType::Deferred] {
+        let filter = EventFilter { kind: Some(kind), ..EventFilter::default() };
+        let page = PageRequest { before: None, limit: LOOKED_AT };
+        let events = visit.api.engine.events(visit.account_id(), filter, page)?.rows;
+        let events = events.iter().filter_map(|bytes| Event::read(bytes));
+        for event in events.take_while(|event| event.at() + LATELY > visit.now) {
+            let key = (event.receiver(), kind, event.smtp_code, event.smtp_enhanced_code.clone());
+            found.entry(key).or_insert_with(|| first(&event)).count += 1;
+        }
+    }
+    let mut troubles: Vec<_> = found.into_values().collect();
+    troubles.sort_by_key(|trouble| std::cmp::Reverse(trouble.count));
+    troubles.truncate(SHOWN);
+    Ok(troubles)
+}
+
+fn first(event: &Event) -> RepeatedAnswer {
+    RepeatedAnswer {
+        receiver: event.receiver(),
+        badge: Badge::of_event(event.kind),
+        answer: shortened(event.smtp_response.as_deref().unwrap_or("no answer")),
+        advice: event.bounce.as_ref().map(|bounce| bounce.advice.clone()).unwrap_or_default(),
+        path: format!("/messages/{}", event.message_id),
+        count: 0,
+    }
+}

@@ -1,0 +1,94 @@
+//! Why a page is not shown, or a form not taken. Every kind becomes a page, or leads to one.
+
+use std::borrow::Cow;
+
+use hyper::StatusCode;
+
+use crate::domain::user::Role;
+use crate::engine::background_thread::NotDone;
+use crate::http::error::ApiError;
+use crate::store::error::StoreError;
+
+/// A refusal or failure, as the visitor sees it.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// An error of the API.
+    Api(ApiError),
+    /// The form came from another site: 403.
+    ForeignForm,
+    /// The visitor's role may not do this: 403.
+    RoleForbids(Role),
+    /// The page is for operators of the service: 403.
+    OperatorsOnly,
+    /// An operator's view shows and changes no more: 403.
+    ReadOnlyView,
+    /// Nobody is signed in: to the login, and back to this address.
+    SignInFirst(String),
+    /// The password must be shown again, then on to this address.
+    ProveFirst(String),
+}
+
+impl From<ApiError> for Fault {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Api(error.into())
+    }
+}
+
+impl From<NotDone> for Fault {
+    fn from(not_done: NotDone) -> Self {
+        Self::Api(not_done.into())
+    }
+}
+
+/// Text of an error's page.
+pub(super) struct ErrorText {
+    /// The status.
+    pub(super) status: StatusCode,
+    /// Title of the error.
+    pub(super) title: &'static str,
+    /// Explanation and remedy.
+    pub(super) sentence: Cow<'static, str>,
+}
+
+/// The words for an error that the API has too.
+pub(super) fn words(error: &ApiError) -> ErrorText {
+    let (title, sentence): (_, Cow<'static, str>) = match error {
+        ApiError::NotFound => ("Page not found", "The address is wrong, or its object was deleted.".into()),
+        ApiError::MethodNotAllowed(_) => ("Not this way", "This page does not support that method.".into()),
+        ApiError::ContentGone => ("Content deleted", error.message().into_owned().into()),
+        ApiError::Internal => ("Internal error", "Try again. If it stays, quote the request ID below.".into()),
+        ApiError::StorageFull
+        | ApiError::StorageFailed
+        | ApiError::Overloaded
+        | ApiError::ShuttingDown
+        | ApiError::ReplicaUnavailable
+        | ApiError::ReplicaInDoubt => ("Not available now", error.message().into_owned().into()),
+        ApiError::Conflict(_) => ("Not possible now", error.message().into_owned().into()),
+        ApiError::AccountSuspended(_) => ("The account is suspended", error.message().into_owned().into()),
+        ApiError::Unauthenticated(_)
+        | ApiError::StreamForbidden(_)
+        | ApiError::ScopeForbidden(_)
+        | ApiError::DevForbidden(_)
+        | ApiError::RequestTimeout
+        | ApiError::HeadersTooLarge
+        | ApiError::IdempotencyMismatch
+        | ApiError::IdempotencyInProgress
+        | ApiError::PayloadTooLarge(_)
+        | ApiError::UnsupportedMediaType(_)
+        | ApiError::InvalidJson(_)
+        | ApiError::Invalid(_)
+        | ApiError::DomainUnknown(_)
+        | ApiError::DomainUnverified(_)
+        | ApiError::RecipientSuppressed(_)
+        | ApiError::RateLimited(_)
+        | ApiError::StorageQuotaExceeded
+        | ApiError::QuotaExceeded(..) => ("That did not work", error.message().into_owned().into()),
+    };
+    ErrorText { status: error.status(), title, sentence }
+}

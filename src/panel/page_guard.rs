@@ -1,0 +1,317 @@
+//! The door of the panel: where a form came from, who it is, and what they may do. Every page is behind it, so no page
+//! can forget to ask.
+
+use hyper::Method;
+use hyper::header::USER_AGENT;
+use url::form_urlencoded;
+
+use super::cookie;
+use super::form::NEXT_MAX;
+use super::html;
+use super::page_error::Fault;
+use super::pages::error;
+use super::same_origin::is_same_origin;
+use super::timestamp::Moment;
+use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
+use crate::domain::account::Account;
+use crate::domain::audit::{Actor, Person};
+use crate::domain::network::Network;
+use crate::domain::session::{Client, Stage, View};
+use crate::domain::user::User;
+use crate::engine::Engine;
+use crate::engine::audit::Behalf;
+use crate::engine::messages::MessageRecord;
+use crate::engine::ports::BoxFuture;
+use crate::engine::sign_in::Visitor;
+use crate::http::answer::Answer;
+use crate::http::body_budget::BudgetHolder;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::mail::read::{ReadParts, parts_of};
+
+/// The right that a page demands. During an operator's view of an account only reads of [`Need::Look`] and
+/// [`Need::Operate`] are let through, and [`Need::Leave`]: a page that shows more must not need less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A session. The page shows no message content, no secret and no export.
+    Look,
+    /// A session of the account's own users: message content, whole records, files.
+    Private,
+    /// A session, which ends, or whose view ends.
+    Leave,
+    /// The right of an operator of the service.
+    Operate,
+    /// A session; what is changed is the visitor's own.
+    Own,
+    /// The same, and a password shown lately: what is changed is how the visitor signs in.
+    OwnSecret,
+    /// A role that handles mail.
+    Handle,
+    /// The role that changes things.
+    Change,
+    /// The same, and a password shown lately: secrets are told, or doors opened to others.
+    Secret,
+}
+
+/// A request by somebody who is signed in and may make it.
+pub(super) struct Visit<'v> {
+    /// Everything that pages call.
+    pub(super) api: &'v Api,
+    /// The request.
+    pub(super) call: Call<()>,
+    /// User and session of the visitor.
+    pub(super) visitor: Visitor,
+    /// The account that is looked at: the visitor's own, unless an operator's view lasts.
+    pub(super) account: Account,
+    /// The moment of the request.
+    pub(super) now: Timestamp,
+}
+
+impl Visit<'_> {
+    /// The identifier of the account that is looked at.
+    pub(super) const fn account_id(&self) -> AccountId {
+        self.account.id
+    }
+
+    /// The account that the visitor belongs to.
+    pub(super) const fn own_account_id(&self) -> AccountId {
+        self.visitor.session.account
+    }
+
+    /// The operator's view that lasts, if one does.
+    pub(super) fn view(&self) -> Option<&View> {
+        self.visitor.view(self.now)
+    }
+
+    /// Whether the visitor may ask for what needs this.
+    pub(super) fn may(&self, need: Need, method: &Method) -> bool {
+        allowed(&self.visitor, need, method, self.now).is_ok()
+    }
+
+    /// Whether the visitor may send the forms of an operator.
+    pub(super) fn may_operate(&self) -> bool {
+        self.may_send(Need::Operate)
+    }
+
+    /// Whether the visitor may send a form that needs this.
+    pub(super) fn may_send(&self, need: Need) -> bool {
+        self.may(need, &Method::POST)
+    }
+
+    /// The signed message. None once its content has expired, and none in an operator's view: pages read content
+    /// through this alone.
+    pub(super) async fn signed_message(&self, record: &MessageRecord) -> Result<Option<Vec<u8>>, Fault> {
+        match self.view() {
+            Some(_) => Ok(None),
+            None => Ok(self.api.signed_message(self.account_id(), record).await?),
+        }
+    }
+
+    /// The parts of a message, under the rule of [`Self::signed_message`].
+    pub(super) async fn parts(&self, record: &MessageRecord) -> Result<Option<ReadParts>, Fault> {
+        let list_fields = record.row.list_fields();
+        match self.view() {
+            Some(_) => Ok(None),
+            None => {
+                Ok(self.api.content(self.account_id(), record, move |signed| parts_of(&signed, list_fields)).await?)
+            }
+        }
+    }
+
+    /// Returns the signed-in user.
+    pub(super) const fn user(&self) -> &User {
+        &self.visitor.user
+    }
+
+    /// For whom things are done here: what the visitor changes stands in the audit log.
+    pub(super) fn on(&self) -> Behalf {
+        let person = Person { user: self.user().id, email: self.user().email.as_given().to_owned() };
+        Behalf::new(self.account_id(), Actor::Person(person))
+    }
+
+    /// The same for another account, of which an operator asks.
+    pub(super) fn on_account(&self, account: AccountId) -> Behalf {
+        Behalf { account, ..self.on() }
+    }
+
+    /// Whether secrets may be made and told without asking for the password first.
+    pub(super) fn is_proved(&self) -> bool {
+        self.visitor.session.is_proved(self.now)
+    }
+
+    /// A moment as the account tells the time.
+    pub(super) fn moment(&self, at: Timestamp) -> Moment {
+        Moment::new(at, self.account.time_zone.zone())
+    }
+
+    /// The identifier in the path. One that is malformed is as unknown as any other.
+    pub(super) fn id<T: std::str::FromStr>(&self) -> Result<T, Fault> {
+        self.id_named("id")
+    }
+
+    /// The same for a path that has several.
+    pub(super) fn id_named<T: std::str::FromStr>(&self, name: &str) -> Result<T, Fault> {
+        self.call.param(name).parse().map_err(|_| ApiError::NotFound.into())
+    }
+}
+
+/// Handler of a page: a function from a visit to an answer.
+pub(super) type PageHandler = for<'a> fn(Visit<'a>) -> BoxFuture<'a, Result<Answer, Fault>>;
+/// The same where nobody has to be signed in.
+pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Result<Answer, Fault>>;
+
+/// Lets a visitor in who has what the page needs.
+pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandler) -> Result<Answer, ApiError> {
+    let asked = RequestParts::of(&call);
+    match admit(api, &call, need).and_then(|admitted| within_rate(api, admitted)) {
+        Ok((visitor, account)) => {
+            let id = visitor.session.account;
+            let outcome = page(Visit { api, call, visitor, account, now: api.engine.clock.now() }).await;
+            Ok(asked.answer(api, outcome).for_account(id))
+        }
+        Err(fault) => Ok(asked.answer(api, Err(fault))),
+    }
+}
+
+/// Checks before a form is read whether the visitor may send it, and says whom its bytes are charged to.
+pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<BudgetHolder, Box<Answer>> {
+    let admitted = admit(api, call, need);
+    let refused = |fault| Box::new(RequestParts::of(call).answer(api, Err(fault)));
+    admitted.map(|(visitor, _)| BudgetHolder::Account(visitor.session.account)).map_err(refused)
+}
+
+/// The same where nobody has to be signed in.
+pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<BudgetHolder, Box<Answer>> {
+    if is_unsafe(call) && !is_same_origin(api, call) {
+        return Err(Box::new(RequestParts::of(call).answer(api, Err(Fault::ForeignForm))));
+    }
+    Ok(BudgetHolder::Unauthenticated(call.client().address.map(Network::of_client)))
+}
+
+/// Lets anyone in, but no form from elsewhere.
+pub(super) async fn welcome(api: &Api, call: Call<()>, page: OpenHandler) -> Result<Answer, ApiError> {
+    let asked = RequestParts::of(&call);
+    let outcome =
+        if is_unsafe(&call) && !is_same_origin(api, &call) { Err(Fault::ForeignForm) } else { page(api, call).await };
+    Ok(asked.answer(api, outcome))
+}
+
+fn is_unsafe(call: &Call<()>) -> bool {
+    call.method != Method::GET && call.method != Method::HEAD
+}
+
+fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), Fault> {
+    if is_unsafe(call) && !is_same_origin(api, call) {
+        return Err(Fault::ForeignForm);
+    }
+    // The form's input is lost here; it is entered again on the form's page.
+    let back = || if is_unsafe(call) { section_of(call.path()) } else { call.path_and_query().to_owned() };
+    let visitor = match cookie::session(api, &call.headers) {
+        Some(token) => api.engine.visitor(&token)?,
+        None => None,
+    };
+    let Some(visitor) = visitor.filter(|visitor| visitor.session.stage == Stage::SignedIn) else {
+        return Err(Fault::SignInFirst(back()));
+    };
+    let now = api.engine.clock.now();
+    allowed(&visitor, need, &call.method, now)?;
+    if matches!(need, Need::Secret | Need::OwnSecret) && !visitor.session.is_proved(now) {
+        return Err(Fault::ProveFirst(back()));
+    }
+    let account = api.engine.account(visitor.sees(now))?.ok_or(ApiError::Internal)?;
+    if is_unsafe(call)
+        && matches!(need, Need::Handle | Need::Change | Need::Secret)
+        && let Some(suspension) = api.engine.suspension(account.id)?
+    {
+        return Err(ApiError::AccountSuspended(suspension.reason.as_str().to_owned()).into());
+    }
+    Ok((visitor, account))
+}
+
+/// Whether a visitor may ask for what needs this. This is the one guard of roles, operators and views.
+fn allowed(visitor: &Visitor, need: Need, method: &Method, now: Timestamp) -> Result<(), Fault> {
+    let role = visitor.user.role;
+    let is_read = *method == Method::GET || *method == Method::HEAD;
+    let is_viewing = visitor.view(now).is_some();
+    match need {
+        Need::Leave => Ok(()),
+        Need::Operate if !visitor.user.is_operator => Err(Fault::OperatorsOnly),
+        Need::Look | Need::Operate if is_viewing && !is_read => Err(Fault::ReadOnlyView),
+        Need::Look | Need::Operate => Ok(()),
+        _ if is_viewing => Err(Fault::ReadOnlyView),
+        Need::Change | Need::Secret if !role.may_change() => Err(Fault::RoleForbids(role)),
+        Need::Handle if !role.may_handle_mail() => Err(Fault::RoleForbids(role)),
+        Need::Private | Need::Own | Need::OwnSecret | Need::Handle | Need::Change | Need::Secret => Ok(()),
+    }
+}
+
+/// Counts a request of a user who was let in.
+fn within_rate(api: &Api, admitted: (Visitor, Account)) -> Result<(Visitor, Account), Fault> {
+    let Engine { rates, clock, .. } = &*api.engine;
+    match rates.admit_user(admitted.0.user.id, clock.monotonic()) {
+        Ok(()) => Ok(admitted),
+        Err(limited) => Err(ApiError::RateLimited(limited.retry_after_secs).into()),
+    }
+}
+
+/// The page that the form at a path stands on: that of the record where it has one, else the list.
+fn section_of(path: &str) -> String {
+    let mut parts = path.trim_start_matches('/').split('/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(section @ ("webhooks" | "domains" | "keys" | "messages" | "accounts" | "users")), Some(id), Some(_)) => {
+            format!("/{section}/{id}")
+        }
+        (section, _, _) => format!("/{}", section.unwrap_or_default()),
+    }
+}
+
+/// Where a request comes from, for the throttle and the list of sessions.
+pub(super) fn client_of<'c>(api: &Api, call: &'c Call<()>, address: &'c str) -> Client<'c> {
+    let agent = call.header(&USER_AGENT).unwrap_or_default();
+    Client { address, agent, device: cookie::device(api, &call.headers) }
+}
+
+/// The client's address as text.
+pub(super) fn address_of(call: &Call<()>) -> String {
+    call.client().address.map_or_else(String::new, |address| address.to_string())
+}
+
+/// Parts of a request that are kept for an answer that is not its page.
+struct RequestParts {
+    headers: hyper::HeaderMap,
+    request_id: std::sync::Arc<str>,
+    encrypted: bool,
+}
+
+impl RequestParts {
+    fn of(call: &Call<()>) -> Self {
+        Self {
+            headers: call.headers.clone(),
+            request_id: std::sync::Arc::clone(&call.request_id),
+            encrypted: call.is_encrypted(),
+        }
+    }
+
+    fn answer(&self, api: &Api, outcome: Result<Answer, Fault>) -> Answer {
+        let answer = outcome.unwrap_or_else(|fault| match fault {
+            Fault::SignInFirst(back) => html::redirect(&with_next("/login", &back)),
+            Fault::ProveFirst(next) => html::redirect(&with_next("/login/confirm", &next)),
+            Fault::Api(error) => error::page(api, &error, &self.headers, &self.request_id),
+            Fault::ForeignForm | Fault::RoleForbids(_) | Fault::OperatorsOnly | Fault::ReadOnlyView => {
+                error::forbidden(api, &fault, &self.headers, &self.request_id)
+            }
+        });
+        html::guarded(answer, self.encrypted)
+    }
+}
+
+/// `path`, which leads on to `next` in the end.
+fn with_next(path: &str, next: &str) -> String {
+    if next == "/" || next.len() > NEXT_MAX {
+        return path.to_owned();
+    }
+    let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
+    format!("{path}?next={next}")
+}

@@ -1,0 +1,152 @@
+//! Hold of a restored store: it suspends the transfers and webhook deliveries that were queued when the backup was
+//! taken, and the TLS reports of days that had begun by then. Their timers stay in the table and never come due until
+//! the operator releases them; this needs no writes and no memory. Mail accepted since then is sent as usual.
+
+use std::ops::ControlFlow;
+
+use super::Store;
+use super::error::{OpError, StoreError};
+use super::op::release_queue::ReleaseQueue;
+use super::read::{Order, Read, after_prefix};
+use super::row::restored::Restored;
+use super::schema::{Table, meta};
+use super::timer::{Timer, TimerKind};
+
+/// Number of timers on hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TimersOnHold {
+    /// Messages.
+    pub messages: u64,
+    /// Webhook deliveries that are pending and not held by their endpoint.
+    pub deliveries: u64,
+}
+
+impl Store {
+    /// Returns the backup whose queues are on hold, if there is one.
+    ///
+    /// # Errors
+    /// Database errors.
+    pub fn standstill(&self) -> Result<Option<Restored>, StoreError> {
+        let restored = self.snapshot()?.row::<Restored>(meta::RESTORED)?;
+        Ok(restored.filter(|restored| restored.stands_still))
+    }
+
+    /// Returns the number of timers on hold. Reads all timers.
+    ///
+    /// # Errors
+    /// Database errors.
+    pub fn standing(&self, restored: &Restored) -> Result<TimersOnHold, StoreError> {
+        let mut standing = TimersOnHold::default();
+        self.snapshot()?.scan_sound(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
+            if let Some(timer) = Timer::decode(key).filter(|timer| restored.holds(timer)) {
+                standing.messages += u64::from(timer.kind == TimerKind::Transfer);
+                standing.deliveries += u64::from(timer.kind == TimerKind::Delivery);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(standing)
+    }
+
+    /// Releases the hold and returns its backup; `None` if there was no hold.
+    ///
+    /// # Errors
+    /// Database errors.
+    pub async fn release_queue(&self) -> Result<Option<Restored>, StoreError> {
+        let released = self.commit(ReleaseQueue).await.map_err(|stop| match stop {
+            OpError::Failed(error) => error,
+            OpError::Refused(never) => match never {},
+        })?;
+        // A second request during the first is answered after the same commit, so either may wake the dispatcher.
+        self.timers().let_go();
+        Ok(released)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::row::restored::HoldCause;
+    use crate::store::schema::Table;
+    use crate::store::testing::{START, Sender, TestStore};
+    use std::time::Duration;
+
+    /// Marks all waiting timers as restored.
+    fn stand_still(test: &mut TestStore) -> Restored {
+        let last = |key: &[u8]| {
+            let bytes = test.snapshot().get(Table::Meta, key).unwrap().unwrap();
+            crate::base::id::Ulid(bytes.try_into().unwrap())
+        };
+        let restored = Restored {
+            backup_at: START,
+            has_content: false,
+            last_message: last(meta::LAST_MESSAGE_ID),
+            last_id: last(meta::LAST_ID),
+            stands_still: true,
+            cause: HoldCause::Restored,
+        };
+        test.write(meta::RESTORED, &restored);
+        test.reopen();
+        restored
+    }
+
+    fn due(test: &TestStore) -> Vec<Timer> {
+        let near = test.store().timers();
+        let mut found = Vec::new();
+        loop {
+            let due = near.take_due(test.now(), 100);
+            let is_over = due.timers.is_empty() && !due.is_dry;
+            found.extend(due.timers);
+            if due.is_dry {
+                near.refill(test.now(), || test.store().snapshot()).unwrap();
+            } else if is_over {
+                found.retain(|timer| matches!(timer.kind, TimerKind::Transfer | TimerKind::Delivery));
+                return found;
+            }
+        }
+    }
+
+    fn release(test: &TestStore) -> Option<Restored> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(test.store().release_queue()).unwrap()
+    }
+
+    #[test]
+    fn what_waited_stands_still_over_restarts_and_what_is_new_does_not() {
+        let mut test = TestStore::new();
+        let sender = test.sender();
+        let account = sender.account;
+        let domain = sender.domain;
+        test.endpoint(account, None);
+        let old = Sender::of(&test, account, domain).accept("old@example.net");
+        let restored = stand_still(&mut test);
+        test.reopen();
+        assert_eq!(test.store().standstill().unwrap(), Some(restored));
+        assert_eq!(due(&test), []);
+        assert_eq!(test.store().standing(&restored).unwrap(), TimersOnHold { messages: 1, deliveries: 1 });
+        let new = Sender::of(&test, account, domain).accept("new@example.net");
+        let found = due(&test);
+        assert_eq!(found.len(), 2, "the new message and its event's delivery: {found:?}");
+        assert!(found.iter().any(|timer| timer.id == new.0) && found.iter().all(|timer| timer.id != old.0));
+    }
+
+    #[test]
+    fn what_was_let_go_comes_due_at_once_and_letting_go_twice_is_letting_go() {
+        let mut test = TestStore::new();
+        let sender = test.sender();
+        let (account, domain) = (sender.account, sender.domain);
+        let old: Vec<_> = (0..3).map(|n| sender.accept(&format!("old{n}@example.net")).0).collect();
+        let restored = stand_still(&mut test);
+        test.pass(Duration::from_secs(60));
+        assert_eq!(due(&test), []);
+        let new = Sender::of(&test, account, domain).accept("new@example.net");
+        assert_eq!(release(&test), Some(restored));
+        let mut found: Vec<_> = due(&test).iter().map(|timer| timer.id).collect();
+        found.sort();
+        assert_eq!(found, [old, vec![new.0]].concat());
+        assert_eq!(release(&test), None);
+        assert_eq!(due(&test), [], "what is taken is not taken twice");
+        test.reopen();
+        assert_eq!(test.store().standstill().unwrap(), None);
+        assert_eq!(due(&test).len(), 4);
+    }
+}

@@ -1,0 +1,167 @@
+//! A store without threads, for simulations: the simulation decides which worker runs next, and the disk is simulated.
+//! Decisions that a thread's timing would make are drawn from the seed, so that a run repeats.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Store;
+use super::content::Append;
+pub(crate) use super::disk::simulated::rng::Chance;
+use super::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use super::job::Job;
+use super::limits::Limits;
+use super::open::{OpenError, StartOptions, Surroundings, Workers};
+
+/// The data directory on the simulated disk.
+pub(crate) const DIRECTORY: &str = "/var/lib/postrider";
+
+/// The workers of a store with their queued operations.
+pub(crate) struct Turns {
+    workers: Workers,
+    bodies: Vec<Append>,
+    handed: VecDeque<Job>,
+}
+
+impl Turns {
+    pub(super) const fn new(workers: Workers) -> Self {
+        Self { workers, bodies: Vec::new(), handed: VecDeque::new() }
+    }
+
+    /// Runs the appender: writes the queued bodies.
+    pub(crate) fn append(&mut self) {
+        self.bodies.extend(self.workers.appender_inbox.try_iter());
+        let bodies = std::mem::take(&mut self.bodies);
+        if !bodies.is_empty() {
+            self.handed.extend(self.workers.appender.append(bodies));
+        }
+    }
+
+    /// Runs the writer: commits up to `most` queued operations.
+    pub(crate) fn write(&mut self, most: usize) {
+        self.workers.writer.rest_if_due();
+        self.handed.extend(self.workers.writer_inbox.try_iter());
+        let mut batch = self.handed.drain(..most.min(self.handed.len()));
+        if let Some(first) = batch.next() {
+            self.workers.writer.serve(vec![first], |_| batch.next());
+        }
+    }
+
+    /// Makes a checkpoint if the journal has records.
+    pub(crate) fn rest(&mut self) {
+        self.workers.writer.rest();
+    }
+
+    /// Serves everything that is queued.
+    pub(crate) fn settle(&mut self) {
+        self.append();
+        self.write(usize::MAX);
+    }
+
+    /// Returns the monotonic time at which the journal is old enough for a checkpoint; `None` while it is empty.
+    pub(crate) fn rest_at(&self) -> Option<Duration> {
+        self.workers.writer.rest_at()
+    }
+
+    /// Returns the time until the journal is old enough for a checkpoint; `None` while it is empty.
+    pub(crate) fn rest_in(&self) -> Option<Duration> {
+        let now = (self.workers.writer.monotonic)();
+        self.rest_at().map(|at| at.saturating_sub(now))
+    }
+
+    /// Whether a worker has something to do.
+    pub(crate) fn has_work(&mut self) -> bool {
+        self.handed.extend(self.workers.writer_inbox.try_iter());
+        self.bodies.extend(self.workers.appender_inbox.try_iter());
+        !self.handed.is_empty() || !self.bodies.is_empty()
+    }
+}
+
+/// Draws random limits: each is either so small that it is reached, or the default of a running store.
+pub(crate) fn draw_limits(chance: &mut Chance) -> Limits {
+    let usual = Limits::default();
+    let mut size = |small: [u64; 2], usual: u64| [small[0], small[1], usual][chance.index(3)];
+    let count = |size: u64| usize::try_from(size).unwrap();
+    Limits {
+        lone_rows_max: count(size([0, 8], usual.lone_rows_max as u64)),
+        carried_bytes_max: count(size([0, 200], usual.carried_bytes_max as u64)),
+        open_files_max: count(size([1, 2], usual.open_files_max as u64)),
+        body_cache_bytes_max: count(size([0, 500], usual.body_cache_bytes_max as u64)),
+        journal_bytes_max: size([0, 6_000], usual.journal_bytes_max),
+        journal_bytes_max_short: size([0, 2_000], usual.journal_bytes_max_short),
+        journal_age_max: Duration::from_secs(size([0, 3600], usual.journal_age_max.as_secs())),
+        cache_bytes: count(size([0, 64 << 10], usual.cache_bytes as u64)),
+        owed_segments_max: count(size([0, 1], usual.owed_segments_max as u64)),
+        reserve_bytes: 4096,
+        ..usual
+    }
+}
+
+/// A machine's disk, for simulations on higher floors.
+#[derive(Clone)]
+pub(crate) struct Machine(SimulatedDisk);
+
+/// A fault of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiskFault {
+    /// The process is killed; the page cache stays.
+    Kill,
+    /// The machine loses power; a random part of the unsynced data is lost.
+    PowerCut,
+    /// The machine loses power and all unsynced data.
+    PowerCutOfAll,
+    /// An operation fails.
+    Error,
+    /// The device is full for so many operations.
+    Full(u64),
+}
+
+impl Machine {
+    /// Creates a machine with an empty disk.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(SimulatedDisk::new(seed, Honesty::Honest))
+    }
+
+    /// Opens the store on the machine's disk.
+    ///
+    /// # Errors
+    /// Errors of [`Store::open`].
+    pub(crate) fn open(&self, surroundings: Surroundings, options: StartOptions) -> Result<(Store, Turns), OpenError> {
+        let disk = Arc::new(self.0.clone());
+        let (store, workers) = Store::open_on(disk, Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
+        Ok((store, Turns::new(workers)))
+    }
+
+    /// Plans a fault for the `after`th operation from now; the next one is 0.
+    pub(crate) fn plan(&self, after: u64, fault: DiskFault) {
+        let fault = match fault {
+            DiskFault::Kill => Fault::Off(Loss::Nothing),
+            DiskFault::PowerCut => Fault::Off(Loss::Some),
+            DiskFault::PowerCutOfAll => Fault::Off(Loss::Everything),
+            DiskFault::Error => Fault::Error,
+            DiskFault::Full(operations) => Fault::Full(operations),
+        };
+        self.0.plan(after, fault);
+    }
+
+    /// Removes the planned faults.
+    pub(crate) fn forgive(&self) {
+        self.0.forgive();
+    }
+
+    /// Whether the power is off.
+    pub(crate) fn is_off(&self) -> bool {
+        self.0.is_off()
+    }
+
+    /// Ends the process on this disk, and turns the machine on if it is off.
+    pub(crate) fn restart(&self) {
+        self.0.restart();
+    }
+
+    /// Returns a digest of the disk operations so far.
+    pub(crate) fn trace(&self) -> u64 {
+        self.0.trace()
+    }
+}

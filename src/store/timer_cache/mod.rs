@@ -1,0 +1,374 @@
+//! Timer cache: the timers that are due soon, in memory. Later ones are only in the timers table.
+//!
+//! Every persisted timer before the horizon is either waiting here ([`upcoming`]) or taken by a worker ([`in_flight`]). The
+//! writer adds the timers that its commits armed and removes the disarmed ones. The dispatcher takes the due timers and
+//! refills the cache from the table when it is empty. A cached timer may already be settled, because a refill reads a
+//! snapshot. A worker therefore checks the row it serves and calls [`TimerCache::forget`] for a timer without purpose.
+//!
+//! Timers of a restored store that are on hold are not cached: the dispatcher does not see them.
+
+mod alarms;
+mod in_flight;
+mod upcoming;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::checksum;
+use super::error::StoreError;
+use super::read::{Order, Read, sound};
+use super::row::delivery::DeliveryRow;
+use super::row::domain::DomainRow;
+use super::row::message::TransferRow;
+use super::row::notice::NoticeRow;
+use super::row::restored::Restored;
+use super::schema::{self, Table};
+use super::snapshot::Snapshot;
+use super::timer::{Timer, TimerKind};
+use crate::base::id::{DeliveryId, DomainId, MessageId};
+use crate::base::time::Timestamp;
+pub use alarms::Alarm;
+use alarms::Alarms;
+pub use in_flight::QueueNumber;
+use in_flight::TimersInFlight;
+use upcoming::{REFILL, UpcomingTimers};
+
+/// The timers of the next minutes.
+pub struct TimerCache {
+    state: Mutex<State>,
+    /// Notified when a timer was added, or when the last taken one was settled.
+    changed: Notify,
+    /// Number of timers taken since the start.
+    fired: AtomicU64,
+}
+
+struct State {
+    ahead: UpcomingTimers,
+    in_hand: TimersInFlight,
+    alarms: Alarms,
+    /// Number of active [`Hold`]s.
+    held: usize,
+}
+
+/// Whether a commit changed something that waiters must see.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum News {
+    /// It did: notify the waiters.
+    ToTell,
+    /// Nothing that concerns them.
+    #[default]
+    Nothing,
+}
+
+/// Work without a timer that must end before everything counts as settled. It ends when this is dropped.
+pub struct Hold(Arc<TimerCache>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.state().held -= 1;
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// Result of [`TimerCache::take_due`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The timers that are due now. Each stays taken until its row is removed.
+    pub timers: Vec<Timer>,
+    /// The alarms that are due now. Each stays until it is silenced.
+    pub alarms: Vec<Alarm>,
+    /// Time of the next check, unless a change comes first.
+    pub next: Timestamp,
+    /// Whether more timers must be read from the table.
+    pub is_dry: bool,
+}
+
+impl Default for TimerCache {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+impl TimerCache {
+    /// Creates an empty cache, which the first check refills. The timers that `restored` holds stay on hold.
+    pub fn new(restored: Option<Restored>) -> Self {
+        let state = State {
+            ahead: UpcomingTimers::new(restored),
+            in_hand: TimersInFlight::default(),
+            alarms: Alarms::default(),
+            held: 0,
+        };
+        Self { state: Mutex::new(state), changed: Notify::new(), fired: AtomicU64::new(0) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the taken timers and notifies the waiters if none is left.
+    fn put_down(&self, put: impl FnOnce(&mut TimersInFlight)) {
+        let mut state = self.state();
+        put(&mut state.in_hand);
+        let is_idle = state.in_hand.is_idle();
+        drop(state);
+        if is_idle {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Adds and removes the timers of a durable batch. The writer calls this, and notifies the waiters if the result
+    /// says so.
+    pub(super) fn committed(&self, armed: &BTreeSet<Timer>, disarmed: &[Timer]) -> News {
+        let mut state = self.state();
+        let mut is_news = false;
+        for timer in disarmed {
+            state.ahead.remove(timer);
+            is_news |= state.in_hand.forget(timer) && state.in_hand.is_idle();
+        }
+        is_news |= state.ahead.add(armed);
+        if is_news { News::ToTell } else { News::Nothing }
+    }
+
+    /// Notifies the waiters if there is news.
+    pub(super) fn tell(&self, news: News) {
+        match news {
+            News::ToTell => self.changed.notify_waiters(),
+            News::Nothing => {}
+        }
+    }
+
+    /// Suspends the timers that end things while deadlines are frozen, and resumes them afterwards.
+    pub fn freeze(&self, is_frozen: bool) {
+        if self.state().ahead.freeze(is_frozen) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Takes up to `limit` timers that are due at `now`, in due order.
+    pub fn take_due(&self, now: Timestamp, limit: usize) -> Due {
+        let mut state = self.state();
+        let timers = state.ahead.take_due(now, limit);
+        state.in_hand.take(&timers);
+        self.fired.fetch_add(timers.len() as u64, Ordering::Relaxed);
+        let alarm = state.alarms.next_after(now).unwrap_or(Timestamp::MAX);
+        Due {
+            timers,
+            alarms: state.alarms.due(now),
+            next: state.ahead.next_look().min(alarm),
+            is_dry: state.ahead.is_dry(now),
+        }
+    }
+
+    /// Reads the next timers from the table if [`Due::is_dry`].
+    ///
+    /// # Errors
+    /// Database errors.
+    pub fn refill(
+        &self,
+        now: Timestamp,
+        snapshot: impl FnOnce() -> Result<Snapshot, StoreError>,
+    ) -> Result<(), StoreError> {
+        // Move the horizon before taking the snapshot. Timers committed in between are added by their commit; if the
+        // snapshot has them too, they are the same timers.
+        let Some((from, goal)) = self.state().ahead.begin_refill(now) else { return Ok(()) };
+        let read = snapshot().and_then(|snapshot| timers_between(&snapshot, &from, &goal));
+        let mut state = self.state();
+        let State { ahead, in_hand, .. } = &mut *state;
+        match read {
+            Ok(keys) => ahead.end_refill(&keys, |timer| in_hand.knows(timer)),
+            Err(error) => {
+                ahead.abandon_refill(from);
+                return Err(error);
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Releases the timers on hold: they are read from the table again.
+    pub(super) fn let_go(&self) {
+        self.state().ahead.let_go();
+        self.changed.notify_waiters();
+    }
+
+    /// Gives back a taken timer that can't be served yet; it fires again.
+    pub fn give_back(&self, timer: Timer) {
+        self.give_back_all([timer]);
+    }
+
+    /// Gives back several timers.
+    pub fn give_back_all(&self, timers: impl IntoIterator<Item = Timer>) {
+        let mut state = self.state();
+        for timer in timers {
+            if state.in_hand.forget(&timer) {
+                state.ahead.put_back(timer);
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Drops a taken timer that has no purpose any more.
+    pub fn forget(&self, timer: &Timer) {
+        self.put_down(|in_hand| {
+            in_hand.forget(timer);
+        });
+    }
+
+    /// Drops taken timers from memory. Where their rows stay, [`TimerCache::claim`] takes them again.
+    pub fn forget_all(&self, timers: impl IntoIterator<Item = Timer>) {
+        self.put_down(|in_hand| {
+            timers.into_iter().for_each(|timer| {
+                in_hand.forget(&timer);
+            });
+        });
+    }
+
+    /// Whether a timer that was read from the table is cached or taken, or will be read from the table later.
+    pub fn knows(&self, timer: &Timer) -> bool {
+        let state = self.state();
+        !state.ahead.has_passed(timer) || state.in_hand.knows(timer)
+    }
+
+    /// Takes a timer that was read from the table, unless [`TimerCache::knows`] it.
+    pub fn claim(&self, timer: &Timer) -> bool {
+        let mut state = self.state();
+        let is_free = state.ahead.has_passed(timer) && !state.in_hand.knows(timer);
+        if is_free {
+            state.in_hand.take(&[*timer]);
+        }
+        is_free
+    }
+
+    /// Has a message's taken timer wait in `queue`. It counts as settled while the queue is suspended.
+    pub fn enqueue(&self, timer: &Timer, queue: QueueNumber) {
+        self.put_down(|in_hand| in_hand.move_to(timer, Some(queue)));
+    }
+
+    /// Takes messages' timers out of their queues.
+    pub fn dequeue(&self, timers: impl IntoIterator<Item = Timer>) {
+        let mut state = self.state();
+        timers.into_iter().for_each(|timer| state.in_hand.move_to(&timer, None));
+    }
+
+    /// Suspends a queue, in one step however long it is.
+    pub fn suspend(&self, queue: QueueNumber) {
+        self.put_down(|in_hand| in_hand.suspend(queue, true));
+    }
+
+    /// Resumes a queue.
+    pub fn resume(&self, queue: QueueNumber) {
+        self.state().in_hand.suspend(queue, false);
+    }
+
+    /// Notifies the dispatcher when `alarm` is due. From then on nothing counts as settled until the alarm is silenced.
+    pub fn set_alarm(&self, alarm: Alarm) {
+        self.state().alarms.set(alarm);
+        self.changed.notify_waiters();
+    }
+
+    /// Removes an alarm, due or not.
+    pub fn silence(&self, alarm: &Alarm) {
+        self.state().alarms.silence(alarm);
+        self.changed.notify_waiters();
+    }
+
+    /// Returns the time of the first alarm after `now`.
+    pub fn next_alarm(&self, now: Timestamp) -> Option<Timestamp> {
+        self.state().alarms.next_after(now)
+    }
+
+    /// Returns the number of timers that fired since the start.
+    pub fn fired(&self) -> u64 {
+        self.fired.load(Ordering::Relaxed)
+    }
+
+    /// Begins work of this moment that has no timer.
+    pub fn hold(self: &Arc<Self>) -> Hold {
+        self.state().held += 1;
+        Hold(Arc::clone(self))
+    }
+
+    /// Whether no timer due at `now` is waiting or taken.
+    pub fn is_settled(&self, now: Timestamp) -> bool {
+        let state = self.state();
+        state.held == 0 && state.in_hand.is_idle() && state.ahead.is_past(now) && !state.alarms.rings(now)
+    }
+
+    /// Whether no timer of `kind` is taken.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self, kind: TimerKind) -> bool {
+        self.state().in_hand.is_idle_at(kind)
+    }
+
+    /// Resolves at the next change.
+    pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+}
+
+/// Returns up to [`REFILL`] timers between two keys. A timer's key contains everything about it: if its row is damaged,
+/// the key still counts if the row that it serves agrees.
+fn timers_between(snapshot: &Snapshot, from: &Timer, to: &Timer) -> Result<Vec<Vec<u8>>, StoreError> {
+    let (mut keys, (from, to)) = (Vec::new(), (from.encode(), to.encode()));
+    snapshot.scan_stored(Table::Timers, (&from, &to), Order::Ascending, &mut |key, stored| {
+        if checksum::open(Table::Timers.name(), key, stored).is_some() || is_confirmed(snapshot, key)? {
+            keys.push(key.to_vec());
+        }
+        Ok(if keys.len() < REFILL { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(keys)
+}
+
+/// Whether the key of a damaged timer can be acted on, although the damage may be in the key. It can if the object it
+/// serves is due then, or if its work checks for itself what to do. Reading the row logs its damage.
+fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
+    drop(sound(snapshot.get(Table::Timers, key))?);
+    let Some(timer) = Timer::decode(key) else { return Ok(false) };
+    let Timer { due, kind, account, id } = timer;
+    let is_account = || snapshot.has(Table::Accounts, account.as_bytes());
+    Ok(match kind {
+        TimerKind::Transfer => {
+            let row = snapshot.sound_row::<TransferRow>(&schema::message(account, MessageId(id)))?;
+            row.and_then(|row| row.due) == Some(due)
+        }
+        TimerKind::Delivery => {
+            let row = snapshot.sound_row::<DeliveryRow>(&schema::delivery(account, DeliveryId(id)))?;
+            row.and_then(|row| row.state.due(Timestamp::ZERO)) == Some(due)
+        }
+        TimerKind::DomainCheck => {
+            let row = snapshot.sound_row::<DomainRow>(&schema::domain(account, DomainId(id)))?;
+            row.and_then(|row| row.next_check_at) == Some(due)
+        }
+        TimerKind::DkimRotation => {
+            let row = snapshot.sound_row::<DomainRow>(&schema::domain(account, DomainId(id)))?;
+            row.and_then(|row| row.rotation.timer) == Some(due)
+        }
+        // Deliveries of an existing endpoint must not end.
+        TimerKind::EndpointEnd => is_account()? && !snapshot.has(Table::Endpoints, &schema::owned(account, &id.0))?,
+        TimerKind::Unpark | TimerKind::Reputation | TimerKind::MessageIndex | TimerKind::SuppressionImport => {
+            is_account()?
+        }
+        // These kinds settle their timer by its time alone.
+        TimerKind::Idempotency | TimerKind::Content | TimerKind::EventLog | TimerKind::TlsReports => {
+            timer == Timer::of_store(due, kind)
+        }
+        TimerKind::Deliveries | TimerKind::StsPolicy | TimerKind::TlsReport | TimerKind::ViewEnd => true,
+        TimerKind::AlertAnnouncement | TimerKind::AlertReminder | TimerKind::AlertExpiry => {
+            snapshot.has(Table::Alerts, &schema::owned(account, &id.0))?
+        }
+        TimerKind::Notice => {
+            let row = snapshot.sound_row::<NoticeRow>(&id.0)?;
+            row.map(|row| row.due) == Some(due)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

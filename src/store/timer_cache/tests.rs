@@ -1,0 +1,279 @@
+//! Tests of the timer cache: each due timer is taken once, whether it was armed early or late, for soon or later.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::upcoming::{HORIZON, WAITING_MAX};
+use super::*;
+use crate::base::id::{AccountId, Ulid};
+use crate::store::error::OpError;
+use crate::store::op::Op;
+use crate::store::schema::meta;
+use crate::store::tables::Tables;
+use crate::store::testing::{START, TestStore};
+use crate::store::timer::TimerKind;
+
+/// Arms and disarms timers, each `seconds` after the start.
+#[derive(Default, Serialize, Deserialize)]
+struct Turn {
+    arm: Vec<u64>,
+    disarm: Vec<u64>,
+}
+
+impl Op for Turn {
+    type Reply = ();
+    type Refusal = ();
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<()>> {
+        self.disarm.iter().for_each(|seconds| tables.disarm(timer(*seconds)));
+        self.arm.iter().for_each(|seconds| tables.arm(timer(*seconds)));
+        Ok(())
+    }
+}
+
+fn timer(seconds: u64) -> Timer {
+    let due = START + Duration::from_secs(seconds);
+    Timer::new(due, TimerKind::Transfer, AccountId::default(), Ulid::new(due, [1; 10]))
+}
+
+fn arm(test: &TestStore, seconds: impl IntoIterator<Item = u64>) {
+    test.done(Turn { arm: seconds.into_iter().collect(), ..Turn::default() });
+}
+
+fn disarm(test: &TestStore, seconds: impl IntoIterator<Item = u64>) {
+    test.done(Turn { disarm: seconds.into_iter().collect(), ..Turn::default() });
+}
+
+fn refill(test: &TestStore) {
+    test.store().timers().refill(test.now(), || test.store().snapshot()).unwrap();
+}
+
+/// Returns the timers that a dispatcher takes now, in seconds after the start. It refills while the cache is dry.
+fn taken(test: &TestStore) -> Vec<u64> {
+    let mut found = Vec::new();
+    loop {
+        let due = test.store().timers().take_due(test.now(), 1000);
+        if due.is_dry {
+            refill(test);
+        } else if due.timers.is_empty() {
+            return found;
+        }
+        found.extend(due.timers.iter().map(|timer| timer.due.since(START).as_secs()));
+    }
+}
+
+#[test]
+fn what_was_armed_before_the_start_is_found_in_the_table() {
+    let mut test = TestStore::new();
+    arm(&test, [0, 5, 1000]);
+    test.reopen();
+    assert_eq!(taken(&test), [0]);
+    test.pass(Duration::from_secs(10));
+    assert_eq!(taken(&test), [5]);
+    test.pass(Duration::from_secs(1000));
+    assert_eq!(taken(&test), [1000]);
+    assert_eq!(taken(&test), [0; 0], "each is taken once");
+}
+
+#[test]
+fn a_commit_adds_what_is_near_and_leaves_what_is_far_to_the_table() {
+    let test = TestStore::new();
+    refill(&test);
+    arm(&test, [100, 10_000]);
+    test.pass(Duration::from_secs(10_000));
+    assert_eq!(taken(&test), [100, 10_000]);
+}
+
+#[test]
+fn what_is_due_next_is_told_and_never_behind_the_horizon() {
+    let test = TestStore::new();
+    refill(&test);
+    let near = test.store().timers();
+    assert!(near.take_due(test.now(), 9).next < test.now() + HORIZON, "the table is looked at before memory ends");
+    arm(&test, [30]);
+    assert_eq!(
+        near.take_due(test.now(), 9),
+        Due { timers: Vec::new(), alarms: Vec::new(), next: timer(30).due, is_dry: false }
+    );
+}
+
+#[test]
+fn a_taken_timer_is_unsettled_until_its_row_is_gone() {
+    let test = TestStore::new();
+    arm(&test, [0]);
+    let near = test.store().timers();
+    assert!(!near.is_settled(test.now()), "nobody has looked into the table yet");
+    refill(&test);
+    assert!(!near.is_settled(test.now()));
+    assert_eq!(taken(&test), [0]);
+    assert!(!near.is_settled(test.now()));
+    disarm(&test, [0]);
+    assert!(near.is_settled(test.now()));
+    assert!(!near.is_settled(test.now() + 2 * HORIZON), "so far ahead nothing is known");
+}
+
+#[test]
+fn a_timer_that_serves_nothing_can_be_forgotten() {
+    let test = TestStore::new();
+    arm(&test, [0]);
+    assert_eq!(taken(&test), [0]);
+    test.store().timers().forget(&timer(0));
+    assert!(test.store().timers().is_settled(test.now()));
+}
+
+#[test]
+fn a_timer_armed_again_at_the_same_time_is_taken_again() {
+    let test = TestStore::new();
+    arm(&test, [0]);
+    assert_eq!(taken(&test), [0]);
+    test.done(Turn { arm: vec![0], disarm: vec![0] });
+    assert_eq!(taken(&test), [0]);
+}
+
+#[test]
+fn what_is_settled_before_it_is_due_never_fires() {
+    let test = TestStore::new();
+    refill(&test);
+    arm(&test, [10, 20, 400]);
+    disarm(&test, [20, 400]);
+    test.pass(Duration::from_secs(500));
+    assert_eq!(taken(&test), [10]);
+}
+
+#[test]
+fn more_than_one_reading_holds_is_taken_whole_and_in_order() {
+    let mut test = TestStore::new();
+    let count = REFILL as u64 * 2 + 10;
+    arm(&test, 0..count);
+    test.reopen();
+    test.pass(Duration::from_secs(count));
+    assert_eq!(taken(&test), (0..count).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_long_queue_that_stands_still_takes_no_memory_and_comes_whole_when_it_is_let_go() {
+    let mut test = TestStore::new();
+    let count = REFILL as u64 * 2 + 10;
+    arm(&test, 0..count);
+    let restored = Restored {
+        backup_at: START,
+        has_content: true,
+        last_message: timer(count).id,
+        last_id: Ulid::default(),
+        stands_still: true,
+        cause: crate::store::row::restored::HoldCause::Restored,
+    };
+    test.write(meta::RESTORED, &restored);
+    test.reopen();
+    test.pass(Duration::from_secs(count));
+    assert_eq!(taken(&test), [0; 0]);
+    let near = test.store().timers();
+    assert!(near.state().ahead.waiting.is_empty() && near.is_settled(test.now()), "as if there were none");
+    near.let_go();
+    assert_eq!(taken(&test), (0..count).collect::<Vec<_>>());
+}
+
+#[test]
+fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
+    let test = TestStore::new();
+    refill(&test);
+    let far = HORIZON.as_secs() - 1;
+    let of = |number: u64| {
+        let due = START + Duration::from_millis(number * far * 1000 / (WAITING_MAX as u64 + 100));
+        Timer::new(due, TimerKind::Transfer, AccountId::default(), Ulid(u128::from(number).to_be_bytes()))
+    };
+    let timers: BTreeSet<_> = (0..WAITING_MAX as u64 + 100).map(of).collect();
+    let near = TimerCache::default();
+    near.refill(START, || test.store().snapshot()).unwrap();
+    near.tell(near.committed(&timers, &[]));
+    assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
+    let beyond = timers.iter().nth(WAITING_MAX).copied();
+    assert_eq!(Some(near.state().ahead.horizon), beyond, "from there on the table is asked");
+    near.tell(near.committed(&BTreeSet::from([*timers.iter().next_back().unwrap()]), &[]));
+    assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
+}
+
+#[test]
+fn a_horizon_drawn_nearer_while_the_table_is_read_stays_there() {
+    let test = TestStore::new();
+    arm(&test, 0..REFILL as u64 + 5);
+    let near = TimerCache::default();
+    let now = START + Duration::from_secs(REFILL as u64 * 2);
+    let read = near.refill(now, || {
+        assert!(!near.is_settled(START), "what is being read is not settled");
+        near.state().ahead.horizon = timer(3);
+        test.store().snapshot()
+    });
+    read.unwrap();
+    assert_eq!(near.state().ahead.horizon, timer(3));
+    assert_eq!(near.take_due(now, 9).timers, [timer(0), timer(1), timer(2)]);
+}
+
+#[test]
+fn messages_of_a_suspended_queue_count_as_settled_until_it_is_resumed() {
+    let test = TestStore::new();
+    arm(&test, [0, 1, 2]);
+    test.pass(Duration::from_secs(3));
+    assert_eq!(taken(&test), [0, 1, 2]);
+    let near = test.store().timers();
+    (0..2).for_each(|n| near.enqueue(&timer(n), 7));
+    near.suspend(7);
+    assert!(!near.is_settled(test.now()), "one is in no queue");
+    near.enqueue(&timer(2), 7);
+    assert!(near.is_settled(test.now()));
+    assert_eq!(taken(&test), [0; 0], "nobody else takes what waits");
+    near.dequeue([timer(0)]);
+    assert!(!near.is_settled(test.now()));
+    disarm(&test, [0, 1]);
+    assert!(near.is_settled(test.now()), "what was settled while it waited is gone");
+    near.dequeue([timer(1)]);
+    assert!(near.is_settled(test.now()));
+    near.resume(7);
+    assert!(!near.is_settled(test.now()));
+    near.suspend(7);
+    near.forget(&timer(2));
+    assert!(near.is_settled(test.now()));
+}
+
+#[test]
+fn a_message_of_a_suspended_queue_can_be_given_back_and_is_not_read_again_meanwhile() {
+    let test = TestStore::new();
+    arm(&test, [0]);
+    assert_eq!(taken(&test), [0]);
+    test.store().timers().suspend(7);
+    test.store().timers().enqueue(&timer(0), 7);
+    test.pass(2 * HORIZON);
+    assert_eq!(taken(&test), [0; 0]);
+    test.store().timers().give_back(timer(0));
+    assert_eq!(taken(&test), [0]);
+}
+
+#[test]
+fn an_alarm_is_told_when_it_comes_and_nothing_is_settled_before_it_is_silenced() {
+    let test = TestStore::new();
+    refill(&test);
+    let near = test.store().timers();
+    let at = timer(20).due;
+    near.set_alarm((at, 7));
+    assert_eq!((near.next_alarm(test.now()), near.take_due(test.now(), 9).next), (Some(at), at));
+    assert!(near.is_settled(test.now()));
+    test.set_now(at);
+    assert_eq!(near.take_due(test.now(), 9).alarms, [(at, 7)]);
+    assert!(!near.is_settled(test.now()) && near.next_alarm(at).is_none());
+    near.silence(&(at, 7));
+    assert!(near.is_settled(test.now()));
+}
+
+#[test]
+fn nothing_is_settled_while_work_beside_the_timers_is_held() {
+    let test = TestStore::new();
+    refill(&test);
+    let near = test.store().timers();
+    assert!(near.is_settled(START));
+    let (one, two) = (near.hold(), near.hold());
+    drop(one);
+    assert!(!near.is_settled(START));
+    drop(two);
+    assert!(near.is_settled(START));
+}

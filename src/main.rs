@@ -10,6 +10,7 @@ use postrider::app::environment::Environment;
 use postrider::app::exit::Exit;
 use postrider::app::standby::StandbyOptions;
 use postrider::app::{dev, serve, standby};
+use postrider::store::damage::on_uncatchable;
 use postrider::store::open::OnJournalDamage;
 
 /// Messages are made and freed by many threads at once, which libc's allocators are slow at: musl's most of all.
@@ -17,6 +18,7 @@ use postrider::store::open::OnJournalDamage;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    on_uncatchable(|fault| Exit::Failed.end_on_damage(fault));
     let (mut input, mut out, mut err) = (stdin(), stdout(), stderr());
     let environment = Environment::of_process();
     let mut console = Console { environment, input: &mut input, out: &mut out, err: &mut err };

@@ -57,6 +57,14 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// Ends the process because of damage in the database that it can't go on with. Destructors don't run.
+    pub fn end_on_damage(self, fault: &str) {
+        eprintln!("The database is damaged: {fault}. Run `postrider check`, or restore a backup.");
+        std::process::exit(self.code().into());
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         exit.code().into()

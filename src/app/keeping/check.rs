@@ -15,6 +15,7 @@ use crate::engine::virtual_clock;
 use crate::net::clock::SystemClock;
 use crate::store::archive::Fault;
 use crate::store::check::{self, InspectError, KeyPlace, Report};
+use crate::store::damage::on_uncatchable;
 use crate::store::restore::{self, RestoreError};
 
 /// Checks the store in `directory`.
@@ -68,6 +69,7 @@ fn looked_at(
     purpose: &str,
     mut progress: Progress<'_>,
 ) -> Result<Report, CliError> {
+    on_uncatchable(|fault| Exit::ChecksFailed.end_on_damage(fault));
     let now = SystemClock::new().now().max(virtual_clock::kept(directory).unwrap_or_default());
     let checked = check::check(directory, now, key_place, &mut |rows| progress.looked_at(rows));
     checked.map_err(|error| {

@@ -2,10 +2,10 @@
 //! pages; [`guarded`] turns such a panic into an error. The code that finds damage logs it once and counts it, so
 //! callers don't have to.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
-use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::{Mutex, Once, PoisonError};
 
 use redb::Database;
@@ -105,22 +105,29 @@ pub(super) fn row_name(table: Table, key: &[u8]) -> String {
     name.join("/")
 }
 
-/// Runs `read`, which calls redb. A panic becomes an error with its message and prints nothing.
+/// Runs `read`, which calls redb. A panic becomes an error with its message and prints nothing. A panic that can't be
+/// caught is given to the handler of [`on_uncatchable`].
 ///
 /// # Errors
 /// The panic's message.
 pub(super) fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, String> {
-    hush_panics();
-    let before = IS_GUARDED.replace(true);
+    handle_panics();
+    let before = GUARD.replace(Guard::On { fault: None });
     // Only data that redb shares between threads outlives the panic. redb poisons its locks: a lock whose holder
     // panicked fails every later holder.
     let done = catch_unwind(AssertUnwindSafe(read));
-    IS_GUARDED.set(before);
+    GUARD.set(before);
     done.map_err(|payload| {
         let said = payload.downcast_ref::<&str>().map(|said| (*said).to_owned());
         let said = said.or_else(|| payload.downcast_ref::<String>().cloned());
         said.unwrap_or_else(|| "the database gave up".to_owned())
     })
+}
+
+/// Sets the handler of damage whose panic can't be caught: redb panics in a destructor while a first panic unwinds. It
+/// gets the first panic's message. The process is aborted when it returns, or without a handler.
+pub fn on_uncatchable(handler: fn(fault: &str)) {
+    *HANDLER.lock().unwrap_or_else(PoisonError::into_inner) = Some(handler);
 }
 
 /// An open database. Closing it writes, so redb may panic on damage there too. Nothing depends on that write, and the
@@ -156,22 +163,50 @@ impl Drop for OpenDatabase {
     }
 }
 
-thread_local! {
-    /// Whether this thread is running inside [`guarded`].
-    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+/// State of a thread: whether it is inside [`guarded`].
+enum Guard {
+    Off,
+    /// `fault` is the first panic's message.
+    On {
+        fault: Option<String>,
+    },
 }
 
-/// Silences panics that [`guarded`] catches. All others are printed as usual.
-fn hush_panics() {
+thread_local! {
+    static GUARD: RefCell<Guard> = const { RefCell::new(Guard::Off) };
+}
+
+/// Handler of [`on_uncatchable`].
+static HANDLER: Mutex<Option<fn(&str)>> = Mutex::new(None);
+
+/// Messages of the panics that Rust raises before it aborts the process.
+const UNCATCHABLE: [&str; 2] = ["panic in a destructor during cleanup", "panic in a function that cannot unwind"];
+
+/// Silences panics inside [`guarded`], and calls the handler of those that it can't catch. All others are printed as usual.
+fn handle_panics() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panicked| {
-            if !IS_GUARDED.try_with(Cell::get).unwrap_or(false) {
+            let is_guarded = GUARD.try_with(|guard| note_panic(&mut guard.borrow_mut(), panicked));
+            if !is_guarded.unwrap_or(false) {
                 before(panicked);
             }
         }));
     });
+}
+
+/// Keeps the first panic's message. Returns whether the thread is guarded.
+fn note_panic(guard: &mut Guard, panicked: &PanicHookInfo<'_>) -> bool {
+    let Guard::On { fault } = guard else { return false };
+    let message = panicked.payload_as_str().unwrap_or_default();
+    if UNCATCHABLE.contains(&message) {
+        let handler = *HANDLER.lock().unwrap_or_else(PoisonError::into_inner);
+        handler.inspect(|handle| handle(fault.as_deref().unwrap_or(message)));
+        return false;
+    }
+    fault.get_or_insert_with(|| message.to_owned());
+    true
 }
 
 #[cfg(test)]
@@ -188,7 +223,44 @@ mod tests {
         assert_eq!(guarded(|| 7), Ok(7));
         assert_eq!(guarded(|| panic!("a page is odd")), Err::<(), _>("a page is odd".to_owned()));
         assert_eq!(guarded(|| panic!("page {}", 7)), Err::<(), _>("page 7".to_owned()));
-        assert!(!IS_GUARDED.get());
+        assert!(GUARD.with_borrow(|guard| matches!(guard, Guard::Off)));
+    }
+
+    /// Panics in its destructor.
+    struct PanicsTwice;
+
+    impl Drop for PanicsTwice {
+        fn drop(&mut self) {
+            panic!("its destructor is odd, too");
+        }
+    }
+
+    /// Name of the variable that makes [`panics_in_a_destructor_in_a_process_of_its_own`] panic.
+    const PANIC_TWICE: &str = "POSTRIDER_PANIC_TWICE";
+
+    #[test]
+    fn panics_in_a_destructor_in_a_process_of_its_own() {
+        if std::env::var_os(PANIC_TWICE).is_none() {
+            return;
+        }
+        on_uncatchable(|fault| std::process::exit(if fault == "page 7 is odd" { 7 } else { 1 }));
+        let _ = guarded(|| {
+            let _panics = PanicsTwice;
+            panic!("page 7 is odd");
+        });
+    }
+
+    #[test]
+    fn a_panic_that_cannot_be_caught_reaches_the_handler_with_the_first_panics_message() {
+        let name = format!("{}::panics_in_a_destructor_in_a_process_of_its_own", module_path!());
+        let (_, name) = name.split_once("::").unwrap();
+        let ended = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(PANIC_TWICE, "yes")
+            .output()
+            .unwrap();
+        assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+        assert!(!String::from_utf8_lossy(&ended.stderr).contains("odd"), "it prints nothing: {ended:?}");
     }
 
     #[test]

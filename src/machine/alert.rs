@@ -10,9 +10,9 @@
 //!                                                     reopened, unannounced
 //! ```
 //!
-//! An alert whose condition returns within an hour of an announced end reopens. Neither that nor its next end is
-//! announced. Later the condition opens a new alert. So a condition that comes and goes is announced at most once an
-//! hour. The alert of a momentary condition opens and ends at once.
+//! An alert reopens if its condition returns within an hour of the announced end. The reopening and the following end
+//! are not announced. If the condition returns later, a new alert opens. So an intermittent condition is announced at
+//! most once an hour. The alert for a momentary condition opens and ends at once.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::domain::alert::{NoticeKind, Severity};
 pub const REOPENS_FOR: Duration = Duration::from_secs(3600);
 /// Time after which an open critical alert is announced again.
 pub const REMINDER: Duration = Duration::from_secs(24 * 3600);
-/// Time for which a severity must have been lower before its rise is announced again.
+/// Minimum time at a lower severity before a rise to the old one is announced again.
 const CALM: Duration = REOPENS_FOR;
 
 /// The state of the alert for one condition and subject.
@@ -37,7 +37,7 @@ pub enum State {
     Absent,
     /// The condition was found, but not often enough in a row.
     Suspected {
-        /// Number of consecutive checks that found it.
+        /// Number of consecutive checks that found the condition.
         times: u8,
     },
     /// The alert is open.
@@ -60,7 +60,7 @@ pub struct Open {
     pub announced: Severity,
     /// Time of the announced end before the alert reopened; `None` once the opening or a later change was announced.
     pub reopened_after: Option<Timestamp>,
-    /// Time since when its severity is lower than the announced one.
+    /// Time since which its severity has been lower than the announced one.
     pub milder_since: Option<Timestamp>,
     /// Time of the next reminder, while the alert is critical.
     pub remind_at: Option<Timestamp>,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_needs_two_looks_opens_at_the_second_in_a_row() {
+    fn an_alert_that_needs_two_checks_opens_at_the_second_consecutive_one() {
         let found = Input::Found(Severity::Critical);
         let (state, effects) = run(State::Absent, 2, &[(0, found), (60, Input::Gone), (120, found)]);
         assert_eq!((state, effects), (State::Suspected { times: 1 }, vec![]));
@@ -247,19 +247,19 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_that_is_back_within_an_hour_reopens_and_ends_unannounced() {
+    fn a_condition_that_returns_within_an_hour_reopens_its_alert_unannounced() {
         let found = Input::Found(Severity::Warning);
         let (state, effects) = run(State::Absent, 1, &[(0, found), (5, Input::Gone), (10, found), (15, Input::Gone)]);
         assert_eq!(announced(&effects), [NoticeKind::Opened, NoticeKind::Resolved]);
         assert!(effects.contains(&Effect::Reopen));
-        // An hour after the announced end it is a new alert.
+        // An hour after the announced end, a new alert opens.
         let (_, effects) = run(state, 1, &[(64, found), (64, Input::Gone), (65, found)]);
         assert_eq!(effects.iter().filter(|effect| **effect == Effect::Open).count(), 1);
         assert_eq!(announced(&effects), [NoticeKind::Opened]);
     }
 
     #[test]
-    fn a_rise_is_announced_once_unless_it_was_calm_for_an_hour() {
+    fn a_repeated_rise_is_announced_only_after_an_hour_at_a_lower_severity() {
         let (warning, critical) = (Input::Found(Severity::Warning), Input::Found(Severity::Critical));
         let inputs = [(0, warning), (5, critical), (10, warning), (15, critical), (20, warning), (90, critical)];
         let (_, effects) = run(State::Absent, 1, &inputs);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_critical_alert_is_announced_again_each_day() {
+    fn a_critical_alert_is_announced_again_every_day() {
         let day = 24 * 60;
         let inputs = [(0, Input::Found(Severity::Critical)), (day - 1, Input::ReminderDue), (day, Input::ReminderDue)];
         let (state, effects) = run(State::Absent, 1, &inputs);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_opens_and_ends_at_once_and_is_announced_once_an_hour() {
+    fn a_momentary_condition_opens_and_ends_at_once_and_is_announced_once_an_hour() {
         let happened = Input::Happened(Severity::Warning);
         let (_, effects) = run(State::Absent, 1, &[(0, happened), (30, happened), (59, happened), (60, happened)]);
         assert_eq!(announced(&effects), [NoticeKind::Opened, NoticeKind::Opened]);
@@ -291,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn openings_and_ends_alternate_and_nobody_is_told_often(
+        fn openings_and_ends_alternate_and_announcements_are_rare(
             steps in proptest::collection::vec((0_u32..240, input()), 1..200),
             looks in 1_u8..3,
         ) {
@@ -311,11 +311,11 @@ mod tests {
             let of = |wanted: NoticeKind| told.iter().filter(move |(_, kind)| *kind == wanted).map(|(at, _)| *at);
             let (opened, resolved): (Vec<_>, Vec<_>) =
                 (of(NoticeKind::Opened).collect(), of(NoticeKind::Resolved).collect());
-            // Each announced end follows its own announced opening, reopening made worse, or reminder.
+            // Each announced end follows its own announced opening, worsened reopening, or reminder.
             for pair in resolved.windows(2) {
                 prop_assert!(told.iter().any(|(at, kind)| *kind != NoticeKind::Resolved && (pair[0]..=pair[1]).contains(at)));
             }
-            // A condition that comes and goes is announced once an hour at most.
+            // An intermittent condition is announced at most once an hour.
             for pair in opened.windows(2) {
                 prop_assert!(pair[1].since(pair[0]) >= REOPENS_FOR);
             }

@@ -24,7 +24,7 @@ use crate::base::time::Timestamp;
 
 /// Maximum number of attempts of one delivery (contract 5).
 pub const ATTEMPTS_MAX: u8 = 7;
-/// Maximum age of a delivery. A held one that is older is not sent any more (contract 5).
+/// Maximum age of a delivery. An older held delivery is not sent any more (contract 5).
 pub const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Seconds between the end of attempt 1, 2, ... and the start of the next (contract 5). Exact, without jitter.
@@ -189,7 +189,7 @@ mod tests {
     const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
     #[test]
-    fn seven_failures_stand_at_the_specifications_delays_and_fail_the_delivery() {
+    fn attempts_follow_the_specified_delays_and_the_seventh_failure_fails_the_delivery() {
         let mut state = State::new(START);
         let mut now = START;
         let mut waits = Vec::new();
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_runs_from_the_end_of_the_attempt_however_late_it_is_recorded() {
+    fn the_delay_counts_from_the_end_of_the_attempt_not_from_its_recording() {
         let ended_at = START + Duration::from_secs(9);
         let next = State::new(START).step(Input::AttemptFailed { ended_at }, START + Duration::from_secs(30));
         assert_eq!(next.effects, [Effect::Schedule(START + Duration::from_secs(69))]);
     }
 
     #[test]
-    fn a_held_delivery_keeps_its_count_and_is_due_at_the_later_of_now_and_its_time() {
+    fn a_held_delivery_keeps_its_attempts_and_is_due_at_its_time_but_not_in_the_past() {
         let state = State::new(START).step(Input::AttemptFailed { ended_at: START }, START).state;
         assert_eq!(state.status(false), Status::Held);
         assert_eq!(state.due(START), Some(START + Duration::from_secs(60)));
@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_ended_delivery_stays_and_no_attempt_is_numbered_above_seven(
+        fn an_ended_delivery_never_changes_and_attempt_numbers_stop_at_seven(
             steps in proptest::collection::vec((input(), 0_u64..3_000_000_000), 0..30),
         ) {
             let mut state = State::new(START);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_pair_signs_once_its_rsa_record_is_seen_and_its_second_key_follows() {
+    fn the_first_pair_signs_once_its_rsa_record_is_found_and_its_ed25519_key_follows() {
         assert_eq!(after(&[[(Pending, NO), (Pending, YES)]], LATER).0, all(&[Pending, Pending]));
         assert_eq!(after(&[[(Pending, YES), (Pending, None)]], LATER).0, all(&[Active, Pending]));
         assert_eq!(after(&[[(Active, YES), (Pending, YES)]], LATER).0, all(&[Active, Active]));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_schedule_a_seen_pair_takes_over_at_once_and_whole() {
+    fn without_a_schedule_a_found_pair_replaces_both_keys_at_once() {
         let waits = [[(Active, YES), (Active, YES)], [(Pending, NO), (Pending, YES)]];
         assert_eq!(after(&waits, Plan::AtOnce), (all(&[Active, Active, Pending, Pending]), false));
         let seen = [[(Active, YES), (Active, YES)], [(Pending, YES), (Pending, NO)]];
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_schedule_a_seen_pair_stands_by_until_it_is_due() {
+    fn with_a_schedule_a_found_pair_is_standby_until_the_rotation_is_due() {
         let seen = [[(Active, YES), (Active, YES)], [(Pending, YES), (Pending, YES)]];
         assert_eq!(after(&seen, LATER), (all(&[Active, Active, Standby, Standby]), false));
         let stands = [[(Active, YES), (Active, YES)], [(Standby, YES), (Standby, YES)]];
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_takes_over_where_the_signing_record_is_missed_and_its_own_is_seen() {
+    fn a_standby_takes_over_if_the_signing_record_is_missing_and_its_own_is_found() {
         for (signing, standby, takes_over) in
             [(NO, YES, true), (NO, NO, false), (NO, None, false), (None, YES, false), (YES, YES, false)]
         {
@@ -217,8 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn a_second_key_retires_the_one_before_it() {
-        // As earlier versions left it: the algorithms moved independently.
+    fn an_ed25519_key_retires_its_predecessor() {
+        // State left by earlier versions, in which the algorithms rotated independently.
         let mixed = [[(Retiring, YES), (Active, YES)], [(Active, YES), (Pending, YES)]];
         assert_eq!(after(&mixed, Plan::AtOnce).0, all(&[Retiring, Retiring, Active, Active]));
         let ahead = [[(Active, YES), (Retiring, YES)], [(Pending, YES), (Active, None)]];
@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_key_begins_to_sign_unless_its_record_was_seen(
+        fn no_key_starts_to_sign_before_its_record_was_found(
             keys in keys(),
             plan in prop_oneof![Just(Plan::AtOnce), Just(LATER), Just(DUE)],
         ) {

@@ -40,7 +40,7 @@ pub struct Evidence {
     pub reports_to_us: bool,
     /// Number of days with a counted report.
     pub days_with_reports: u32,
-    /// Number of those days on which a report saw `p=quarantine`.
+    /// Number of those days on which a report listed `p=quarantine`.
     pub quarantine_days: u32,
     /// The sources of the domain's mail.
     pub sources: Vec<SourceFigures>,
@@ -182,14 +182,14 @@ pub fn advise(evidence: &Evidence) -> Advice {
             return Advice::new(Action::Publish, reason).with_record(&evidence.our_record);
         }
         Discovery::Unknown => {
-            return Advice::new(Action::Wait, "The look-up of the domain's DMARC record failed at the last check.");
+            return Advice::new(Action::Wait, "The last look-up of the domain's DMARC record failed.");
         }
     };
     // A record at a parent domain is never changed for this domain: others may depend on it.
     let theirs =
         if published.is_inherited { published.record.clone().for_subdomain() } else { published.record.clone() };
     if let Some(address) = evidence.our_address.as_ref().filter(|_| !evidence.reports_to_us) {
-        let reason = format!("The record at {} asks for no reports to {address}.", published.at);
+        let reason = format!("The record at {} does not request reports to {address}.", published.at);
         return Advice::new(Action::AddRua, reason).with_record(theirs.with_report_address(address));
     }
     by_reports(evidence, published, theirs)
@@ -221,7 +221,7 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
     let share = Failures { failed: open.failed, messages };
     if share.is_over_limit() {
         let reason = format!(
-            "{} of {messages} messages failed and come from sources that nobody has marked ({}). At most 1% may fail.",
+            "{} of {messages} messages failed and come from unmarked sources ({}). At most 1% may fail.",
             open.failed,
             share.percent()
         );
@@ -311,17 +311,17 @@ mod tests {
     }
 
     #[test]
-    fn publish_where_no_record_applies() {
+    fn advises_publish_if_no_record_applies() {
         let ours = (Action::Publish, some(OURS));
         assert_eq!(step(&Evidence { published: Discovery::Absent, ..own("") }), ours);
-        assert_eq!(step(&own("v=DMARC1")), ours, "an invalid one is replaced");
+        assert_eq!(step(&own("v=DMARC1")), ours, "an invalid record is replaced");
         assert_eq!(step(&own("v=spf1 -all")), ours);
         let unchecked = Evidence { published: Discovery::Unknown, was_checked: false, ..own("") };
         assert_eq!(step(&unchecked), ours);
     }
 
     #[test]
-    fn add_rua_where_reports_go_elsewhere_only() {
+    fn advises_add_rua_if_reports_go_only_elsewhere() {
         let theirs = own("v=DMARC1; p=reject; rua=mailto:x@other.example");
         let both = format!("v=DMARC1; p=reject; rua=mailto:x@other.example,{}", &RUA[4..]);
         assert_eq!(step(&theirs), (Action::AddRua, some(&both)));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn wait_for_fourteen_days_and_a_hundred_messages() {
+    fn advises_wait_until_fourteen_days_and_a_hundred_messages() {
         let good = own(&format!("v=DMARC1; p=none; {RUA}"));
         assert_eq!(step(&Evidence { days_with_reports: 13, ..good.clone() }), (Action::Wait, None));
         let few = vec![source(1, SourceKind::Own, 99, 0)];
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn fix_where_over_one_percent_of_own_mail_fails() {
+    fn advises_fix_if_over_one_percent_of_own_mail_fails() {
         let good = own(&format!("v=DMARC1; p=none; {RUA}"));
         let mine = SourceFigures { is_mine: Some(true), ..source(3, SourceKind::Unknown, 10, 10) };
         let sources = vec![source(1, SourceKind::Own, 1000, 1), source(2, SourceKind::Own, 1000, 0), mine];
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn review_where_unmarked_strangers_fail() {
+    fn advises_review_if_unmarked_sources_fail() {
         let good = own(&format!("v=DMARC1; p=none; {RUA}"));
         let with = |kind, is_mine, failed| {
             let other = SourceFigures { is_mine, ..source(2, kind, 50, failed) };
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn quarantine_after_none() {
+    fn advises_quarantine_after_none() {
         let theirs = own(&format!("v=DMARC1; p=none; sp=none; x=y; {RUA}; pct=50"));
         let record = format!("v=DMARC1; p=quarantine; sp=none; x=y; {RUA}");
         assert_eq!(step(&theirs), (Action::Quarantine, some(&record)));
@@ -386,14 +386,14 @@ mod tests {
     }
 
     #[test]
-    fn reject_after_fourteen_days_of_quarantine() {
+    fn advises_reject_after_fourteen_days_of_quarantine() {
         let theirs = own(&format!("v=DMARC1; p=quarantine; {RUA}"));
         assert_eq!(step(&Evidence { quarantine_days: 13, ..theirs.clone() }), (Action::Wait, None));
         assert_eq!(step(&theirs), (Action::Reject, some(&format!("v=DMARC1; p=reject; {RUA}"))));
     }
 
     #[test]
-    fn keep_reject() {
+    fn advises_keep_for_reject() {
         assert_eq!(step(&own(&format!("v=DMARC1; p=reject; {RUA}"))), (Action::Keep, None));
         assert_eq!(step(&own(&format!("v=DMARC1; p=reject; t=y; {RUA}"))).0, Action::Reject);
     }

@@ -39,7 +39,7 @@ pub enum State {
     },
     /// The owner disabled it.
     DisabledByHand {
-        /// The count at that time.
+        /// Number of consecutive failures at that time.
         failures: u8,
     },
     /// The service disabled it.
@@ -107,8 +107,8 @@ impl State {
         }
     }
 
-    /// Returns whether another attempt may start beside `in_flight` others, so that a dead endpoint gets exactly ten
-    /// requests.
+    /// Returns whether another attempt may start in addition to `in_flight` others, so that a dead endpoint gets
+    /// exactly ten requests.
     pub const fn may_start(&self, in_flight: usize) -> bool {
         match self {
             Self::Enabled { failures } => {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_failures_in_a_row_disable_and_one_success_between_them_does_not() {
+    fn ten_consecutive_failures_disable_and_a_success_resets_the_count() {
         assert_eq!(failed(9).consecutive_failures(), 9);
         let tenth = failed(9).step(Input::AttemptFailed, NOW);
         assert_eq!((tenth.state.disabled_at(), tenth.effects), (Some(NOW), vec![Effect::Hold]));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_success_does_not_enable_and_enabling_starts_from_zero() {
+    fn a_late_success_does_not_enable_and_enabling_resets_the_count() {
         let disabled = failed(10);
         assert_eq!(disabled.step(Input::AttemptSucceeded, NOW), Next::unchanged(disabled));
         assert_eq!(disabled.step(Input::DisabledByHand, NOW), Next::unchanged(disabled));
@@ -185,7 +185,7 @@ mod tests {
     proptest! {
         /// Starts attempts whenever allowed, and ends them in random order.
         #[test]
-        fn a_dead_endpoint_sees_exactly_ten_requests(starts_first in proptest::collection::vec(any::<bool>(), 0..200)) {
+        fn a_dead_endpoint_gets_exactly_ten_requests(starts_first in proptest::collection::vec(any::<bool>(), 0..200)) {
             let (mut state, mut in_flight, mut requests) = (State::default(), 0_usize, 0);
             for start in starts_first.into_iter().chain(std::iter::repeat_n(true, 20)).chain(std::iter::repeat_n(false, 20)) {
                 if start && state.may_start(in_flight) {
@@ -205,7 +205,7 @@ mod tests {
         }
 
         #[test]
-        fn the_count_is_that_of_failures_since_the_last_success(outcomes in proptest::collection::vec(any::<bool>(), 0..60)) {
+        fn the_count_is_the_number_of_failures_since_the_last_success(outcomes in proptest::collection::vec(any::<bool>(), 0..60)) {
             let (mut state, mut run) = (State::default(), 0_u8);
             for succeeded in outcomes {
                 let input = if succeeded { Input::AttemptSucceeded } else { Input::AttemptFailed };

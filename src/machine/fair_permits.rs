@@ -1,5 +1,5 @@
-//! A semaphore whose permits accounts get in turn. No account holds more than half of the permits, so one account's
-//! work never blocks another's completely. Within an account the order is first in, first out.
+//! A semaphore that grants its permits to accounts in turn. No account holds more than half of the permits, so one
+//! account's work never blocks another's completely. Within an account the order is first in, first out.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_account_holds_half_and_the_others_come_next_by_turns() {
+    fn one_account_gets_at_most_half_and_the_others_take_turns() {
         let mut permits = FairLimit::new(4);
         (0..100).for_each(|n| permits.request(account(1), n));
         let mut granted = || permits.grant().map(|(_, waiter)| waiter);
@@ -93,12 +93,12 @@ mod tests {
         permits.release(account(1));
         assert_eq!(permits.grant(), Some((account(1), 2)));
         permits.release(account(3));
-        assert_eq!(permits.grant(), Some((account(2), 201)), "the first account has its half");
+        assert_eq!(permits.grant(), Some((account(2), 201)), "the first account already holds half");
     }
 
     proptest! {
         #[test]
-        fn permits_are_never_more_than_there_are_and_nobody_waits_beside_a_free_one(
+        fn grants_never_exceed_the_permits_and_no_permit_stays_free_while_a_request_may_have_it(
             permits in 1usize..9,
             steps in prop::collection::vec((any::<bool>(), 0u8..4), 0..80),
         ) {

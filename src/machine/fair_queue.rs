@@ -81,7 +81,7 @@ impl<T> FairQueue<T> {
         self.turns.iter().filter_map(|account| self.lines.get(account)).flatten()
     }
 
-    /// Removes up to `count` items: always the last item of the longest queue.
+    /// Removes up to `count` items, always the last item of the longest queue.
     pub fn shed(&mut self, count: usize) -> Vec<T> {
         let mut lengths: Vec<usize> = self.lines.values().map(VecDeque::len).collect();
         lengths.sort_unstable();
@@ -99,7 +99,7 @@ impl<T> FairQueue<T> {
             level -= down;
             left = left.saturating_sub(down * longest);
         }
-        // First to one above the level, then to the level: the last step may remove more items than are left to remove.
+        // First cut to one above the level, then to the level: the last step may have to leave some queues one longer.
         let mut out = Vec::with_capacity(count.min(self.len));
         for level in [level + 1, level] {
             for account in &self.turns {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_take_turns_however_long_the_line_of_one_is() {
+    fn accounts_take_turns_regardless_of_their_queue_lengths() {
         let mut queue = FairQueue::default();
         (0..1000).for_each(|n| queue.push(account(1), n));
         queue.push(account(2), 5000);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_line_sheds_first_and_from_its_end() {
+    fn the_longest_queue_sheds_first_and_from_its_end() {
         let mut queue = FairQueue::default();
         (0..10).for_each(|n| queue.push(account(1), n));
         (100..104).for_each(|n| queue.push(account(2), n));
@@ -173,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shedding_takes_as_many_as_asked_and_levels_the_lines(lines in prop::collection::vec(0usize..20, 0..6), count in 0usize..60) {
+        fn shedding_removes_the_requested_number_and_levels_the_queues(lines in prop::collection::vec(0usize..20, 0..6), count in 0usize..60) {
             let mut queue = FairQueue::default();
             for (number, length) in lines.iter().enumerate() {
                 (0..*length).for_each(|n| queue.push(account(u8::try_from(number).unwrap()), (number, n)));
@@ -190,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn every_item_leaves_once_and_in_the_order_of_its_account(items in prop::collection::vec((0u8..4, 0u8..9), 0..60)) {
+        fn every_item_leaves_once_and_in_the_order_of_its_account_queue(items in prop::collection::vec((0u8..4, 0u8..9), 0..60)) {
             let mut queue = FairQueue::default();
             for (n, (number, kind)) in items.iter().enumerate() {
                 queue.push(account(*number), (*number, n, *kind));

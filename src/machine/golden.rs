@@ -231,7 +231,7 @@ fn reputations(table: &mut String) {
 }
 
 #[test]
-fn every_pair_of_every_machine_is_as_the_table_says() {
+fn every_state_and_input_of_every_machine_matches_the_golden_table() {
     let mut table = "Every state and every input of every machine, beside contract 3 and 5.\n\
                      Moments are seconds from now; \"same\" is a state that did not change.\n"
         .to_owned();
@@ -246,5 +246,5 @@ fn every_pair_of_every_machine_is_as_the_table_says() {
     for (number, (now, then)) in table.lines().zip(committed.lines()).enumerate() {
         assert_eq!(now, then, "line {} of {}", number + 1, path.display());
     }
-    assert_eq!(table, committed, "{} has other lines; UPDATE_GOLDEN=1 rewrites it", path.display());
+    assert_eq!(table, committed, "{} has a different number of lines; UPDATE_GOLDEN=1 rewrites it", path.display());
 }

@@ -22,7 +22,7 @@ use crate::base::time::Timestamp;
 /// The time for which a key stays bound (contract 3).
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Maximum time ahead for which a doubtful wall clock is considered.
+/// Maximum time by which a doubtful wall clock that is ahead can extend a binding.
 const BELIEVED_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// Returns the time at which a key bound at `time` is free again. A doubtful wall clock may turn out to be right, so
@@ -141,7 +141,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
     #[test]
-    fn a_key_bound_in_doubt_stays_bound_for_24_hours_by_both_clocks() {
+    fn a_key_bound_during_a_clock_doubt_stays_bound_for_24_hours_by_both_clocks() {
         let (day, forty_days) = (LIFETIME, 40 * LIFETIME);
         let at = |wall, doubt| expires_at(&ServiceTime { wall, doubt, ..NOW.into() });
         assert_eq!(at(NOW + day, None), NOW + day, "a trusted wall clock is followed, and may be ahead for an instant");
@@ -165,7 +165,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_judgement_is_the_effect_of_the_step(bound: Option<(bool, i32)>, running: bool, late_ms in 0_u64..200_000_000) {
+        fn judge_returns_the_effect_of_the_step(bound: Option<(bool, i32)>, running: bool, late_ms in 0_u64..200_000_000) {
             let now = NOW + Duration::from_millis(late_ms);
             let binding = bound.map(|(same, shift)| Binding {
                 body_hash: [u8::from(same); 32],
@@ -177,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn between_two_processings_lies_a_refusal_or_a_day(
+        fn a_request_is_processed_again_only_after_a_refusal_or_24_hours(
             steps in proptest::collection::vec((0_u8..3, 0_u8..2, 0_u64..30_000_000), 0..60),
         ) {
             let (mut state, mut now, mut accepted_at) = (State::Free, NOW, None::<Timestamp>);

@@ -45,7 +45,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
     #[test]
-    fn a_notice_is_tried_after_1_5_15_and_60_minutes_and_hourly_for_a_day() {
+    fn retries_follow_after_1_5_15_and_60_minutes_and_then_hourly_for_a_day() {
         let waits: Vec<_> =
             (1..=29).map(|attempts| next_attempt(attempts, NOW).map(|at| at.since(NOW).as_secs() / 60)).collect();
         assert_eq!(&waits[..5], &[Some(1), Some(5), Some(15), Some(60), Some(60)]);
@@ -57,7 +57,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_gets_at_most_30_mails_in_any_hour(gaps in proptest::collection::vec(0_u64..300, 1..300)) {
+        fn an_address_gets_at_most_30_mails_per_hour(gaps in proptest::collection::vec(0_u64..300, 1..300)) {
             let (mut now, mut dues) = (NOW, Vec::<Timestamp>::new());
             for gap in gaps {
                 now = now + Duration::from_secs(gap);

@@ -1,12 +1,12 @@
-//! The minimum rate of a stream that arrives in pieces, measured over a sliding window, so that a fast start does not
-//! allow a slow rest.
+//! The minimum rate of a stream that arrives in pieces, measured over a sliding window. So a fast start does not allow
+//! a slow remainder.
 //!
 //! ```text
 //! start          now - window                    now
 //!   |  XXXXXXXXXX      |   x    x   xx    x       |   too slow if fewer bytes than rate x window are in between
 //! ```
 //!
-//! Within the first window a stream may be as slow as it likes. Times are counted from the start of the stream.
+//! Within the first window a stream may be arbitrarily slow. Times are counted from the start of the stream.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Pace {
         Self { window, least: rate.saturating_mul(millis) / 1000, pieces: VecDeque::new() }
     }
 
-    /// Notes that `bytes` arrived at `at`.
+    /// Records that `bytes` arrived at `at`.
     pub fn received(&mut self, bytes: usize, at: Duration) {
         while self.pieces.front().is_some_and(|(end, _)| *end + self.window < at) {
             self.pieces.pop_front();
@@ -42,7 +42,7 @@ impl Pace {
         }
     }
 
-    /// Returns the time at which the stream will be too slow, unless more bytes arrive before.
+    /// Returns the time at which the stream becomes too slow, unless more bytes arrive before.
     pub fn deadline(&self) -> Duration {
         let mut sum = 0_usize;
         for (end, bytes) in self.pieces.iter().rev() {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_brings_nothing_has_one_window() {
+    fn a_stream_without_data_ends_after_one_window() {
         let mut pace = pace();
         assert_eq!(pace.deadline(), at(20));
         pace.received(KIB, at(5));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_beginning_buys_no_more_than_one_window() {
+    fn a_fast_start_extends_the_deadline_by_at_most_one_window() {
         let mut pace = pace();
         pace.received(25 * KIB * KIB, at(0));
         assert!(pace.deadline() <= at(21));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_at_the_rate_never_ends_and_one_that_slows_down_ends_a_window_later() {
+    fn a_stream_at_the_minimum_rate_continues_and_a_slower_one_ends_within_a_window() {
         let mut pace = pace();
         for second in 0..600 {
             assert!(pace.deadline() >= at(second), "at {second} s");

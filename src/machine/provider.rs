@@ -1,4 +1,4 @@
-//! The level of a receiving provider, from the share of its final answers that refuse the sender.
+//! The level of a receiving provider, from the share of final answers that refuse the sender.
 
 use super::reputation::Level;
 
@@ -6,7 +6,7 @@ use super::reputation::Level;
 pub const ANSWERS_MIN: u64 = 20;
 /// Minimum number of answers for a level other than `ok`.
 const LEVEL_ANSWERS_MIN: u64 = 50;
-/// Shares at which [`Level::Warn`] and [`Level::Alarm`] begin, in percent.
+/// Shares at which [`Level::Warn`] and [`Level::Alarm`] start, in percent.
 const THRESHOLDS: (u64, u64) = (5, 20);
 
 /// Returns the share of `count` in `of`, from 0 to 1. `None` below [`ANSWERS_MIN`].

@@ -6,9 +6,9 @@
 //! used 1    2          used 1   = limit           used 1
 //! ```
 //!
-//! A clock that steps back resets no count. If it steps back over one boundary, the newest window keeps counting. If it
-//! steps back further, the count moves into the current window, so that one jump into the far future does not block the
-//! account for years.
+//! A clock that steps back never resets a count. If it steps back over one boundary, the newest window keeps counting.
+//! If it steps back further, the count moves into the current window. Otherwise one jump into the far future could
+//! block the account for years.
 
 use serde::{Deserialize, Serialize};
 
@@ -150,8 +150,8 @@ impl Quota {
 }
 
 impl QuotaView {
-    /// Returns the window that the quota headers show: the one with fewer remaining messages. On a tie the one that
-    /// ends later; if both end at midnight, the day.
+    /// Returns the window that the quota headers show: the one with fewer remaining messages. On a tie it is the window
+    /// that ends later, or the day if both end at midnight.
     pub const fn tightest(&self) -> (Window, WindowView) {
         let hour_is_tighter = self.hour.remaining < self.day.remaining
             || (self.hour.remaining == self.day.remaining && self.hour.reset > self.day.reset);
@@ -159,7 +159,7 @@ impl QuotaView {
     }
 }
 
-/// Returns the window that counts when the clock is in window `present`, and its use.
+/// Returns the applicable window number and its use, if the clock is in window `present`.
 const fn moved(window: u64, used: u64, present: u64) -> (u64, u64) {
     if present > window {
         (present, 0)
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tighter_window_is_named_and_on_a_tie_the_one_that_resets_later() {
+    fn the_tightest_window_is_reported_and_on_a_tie_the_one_that_resets_later() {
         let mut quota = Quota::default();
         assert_eq!(admit(&mut quota, START).unwrap().tightest().0, Window::Hour);
         admit(&mut quota, START).unwrap();
@@ -206,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_is_never_told_to_come_in_less_than_a_second() {
+    fn retry_after_is_at_least_one_second() {
         let end = Timestamp::from_millis(19_001 * DAY_MS - 1);
         let none = QuotaLimits { per_hour: 0, per_day: 9 };
         assert_eq!(Quota::default().admit(none, end).unwrap_err().retry_after_secs, 1);
     }
 
     #[test]
-    fn a_clock_that_trembles_at_a_boundary_opens_the_new_window_once() {
+    fn a_clock_that_steps_around_a_boundary_opens_the_new_window_once() {
         let boundary = Timestamp::from_millis(19_000 * DAY_MS + 23 * HOUR_MS);
         let before = boundary - Duration::from_millis(1);
         let mut quota = Quota::default();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_far_step_back_takes_the_count_along() {
+    fn a_far_step_back_moves_the_count_into_the_current_window() {
         let mut quota = Quota::default();
         admit(&mut quota, START + Duration::from_secs(86_400 * 400)).unwrap();
         let view = quota.view(LIMITS, START);
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn a_step_back_never_gives_more(used in 0_usize..8, ahead_ms in 0_u64..90_000_000, back_ms in 0_u64..200_000_000) {
+        fn a_step_back_never_increases_the_remaining_quota(used in 0_usize..8, ahead_ms in 0_u64..90_000_000, back_ms in 0_u64..200_000_000) {
             let now = START + Duration::from_millis(ahead_ms);
             let mut quota = Quota::default();
             for _ in 0..used { let _ = admit(&mut quota, now); }

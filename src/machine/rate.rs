@@ -32,7 +32,7 @@ pub struct RateView {
     pub limit: u32,
     /// Number of requests that it still allows now: `r`.
     pub remaining: u32,
-    /// Whole seconds until one more request is allowed: `t`; 0 if none was made.
+    /// Whole seconds until one more request is allowed: `t`; 0 if no request counts.
     pub reset_secs: u64,
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_request_over_the_limit_is_told_when_the_oldest_leaves() {
+    fn a_refused_request_gets_the_time_until_the_oldest_expires() {
         let mut rate = Rate::default();
         for second in 0..3 {
             assert_eq!(rate.admit(3, Duration::from_secs(second)).unwrap().remaining, 2 - second as u32);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_was_lowered_waits_until_there_is_room_under_it() {
+    fn after_a_lower_limit_requests_wait_until_enough_have_expired() {
         let mut rate = Rate::default();
         for second in 0..5 {
             rate.admit(5, Duration::from_secs(second)).unwrap();
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn several_requests_are_admitted_together_or_not_at_all() {
+    fn admit_all_admits_all_requests_or_none() {
         let mut rate = Rate::default();
         assert_eq!(rate.admit_all(3, 5, Duration::from_secs(1)).unwrap().remaining, 2);
         rate.admit(5, Duration::from_secs(2)).unwrap();
         let refused = rate.admit_all(3, 5, Duration::from_secs(10)).unwrap_err();
-        assert_eq!((refused.retry_after_secs, refused.view.remaining), (51, 1), "nothing of the refused counts");
+        assert_eq!((refused.retry_after_secs, refused.view.remaining), (51, 1), "refused requests do not count");
         assert_eq!(rate.admit_all(5, 5, Duration::from_secs(10)).unwrap_err().retry_after_secs, 52);
         assert_eq!(rate.admit_all(6, 5, Duration::from_secs(10)).unwrap_err().retry_after_secs, 60);
         rate.take_back(1);
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_sixty_seconds_hold_more_than_the_limit(
+        fn any_sixty_seconds_contain_at_most_the_limit(
             limit in 1_u32..12, gaps_ms in proptest::collection::vec(0_u64..20_000, 0..300),
         ) {
             let (mut rate, mut now, mut admitted) = (Rate::default(), Duration::ZERO, Vec::new());
@@ -183,7 +183,7 @@ mod tests {
                     Err(refused) => {
                         prop_assert_eq!(expected, 0);
                         let then = now + Duration::from_secs(refused.retry_after_secs);
-                        prop_assert!(rate.clone().admit(limit, then).is_ok(), "retrying as told is admitted");
+                        prop_assert!(rate.clone().admit(limit, then).is_ok(), "a retry at that time is admitted");
                     }
                 }
                 prop_assert!(rate.stamps.len() <= limit as usize);

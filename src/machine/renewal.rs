@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Authorities count failed validations per hour: Let's Encrypt blocks a name after five. So at most four attempts that
-//! follow a refusal fall into any hour. The second one comes early, since it uses the other challenge type. An
-//! unreachable authority has counted nothing, so it is tried again sooner. The count is kept across restarts: otherwise
-//! a process that restarts in a loop would use up the limit.
+//! follow a refusal fall into any hour. The second attempt comes early, because it uses the other challenge type. A
+//! request that never reached the authority did not count there, so its retry comes sooner. The count is kept across
+//! restarts. Otherwise a process that restarts in a loop would use up the limit.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::time::Timestamp;
 
-/// Seconds after the first, second, ... refusal. From the eighth on, the last value.
+/// Seconds after the first, second, ... refusal. From the eighth refusal on, the last value.
 const AFTER_REFUSAL: [u64; 8] = [10, 300, 1_200, 3_600, 3 * 3_600, 6 * 3_600, 12 * 3_600, 24 * 3_600];
 /// Seconds after a failure to reach the authority, doubled each time up to an hour.
 const AFTER_SILENCE: u64 = 10;
@@ -103,7 +103,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_certificate_is_renewed_after_two_thirds_of_its_life_and_a_missing_one_is_asked_for_at_once() {
+    fn a_certificate_is_renewed_after_two_thirds_of_its_life_and_a_missing_one_is_requested_at_once() {
         let day = 24 * HOUR;
         let held = Validity { from: NOW, until: NOW + 90 * day };
         assert_eq!(due(Some(held), Setbacks::default()), NOW + 60 * day);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_that_is_not_reached_is_tried_again_sooner_than_one_that_refused() {
+    fn an_unreachable_authority_is_retried_sooner_than_one_that_refused() {
         let pauses = |setback| {
             let mut setbacks = Setbacks::default();
             let mut pause = || {
@@ -125,16 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_that_asks_for_more_patience_has_it() {
+    fn a_longer_retry_after_of_the_authority_is_respected() {
         let setbacks = Setbacks::default().and(RenewalFailure::Refused, NOW, Some(2 * HOUR));
         assert_eq!(due(None, setbacks), NOW + 2 * HOUR);
         assert_eq!(setbacks.and(RenewalFailure::Refused, NOW, Some(Duration::ZERO)).wait_until(), NOW + HOUR / 12);
     }
 
     proptest! {
-        /// For every order of refusals and failures to connect.
+        /// Checks any order of refusals and failures to connect.
         #[test]
-        fn no_hour_holds_five_refusals(order in proptest::collection::vec(any::<bool>(), 1..40)) {
+        fn any_hour_contains_at_most_four_refusals(order in proptest::collection::vec(any::<bool>(), 1..40)) {
             let (mut now, mut setbacks, mut refusals) = (NOW, Setbacks::default(), Vec::new());
             for refused in order {
                 let setback = if refused { RenewalFailure::Refused } else { RenewalFailure::Unreached };

@@ -23,7 +23,7 @@ use crate::domain::stream::Stream;
 
 /// Minimum number of deliveries in a window for a meaningful percentage.
 pub const DELIVERIES_MIN: u64 = 100;
-/// Minimum number of bounces or complaints that raise a level: a single one may be chance.
+/// Minimum number of bounces or complaints that raise a level: a single one may be random.
 const COUNT_MIN: u64 = 2;
 
 /// Severity of a rate.
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_is_told_from_a_hundred_deliveries_on() {
+    fn a_percentage_needs_a_hundred_deliveries() {
         let rate = |count, of| Rate { count, of }.millionths();
         assert_eq!(
             [rate(99, 99), rate(0, 100), rate(1, 300), rate(u64::MAX, 100)],
@@ -264,13 +264,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn judging_the_same_again_changes_nothing(before in levels(), count: u64, of: u64) {
+        fn judging_the_same_figures_again_changes_nothing(before in levels(), count: u64, of: u64) {
             let once = after(before, day(count, of));
             prop_assert_eq!(after(once, day(count, of)), once);
         }
 
         #[test]
-        fn more_bounces_are_never_better(
+        fn more_bounces_never_lower_the_level(
             before in levels(), count in 0_u64..2000, more in 0_u64..2000, of in 0_u64..2000,
         ) {
             prop_assert!(after(before, day(count, of)) <= after(before, day(count + more, of)));
@@ -278,7 +278,7 @@ mod tests {
         }
 
         #[test]
-        fn a_rate_that_wanders_between_a_threshold_and_a_fifth_below_crosses_it_once(
+        fn a_rate_that_varies_between_a_threshold_and_a_fifth_below_crosses_it_once(
             rates in proptest::collection::vec(1600_u64..5000, 1..40),
         ) {
             let mut level = Level::Ok;
@@ -292,7 +292,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_told_is_what_changed(bounces in levels(), complaints in levels(), count: u64, of: u64) {
+        fn crossings_are_exactly_the_changed_levels(bounces in levels(), complaints in levels(), count: u64, of: u64) {
             let before = State { bounces, complaints };
             let figures = Figures { bounces: Rate { count, of }, complaints: Rate { count: count / 9, of } };
             let next = before.step(Windows { day: figures, week: Figures::default() });

@@ -1,4 +1,4 @@
-//! The content of a message: how long it is kept, and in which bucket it is destroyed (contract 7).
+//! The content of a message: its retention, and the bucket in which it is destroyed (contract 7).
 //!
 //! ```text
 //!            DeadlineCame                BucketDestroyed
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Bodies are stored in segments by bucket. A bucket's key is destroyed at the bucket's end, at or after the deadline
-//! of all its content: less than an hour after it for retentions up to 30 days, less than a day for longer ones. From
-//! the deadline on content is refused, whether its bytes still exist or not.
+//! of all its content. The delay is less than an hour for retentions up to 30 days, and less than a day for longer
+//! ones. After its deadline, content is refused even while its bytes still exist.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Bucket {
         u32::try_from(self.end.as_millis() % HOUR_MS).ok().filter(|number| *number > 0)
     }
 
-    /// Returns whether its content may be destroyed at `now`.
+    /// Returns whether the bucket's content may be destroyed at `now`.
     pub fn is_over(self, now: Timestamp) -> bool {
         now >= self.end
     }
@@ -83,7 +83,7 @@ pub enum State {
     },
     /// Past its deadline: refused everywhere, not yet destroyed.
     Refused {
-        /// The record's `content_deleted_at`: for its owner the content is gone from this time on.
+        /// The record's `content_deleted_at`. From this time on the owner can't read the content.
         at: Timestamp,
     },
     /// Unrecoverable.
@@ -112,7 +112,7 @@ pub enum Effect {
 }
 
 impl State {
-    /// Returns whether the content may be read or sent at `now`, whatever timers have run.
+    /// Returns whether the content may be read or sent at `now`, even if its timer has not fired yet.
     pub fn is_readable(self, now: Timestamp) -> bool {
         match self {
             Self::Kept { deadline } => now < deadline,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_refused_from_its_deadline_whether_or_not_the_timer_has_run() {
+    fn content_is_refused_from_its_deadline_even_if_the_timer_has_not_fired() {
         let deadline = Timestamp::from_millis(1_700_000_000_000);
         let before = deadline - Duration::from_millis(1);
         let kept = State::Kept { deadline };
@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_bucket_ends_at_or_after_each_deadline_in_it_and_within_the_contracts_time(
+        fn a_bucket_ends_after_all_its_deadlines_and_within_the_contracts_delay(
             created in 1_600_000_000_000_u64..2_000_000_000_000, kept in 1_u16..=3650,
         ) {
             let created = Timestamp::from_millis(created);
@@ -184,7 +184,7 @@ mod tests {
         }
 
         #[test]
-        fn content_accepted_in_doubt_lies_in_a_bucket_of_its_own_that_tells_the_doubt(
+        fn content_accepted_during_a_clock_doubt_gets_a_separate_bucket_with_its_number(
             created in 1_600_000_000_000_u64..2_000_000_000_000, kept in 1_u16..=3650, number in 1_u32..3_600_000,
         ) {
             let bucket = Bucket::of(Timestamp::from_millis(created), days(kept));
@@ -195,13 +195,13 @@ mod tests {
         }
 
         #[test]
-        fn the_bytes_order_as_the_buckets_do(a in 0_u64..253_402_300_799_999, b in 0_u64..253_402_300_799_999) {
+        fn encoded_buckets_sort_like_buckets(a in 0_u64..253_402_300_799_999, b in 0_u64..253_402_300_799_999) {
             let (a, b) = (Bucket { end: Timestamp::from_millis(a) }, Bucket { end: Timestamp::from_millis(b) });
             prop_assert_eq!(a.cmp(&b), a.to_bytes().cmp(&b.to_bytes()));
         }
 
         #[test]
-        fn content_never_comes_back(inputs in proptest::collection::vec((any::<bool>(), 0_u64..2000), 0..12)) {
+        fn content_never_becomes_readable_again(inputs in proptest::collection::vec((any::<bool>(), 0_u64..2000), 0..12)) {
             let at = |ms: u64| Timestamp::from_millis(1_700_000_000_000 + ms);
             let mut state = State::Kept { deadline: at(1000) };
             for (deadline, ms) in inputs {

@@ -1,4 +1,4 @@
-//! The retry schedule of a message, and the time at which it is given up (contract 6).
+//! The retry schedule of a message, and the end of its lifetime (contract 6).
 //!
 //! ```text
 //! attempt  1    2    3    4    5     6     7     8 ...
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An attempt that would fall at or after `give_up_at` is not moved forward. The message waits until `give_up_at` and
-//! fails then, so that it never fails before the promised lifetime is over.
+//! fails then, so that it never fails before its promised lifetime is over.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ mod tests {
     const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
     #[test]
-    fn without_jitter_the_delays_are_the_contracts() {
+    fn without_jitter_the_delays_match_the_contract() {
         let minutes = (1..=9).map(|attempt| delay(attempt, 0.5).as_secs() / 60).collect::<Vec<_>>();
         assert_eq!(minutes, [1, 2, 4, 8, 15, 30, 60, 60, 60]);
         assert_eq!(delay(0, 0.5), delay(1, 0.5));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_lifetime_expiry_and_content_deadline_ends_a_message() {
+    fn the_earliest_of_lifetime_expiry_and_content_deadline_ends_a_message() {
         let hours = |hours: u64| START + Duration::from_secs(3600 * hours);
         let lifetime = Duration::from_secs(3600 * DEFAULT_LIFETIME_HOURS);
         assert_eq!(give_up_at(START, lifetime, None, hours(720)), hours(48));
@@ -90,7 +90,7 @@ mod tests {
         }
 
         #[test]
-        fn random_bytes_make_a_chance_below_one(random: [u8; 4]) {
+        fn random_bytes_map_to_a_number_below_one(random: [u8; 4]) {
             prop_assert!((0.0..1.0).contains(&jitter(random)));
         }
     }

@@ -6,7 +6,7 @@
 //! each  |#####------| at most, so one holder never takes everything
 //! ```
 //!
-//! Memory use depends on the number of holders that hold something now.
+//! Memory use grows only with the number of current holders.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -80,19 +80,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_holder_has_its_share_and_leaves_the_rest_to_others() {
+    fn a_holder_gets_at_most_its_share_and_others_get_the_rest() {
         let mut shares = Shares::new(10, 4);
         assert_eq!(shares.take(&"a", 4), Ok(()));
         assert_eq!(shares.take(&"a", 1), Err(Exhausted));
         assert_eq!(shares.take(&"b", 4), Ok(()));
-        assert_eq!(shares.take(&"c", 3), Err(Exhausted), "all of them have 10");
+        assert_eq!(shares.take(&"c", 3), Err(Exhausted), "the holders have all 10 units");
         assert_eq!(shares.take(&"c", 2), Ok(()));
         shares.give_back(&"a", 4);
         assert_eq!(shares.take(&"c", 2), Ok(()));
     }
 
     #[test]
-    fn an_overdrawn_holder_gets_nothing_until_it_gives_back() {
+    fn an_overdrawn_holder_gets_nothing_until_it_returns_units() {
         let mut shares = Shares::new(10, 4);
         shares.take_beyond_limit(&"a", 6);
         assert_eq!(shares.take(&"a", 1), Err(Exhausted));
@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_lent_is_the_sum_of_what_is_held(steps in prop::collection::vec((0_u8..4, 0_usize..9, any::<bool>()), 0..200)) {
+        fn the_lent_total_is_the_sum_of_all_holdings(steps in prop::collection::vec((0_u8..4, 0_usize..9, any::<bool>()), 0..200)) {
             let mut shares = Shares::new(20, 8);
             for (holder, units, is_taken) in steps {
                 if is_taken {

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn after_so_many_failures_one_waits_until_the_oldest_is_forgotten() {
+    fn at_the_limit_attempts_wait_until_the_oldest_failure_expires() {
         let mut throttle = Throttle::default();
         for second in 0..3 {
             throttle.attempt(3, at(second)).unwrap();
@@ -104,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn a_success_counts_for_nothing() {
+    fn a_successful_attempt_does_not_count() {
         let mut throttle = Throttle::default();
         for second in 0..100 {
             throttle.attempt(1, at(second)).unwrap();
-            assert!(throttle.attempt(1, at(second)).is_err(), "one under way is one");
+            assert!(throttle.attempt(1, at(second)).is_err(), "an attempt in progress counts");
             throttle.take_back(at(second));
         }
         assert!(throttle.is_idle(at(100)));

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::throttle::{Throttle, Throttled};
 
-/// Maximum number of attempts in the window of all that share an entry because the table is full.
+/// Maximum number of attempts in the window for all names and clients that share an entry because the table is full.
 const SHARED_LIMIT: usize = 50;
 
 /// Key of an entry: the hash of a name, a client or a browser.
@@ -30,7 +30,7 @@ pub struct ThrottleTable {
     below: BTreeSet<(Duration, ThrottleKey)>,
     /// The entries at their limit, ordered by the time at which they fall below it.
     at_limit: BTreeSet<(Duration, ThrottleKey)>,
-    /// Shared by names and clients that have no entry while the table is full.
+    /// The entry that names and clients without their own entry share while the table is full.
     shared: Throttle,
 }
 
@@ -52,10 +52,9 @@ impl ThrottleTable {
         }
     }
 
-    /// Starts an attempt of `key` at `now`, of which `limit` may fail in the window.
+    /// Starts an attempt of `key` at `now`, if fewer than `limit` have failed in the window or are in progress.
     ///
-    /// # Errors
-    /// [`Throttled`] if that many have failed or are in progress.
+    /// # Errors [`Throttled`] if that many have failed or are in progress.
     pub fn attempt(&mut self, key: ThrottleKey, limit: usize, now: Duration) -> Result<(), Throttled> {
         self.expire(now);
         let mut entry = match self.take_out(&key) {
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn invented_names_push_out_no_entry_at_its_limit() {
+    fn invented_names_never_evict_an_entry_at_its_limit() {
         let mut table = ThrottleTable::new(10);
         closed(&mut table, 1, at(0));
         for name in 100..9000 {
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_below_its_limit_with_the_oldest_attempt_goes_first() {
+    fn the_entry_below_its_limit_with_the_oldest_attempts_is_evicted_first() {
         let mut table = ThrottleTable::new(2);
         for (name, second) in [(1, 0), (2, 1), (1, 2), (3, 3)] {
             table.attempt(key(name), 3, at(second)).unwrap();
@@ -180,20 +179,20 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_at_their_limit_newcomers_share_an_entry() {
+    fn if_all_entries_are_at_their_limit_new_names_share_one() {
         let mut table = ThrottleTable::new(2);
         closed(&mut table, 1, at(0));
         closed(&mut table, 2, at(0));
         let admitted = (100..300).filter(|name| table.attempt(key(*name), 3, at(1)).is_ok()).count();
         assert_eq!((admitted, table.entries.len()), (SHARED_LIMIT, 2));
         table.take_back(&key(100), at(1));
-        assert!(table.attempt(key(300), 3, at(1)).is_ok(), "one was taken back");
+        assert!(table.attempt(key(300), 3, at(1)).is_ok(), "one attempt was removed");
         assert!(table.attempt(key(1), 3, at(1)).is_err() && table.attempt(key(2), 3, at(1)).is_err());
         assert!(table.attempt(key(301), 3, at(900)).is_ok());
     }
 
     #[test]
-    fn what_is_taken_back_leaves_no_trace() {
+    fn a_removed_attempt_does_not_count() {
         let mut table = ThrottleTable::new(2);
         for second in 0..50 {
             table.attempt(key(1), 3, at(second)).unwrap();
@@ -204,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn memory_is_bounded_and_a_closed_entry_stays_closed(
+        fn memory_is_bounded_and_a_blocking_entry_keeps_blocking(
             steps in prop::collection::vec((0_u16..12, 0_u64..400, any::<bool>()), 0..300),
         ) {
             let mut table = ThrottleTable::new(5);

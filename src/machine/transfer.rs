@@ -192,15 +192,15 @@ impl State {
         self.status
     }
 
-    /// Returns whether it was accepted, and refused or returned too. Whatever the order of these facts, it counts as
-    /// one message.
+    /// Returns whether the message was both accepted and then refused or returned. Whatever the order of these facts,
+    /// it counts as one message.
     pub const fn is_returned(self) -> bool {
         const BOTH: u8 = Fact::Delivered as u8 | Fact::Bounced as u8;
         self.heard & BOTH == BOTH
     }
 
-    /// Returns the next state and its effects after `input`. It takes no time: `machine::retry` decides when to try
-    /// again.
+    /// Returns the next state and its effects after `input`. It needs no time: `machine::retry` schedules the next
+    /// attempt.
     #[must_use]
     pub fn step(self, input: Input) -> Next<Self, Effect> {
         match input {
@@ -269,7 +269,7 @@ impl State {
 
 #[cfg(test)]
 impl Input {
-    /// Every input, for tables and properties.
+    /// All inputs, for tables and properties.
     pub(super) const ALL: [Self; 12] = [
         Self::Delivered,
         Self::AttemptDeferred,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_dsn_turns_delivered_into_bounced_once_and_a_delay_leaves_it() {
+    fn a_late_dsn_changes_delivered_to_bounced_once_and_a_delay_report_does_not() {
         let (state, _) = walk(&[Input::AttemptDeferred, Input::Delivered]);
         let delayed = state.step(Input::ReportedDelayed);
         assert_eq!(delayed.state.status(), Status::Delivered);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounce_after_a_complaint_is_an_event_that_leaves_complained() {
+    fn a_bounce_after_a_complaint_is_recorded_and_the_status_stays_complained() {
         let (state, effects) = walk(&[Input::Delivered, Input::ReportedComplaint, Input::ReportedBounced]);
         assert_eq!(state.status(), Status::Complained);
         assert_eq!(effects.last(), Some(&Effect::Record(EventType::Bounced)));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_overtakes_the_answer_to_the_final_dot_keeps_its_rank() {
+    fn a_report_that_precedes_the_answer_to_the_final_dot_keeps_its_rank() {
         let (state, effects) = walk(&[Input::ReportedBounced, Input::Delivered]);
         assert_eq!(state.status(), Status::Bounced);
         assert_eq!(
@@ -334,14 +334,14 @@ mod tests {
     }
 
     #[test]
-    fn every_name_reads_back_as_its_status() {
+    fn every_status_name_parses_to_its_status() {
         assert!(Status::ALL.iter().all(|status| status.to_string().parse() == Ok(*status)));
         assert!("sent".parse::<Status>().is_err());
     }
 
     proptest! {
         #[test]
-        fn the_rank_never_falls_and_the_last_word_is_the_highest_heard(inputs in inputs()) {
+        fn the_rank_never_falls_and_the_final_status_is_the_highest_reported(inputs in inputs()) {
             let mut state = State::default();
             for input in &inputs {
                 let next = state.step(*input).state;
@@ -356,7 +356,7 @@ mod tests {
         }
 
         #[test]
-        fn a_report_heard_twice_changes_nothing(inputs in inputs(), report in proptest::sample::select(vec![
+        fn a_repeated_report_changes_nothing(inputs in inputs(), report in proptest::sample::select(vec![
             Input::Delivered, Input::AttemptBounced, Input::ReportedBounced, Input::ReportedDelayed, Input::ReportedComplaint,
             Input::Unsubscribed, Input::GaveUp, Input::RecipientSuppressed(Wire::Idle),
         ])) {
@@ -375,7 +375,7 @@ mod tests {
         }
 
         #[test]
-        fn attempts_stop_exactly_when_the_message_no_longer_waits(inputs in inputs()) {
+        fn attempts_stop_exactly_when_the_message_reaches_an_end(inputs in inputs()) {
             let (state, effects) = walk(&inputs);
             let stops = effects.iter().filter(|effect| **effect == Effect::StopAttempts).count();
             prop_assert_eq!(stops, usize::from(!state.status.is_waiting()));

@@ -1,4 +1,4 @@
-//! Whether a sending domain counts as verified (contract 2), according to checks of its RSA DKIM record.
+//! The verification of a sending domain (contract 2), according to checks of its RSA DKIM record.
 //!
 //! ```text
 //!            seen                    not seen                 not seen for 72 h
@@ -8,7 +8,7 @@
 //!                        '------------ seen ----------'
 //! ```
 //!
-//! A failed lookup says nothing about the record: it changes only the time of the next check.
+//! A failed lookup says nothing about the record, so it changes only the time of the next check.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_domain_is_looked_at_ever_more_rarely_until_its_record_is_seen() {
+    fn a_pending_domain_is_checked_less_and_less_often_until_its_record_is_found() {
         let mut state = pending();
         let mut waits = Vec::new();
         for _ in 0..9 {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vanished_record_counts_for_72_hours_after_it_was_last_seen() {
+    fn a_missing_record_counts_for_72_hours_after_it_was_last_found() {
         let verified = step(pending(), Some(true), START).state;
         let failing = step(verified, Some(false), START + 71 * HOUR).state;
         assert_eq!(failing.status, DomainStatus::Failing);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_up_that_failed_takes_nothing_from_a_verified_domain() {
+    fn a_failed_lookup_leaves_a_verified_domain_verified() {
         let verified = step(pending(), Some(true), START).state;
         assert_eq!(step(verified, None, START + 1000 * HOUR).state.status, DomainStatus::Verified);
     }

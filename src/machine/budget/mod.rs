@@ -1,9 +1,9 @@
-//! A budget that accounts and sites share: connections, lookups, or memory. Accounts take turns. One account alone may
-//! use all of it. Under contention an account gets at most half of the budget, and a site or a network at most a
-//! sixteenth.
+//! A budget that accounts and sites share: connections, lookups, or memory. Accounts take turns. A single active
+//! account may use all of it. Under contention an account gets at most half of the budget, and a site or a network at
+//! most a sixteenth.
 //!
-//! Units are released when their use ends, which may take minutes. So accounts that hold few units may together exceed
-//! the budget by an eighth: if one account has taken everything, another is still served at once.
+//! Units are released when their use ends, which may take minutes. Accounts that hold few units may therefore exceed
+//! the budget together by an eighth: even if one account has taken everything, another is served at once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
@@ -20,7 +20,7 @@ const EXTRA_PART: u32 = 8;
 const SMALL_PART: u32 = 16;
 /// Minimum size of a budget that may be exceeded.
 const EXTRA_FROM: u32 = 16;
-/// Maximum number of an account's claims that are searched for one that fits.
+/// Maximum number of an account's claims that are searched for one that fits the free units.
 const LOOK_MAX: usize = 64;
 
 /// A network of servers: an IPv4 /24 or an IPv6 /48.
@@ -45,7 +45,8 @@ pub struct Claim {
     pub stream: Stream,
     /// The account of the message.
     pub account: AccountId,
-    /// The destination site. `None` if the claim counts for no site, as with a smarthost for all of them.
+    /// The destination site. `None` if the claim counts for no site, for example with a smarthost that takes mail for
+    /// all sites.
     pub site: Option<u64>,
     /// The network of a server that has never answered.
     pub network: Option<Network>,
@@ -86,9 +87,9 @@ const SHARES: [Shares; 3] = [Shares::All, Shares::OfSites, Shares::None];
 enum Shares {
     /// The shares of accounts, sites and networks.
     All,
-    /// The shares of sites and networks only, since no account within its share can be served.
+    /// The shares of sites and networks only, because no account within its share can be served.
     OfSites,
-    /// None, since no claim within any share can be served.
+    /// None, because no claim within any share can be served.
     None,
 }
 
@@ -111,7 +112,7 @@ impl Budget {
         }
     }
 
-    /// Queues a claim. A claim that exceeds the whole budget counts as one to all of it.
+    /// Queues a claim. A claim larger than the budget counts as one for the whole budget.
     pub fn request(&mut self, claim: Claim) -> ClaimId {
         self.last_id += 1;
         let claim = Claim { units: claim.units.min(self.most(claim.stream)), ..claim };

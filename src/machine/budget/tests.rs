@@ -24,14 +24,14 @@ fn of(claims: &[Claim], account: u8) -> usize {
 }
 
 #[test]
-fn an_account_alone_has_all_of_it_and_others_are_served_at_once_all_the_same() {
+fn a_single_account_gets_the_whole_budget_and_others_are_still_served_at_once() {
     let mut budget = Budget::new(64);
     (0..100).for_each(|site| _ = budget.request(claim(1, site)));
     let first = granted(&mut budget);
     assert_eq!(first.len(), 64);
     (2..5).for_each(|account| (0..100).for_each(|site| _ = budget.request(claim(account, site))));
     let others = granted(&mut budget);
-    assert_eq!([2, 3, 4].map(|account| of(&others, account)), [3, 3, 2], "they are an eighth more");
+    assert_eq!([2, 3, 4].map(|account| of(&others, account)), [3, 3, 2], "they exceed the budget by an eighth");
     // While the first account holds more than half, its released units go to the others.
     first.iter().take(20).for_each(|claim| budget.release(claim));
     let again = granted(&mut budget);
@@ -42,7 +42,7 @@ fn an_account_alone_has_all_of_it_and_others_are_served_at_once_all_the_same() {
 }
 
 #[test]
-fn under_contention_accounts_take_turns_and_none_has_more_than_half() {
+fn under_contention_accounts_take_turns_and_get_at_most_half() {
     let mut budget = Budget::new(64);
     for site in 0..100 {
         budget.request(claim(1, site));
@@ -59,7 +59,7 @@ fn under_contention_accounts_take_turns_and_none_has_more_than_half() {
 }
 
 #[test]
-fn under_contention_a_site_and_a_network_have_at_most_a_sixteenth() {
+fn under_contention_a_site_and_a_network_get_at_most_a_sixteenth() {
     let mut budget = Budget::new(64);
     (0..50).for_each(|_| _ = budget.request(claim(1, 7)));
     (0..50).for_each(|site| _ = budget.request(claim(1, 100 + site)));
@@ -75,7 +75,7 @@ fn under_contention_a_site_and_a_network_have_at_most_a_sixteenth() {
 }
 
 #[test]
-fn a_large_claim_holds_up_its_own_account_alone() {
+fn a_large_claim_blocks_only_its_own_account() {
     let mut budget = Budget::new(64);
     budget.request(Claim { units: 40, ..claim(1, 1) });
     budget.request(Claim { units: 40, ..claim(1, 2) });
@@ -88,7 +88,7 @@ fn a_large_claim_holds_up_its_own_account_alone() {
 }
 
 #[test]
-fn networks_are_ipv4_24_and_ipv6_48() {
+fn a_network_is_an_ipv4_24_or_an_ipv6_48() {
     let same = |a: &str, b: &str| Network::of(a.parse().unwrap()) == Network::of(b.parse().unwrap());
     assert!(same("192.0.2.1", "192.0.2.255") && same("::ffff:192.0.2.1", "192.0.2.7"));
     assert!(!same("192.0.2.1", "192.0.3.1") && !same("2001:db8:1::1", "2001:db8:2::1"));
@@ -97,7 +97,7 @@ fn networks_are_ipv4_24_and_ipv6_48() {
 
 proptest! {
     #[test]
-    fn units_add_up_and_whoever_fits_is_served(
+    fn units_add_up_and_every_fitting_claim_is_granted(
         steps in prop::collection::vec((0u8..4, 1u8..5, 0u64..6, 1u32..9, any::<bool>()), 1..120),
     ) {
         let mut budget = Budget::new(32);
@@ -123,12 +123,12 @@ proptest! {
             let used: u32 = taken.iter().map(|claim| claim.units).sum();
             prop_assert!(budget.used == used && used <= 36);
             let of_one = |number| taken.iter().filter(|one| one.account == claim(number, 0).account).map(|one| one.units).sum::<u32>();
-            prop_assert!((1..5).all(|number| of_one(number) <= 32), "no account has more than all of it");
+            prop_assert!((1..5).all(|number| of_one(number) <= 32), "no account exceeds the whole budget");
             prop_assert_eq!(budget.has_waiters(), !waiting.is_empty());
         }
         taken.iter().for_each(|claim| budget.release(claim));
         let left: Vec<_> = std::iter::from_fn(|| { let (_, claim) = budget.grant()?; budget.release(&claim); Some(()) }).collect();
-        prop_assert_eq!(left.len(), waiting.len(), "nobody waits for ever");
+        prop_assert_eq!(left.len(), waiting.len(), "no claim waits forever");
         prop_assert!(budget.accounts.is_empty() && budget.sites.is_empty() && budget.used == 0);
     }
 }

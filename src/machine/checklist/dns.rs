@@ -1,4 +1,4 @@
-//! The items of the checklist that DNS decides.
+//! The checklist items that depend on DNS.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub struct SpfFacts<'a> {
     pub found: &'a [String],
     /// Whether one of them includes this server.
     pub names_us: bool,
-    /// The number of lookups that it needs; `None` if unknown.
+    /// Number of DNS lookups that the record needs; `None` if unknown.
     pub lookups: Option<u32>,
     /// The record to publish.
     pub wanted: &'a str,
@@ -31,14 +31,14 @@ pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
         several => {
             return Judgement::fail(
                 format!("There are {} SPF records, so receivers ignore all of them.", several.len()),
-                "Leave one, which names all servers that send for the domain.",
+                "Keep one record that lists all servers that send for the domain.",
             );
         }
     };
     match lookups {
         Some(lookups) if *lookups > SPF_LOOKUPS_MAX => Judgement::fail(
             format!("The record takes {lookups} DNS look-ups. Receivers stop at {SPF_LOOKUPS_MAX}: {record}"),
-            "Take out includes of services that no longer send for the domain, or name their addresses.",
+            "Remove includes of services that no longer send for the domain, or list their addresses.",
         ),
         _ if !names_us => Judgement::warn(
             format!("The record does not name this server: {record}"),
@@ -56,13 +56,13 @@ fn not_looked_up(what: &str) -> Judgement {
 /// A record that a domain should publish.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordFacts<'a> {
-    /// Whether it was found; `None` if it was not looked up, or the lookup failed.
+    /// Whether the record was found; `None` if it was not looked up, or the lookup failed.
     pub seen: Option<bool>,
     /// Its name.
     pub name: &'a str,
 }
 
-/// Judges the RSA key that signs.
+/// Judges the RSA signing key.
 pub fn dkim(key: RecordFacts<'_>) -> Judgement {
     let name = key.name;
     match key.seen {
@@ -70,7 +70,7 @@ pub fn dkim(key: RecordFacts<'_>) -> Judgement {
         Some(true) => Judgement::pass(format!("The RSA key is at {name}.")),
         Some(false) => Judgement::fail(
             format!("The RSA key is not at {name}."),
-            "Publish the DKIM record that the domain's page shows, exactly as it is there.",
+            "Publish the DKIM record exactly as the domain's page shows it.",
         ),
     }
 }
@@ -85,11 +85,12 @@ pub fn dmarc(found: &Discovery, own: usize, wanted: &str) -> Judgement {
         Discovery::Published(PublishedRecord { text, .. }) => Judgement::pass(format!("The record is valid: {text}")),
         Discovery::Invalid(text) => Judgement::fail(
             format!("The record is invalid, so receivers ignore it: {text}"),
-            format!("Replace it by: {wanted}"),
+            format!("Replace it with: {wanted}"),
         ),
-        Discovery::Absent if own > 1 => {
-            Judgement::fail(format!("There are {own} DMARC records, so receivers ignore all of them."), "Leave one.")
-        }
+        Discovery::Absent if own > 1 => Judgement::fail(
+            format!("There are {own} DMARC records, so receivers ignore all of them."),
+            "Keep only one.",
+        ),
         Discovery::Absent => Judgement::fail(
             "There is no DMARC record for the domain or a parent domain.",
             format!("Publish this TXT record at _dmarc: {wanted}"),
@@ -101,12 +102,12 @@ pub fn dmarc(found: &Discovery, own: usize, wanted: &str) -> Judgement {
 pub fn alignment(dkim: RecordFacts<'_>, return_path: RecordFacts<'_>) -> Judgement {
     let publish = |name: &str| format!("Publish the record at {name} that the domain's page shows.");
     match (dkim.seen, return_path.seen) {
-        (Some(true), Some(true)) => Judgement::pass("The DKIM key and the return path are seen: either aligns."),
+        (Some(true), Some(true)) => Judgement::pass("The DKIM key and the return path are published, and both align."),
         (Some(true), Some(false)) => {
             Judgement::warn("Only DKIM aligns: the return path is not under this domain.", publish(return_path.name))
         }
         (Some(false), Some(true)) => {
-            Judgement::warn("Only the return path aligns: the DKIM key is not seen.", publish(dkim.name))
+            Judgement::warn("Only the return path aligns: the DKIM key was not found.", publish(dkim.name))
         }
         (Some(false), Some(false)) => {
             Judgement::fail("The DKIM key and the return path are both missing, so DMARC fails.", publish(dkim.name))
@@ -125,12 +126,11 @@ pub fn dmarc_reports(found: &Discovery, names_us: bool, wanted: Option<&str>) ->
     match found {
         Discovery::Unknown => not_looked_up("The DMARC record"),
         Discovery::Published(_) if names_us => Judgement::pass("The record's rua names an address of this service."),
-        Discovery::Published(_) => Judgement::warn(
-            "The record's rua does not name this service, so no report about senders arrives here.",
-            remedy,
-        ),
+        Discovery::Published(_) => {
+            Judgement::warn("The record's rua does not name this service, so no reports arrive here.", remedy)
+        }
         Discovery::Invalid(_) | Discovery::Absent => {
-            Judgement::warn("There is no valid DMARC record to ask for reports.", remedy)
+            Judgement::warn("There is no valid DMARC record that requests reports.", remedy)
         }
     }
 }
@@ -156,21 +156,24 @@ pub fn reverse_dns(sources: &[SourceFacts]) -> Judgement {
         format!("Have the provider of {address} set its reverse name (PTR) to {ehlo}.")
     };
     if let Some(source) = sources.iter().find(without) {
-        return Judgement::fail(format!("{} has no name that leads back to it.", source.address), set(source));
+        return Judgement::fail(
+            format!("{} has no reverse name that resolves back to it.", source.address),
+            set(source),
+        );
     }
     if let Some(source) = sources.iter().find(elsewhere) {
         let names = source.names.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
-        let seen = format!("{} leads back to {names}, and says {} in EHLO.", source.address, source.ehlo);
+        let seen = format!("The reverse name of {} is {names}, but it sends {} in EHLO.", source.address, source.ehlo);
         return Judgement::warn(seen, set(source));
     }
     match sources.iter().find(unknown) {
-        Some(source) => Judgement::unknown(format!("The look-up of the names of {} failed.", source.address)),
+        Some(source) => Judgement::unknown(format!("The reverse look-up of {} failed.", source.address)),
         None if sources.is_empty() => {
-            Judgement::unknown("The address that receivers see is not known here. Name it in source of the relay.")
+            Judgement::unknown("The address that receivers see is unknown. Set it as source of the relay.")
         }
         None => {
             let addresses: Vec<_> = sources.iter().map(|source| source.address.to_string()).collect();
-            Judgement::pass(format!("{} leads back to its EHLO name.", addresses.join(", ")))
+            Judgement::pass(format!("Reverse DNS matches the EHLO name for {}.", addresses.join(", ")))
         }
     }
 }
@@ -178,9 +181,9 @@ pub fn reverse_dns(sources: &[SourceFacts]) -> Judgement {
 /// The way in which a domain receives mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replies<'a> {
-    /// The servers of its MX records.
+    /// By the servers of its MX records.
     Servers(&'a [String]),
-    /// Its own address, without an MX record.
+    /// At its own address, without an MX record.
     Address,
     /// Not at all: a null MX.
     NullMx,
@@ -190,12 +193,12 @@ pub enum Replies<'a> {
 
 /// Judges whether recipients can reply.
 pub fn replies(found: Option<&Replies<'_>>) -> Judgement {
-    let publish = "Publish an MX record that leads to a server which takes mail for the domain.";
+    let publish = "Publish an MX record for a server that accepts mail for the domain.";
     match found {
         None => not_looked_up("The MX record"),
         Some(Replies::Servers(servers)) => Judgement::pass(format!("Mail goes to {}.", servers.join(", "))),
         Some(Replies::Address) => Judgement::warn("There is no MX record, only an address.", publish),
-        Some(Replies::NullMx) => Judgement::fail("A null MX says that the domain takes no mail.", publish),
+        Some(Replies::NullMx) => Judgement::fail("A null MX declares that the domain accepts no mail.", publish),
         Some(Replies::Nothing) => Judgement::fail("There is no MX record and no address.", publish),
     }
 }
@@ -208,13 +211,13 @@ pub fn bimi(found: Option<&[String]>, dmarc: &Discovery) -> Judgement {
         Some([record]) => record,
         Some(several) => {
             let seen = format!("There are {} BIMI records, so receivers ignore all of them.", several.len());
-            return Judgement::fail(seen, "Leave one.");
+            return Judgement::fail(seen, "Keep only one.");
         }
     };
     if tag(record, "l").is_none_or(|url| !is_https(url)) {
         return Judgement::fail(
             format!("The record's l= is not an https URL: {record}"),
-            "Name the logo (SVG Tiny PS) in l=, with an https URL.",
+            "Set l= to the https URL of the logo (SVG Tiny PS).",
         );
     }
     let is_enforced = match dmarc {
@@ -231,12 +234,12 @@ pub fn bimi(found: Option<&[String]>, dmarc: &Discovery) -> Judgement {
     match tag(record, "a") {
         Some(url) if is_https(url) => Judgement::pass(format!("The logo has a certificate: {record}")),
         None | Some("") => Judgement::warn(
-            format!("The record names no certificate, which Gmail and Apple ask for: {record}"),
-            "Name a mark certificate (VMC or CMC) in a=.",
+            format!("The record has no certificate, which Gmail and Apple require: {record}"),
+            "Set a= to the https URL of a mark certificate (VMC or CMC).",
         ),
         Some(_) => Judgement::fail(
             format!("The record's a= is not an https URL: {record}"),
-            "Name the mark certificate in a=, with an https URL.",
+            "Set a= to the https URL of the mark certificate.",
         ),
     }
 }
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn spf_has_one_record_that_names_us_in_ten_look_ups() {
+    fn spf_passes_with_one_record_that_names_us_in_at_most_ten_lookups() {
         let judged = |found: &[&str], names_us, lookups| {
             let found = texts(found);
             spf(Some(&SpfFacts { found: &found, names_us, lookups, wanted: "v=spf1 a:mail.example.com ~all" })).status
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn alignment_needs_both_and_fails_with_neither() {
+    fn alignment_passes_with_both_dkim_and_return_path_and_fails_without_either() {
         let record = |seen| RecordFacts { seen, name: "x.example.com" };
         let judged = |dkim, path| alignment(record(dkim), record(path)).status;
         let (yes, no) = (Some(true), Some(false));
@@ -298,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn dmarc_is_valid_and_sends_reports_here() {
+    fn dmarc_passes_if_valid_and_dmarc_reports_if_sent_here() {
         let invalid = Discovery::Invalid("v=DMARC1".to_owned());
         for (found, own, status, reports) in [
             (published("v=DMARC1; p=none"), 1, Pass, Pass),
@@ -315,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_source_decides_on_reverse_dns() {
+    fn the_worst_source_determines_reverse_dns() {
         let source = |names: Option<&[&str]>| SourceFacts {
             address: [192, 0, 2, 1].into(),
             ehlo: "mail.example.com".to_owned(),

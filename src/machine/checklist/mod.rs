@@ -1,5 +1,6 @@
 //! The checklist of a sending domain (contract 14.2): the requirements of large receivers, judged by the last DNS check
-//! and the mail of the last days. [`dns`] has the items of DNS, [`traffic`] those of the mail itself.
+//! and the mail of the last days. [`dns`] has the items that depend on DNS, [`traffic`] those that depend on the mail
+//! itself.
 
 pub mod dns;
 pub mod traffic;
@@ -47,7 +48,7 @@ pub enum Receiver {
     Microsoft,
 }
 
-/// The subject of one item.
+/// An item of the checklist.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemId {
@@ -171,7 +172,7 @@ fn percent(count: u64, of: u64) -> String {
     format!("{}.{}%", tenths / 10, tenths % 10)
 }
 
-/// Returns whether `count` of `of` is at least this many percent.
+/// Returns whether `count` of `of` is at least `hundredths` percent.
 fn reaches(count: u64, of: u64, hundredths: u64) -> bool {
     u128::from(count) * 100 >= u128::from(of) * u128::from(hundredths)
 }
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_item_is_listed_once_by_its_name() {
+    fn every_item_is_listed_once_under_its_name() {
         let names: Vec<_> = ItemId::ALL.iter().map(|id| serde_json::to_value(id).unwrap()).collect();
         assert_eq!((names[4].as_str(), names[7].as_str()), (Some("dmarc_reports"), Some("reverse_dns")));
         assert!(ItemId::ALL.iter().all(|id| ItemId::ALL.iter().filter(|other| *other == id).count() == 1));

@@ -1,4 +1,4 @@
-//! The items of the checklist that the mail itself decides.
+//! The checklist items that depend on the mail itself.
 
 use super::{Judgement, percent, reaches};
 use crate::machine::reputation::{DELIVERIES_MIN, Level, Measure, Rate};
@@ -23,11 +23,11 @@ pub fn dmarc_observed(mail: Option<Observed>) -> Judgement {
         return Judgement::unknown("DMARC reports are not counted here.");
     };
     let share = percent(passed, messages);
-    let seen = format!("{share} of {messages} messages of yours passed DMARC, by the reports of 30 days.");
-    let remedy = "See on the DMARC page which of your addresses fails, and whether SPF or DKIM fails there.";
+    let seen = format!("{share} of your {messages} messages in the reports of 30 days passed DMARC.");
+    let remedy = "See the DMARC page for the addresses that fail, and whether SPF or DKIM fails there.";
     match messages {
         0..OBSERVED_MIN => Judgement::unknown(format!(
-            "Receivers reported {messages} messages of yours in 30 days. {OBSERVED_MIN} are needed."
+            "Receivers reported {messages} of your messages in 30 days. At least {OBSERVED_MIN} are needed."
         )),
         _ if reaches(passed, messages, 99) => Judgement::pass(seen),
         _ if reaches(passed, messages, 95) => Judgement::warn(seen, remedy),
@@ -61,15 +61,15 @@ pub fn one_click(mail: Option<Marketing>) -> Judgement {
 
 /// Judges the deliveries of seven days; `secured` is the number made over TLS.
 pub fn tls(deliveries: u64, secured: u64) -> Judgement {
-    let seen = format!("{} of {deliveries} deliveries of 7 days were made under TLS.", percent(secured, deliveries));
+    let seen = format!("{} of {deliveries} deliveries of 7 days used TLS.", percent(secured, deliveries));
     match deliveries {
         0..TLS_DELIVERIES_MIN => Judgement::unknown(format!(
-            "There were {deliveries} deliveries in 7 days. {TLS_DELIVERIES_MIN} are needed."
+            "There were {deliveries} deliveries in 7 days. At least {TLS_DELIVERIES_MIN} are needed."
         )),
         _ if reaches(secured, deliveries, 99) => Judgement::pass(seen),
         _ => Judgement::warn(
             seen,
-            "See which receivers offer no TLS. If all do, something between this server and the internet removes \
+            "Find the receivers without TLS. If it is all of them, a device between this server and the internet removes \
              STARTTLS.",
         ),
     }
@@ -79,15 +79,15 @@ pub fn tls(deliveries: u64, secured: u64) -> Judgement {
 pub fn rate(measure: Measure, level: Level, week: Rate) -> Judgement {
     let Rate { count, of } = week;
     if of < DELIVERIES_MIN {
-        return Judgement::unknown(format!("There were {of} answers in 7 days. {DELIVERIES_MIN} are needed."));
+        return Judgement::unknown(format!("There were {of} answers in 7 days. At least {DELIVERIES_MIN} are needed."));
     }
     let (what, remedy) = match measure {
         Measure::Bounces => (
             "bounced",
-            "Find where the addresses come from that bounce (GET /v1/events?type=bounced), and stop writing to them.",
+            "Find the source of the bouncing addresses (GET /v1/events?type=bounced), and stop writing to them.",
         ),
         Measure::Complaints => {
-            ("were called spam", "Send only to people who asked for it, and let them unsubscribe with one click.")
+            ("were marked as spam", "Send only to people who opted in, and let them unsubscribe with one click.")
         }
     };
     let seen = format!("{count} of {of} messages of 7 days {what}.");
@@ -104,7 +104,7 @@ mod tests {
     use crate::machine::checklist::Status::{Fail, Na, Pass, Unknown, Warn};
 
     #[test]
-    fn own_mail_passes_dmarc_to_99_and_95_percent_of_100() {
+    fn dmarc_observed_has_thresholds_at_99_and_95_percent_of_100_messages() {
         for (messages, passed, expected) in
             [(99, 99, Unknown), (100, 99, Pass), (1000, 989, Warn), (100, 95, Warn), (1000, 949, Fail)]
         {
@@ -114,21 +114,21 @@ mod tests {
     }
 
     #[test]
-    fn all_marketing_has_one_click() {
+    fn one_click_passes_only_if_all_marketing_has_it() {
         let judged = |accepted, without| one_click(Some(Marketing { accepted, without })).status;
         assert_eq!(one_click(None).status, Na);
         assert_eq!([judged(0, 0), judged(10, 0), judged(10, 1)], [Unknown, Pass, Fail]);
     }
 
     #[test]
-    fn deliveries_are_made_under_tls_to_99_percent_of_20() {
+    fn tls_passes_at_99_percent_of_20_deliveries() {
         for (deliveries, secured, expected) in [(19, 0, Unknown), (20, 20, Pass), (100, 99, Pass), (100, 98, Warn)] {
             assert_eq!(tls(deliveries, secured).status, expected, "{secured} of {deliveries}");
         }
     }
 
     #[test]
-    fn rates_follow_their_levels_from_100_on() {
+    fn rates_follow_their_levels_from_100_deliveries_on() {
         let judged = |level, of| rate(Measure::Complaints, level, Rate { count: 1, of }).status;
         assert_eq!(
             [judged(Level::Ok, 99), judged(Level::Ok, 100), judged(Level::Warn, 100), judged(Level::Alarm, 100)],

@@ -51,14 +51,14 @@ pub enum Predecessor {
 pub struct Confirmations {
     /// Time at which the newest one was requested; `None` after a doubt about the clock.
     pub newest: Option<Duration>,
-    /// Time since when work waits that no newer confirmation covers.
+    /// Time since which work has waited for a newer confirmation.
     pub wanted_since: Option<Duration>,
 }
 
 /// The state of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseState {
-    /// It applies another machine's log, which may have stopped.
+    /// It applies another machine's log, whose owner may have stopped.
     Following {
         /// Time of the first request, since the log last changed, that found no further slot.
         unchanged_since: Option<Duration>,

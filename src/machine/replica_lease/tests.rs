@@ -27,7 +27,7 @@ fn waiting(until: u64) -> LeaseState {
 const FOLLOWING: LeaseState = LeaseState::Following { unchanged_since: None };
 
 #[test]
-fn a_claim_waits_for_its_predecessors_lease_unless_that_is_over() {
+fn a_claim_waits_for_its_predecessors_lease_unless_it_was_released() {
     let claim = |predecessor| {
         let input = LeaseInput::Claimed { asked_at: at(1000), predecessor };
         LeaseState::Claiming.step(input, at(1200), &STOPS)
@@ -44,14 +44,14 @@ fn a_claim_waits_for_its_predecessors_lease_unless_that_is_over() {
 }
 
 #[test]
-fn a_lost_claim_follows_again() {
+fn a_machine_follows_again_after_a_lost_claim() {
     assert_eq!(FOLLOWING.step(LeaseInput::Promoted, at(0), &STOPS), LeaseState::Claiming);
     assert_eq!(LeaseState::Claiming.step(LeaseInput::ClaimLost, at(0), &STOPS), FOLLOWING);
     assert_eq!(LeaseState::Claiming.step(LeaseInput::Unanswered, at(0), &STOPS), LeaseState::Claiming);
 }
 
 #[test]
-fn a_standby_claims_a_log_that_stood_still_for_two_leases_while_the_bucket_answered() {
+fn a_standby_claims_a_log_without_changes_for_two_leases_while_the_bucket_answers() {
     let follow = |rules: &LeaseRules, inputs: &[LeaseInput]| {
         inputs.iter().fold(FOLLOWING, |state, input| state.step(*input, at(0), rules))
     };
@@ -69,11 +69,11 @@ fn a_standby_claims_a_log_that_stood_still_for_two_leases_while_the_bucket_answe
 }
 
 #[test]
-fn a_lease_that_ran_out_while_idle_asks_for_a_confirmation_first() {
+fn a_lease_that_expired_while_idle_needs_a_confirmation_first() {
     let idle = active(0, None);
     assert_eq!(idle.may_send(at(4999), &STOPS), Permit::Granted);
     let idle = idle.step(LeaseInput::Passed, at(60_000), &STOPS);
-    assert!(idle.is_ready(), "idle is not unconfirmed");
+    assert!(idle.is_ready(), "an idle machine is not unconfirmed");
     assert_eq!(idle.may_accept(at(60_000), &STOPS), Permit::AfterConfirmation);
     let asked = idle.step(LeaseInput::Wanted, at(60_000), &STOPS);
     assert_eq!(asked.step(LeaseInput::Passed, at(64_999), &STOPS), asked, "for at most a lease");
@@ -93,7 +93,7 @@ fn work_without_a_confirmation_for_a_lease_is_unconfirmed() {
     assert!(!unconfirmed.is_ready());
     assert_eq!(unconfirmed.step(LeaseInput::Confirmed(at(6000)), at(6100), &STOPS), active(6000, None));
     let late = unconfirmed.step(LeaseInput::Confirmed(at(6000)), at(11_000), &STOPS);
-    assert_eq!(late, LeaseState::Unconfirmed, "a confirmation counts from before it was asked for");
+    assert_eq!(late, LeaseState::Unconfirmed, "a confirmation counts from before its request");
     assert_eq!(unconfirmed.step(LeaseInput::SlotTaken, at(6000), &STOPS), LeaseState::Deposed);
 }
 
@@ -102,11 +102,11 @@ fn a_later_answer_never_shortens_a_lease() {
     let confirmed = active(3000, None).step(LeaseInput::Confirmed(at(2000)), at(4000), &STOPS);
     assert_eq!(confirmed, active(3000, None));
     let wanted = active(0, Some(3500)).step(LeaseInput::Confirmed(at(3000)), at(4000), &STOPS);
-    assert_eq!(wanted, active(3000, Some(3500)), "it was asked for before the work came");
+    assert_eq!(wanted, active(3000, Some(3500)), "it was requested before the work arrived");
 }
 
 #[test]
-fn with_serve_the_right_lasts_until_another_claims() {
+fn without_a_stop_rule_the_right_lasts_until_another_machine_claims() {
     let busy = active(0, None).step(LeaseInput::Wanted, at(1), &SERVES);
     let late = busy.step(LeaseInput::Passed, at(3_600_000), &SERVES);
     assert_eq!(late.may_send(at(3_600_000), &SERVES), Permit::Granted);
@@ -126,13 +126,13 @@ fn a_doubt_about_the_clock_ends_the_lease_until_it_is_confirmed() {
         assert_eq!(asked.may_send(at(5100), &rules), after_a_lease);
     }
     let LeaseState::Waiting { until, .. } = waiting(5750).step(LeaseInput::Doubted, at(5000), &STOPS) else {
-        panic!("it goes on waiting")
+        panic!("it must continue to wait")
     };
-    assert_eq!(until, at(10_750), "the wait begins again");
+    assert_eq!(until, at(10_750), "the wait starts again");
 }
 
 #[test]
-fn nothing_leaves_deposed() {
+fn a_deposed_machine_stays_deposed() {
     let inputs = [
         LeaseInput::Promoted,
         LeaseInput::Moved,
@@ -155,7 +155,7 @@ fn nothing_leaves_deposed() {
 }
 
 #[test]
-fn confirmations_are_sought_each_half_lease_under_work_and_each_third_when_automatic_and_idle() {
+fn confirmations_are_requested_every_half_lease_with_work_and_every_third_if_automatic_and_idle() {
     let next = |state: LeaseState, has_work, rules| state.next_confirmation(at(1000), has_work, &rules);
     assert_eq!(next(active(0, None), true, STOPS), Some(at(3500)));
     assert_eq!(next(active(0, None), false, STOPS), None, "idle and manual: no requests");
@@ -252,7 +252,7 @@ proptest! {
     /// Two machines with automatic failover, whose clocks differ by up to 5 % in rate and by any amount in their
     /// readings. Requests take any time and may be lost before or after they are served. Either machine may stall.
     #[test]
-    fn no_two_machines_send_at_the_same_moment(
+    fn no_two_machines_send_at_the_same_time(
         rates in (976_u64..=1025, 976_u64..=1025),
         origins in (0_u64..1_000_000, 0_u64..1_000_000),
         draws in prop::collection::vec((0_u8..20, 0_u64..9000, 0_u64..9000), 800),

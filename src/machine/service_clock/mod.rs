@@ -1,4 +1,4 @@
-//! The service's own time: it follows the wall clock, with a monotonic clock as the check.
+//! The service's own time: it follows the wall clock, and a monotonic clock verifies it.
 //!
 //! ```text
 //!               more than an hour apart
@@ -9,12 +9,13 @@
 //!                               10 minutes synchronised, 24 hours in agreement, or accepted
 //! ```
 //!
-//! After a doubt the wall clock is adopted only once the store has recorded the end: so even after a crash the content
-//! accepted meanwhile gets its correct deadlines.
+//! After a doubt the wall clock is adopted only once the store has recorded the end of the doubt. So even after a crash
+//! the content accepted meanwhile gets its correct deadlines.
 //!
 //! Deadlines are compared with [`ServiceTime::expiry`], which is frozen from the start of a doubt until its end is
-//! [settled](State::settled). So no deadline passes by a time that may be wrong, or before the deadlines of the content
-//! accepted meanwhile are corrected. A start compares the wall clock with the newest identifier of the store.
+//! [settled](State::settled). So no deadline passes because of a possibly wrong time, or before the deadlines of the
+//! content accepted meanwhile are corrected. At startup the wall clock is compared with the newest identifier of the
+//! store.
 
 use std::time::Duration;
 
@@ -24,11 +25,11 @@ use crate::base::time::Timestamp;
 const HOUR: Duration = Duration::from_secs(3600);
 /// Maximum difference of a wall clock that is not doubtful.
 pub const DIFFERENCE_MAX: Duration = HOUR;
-/// Maximum time that a start may be ahead of the newest identifier: the service may have been stopped.
+/// Maximum time by which the clock may be ahead of the newest identifier at startup: the service may have been stopped.
 pub const STOPPED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Time of synchronised clock readings from the kernel after which the doubt ends.
+/// Duration of synchronised clock readings from the kernel after which the doubt ends.
 pub const SYNCHRONISED_FOR: Duration = Duration::from_secs(600);
-/// Time of agreement between wall and monotonic clock after which the doubt ends.
+/// Duration of agreement between wall and monotonic clock after which the doubt ends.
 pub const AGREED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Maximum drift since their first comparison at which wall and monotonic clock agree: a crystal that is 500 ppm off
 /// drifts 43 seconds in 24 hours.
@@ -41,7 +42,7 @@ const SLOWER_BY: u32 = 10;
 pub struct Sample {
     /// The wall clock, since the epoch.
     pub wall: Duration,
-    /// A monotonic clock that can't be set and counts the time while the machine is suspended, from any start.
+    /// A monotonic clock with any starting point. It can't be set, and counts the time while the machine is suspended.
     pub elapsed: Duration,
     /// Whether the kernel reports that the wall clock is synchronised.
     pub is_synchronised: bool,
@@ -110,9 +111,9 @@ pub struct Doubt {
     pub cause: Cause,
     /// The sample with which wall and monotonic clock are compared.
     first: Sample,
-    /// Time on the monotonic clock since when the kernel reports a synchronised clock.
+    /// Time on the monotonic clock since which the kernel has reported a synchronised clock.
     synchronised_since: Option<Duration>,
-    /// Correction of the service's time in milliseconds: set when the doubt's end is reported, until that end is
+    /// Correction of the service's time in milliseconds. Set from the report of the doubt's end until that end is
     /// recorded.
     ended: Option<i64>,
 }
@@ -136,9 +137,9 @@ pub enum Cause {
     JumpedAhead,
     /// It was set back by more than an hour.
     JumpedBack,
-    /// At the start it was more than an hour behind the newest identifier.
+    /// At startup it was more than an hour behind the newest identifier.
     StartedBehind,
-    /// At the start it was more than 7 days ahead of the newest identifier.
+    /// At startup it was more than 7 days ahead of the newest identifier.
     StartedAhead,
     /// It was doubtful when the service stopped.
     StillDoubtful,
@@ -151,7 +152,7 @@ impl Cause {
             Self::JumpedAhead => "it jumped ahead by more than an hour",
             Self::JumpedBack => "it jumped back by more than an hour",
             Self::StartedBehind => "at startup it was more than an hour behind the newest record",
-            Self::StartedAhead => "at the start it was more than 7 days ahead of the newest record",
+            Self::StartedAhead => "at startup it was more than 7 days ahead of the newest record",
             Self::StillDoubtful => "it was doubtful when the service stopped",
         }
     }
@@ -264,7 +265,8 @@ impl State {
             let cause = if wall > ran_on.service { Cause::JumpedAhead } else { Cause::JumpedBack };
             return ran_on.doubted(self.next_number, cause, ran_on.last);
         }
-        // Wait for a wall clock that is behind at nine tenths of the speed, so that due timers still fire.
+        // A wall clock that is behind catches up while this clock runs at nine tenths of the speed. So due timers still
+        // fire.
         let slower = self.service + (passed - passed / SLOWER_BY);
         Next::unchanged(Self { service: slower.max(wall), ..ran_on })
     }
@@ -327,7 +329,7 @@ impl State {
     }
 
     /// Marks the end of the last doubt as settled: deadlines follow the service's time again. A doubt that began
-    /// meanwhile goes on.
+    /// meanwhile continues.
     #[must_use]
     pub const fn settled(self) -> Self {
         match self.doubt {

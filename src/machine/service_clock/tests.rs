@@ -1,4 +1,4 @@
-//! Each rule of a doubtful wall clock, and properties for arbitrary readings.
+//! Tests of each rule about a doubtful wall clock, and properties for arbitrary readings.
 
 use super::*;
 use proptest::prelude::*;
@@ -78,14 +78,14 @@ fn at(since_epoch: Duration) -> Timestamp {
 }
 
 #[test]
-fn a_step_forward_of_up_to_an_hour_is_taken_over_at_once() {
+fn a_step_forward_of_up_to_an_hour_is_followed_at_once() {
     let mut machine = Machine::new();
     machine.pass(MINUTE).set_ahead(HOUR);
     assert_eq!(machine.time(), at(START + MINUTE + HOUR).into());
 }
 
 #[test]
-fn a_step_back_of_up_to_an_hour_is_waited_for_a_tenth_slower() {
+fn after_a_step_back_of_up_to_an_hour_time_runs_a_tenth_slower() {
     let mut machine = Machine::new();
     machine.set_back(HOUR);
     assert_eq!(machine.time().now, at(START));
@@ -102,7 +102,7 @@ fn a_step_back_of_up_to_an_hour_is_waited_for_a_tenth_slower() {
 }
 
 #[test]
-fn a_step_of_more_than_an_hour_is_doubtful_and_the_service_goes_on_by_the_monotonic_clock() {
+fn after_a_step_of_more_than_an_hour_the_service_follows_the_monotonic_clock() {
     for (ahead, back) in [(HOUR + Duration::from_millis(1), Duration::ZERO), (Duration::ZERO, 40 * DAY)] {
         let mut machine = Machine::new();
         machine.pass(MINUTE).set_ahead(ahead).set_back(back).pass(9 * MINUTE);
@@ -114,14 +114,14 @@ fn a_step_of_more_than_an_hour_is_doubtful_and_the_service_goes_on_by_the_monoto
 }
 
 #[test]
-fn a_suspended_machine_is_no_jump() {
+fn a_suspended_machine_causes_no_doubt() {
     let mut machine = Machine::new();
     machine.pass(40 * DAY);
     assert_eq!(machine.time(), at(START + 40 * DAY).into());
 }
 
 #[test]
-fn a_doubt_ends_when_the_jump_is_undone_and_deadlines_move_on_once_that_is_settled() {
+fn a_doubt_ends_when_the_jump_is_undone_and_deadlines_continue_once_it_is_settled() {
     let mut machine = Machine::new();
     machine.set_ahead(40 * DAY).pass(Duration::from_secs(3)).set_back(40 * DAY);
     assert_eq!(machine.resolution(), Some((Resolution::JumpUndone, 0)));
@@ -134,12 +134,12 @@ fn a_doubt_ends_when_the_jump_is_undone_and_deadlines_move_on_once_that_is_settl
 }
 
 #[test]
-fn a_doubt_ends_after_ten_minutes_of_a_synchronised_clock_that_was_not_set_meanwhile() {
+fn a_doubt_ends_after_ten_minutes_of_a_synchronised_clock_without_a_step() {
     let mut machine = Machine::new();
     machine.set_ahead(40 * DAY).pass(MINUTE);
     machine.sample.is_synchronised = true;
     machine.pass(MINUTE).pass(9 * MINUTE).set_ahead(2 * MINUTE).pass(9 * MINUTE);
-    assert_eq!(machine.resolution(), None, "it was set, and so has been in order for 9 minutes only");
+    assert_eq!(machine.resolution(), None, "it was set, so only 9 minutes count");
     machine.sample.is_synchronised = false;
     machine.pass(MINUTE);
     machine.sample.is_synchronised = true;
@@ -153,7 +153,7 @@ fn a_doubt_ends_after_ten_minutes_of_a_synchronised_clock_that_was_not_set_meanw
 }
 
 #[test]
-fn a_doubt_ends_after_24_hours_in_which_both_clocks_agreed() {
+fn a_doubt_ends_after_24_hours_of_agreement_between_both_clocks() {
     let mut machine = Machine::new();
     machine.set_back(40 * DAY).pass(23 * HOUR).set_ahead(2 * MINUTE).pass(23 * HOUR);
     assert_eq!(machine.resolution(), None);
@@ -165,7 +165,7 @@ fn a_doubt_ends_after_24_hours_in_which_both_clocks_agreed() {
 }
 
 #[test]
-fn the_operator_ends_a_doubt_and_accepting_a_trusted_clock_changes_nothing() {
+fn accepting_the_clock_ends_a_doubt_and_changes_nothing_without_one() {
     let mut machine = Machine::new();
     machine.pass(MINUTE);
     let trusted = machine.state;
@@ -184,7 +184,7 @@ fn the_operator_ends_a_doubt_and_accepting_a_trusted_clock_changes_nothing() {
 }
 
 #[test]
-fn a_clock_that_is_set_between_the_end_of_a_doubt_and_its_record_is_doubtful_again() {
+fn a_clock_step_between_the_end_of_a_doubt_and_its_recording_starts_a_new_doubt() {
     let mut machine = Machine::new();
     machine.set_ahead(40 * DAY);
     machine.step(Input::Accepted(machine.sample));
@@ -226,7 +226,7 @@ fn a_restart_keeps_a_doubt_until_the_clock_is_within_an_hour_of_the_newest_ident
 }
 
 #[test]
-fn a_deadline_that_passes_while_deadlines_stand_still_is_looked_at_again_in_an_hour() {
+fn a_deadline_that_passes_while_deadlines_are_frozen_is_checked_again_in_an_hour() {
     let mut machine = Machine::new();
     machine.set_ahead(40 * DAY).pass(MINUTE);
     let time = machine.time();
@@ -237,7 +237,7 @@ fn a_deadline_that_passes_while_deadlines_stand_still_is_looked_at_again_in_an_h
 
 proptest! {
     #[test]
-    fn time_goes_back_only_where_a_doubt_ends_and_deadlines_never_run_ahead_of_it(
+    fn time_steps_back_only_at_the_end_of_a_doubt_and_deadlines_never_run_ahead(
         steps in proptest::collection::vec((0_u8..4, 0_u64..10_000_000), 0..60),
     ) {
         let mut machine = Machine::new();

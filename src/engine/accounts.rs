@@ -33,7 +33,7 @@ use crate::store::schema::{self, Table};
 pub struct NewKey {
     /// Its name.
     pub name: String,
-    /// The only stream that it may send on; both if `None`.
+    /// The only stream that it may send on; `None` for both.
     pub stream: Option<Stream>,
     /// Permissions of the key.
     pub scopes: Scopes,
@@ -260,7 +260,7 @@ impl Engine {
         let Some(HotKey { account, key, .. }) = known.map_or_else(|| self.read_key(hash), |hot| Ok(Some(hot)))? else {
             return Ok(None);
         };
-        // The look-ups by hash don't take constant time, so the result is compared again in constant time.
+        // Lookups by hash don't take constant time, so the result is compared again in constant time.
         Ok(bool::from(key.hash.ct_eq(hash)).then_some(Caller { account, key: Some(key) }))
     }
 
@@ -284,8 +284,8 @@ impl Engine {
         suspension(&self.store.snapshot()?, account)
     }
 
-    /// Suspends an account: its keys and users may read, but neither change nor send anything, and its queue is on
-    /// hold. A transfer past MAIL ends with its normal outcome. Suspending it again changes the reason.
+    /// Suspends an account: its keys and users may read, but can't change or send anything, and its queue is on hold. A
+    /// transfer past MAIL ends with its normal outcome. Suspending it again changes the reason.
     ///
     /// # Errors
     /// [`NotFound`], or the store's failure.
@@ -323,7 +323,7 @@ impl Engine {
 
     /// Reads the key with this hash from the store, and caches it.
     fn read_key(&self, hash: &[u8; 32]) -> Result<Option<HotKey>, StoreError> {
-        // The key of a hash never changes. The key's state is read after its stamp is taken.
+        // A hash always belongs to the same key. The key's state is read after its stamp is taken.
         let Some((account, found)) = key_by_hash(&self.store.snapshot()?, hash)? else { return Ok(None) };
         let stamp = self.store.key_changes().stamp(account, found.id);
         let snapshot = self.store.snapshot()?;

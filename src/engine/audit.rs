@@ -23,12 +23,12 @@ pub struct Behalf {
 }
 
 impl Behalf {
-    /// On behalf of `actor`, without a limit to one stream.
+    /// Returns a change by `actor`, without a limit to one stream.
     pub const fn new(account: AccountId, actor: Actor) -> Self {
         Self { account, actor, stream: None }
     }
 
-    /// On behalf of the operator.
+    /// Returns a change by the operator.
     pub const fn operator(account: AccountId) -> Self {
         Self::new(account, Actor::Operator)
     }
@@ -43,7 +43,7 @@ impl From<&Caller> for Behalf {
     }
 }
 
-/// Tests change things as the operator. Other code must name the author.
+/// Tests make changes as the operator. Other code must name the author.
 #[cfg(test)]
 impl From<AccountId> for Behalf {
     fn from(account: AccountId) -> Self {
@@ -69,7 +69,7 @@ impl Engine {
         self.commit_leased(Audited { account: on.account, actor: on.actor, op }, leases).await
     }
 
-    /// Writes the line of a change that takes several operations (before the first of them) or changes no row.
+    /// Writes the line of a change that consists of several operations (before the first of them) or changes no row.
     pub(super) async fn note(&self, on: &Behalf, change: Change) -> Result<ChangeId, StoreError> {
         self.check_room_for(on, true)?;
         let op = NoteChange { account: on.account, actor: on.actor.clone(), change };
@@ -79,8 +79,8 @@ impl Engine {
         })
     }
 
-    /// Refuses a change that fills the disk while less space is free than the operator reserves. The operator and the
-    /// service itself are not refused.
+    /// Refuses a change that needs disk space while less space is free than the operator reserves. Changes of the
+    /// operator and of the service itself are never refused.
     fn check_room_for(&self, on: &Behalf, takes_room: bool) -> Result<(), StoreError> {
         match on.actor {
             Actor::Operator | Actor::Service => Ok(()),

@@ -1,4 +1,4 @@
-//! A low-priority thread with a bounded queue, for CPU-bound work that no mail waits for. Accounts take turns, so one
+//! A low-priority thread with a bounded queue, for CPU-bound work outside the mail flow. Accounts take turns, so one
 //! account delays another by one job at most.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ const OF_ACCOUNT_MAX: usize = 8;
 type Work = Box<dyn FnOnce() + Send>;
 type Counts = Arc<Mutex<HashMap<AccountId, usize>>>;
 
-/// A low-priority thread. It ends when this is dropped.
+/// A low-priority thread. It ends when this value is dropped.
 pub(super) struct BackgroundThread {
     inbox: Arc<Inbox>,
     counts: Counts,
@@ -30,7 +30,7 @@ pub(super) struct BackgroundThread {
 #[derive(Default)]
 struct Inbox {
     state: Mutex<InboxState>,
-    /// Notified when a job is queued, and at the end.
+    /// Notified when a job is queued, and when the queue closes.
     changed: Condvar,
 }
 
@@ -60,7 +60,7 @@ impl BackgroundThread {
             serve(&served);
         };
         let has_thread = executor.spawn_worker(name.to_owned(), serve).unwrap_or_else(|error| {
-            tracing::error!(%error, name, "could not start a thread; its work will be refused");
+            tracing::error!(%error, name, "could not start a low-priority thread; its work will be refused");
             inbox.state().is_closed = true;
             HasThread::Yes
         });
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_account_leaves_room_in_the_queue_for_others() {
+    async fn one_account_never_fills_the_queue() {
         let beside = Arc::new(BackgroundThread::new(Executor::Threads, "test", || {}));
         let (release, held) = channel::<()>();
         let held = Arc::new(Mutex::new(held));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_accounts_jobs_hold_up_another_account_by_one_of_them() {
+    async fn another_account_waits_for_at_most_one_job() {
         let beside = Arc::new(BackgroundThread::new(Executor::Threads, "test", || {}));
         let (done, order) = channel();
         let (release, held) = channel::<()>();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_job_whose_caller_went_away_is_left_out() {
+    async fn a_job_without_its_caller_is_skipped() {
         let beside = Arc::new(BackgroundThread::new(Executor::Threads, "test", || {}));
         let ((release, held), (done, was_done)) = (channel::<()>(), channel::<()>());
         let first = tokio::spawn({

@@ -1,4 +1,4 @@
-//! Limit on work that is held in memory with its rows, so that a backlog of millions stays in the store.
+//! Limit on work in memory and its rows, so that a backlog of millions stays in the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Maximum number of transfers in flight whose outcomes are not committed. The same limit applies to deliveries,
-/// waiting or in flight.
+/// Maximum number of transfers in flight with uncommitted outcomes. The same limit applies to deliveries, waiting or in
+/// flight.
 const MAX: usize = 16_384;
 
 /// Counter of work in memory.
@@ -20,7 +20,7 @@ struct Shared {
     freed: Notify,
 }
 
-/// One unit of work in memory; dropped when it is settled.
+/// One unit of work in memory. It is dropped when the work is settled.
 pub(super) struct BacklogItem(Arc<Shared>);
 
 impl Backlog {
@@ -29,7 +29,7 @@ impl Backlog {
         MAX.saturating_sub(self.0.held.load(Ordering::Acquire))
     }
 
-    /// Whether half of the limit is reached.
+    /// Returns whether half of the limit is reached.
     pub(super) fn is_half_full(&self) -> bool {
         self.room() < MAX / 2
     }
@@ -43,7 +43,7 @@ impl Backlog {
     /// Counts one unit of work once the limit allows it.
     pub(super) async fn take(&self) -> BacklogItem {
         loop {
-            // Subscribe before the check, so that a release in between is not missed.
+            // Subscribe before the check. Otherwise a release in between would be missed.
             let freed = self.freed();
             if self.room() > 0 {
                 return self.hold();

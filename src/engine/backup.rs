@@ -22,25 +22,25 @@ const CHUNK: usize = 256 * 1024;
 /// Maximum number of chunks in the channel.
 const CHUNKS: usize = 4;
 
-/// Another backup is running.
+/// Error: another backup is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupUnderWay;
 
 /// Result of `queue release`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Released {
-    /// Time of the backup whose queues were on hold until now; `None` if none was.
+    /// Time of the backup whose queues were on hold until now; `None` if there was no hold.
     pub backup_at: Option<Timestamp>,
     /// The hold that was released.
     pub standing: TimersOnHold,
 }
 
 impl Engine {
-    /// Begins a backup, whose bytes are produced as they are taken. Dropping the receiver ends it. Only one may run,
-    /// because each pins a snapshot while it reads the rows.
+    /// Starts a backup, which produces bytes as the receiver takes them. Dropping the receiver ends it. Only one may
+    /// run, because each pins a snapshot while it reads the rows.
     ///
     /// # Errors
-    /// One is under way.
+    /// A backup is running.
     pub fn back_up(self: &Arc<Self>, extent: Extent) -> Result<mpsc::Receiver<io::Result<Bytes>>, BackupUnderWay> {
         let turn = Arc::clone(&self.backups).try_acquire_owned().map_err(|_| BackupUnderWay)?;
         let (sender, receiver) = mpsc::channel(CHUNKS);
@@ -58,7 +58,7 @@ impl Engine {
                 }
                 Err(error) => {
                     tracing::error!(%error, "backup failed");
-                    // The receiver may be gone, and then nobody needs the error.
+                    // The receiver may be gone. Then the error is dropped.
                     drop(sender.blocking_send(Err(io::Error::other("the backup failed"))));
                 }
             }
@@ -69,7 +69,7 @@ impl Engine {
     /// Records in the data directory that a backup finished at `now`.
     fn note_backup(&self, now: Timestamp) {
         if let Err(error) = std::fs::write(self.store.directory().join(LAST_BACKUP), now.to_string()) {
-            tracing::warn!(%error, "could not record the time of the backup; the status shows an earlier one");
+            tracing::warn!(%error, "could not record the backup time; the status shows an earlier one");
         }
     }
 
@@ -93,7 +93,7 @@ impl Engine {
         Ok(Released { backup_at, standing })
     }
 
-    /// Returns the time of the backup whose queues are on hold, and their sizes; `None` if no queue is.
+    /// Returns the time of the backup whose queues are on hold, and their sizes; `None` without a hold.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -105,7 +105,7 @@ impl Engine {
     }
 }
 
-/// Writer that sends chunks to the receiver, and waits while the channel is full.
+/// A writer that sends chunks to the receiver, and waits while the channel is full.
 struct Chunks(mpsc::Sender<io::Result<Bytes>>);
 
 impl Write for Chunks {

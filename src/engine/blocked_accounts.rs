@@ -1,5 +1,5 @@
-//! Accounts whose attempts are blocked while `dev` erases their rows (contract 12.2). No attempt of theirs begins, and
-//! running attempts end first, so nothing from before the reset appears later.
+//! Accounts whose attempts are blocked while `dev` erases their rows (contract 12.2). Their new attempts don't start,
+//! and running attempts end first. So nothing from before the reset appears later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,7 +26,7 @@ struct State {
     posting: HashMap<AccountId, usize>,
 }
 
-/// Blocks an account until it is dropped.
+/// Blocks an account until this value is dropped.
 pub struct Quiet {
     accounts: QuietAccounts,
     account: AccountId,
@@ -51,7 +51,7 @@ impl QuietAccounts {
         Quiet { accounts: self.clone(), account }
     }
 
-    /// Whether any account was ever blocked: rows of work in memory may have been erased since.
+    /// Returns whether any account was ever blocked. If so, rows of work in memory may have been erased since.
     pub fn has_erased(&self) -> bool {
         self.0.has_erased.load(Relaxed)
     }
@@ -59,7 +59,7 @@ impl QuietAccounts {
     /// Waits until `is_so` holds.
     async fn until(&self, is_so: impl Fn(&State) -> bool) {
         loop {
-            // Subscribe before the check, so that no change in between is missed.
+            // Subscribe before the check. Otherwise a change in between would be missed.
             let changed = self.0.changed.notified();
             if is_so(&self.state()) {
                 return;
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_under_way_is_waited_for_and_nothing_new_begins() {
+    async fn blocking_waits_for_running_requests_and_prevents_new_ones() {
         let accounts = QuietAccounts::default();
         let account = AccountId::default();
         let posting = accounts.post(account).unwrap();

@@ -1,5 +1,5 @@
 //! Blocking work started by accounts: searches, exports, reading stored messages. It runs on a few threads, and
-//! accounts take turns. No account can fill the runtime's thread pool or block another account.
+//! accounts take turns. So an account can't fill the runtime's thread pool or block another account.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,7 +33,7 @@ struct Permit {
 }
 
 impl Blocking {
-    /// Allows `at_once` jobs at a time.
+    /// Creates permits for `at_once` concurrent jobs.
     pub(super) fn new(executor: Executor, at_once: usize) -> Self {
         Self { executor, permits: Arc::new(Mutex::new(FairLimit::new(at_once))) }
     }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn one_account_never_fills_the_pool_and_another_is_served_at_once() {
+    async fn one_account_never_fills_the_pool_and_another_account_is_served_at_once() {
         let (blocking, (began, has_begun)) = (Arc::new(Blocking::new(Executor::Threads, 4)), channel());
         let mut releases = Vec::new();
         for _ in 0..500 {
@@ -119,7 +119,7 @@ mod tests {
         }
         assert_eq!([begun(&has_begun), begun(&has_begun)], [1, 1]);
         assert_eq!(blocking.run(account(2), || 7).await.unwrap(), 7);
-        assert!(has_begun.try_recv().is_err(), "a third of the first account has begun");
+        assert!(has_begun.try_recv().is_err(), "a third job of the first account has started");
         drop(releases);
         for _ in 2..500 {
             begun(&has_begun);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_caller_that_goes_away_keeps_its_permit_until_its_work_ends_and_its_place_in_line_no_longer() {
+    async fn a_cancelled_caller_keeps_its_permit_until_its_work_ends_but_leaves_the_queue() {
         let (blocking, (began, has_begun)) = (Arc::new(Blocking::new(Executor::Threads, 1)), channel());
         let run = |account, work| {
             let blocking = Arc::clone(&blocking);
@@ -146,14 +146,14 @@ mod tests {
         }
         gone.abort();
         assert!(gone.await.unwrap_err().is_cancelled());
-        assert!(has_begun.try_recv().is_err(), "its work still runs");
+        assert!(has_begun.try_recv().is_err(), "the cancelled caller's work still runs");
         drop((release, release_last));
         assert_eq!(begun(&has_begun), 3);
         last.await.unwrap().unwrap();
     }
 
     #[tokio::test]
-    async fn work_that_panics_gives_its_permit_back() {
+    async fn work_that_panics_releases_its_permit() {
         let blocking = Blocking::new(Executor::Threads, 1);
         let panicked: Result<(), _> = blocking.run(OPERATOR, || panic!("on a thread")).await;
         assert!(matches!(panicked, Err(StoreError::Panicked)));

@@ -5,12 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-/// The work panicked.
+/// Error: the work panicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the work panicked")]
 pub struct Crashed;
 
-/// Runs `work` to its end. A panic leaves no shared state inconsistent, because that is in the store.
+/// Runs `work` to its end. A panic leaves no shared state inconsistent, because shared state is in the store.
 ///
 /// # Errors
 /// [`Crashed`] if it panicked.

@@ -124,7 +124,7 @@ struct Records<'r> {
     /// The DMARC records at the domain itself.
     own_dmarc: usize,
     wanted_dmarc: String,
-    /// Whether the record that applies sends reports to this service.
+    /// Whether the applicable record sends reports to this service.
     reports_to_us: bool,
 }
 
@@ -183,7 +183,7 @@ impl<'r> Records<'r> {
         dns::spf(facts.as_ref())
     }
 
-    /// Returns the record that applies, with our report address added.
+    /// Returns the applicable record, with our report address added.
     fn record_with_reports(&self) -> String {
         match &self.dmarc {
             Discovery::Published(published) => {
@@ -196,7 +196,7 @@ impl<'r> Records<'r> {
     }
 }
 
-/// Returns the name of the RSA key's record that signs, or that will sign first.
+/// Returns the record name of the RSA key that signs, or that will sign first.
 fn signing_name(row: &DomainRow) -> String {
     let rsa = |state| row.dkim.iter().find(|key| key.algorithm == DkimAlgorithm::RsaSha256 && key.state == state);
     let key = rsa(DkimState::Active).or_else(|| rsa(DkimState::Pending));

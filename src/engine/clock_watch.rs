@@ -9,17 +9,17 @@ use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt, SettleDoubt};
 use std::sync::Arc;
 
 impl Engine {
-    /// Watches the clock for as long as it is polled.
+    /// Watches the clock as long as the future is polled.
     pub async fn watch_clock(self: &Arc<Self>) {
         loop {
             if let Err(error) = self.settle_clock().await {
-                tracing::error!(%error, "could not record the state of the clock; deadlines are suspended");
+                tracing::error!(%error, "could not record the clock state; deadlines are suspended");
             }
             self.clock.next_comparison().await;
         }
     }
 
-    /// Accepts the wall clock as right, and waits until deadlines follow it.
+    /// Accepts the wall clock as correct, and waits until deadlines follow it.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -31,10 +31,10 @@ use crate::store::row::identity::IdentityRow;
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 
-/// Maximum time to wait for running attempts before their account is erased: longer than the simulator's silence. An
-/// attempt that ends later finds no row to write to.
+/// Maximum time to wait for running attempts before their account is erased. It is longer than the simulator's silence.
+/// An attempt that ends later finds no row to write to.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Every row of a kind.
+/// All rows of a kind.
 const ALL: PageRequest = PageRequest { before: None, limit: usize::MAX };
 
 /// Additions for `dev`.
@@ -119,7 +119,7 @@ impl Engine {
         self.commit_on(Behalf::operator(account), op).await.map(drop)
     }
 
-    /// Registers a sender's domain as verified, if all domains count as verified. Returns whether it did.
+    /// Registers a sender's domain as verified, if all domains count as verified. Returns whether it was registered.
     pub async fn adopt_domain(&self, account: AccountId, name: &DomainName) -> bool {
         if !self.development.takes_any_domain.load(Relaxed) {
             return false;

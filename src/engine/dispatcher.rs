@@ -1,5 +1,4 @@
-//! The dispatcher: takes the timers that are due and hands each to its worker. Waiting messages and deliveries are
-//! rows; none of them has a task.
+//! The dispatcher: takes due timers and hands each to its worker. Waiting messages and deliveries are rows, not tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use super::{Engine, Tables, Ways};
 use crate::store::error::StoreError;
 use crate::store::timer::TimerKind;
 
-/// Maximum number of timers that are handed out before the clock is read again.
+/// Maximum number of timers handed out before the clock is read again.
 const BATCH: usize = 512;
 /// Interval between checks of a clock whose doubt is being settled.
 const SETTLING: Duration = Duration::from_millis(20);
@@ -27,7 +26,7 @@ const SETTLING: Duration = Duration::from_millis(20);
 /// The dispatcher and its workers.
 pub struct Pump {
     engine: Arc<Engine>,
-    /// Outcomes of mail that are not recorded yet. Webhooks have their own backlog.
+    /// Mail outcomes that are not recorded yet. Webhooks have their own backlog.
     backlog: Backlog,
     transfers: Arc<Transfers>,
     deliveries: Deliveries,
@@ -36,7 +35,7 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// Creates the dispatcher of `engine`, which sends through these ports and classifies and throttles by these
+    /// Creates the dispatcher of `engine`, which sends through these ports, and classifies and throttles by these
     /// tables.
     pub fn new(
         engine: Arc<Engine>,
@@ -59,7 +58,7 @@ impl Pump {
         Self { engine, backlog, transfers, deliveries, sweeper, notifier }
     }
 
-    /// Runs until `stop` is set. It then starts nothing new, and work in flight ends normally.
+    /// Runs until `stop` is set. Then it starts no new work, and work in flight ends normally.
     ///
     /// # Errors
     /// The store's failure, which is fatal.
@@ -78,8 +77,7 @@ impl Pump {
             let now = time.now;
             self.engine.store.timers().freeze(time.is_frozen);
             if time.is_settling() {
-                // Work that is attempted before deadlines follow the clock again is postponed, even if its lifetime may
-                // be over.
+                // Until deadlines follow the clock again, work is postponed even if its lifetime may be over.
                 tokio::select! {
                     biased;
                     _ = stop.changed() => {}
@@ -159,7 +157,7 @@ impl Pump {
                 }
             };
             match handed {
-                // One damaged row must not stop all others. Its timer waits until the store is repaired.
+                // One damaged row must not stop all other rows. Its timer waits until the store is repaired.
                 Err(error) if error.is_of_row() => {
                     tracing::error!(%error, "could not read a due row");
                     self.engine.store.timers().forget(&timer);

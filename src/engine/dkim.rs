@@ -56,14 +56,14 @@ impl Engine {
             Ok(row) => row,
             Err(OpError::Refused(_)) => row,
             Err(OpError::Failed(error)) => {
-                tracing::error!(%error, domain = %id, "could not make DKIM keys for the next rotation");
+                tracing::error!(%error, domain = %id, "could not generate DKIM keys for the next rotation");
                 row
             }
         }
     }
 
-    /// Generates a key of each algorithm, with selectors of this number. An RSA key takes some 100 ms, so keys are
-    /// generated on a low-priority thread and block neither async workers nor signatures.
+    /// Generates a key of each algorithm, with selectors of this number. An RSA key takes some 100 ms. So keys are
+    /// generated on a low-priority thread, where they block neither async workers nor signatures.
     pub(super) async fn new_keys(
         &self,
         account: AccountId,
@@ -108,7 +108,7 @@ fn selector(domain: DomainId, algorithm: DkimAlgorithm, number: u32) -> String {
     format!("pr-{tail}-{kind}{number}")
 }
 
-/// Whether a selector belongs to a key of this domain, past or present.
+/// Returns whether a selector belongs to a key of this domain, past or present.
 pub(super) fn is_selector_of(domain: DomainId, text: &str) -> bool {
     let own = selector(domain, DkimAlgorithm::RsaSha256, 1);
     let tail = own.strip_suffix("r1").and_then(|start| text.strip_prefix(start));

@@ -6,10 +6,10 @@ use super::ports::{LookupFailure, Resolve};
 use crate::domain::hostname::DomainName;
 use crate::store::row::domain::{DnsFacts, Receiving};
 
-/// Maximum queries for counting SPF look-ups. A record that needs more is far over the limit of 10 (RFC 7208 4.6.4).
+/// Maximum queries for counting SPF look-ups. A record that needs more is far above the limit of 10 (RFC 7208 4.6.4).
 const SPF_QUERIES_MAX: u32 = 20;
 
-/// Looks up everything except the SPF look-ups, which need the record first.
+/// Makes all look-ups except those for counting SPF look-ups, which need the record first.
 pub(super) async fn look(resolver: &dyn Resolve, domain: &DomainName) -> DnsFacts {
     let (receiving, bimi) = tokio::join!(receiving(resolver, domain), bimi(resolver, domain));
     DnsFacts { spf_lookups: None, receiving, bimi }
@@ -93,7 +93,7 @@ mod tests {
     use crate::engine::ports::{BoxFuture, MailHost, RouteFailure};
     use crate::smtp::tlsa::TlsaRecord;
 
-    /// Names with their texts and mail servers. The text `!` is a failing look-up.
+    /// Names with their texts and mail servers. The text `!` stands for a failing look-up.
     #[derive(Default)]
     struct Names(HashMap<&'static str, Vec<&'static str>>);
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_that_take_a_look_up() {
+    fn only_terms_that_need_a_look_up_are_counted() {
         for (term, expected) in [
             ("a", Some(LookupTerm::Addresses)),
             ("-A:mail.example/24", Some(LookupTerm::Addresses)),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_domain_receives_by_servers_by_its_address_or_not_at_all() {
+    async fn a_domain_receives_through_mx_servers_or_its_address_or_not_at_all() {
         let names = Names(HashMap::from([
             ("MX a.example", vec!["mx1.example", "mx2.example"]),
             ("MX null.example", vec![""]),

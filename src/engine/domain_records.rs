@@ -1,4 +1,4 @@
-//! Evaluation of a sending domain's DNS records: expected against found values.
+//! Evaluation of a sending domain's DNS records: compares expected with found values.
 
 use super::domains::{ExpectedRecord, RecordType};
 use super::ports::{LookupFailure, Resolve};
@@ -6,7 +6,7 @@ use crate::domain::dmarc_record::DmarcRecord;
 use crate::domain::sending_domain::{RecordPurpose, RecordStatus};
 use crate::store::row::domain::Finding;
 
-/// Looks up a record past the cache, and evaluates the result. `host` is this server's name.
+/// Looks up a record without the cache, and evaluates the result. `host` is this server's name.
 pub(super) async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &str) -> Finding {
     let answer = match record.kind {
         RecordType::Txt => resolver.txt_now(&record.name).await,
@@ -62,7 +62,7 @@ pub(super) fn begins_with_word(text: &str, word: &str) -> bool {
     head.eq_ignore_ascii_case(word) && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
-/// Whether an SPF record has a mechanism that names our host (RFC 7208 5).
+/// Returns whether an SPF record has a mechanism with our host name (RFC 7208 5).
 pub(super) fn names_host(record: &str, host: &str) -> bool {
     record.split_ascii_whitespace().skip(1).any(|term| {
         let Some((mechanism, target)) = term.split_once(':') else { return false };
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_record_counts_by_its_key_whatever_its_spaces_and_order() {
+    fn a_key_record_is_compared_by_its_key_regardless_of_spaces_and_order() {
         let value = "v=DKIM1; k=rsa; p=AbCd";
         let judged = |found: &[&str]| status(RecordPurpose::Dkim, value, found);
         assert_eq!(judged(&["p=Ab Cd;k=rsa ; v=DKIM1"]), RecordStatus::Ok);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn spf_names_our_host_and_dmarc_is_there_at_all() {
+    fn spf_must_name_our_host_and_dmarc_must_exist() {
         let spf = |found: &[&str]| status(RecordPurpose::Spf, "v=spf1 a:mail.example.com ~all", found);
         assert_eq!(spf(&["v=spf1 mx a:Mail.Example.com. -all"]), RecordStatus::Ok);
         assert_eq!(spf(&["v=spf1 include:mail.example.com -all"]), RecordStatus::Ok);

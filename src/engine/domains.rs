@@ -59,7 +59,7 @@ pub struct ExpectedRecord {
     pub name: String,
     /// Value of the record.
     pub value: String,
-    /// Whether sending requires it.
+    /// Whether the record is required for sending.
     pub required: bool,
 }
 
@@ -203,7 +203,7 @@ impl Engine {
         Ok(Page { rows: rows.into_iter().map(|(id, row)| (DomainId(id), row)).collect(), next })
     }
 
-    /// Checks the domain's records now, past every cache, and records the findings.
+    /// Checks the domain's records now, without any cache, and records the findings.
     ///
     /// # Errors
     /// The refusal, or the store's failure.

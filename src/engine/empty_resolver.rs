@@ -1,4 +1,4 @@
-//! A resolver that knows no names, for tests without DNS.
+//! A resolver without any names, for tests without DNS.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use super::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
 use crate::domain::hostname::DomainName;
 use crate::smtp::tlsa::TlsaRecord;
 
-/// Resolver whose look-ups all fail.
+/// A resolver whose look-ups all fail.
 pub(crate) struct NoNames;
 
 impl Resolve for NoNames {

@@ -22,7 +22,7 @@ use crate::store::schema;
 pub struct NewEndpoint {
     /// URL that events are posted to.
     pub url: WebhookUrl,
-    /// Event types to send; all if `None`.
+    /// Event types to send; `None` for all.
     pub events: Option<Vec<EventType>>,
     /// Description, chosen by the account.
     pub description: Option<String>,
@@ -33,7 +33,7 @@ pub struct NewEndpoint {
 pub struct EndpointChange {
     /// URL that events are posted to.
     pub url: Option<WebhookUrl>,
-    /// Event types to send; all if `Some(None)`.
+    /// Event types to send; `Some(None)` for all.
     pub events: Option<Option<Vec<EventType>>>,
     /// Description, chosen by the account.
     pub description: Option<Option<String>>,

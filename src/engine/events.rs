@@ -27,13 +27,13 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
-    /// Returns the least identifier that matches, of events that are kept at `expiry`.
+    /// Returns the smallest identifier that may match, among events that are kept at `expiry`.
     fn least(&self, expiry: Timestamp) -> Ulid {
         let least = self.after.map(|at| Ulid::new(at, [u8::MAX; 10]).next());
         oldest_kept(expiry).max(least.unwrap_or_default())
     }
 
-    /// Returns the first identifier that is too late, and less than `before`.
+    /// Returns the first identifier after the matching events, at most `before`.
     fn end(&self, before: Option<Ulid>) -> Option<Ulid> {
         [self.before.map(|at| Ulid::new(at, [0; 10])), before].into_iter().flatten().min()
     }
@@ -62,7 +62,7 @@ impl Engine {
         log.page(filter, page.limit, usize::MAX)
     }
 
-    /// Returns the page of events right after `after`, newest first; its `next` says whether newer ones follow.
+    /// Returns the page of events directly after `after`, newest first. Its `next` shows whether newer ones follow.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -78,7 +78,7 @@ impl Engine {
         Ok(page)
     }
 
-    /// Returns the page of events from `from` on, oldest first; its `next` names the last one if newer ones follow. The
+    /// Returns the page of events from `from` on, oldest first. Its `next` names the last one if newer ones follow. The
     /// page ends after the event that reaches `bytes`.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Engine {
         Ok(row.map(|row| row.message))
     }
 
-    /// Counts the events of a type since a moment, up to `most`.
+    /// Counts the events of a type since a given time, up to `most`.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -171,7 +171,7 @@ impl<R: Read> Log<'_, R> {
         }
     }
 
-    /// Returns the event's bytes; `None` if they are deleted or damaged, because every caller shows a list.
+    /// Returns the event's bytes, or `None` if they are deleted or damaged: every caller shows a list.
     pub(super) fn bytes(&self, place: &Place) -> Result<Option<Vec<u8>>, StoreError> {
         sound(self.read.get(Table::Timeline, &schema::timeline(self.account, place.message, place.event)))
             .map(Option::flatten)
@@ -181,7 +181,7 @@ impl<R: Read> Log<'_, R> {
     fn range(&self, prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let from = [prefix, &self.from.0].concat();
         let to = self.before.map_or_else(|| after_prefix(prefix), |before| [prefix, &before.0].concat());
-        // A part that ends before it begins is empty: its cursor is older than the oldest event.
+        // A part whose end is before its start is empty: its cursor is older than the oldest event.
         if from > to { (from.clone(), from) } else { (from, to) }
     }
 

@@ -1,13 +1,13 @@
 //! Execution of blocking and CPU-bound work: on threads in the service, on the caller's own thread in a simulation.
 //!
-//! Only this file of the engine starts threads for work. A simulation runs the whole service on one thread, so its seed
+//! Other files of the engine start no threads for work. A simulation runs the whole service on one thread, so its seed
 //! determines the order of all work.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// Way to run work that may block.
+/// The place where blocking work runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Executor {
     /// On threads outside the async runtime.
@@ -17,7 +17,7 @@ pub enum Executor {
     Inline,
 }
 
-/// The work panicked.
+/// Error: the work panicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the work panicked")]
 pub struct WorkPanicked;
@@ -31,7 +31,7 @@ impl Executor {
         match self {
             Self::Threads => tokio::task::spawn_blocking(work).await.map_err(|_| WorkPanicked),
             Self::Inline => {
-                // Other tasks run first, as they do while a thread starts.
+                // Other tasks get a turn first, as they would while a thread starts.
                 tokio::task::yield_now().await;
                 catch_unwind(AssertUnwindSafe(work)).map_err(|_| WorkPanicked)
             }

@@ -54,7 +54,8 @@ impl ThrottleTable {
 
     /// Starts an attempt of `key` at `now`, if fewer than `limit` have failed in the window or are in progress.
     ///
-    /// # Errors [`Throttled`] if that many have failed or are in progress.
+    /// # Errors
+    /// [`Throttled`] if that many have failed or are in progress.
     pub fn attempt(&mut self, key: ThrottleKey, limit: usize, now: Duration) -> Result<(), Throttled> {
         self.expire(now);
         let mut entry = match self.take_out(&key) {

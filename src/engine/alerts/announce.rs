@@ -2,7 +2,7 @@
 //!
 //! The operator gets alerts of the service and critical alerts of accounts, by mail and webhook. An account's owners
 //! get the account's alerts, and a user gets alerts about their own sign-ins. Mail goes only to addresses that the
-//! operator created, or whose owner has opened a link sent there, so no account can make the service write to
+//! operator created, or whose owner has opened a link sent there. So an account can't use the service to write to
 //! strangers.
 
 use serde::Serialize;
@@ -100,13 +100,13 @@ impl Engine {
         Ok(addresses)
     }
 
-    /// Whether mail to an address returns to this service: a notice about it could cause another one.
+    /// Returns whether mail to an address returns to this service. A notice about such mail could cause another one.
     fn is_own(&self, address: &Address) -> bool {
         address.domain().as_str() == self.settings.bounce_host
     }
 }
 
-/// Whether the operator gets the alert: one of the service, or one of an account that was critical.
+/// Returns whether the operator gets the alert: an alert of the service, or an account's alert that was critical.
 fn concerns_operator(row: &AlertRow) -> bool {
     row.condition.scope() == Scope::System || row.worst == Severity::Critical
 }

@@ -1,5 +1,5 @@
 //! Egress routes for notices: the relay for alerts, the transactional relays, then the others, until one accepts the
-//! mail. A notice is in no queue, and waits for no permit, pause or throttled site, because it may be about them.
+//! mail. A notice is not queued, and it ignores permits, pauses and throttled sites, because it may be about them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -80,13 +80,13 @@ impl Egress {
     /// Tries a relay's servers until one decides about the mail, and returns its answer.
     async fn try_relay(&self, engine: &Engine, relay: &Relay, to: &Address, mail: &Bytes) -> Result<String, String> {
         let targets = self.targets(engine, relay, to).await?;
-        let mut last = "the relay has no address to send there from".to_owned();
+        let mut last = "the relay has no source address for this server".to_owned();
         for target in targets.into_iter().take(SERVERS_MAX) {
             match self.try_server(&target, to, mail).await {
                 Ok(answer) => return Ok(answer),
                 Err((why, phase)) => {
                     last = why;
-                    // A server's decision about the mail itself holds for the other servers too.
+                    // A server's decision about the mail itself applies to the other servers too.
                     if phase >= Phase::Mail {
                         break;
                     }
@@ -164,7 +164,8 @@ impl Egress {
     }
 }
 
-/// Returns the source address for `ip`: `Some(None)` if the relay has none, else its first of the same family.
+/// Returns the source address for `ip`: the relay's first of the same family, or `Some(None)` if the relay has no
+/// source addresses.
 fn source_for(relay: &Relay, ip: IpAddr) -> Option<Option<IpAddr>> {
     if relay.sources.is_empty() {
         return Some(None);
@@ -193,9 +194,9 @@ fn said(ending: &Ending) -> String {
         | Ending::TlsFailed(why)
         | Ending::PolicyFailed { why, .. } => why.clone(),
         Ending::TimedOut => "no answer in time".to_owned(),
-        Ending::TooLarge { .. } => "the mail is too large for the server".to_owned(),
-        Ending::NeedsSmtpUtf8 => "the server does not take this address (no SMTPUTF8)".to_owned(),
-        Ending::Loop => "the server is this one".to_owned(),
+        Ending::TooLarge { .. } => "the mail exceeds the server's size limit".to_owned(),
+        Ending::NeedsSmtpUtf8 => "the server does not accept this address (no SMTPUTF8)".to_owned(),
+        Ending::Loop => "the server is this service".to_owned(),
     };
     words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(ANSWER_CHARACTERS).collect()
 }

@@ -26,7 +26,7 @@ pub enum AlertState {
     Resolved,
 }
 
-/// The text is not a state.
+/// Error: the text is not a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be open or resolved")]
 pub struct InvalidAlertState;

@@ -44,7 +44,7 @@ pub struct AlertSettings {
     pub email: Vec<Address>,
     /// The sender.
     pub from: Address,
-    /// Whether alerts of an account go to its owners.
+    /// Whether alerts of an account also go to its owners.
     pub tells_owners: bool,
     /// The relay to try first.
     pub relay: Option<String>,
@@ -88,7 +88,7 @@ impl AlertSettings {
 pub struct Alerts {
     /// Sender of notices, once there is a dispatcher.
     pub(super) notifier: OnceLock<Weak<Notifier>>,
-    /// Facts that the engine can't find itself.
+    /// Facts that other parts of the program provide.
     pub sources: OnceLock<Sources>,
     /// The last attempts at mail servers.
     attempts: Mutex<Attempts>,

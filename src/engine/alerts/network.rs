@@ -1,5 +1,5 @@
-//! Checks that use the network: outgoing mail, reverse DNS names of source addresses, and block lists. Each has a time
-//! limit. A check without a result leaves its alerts unchanged.
+//! Checks that use the network: outgoing mail, reverse DNS names of source addresses, and block lists. Each check has a
+//! time limit. A check without a result leaves its alerts unchanged.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::store::op::alert::Finding;
 
 /// Time limit of each check: less than the wait of the command that runs them.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Direct mail delivered within this time shows that the port is open.
+/// A direct delivery within this time shows that the port is open.
 const RECENT: Duration = Duration::from_secs(3600);
 
 /// Runs the network checks.
@@ -65,7 +65,7 @@ async fn port25(engine: &Engine, probe: &Arc<dyn Probe>, direct: &[Relay], port:
     let is_reached = reached.is_some_and(|at| engine.clock.now().since(at) < RECENT);
     let sighting = seen.filter(|_| !is_reached).map(|seen| {
         let summary = format!("No mail server can be reached on port {port}");
-        let seen = format!("No server of {} greets: {seen}", WITNESSES.join(", "));
+        let seen = format!("No server of {} answers: {seen}", WITNESSES.join(", "));
         Sighting::new(Condition::Port25Blocked, Severity::Critical, summary, seen)
     });
     Some(Finding::of_service(Condition::Port25Blocked, sighting))
@@ -83,11 +83,12 @@ async fn of_addresses(probe: &dyn Probe, addresses: Option<&BTreeMap<IpAddr, Arc
             Reverse::Nameless => (Severity::Critical, format!("{address} has no name (PTR).")),
             Reverse::NotConfirmed(names) => (
                 Severity::Critical,
-                format!("{address} is called {}, which does not lead back to it.", names.join(", ")),
+                format!("{address} has the reverse name {}, which does not resolve back to it.", names.join(", ")),
             ),
-            Reverse::OtherName(names) => {
-                (Severity::Warning, format!("{address} is called {}, and says {ehlo} in EHLO.", names.join(", ")))
-            }
+            Reverse::OtherName(names) => (
+                Severity::Warning,
+                format!("{address} has the reverse name {}, but sends {ehlo} in EHLO.", names.join(", ")),
+            ),
         };
         let summary = format!("The reverse name of {address} is not {ehlo}");
         let sighting = Sighting::new(Condition::ReverseDns, severity, summary, seen);

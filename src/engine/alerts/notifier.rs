@@ -1,5 +1,5 @@
 //! Sends notices when their timers are due: mails over the routes of [`super::egress`], webhook requests by [`Post`].
-//! One operation records the outcome. After a crash before it, the notice is sent again.
+//! One operation records the outcome. After a crash before that operation, the notice is sent again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Notifier {
             let end = NoticeEnd::Dropped;
             return self.engine.store.commit(SettleNotice { notice: id, due: timer.due, end, items: 0 }).await;
         };
-        // A notice sent after the store has failed could not be recorded.
+        // If the store has failed, the outcome of a notice could not be recorded.
         self.engine.store.health().check()?;
         let Attempt { end, items } = self.attempt(id, &row).await?;
         if matches!(end, NoticeEnd::NotTaken { .. }) {
@@ -200,7 +200,7 @@ impl Engine {
         Ok(id.zip(row))
     }
 
-    /// Whether mails of the service are signed.
+    /// Returns whether mails of the service are signed.
     ///
     /// # Errors
     /// Fails if the store fails.

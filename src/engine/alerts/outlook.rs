@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::time::Timestamp;
 use crate::engine::ports::probe::Probe;
 
-/// The facts. Every check calls these functions.
+/// Facts from outside the engine. Every check calls these functions.
 pub struct Sources {
     /// Network and DNS checks.
     pub probe: Arc<dyn Probe>,

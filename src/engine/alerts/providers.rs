@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_of_the_providers_page_is_the_severity_of_its_alert() {
+    fn the_providers_page_level_maps_to_the_alert_severity() {
         let severity = |level| sighting("google", level).map(|sighting| sighting.severity);
         assert_eq!(severity(Level::Ok), None);
         assert_eq!(severity(Level::Warn), Some(Severity::Warning));

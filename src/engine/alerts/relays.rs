@@ -14,7 +14,7 @@ impl Engine {
     /// Raises the alert of a relay whose login is refused, or whose source address is not configured on this machine.
     pub(in crate::engine) fn relay_fails(&self, relay: &Arc<str>, why: &str) {
         self.alerts.working.lock().unwrap_or_else(PoisonError::into_inner).remove(relay);
-        // The smarthost's own text may contain names of people.
+        // The smarthost's own text may contain personal names.
         let kind = why.split(": ").next().unwrap_or_default();
         let summary = format!("The relay {relay} can't be used");
         let sighting = Sighting::new(Condition::RelayFailing, Severity::Critical, summary, kind);
@@ -22,8 +22,8 @@ impl Engine {
         self.store.post(RaiseAlert { account: AccountId::default(), sighting, is_over: false }, |_raised| {});
     }
 
-    /// Ends the alert of a relay after an answer from a server. The store is read for an open alert only once after the
-    /// start or a failure.
+    /// Ends the alert of a relay after an answer from a server. It searches the store for an open alert only once after
+    /// a start or a failure.
     pub(in crate::engine) fn relay_works(&self, relay: &Arc<str>, is_direct: bool) {
         if is_direct {
             let now = self.clock.now();

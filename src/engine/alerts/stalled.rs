@@ -1,4 +1,4 @@
-//! Check that attempts succeed at all. Only attempts that show whether our own egress works count, so a hard bounce
+//! Check that attempts still succeed. Only attempts that show whether our own egress works count, so a hard bounce
 //! counts as a success.
 
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ impl Attempts {
         }
     }
 
-    /// Whether the last [`ATTEMPTS`] attempts all failed, within [`WINDOW`] before `now`.
+    /// Returns whether the last [`ATTEMPTS`] attempts all failed, within [`WINDOW`] before `now`.
     pub(super) fn are_failing(&self, now: Timestamp) -> bool {
         self.failed.len() == ATTEMPTS && self.failed.front().is_some_and(|first| now.since(*first) < WINDOW)
     }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn twenty_failures_in_half_an_hour_without_a_success_are_a_stall() {
+    fn twenty_failures_within_half_an_hour_without_a_success_are_a_stall() {
         let twenty = vec![deferred(); ATTEMPTS];
         assert!(of(&twenty).are_failing(NOW) && !of(&twenty[1..]).are_failing(NOW));
         assert!(!of(&twenty).are_failing(NOW + WINDOW));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hard_bounce_shows_that_the_way_out_works_and_a_block_does_not() {
+    fn a_hard_bounce_counts_as_a_success_and_a_block_does_not() {
         let bounce = |kind| crate::domain::event::Bounce { kind, ..finding::expired() };
         let twenty = vec![deferred(); ATTEMPTS];
         let hard = [&twenty[..], &[TransferEnd::Bounced(bounce(BounceKind::Hard))]].concat();

@@ -1,5 +1,5 @@
-//! A test of alerts: a mail to each of the operator's addresses and a request to the webhook, sent at once, with their
-//! results.
+//! A test of alerts: sends a mail to each of the operator's addresses and a request to the webhook at once, and returns
+//! the results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::store::error::StoreError;
 use crate::store::row::alert::{AlertRow, Channel, NoticeStatus};
 
-/// Time limit for the answer to one test: less than the wait of the command.
+/// Time limit for the answer to one test. It is less than the wait of the command.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Result of one test.
@@ -64,7 +64,7 @@ impl Engine {
         let words = self.words_of_test();
         let sent = match self.alerts.notifier() {
             Some(notifier) => timeout(PATIENCE, async { notifier.send_mail(id, &to, &words).await }).await,
-            None => Ok(Ok(Err("mail is not being sent at this moment".to_owned()))),
+            None => Ok(Ok(Err("the service does not send mail now".to_owned()))),
         };
         let (status, relay, mut detail) = match sent {
             Ok(Ok(Ok(taken))) => (NoticeStatus::Sent, Some(taken.relay), taken.answer),
@@ -111,7 +111,7 @@ impl Engine {
                     Some(error) => (NoticeStatus::Failed, answer.unwrap_or_else(|| error.as_str().to_owned())),
                 }
             }
-            None => (NoticeStatus::Failed, "mail is not being sent at this moment".to_owned()),
+            None => (NoticeStatus::Failed, "the service does not send mail now".to_owned()),
         };
         TestResult { channel: Channel::Webhook, to, status, relay: None, detail }
     }

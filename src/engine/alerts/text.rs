@@ -80,7 +80,7 @@ impl Engine {
         MailText { subject: format!("[{hostname}] INFO: Test of alerts"), text, alerts: Vec::new() }
     }
 
-    /// Returns the mail of an invitation. It contains no text that the inviter or the account chose.
+    /// Returns the mail of an invitation. It contains no text chosen by the inviter or the account.
     pub(super) fn words_of_invitation(&self, link: &str, expires_at: Timestamp) -> MailText {
         let hostname = &self.settings.hostname;
         let mut text = format!(

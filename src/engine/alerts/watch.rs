@@ -1,5 +1,5 @@
-//! Runs the checks of alerts: those without network every 5 minutes, the others every hour. The schedule is not stored:
-//! after a start, both run within a minute. With a virtual clock, none runs.
+//! Runs the checks of alerts: those without network every 5 minutes, the others every hour. The schedule is not stored.
+//! After a start, both run within a minute. With a virtual clock, checks do not run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(300);
 const NETWORK_EVERY: u32 = 12;
 
 impl Engine {
-    /// Runs the checks for as long as it is polled.
+    /// Runs the checks as long as the future is polled.
     pub(in crate::engine) async fn watch_alerts(self: &Arc<Self>) {
         if !self.settings.alerts.runs_checks {
             return;
@@ -31,8 +31,8 @@ impl Engine {
             let asks_network = run.is_multiple_of(NETWORK_EVERY);
             match caught(self.run_checks(asks_network)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(%error, "could not record the checks of alerts"),
-                Err(crashed) => tracing::error!(%crashed, "a check of alerts crashed"),
+                Ok(Err(error)) => tracing::error!(%error, "could not record the results of the alert checks"),
+                Err(crashed) => tracing::error!(%crashed, "an alert check panicked"),
             }
             run = run.wrapping_add(1);
             tokio::time::sleep(EVERY).await;

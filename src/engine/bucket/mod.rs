@@ -1,5 +1,5 @@
-//! The bucket of a replica, independent of the replicated data: whether it is suitable for a log, metrics of its
-//! requests, and whether its objects are intact.
+//! The bucket of a replica, independent of the replicated data: its suitability for a log, metrics of its requests, and
+//! verification of its objects.
 
 pub mod meters;
 pub mod probe;

@@ -1,7 +1,7 @@
 //! Checks that a bucket is suitable for a log: it honours `If-None-Match`, is strongly consistent, keeps no deleted
-//! objects, and has an accurate clock. Run at each start and by `doctor`.
+//! objects, and has an accurate clock. Runs at each start and in `doctor`.
 //!
-//! A service that accepts the condition and ignores it is dangerous: two machines would both own the log.
+//! A service that accepts the condition and ignores it is dangerous, because two machines could both own the log.
 
 use std::time::Duration;
 
@@ -95,13 +95,13 @@ pub async fn conditional_writes<B: Bucket + ?Sized>(
     removed?;
     match bucket.read(&name).await? {
         None => Ok(()),
-        Some(_) => Err(Unfit::Stale("a removed object could still be read")),
+        Some(_) => Err(Unfit::Stale("a deleted object could still be read")),
     }
 }
 
 async fn twice<B: Bucket + ?Sized>(bucket: &B, name: &str, first: Bytes, second: Bytes) -> Result<(), Unfit> {
     if create(bucket, name, first.clone()).await? == Creation::Exists {
-        return Err(Unfit::NoConditions("a name that was never used is said to exist".to_owned()));
+        return Err(Unfit::NoConditions("an unused name is reported as existing".to_owned()));
     }
     if create(bucket, name, second).await? == Creation::Created {
         return Err(Unfit::NoConditions("a name was created twice".to_owned()));
@@ -162,10 +162,10 @@ fn judge(results: &[(Bytes, BucketResult<Creation>)], seen: Option<Bytes>) -> Re
         .find_map(|(_, result)| result.as_ref().err().filter(|error| error.kind != BucketErrorKind::Conflict));
     match (winner, failure, seen) {
         (Some(_), ..) if others > 0 => {
-            Err(Unfit::NoConditions(format!("of {RACE} creates at once {} succeeded", others + 1)))
+            Err(Unfit::NoConditions(format!("of {RACE} concurrent creates {} succeeded", others + 1)))
         }
         (Some((bytes, _)), _, Some(seen)) if *bytes != seen => {
-            Err(Unfit::NoConditions(format!("of {RACE} creates at once another one than the winner was kept")))
+            Err(Unfit::NoConditions(format!("of {RACE} concurrent creates the loser was kept")))
         }
         (_, Some(failure), _) => Err(failure.clone().into()),
         (Some(_), None, Some(_)) => Ok(()),
@@ -179,7 +179,7 @@ fn judge(results: &[(Bytes, BucketResult<Creation>)], seen: Option<Bytes>) -> Re
 /// # Errors
 /// [`Unfit::Keeps`], or the settings could not be read.
 pub async fn keeps_nothing<B: BucketSettings + ?Sized>(bucket: &B) -> Result<(), Unfit> {
-    // A service without such a setting keeps nothing.
+    // A service without such a setting does not keep versions.
     let is_absent = |kind| matches!(kind, BucketErrorKind::Refused | BucketErrorKind::Unsupported);
     let absent = |error: BucketError| if is_absent(error.kind) { None } else { Some(error) };
     match bucket.versioning().await.or_else(|error| absent(error).map_or(Ok(Versioning::Off), Err))? {
@@ -194,7 +194,7 @@ pub async fn keeps_nothing<B: BucketSettings + ?Sized>(bucket: &B) -> Result<(),
 /// Checks that both clocks agree.
 ///
 /// # Errors
-/// [`Unfit::Clock`]. A bucket without a clock agrees with any.
+/// [`Unfit::Clock`]. A bucket without a clock passes the check.
 pub fn clock(bucket: Option<Timestamp>, ours: Timestamp) -> Result<(), Unfit> {
     let Some(bucket) = bucket else { return Ok(()) };
     let difference = bucket.since(ours).max(ours.since(bucket));
@@ -204,7 +204,7 @@ pub fn clock(bucket: Option<Timestamp>, ours: Timestamp) -> Result<(), Unfit> {
     Err(Unfit::Clock { difference_seconds: difference.as_secs(), ours, bucket })
 }
 
-/// Removes probes of interrupted processes. Those of today may be in use.
+/// Removes probes of interrupted processes. Probes less than a day old may be in use.
 async fn remove_left<B: Bucket + ?Sized>(bucket: &B, now: Timestamp) {
     let Ok(page) = bucket.list(PROBE, "").await else { return };
     for object in page.objects.iter().take(LEFT_MAX) {
@@ -247,7 +247,7 @@ mod tests {
     ) -> Result<Vec<String>, Unfit> {
         let bucket = store.bucket();
         if let Some((operation, fault)) = fault {
-            // The first call of the operation gets no fault: the second create and the read after it are tested.
+            // The fault skips the first call of the operation, and so affects the second create and the read after it.
             let mut seen = 0;
             bucket.draw(move |call| {
                 seen += usize::from(call.operation == operation);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fit_bucket_is_admitted_and_nothing_is_left_in_it() {
+    async fn a_suitable_bucket_is_admitted_and_left_empty() {
         let store = store();
         assert_eq!(admitted(&store, None).await, Ok(Vec::new()));
         assert_eq!(store.names(), [""; 0]);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_conflict_is_tried_again_and_other_failures_are_reported() {
+    async fn a_conflict_is_retried_and_other_failures_are_reported() {
         let conflict = admitted(&store(), Some((BucketOperation::Create, BucketFault::Conflict))).await;
         assert_eq!(conflict, Ok(Vec::new()));
         let forbidden = admitted(&store(), Some((BucketOperation::Create, BucketFault::Forbidden))).await;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bucket_that_keeps_what_was_removed_is_refused_unless_it_is_allowed() {
+    async fn a_bucket_that_keeps_deleted_objects_is_refused_unless_allowed() {
         for (versioning, is_locked) in
             [(Versioning::Enabled, false), (Versioning::Suspended, false), (Versioning::Off, true)]
         {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn old_probes_are_removed_and_those_of_today_are_not() {
+    async fn old_probes_are_removed_and_recent_ones_are_kept() {
         let store = store();
         store.set_object("probe/old", Some(object(&holder(), 1, NOW - Duration::from_secs(90_000))));
         store.set_object("probe/new", Some(object(&holder(), 1, NOW - Duration::from_secs(3600))));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn exactly_one_of_many_creates_at_once_must_win() {
+    async fn exactly_one_of_many_concurrent_creates_must_succeed() {
         let store = store();
         assert_eq!(race(&store.bucket(), &holder(), &SeededEntropy::new(3), NOW).await, Ok(()));
         let bucket = store.bucket();

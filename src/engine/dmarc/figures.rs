@@ -22,9 +22,9 @@ const NETWORKS_MAX: usize = 20_000;
 /// Days, counted from the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Range {
-    /// The first one.
+    /// The first day.
     pub(super) from: u32,
-    /// The last one.
+    /// The last day.
     pub(super) to: u32,
 }
 
@@ -55,9 +55,9 @@ pub struct Overview {
     pub reports: u64,
     /// Reporters, most messages first. Ignored reporters come last.
     pub reporters: Vec<Reporter>,
-    /// Sums of all messages.
+    /// Total counts of all messages.
     pub counts: DmarcCounts,
-    /// The days with reports, in their order.
+    /// The days with reports, in order.
     pub days: Vec<(u32, DmarcCounts)>,
     /// The sources, most messages first.
     pub sources: Vec<Source>,
@@ -68,11 +68,11 @@ pub struct Overview {
 /// A reporter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reporter {
-    /// Name, as it calls itself.
+    /// Name that the reporter gives itself.
     pub name: String,
     /// Its reports.
     pub reports: u64,
-    /// The messages in them.
+    /// The number of messages in them.
     pub messages: u64,
     /// Whether it is excluded from the counts.
     pub is_ignored: bool,
@@ -87,11 +87,11 @@ pub struct Source {
     pub kind: SourceKind,
     /// Whether the account marked it as its own or as another's.
     pub is_mine: Option<bool>,
-    /// First day of a report that names it.
+    /// Day of the first report that lists it.
     pub first_day: u32,
-    /// The last one.
+    /// Day of the last report that lists it.
     pub last_day: u32,
-    /// Its messages.
+    /// Counts of its messages.
     pub counts: DmarcCounts,
     /// Domains that signed, most frequent first.
     pub dkim_domains: Vec<DomainName>,
@@ -124,7 +124,7 @@ impl Source {
 pub(super) struct Figures {
     counts: DmarcCounts,
     days: BTreeMap<u32, DmarcCounts>,
-    /// Days with a report that counts, and whether one saw `p=quarantine`.
+    /// Days with a counted report, and whether one listed `p=quarantine`.
     reported: BTreeMap<u32, bool>,
     reports: u64,
     reporters: Vec<Reporter>,
@@ -176,7 +176,7 @@ impl Figures {
                 }
             }
         }
-        // A day's reports may contain no message.
+        // A day's reports may contain no messages.
         for day in reported.keys() {
             days.entry(*day).or_default();
         }
@@ -196,12 +196,12 @@ impl Figures {
         Ok(Self { counts, days, reported, reports, reporters, sources, own: own.clone() })
     }
 
-    /// Returns the number of days with a report that counts.
+    /// Returns the number of days with a counted report.
     pub(super) fn days_with_reports(&self) -> u32 {
         u32::try_from(self.reported.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the number of days with a report that saw `p=quarantine`.
+    /// Returns the number of days with a report that listed `p=quarantine`.
     pub(super) fn quarantine_days(&self) -> u32 {
         u32::try_from(self.reported.values().filter(|seen| **seen).count()).unwrap_or(u32::MAX)
     }
@@ -211,7 +211,7 @@ impl Figures {
         self.sources.iter()
     }
 
-    /// Returns one source, without messages if the range has none.
+    /// Returns one source, or one without messages if it is not in the range.
     pub(super) fn source(
         self,
         read: &impl Read,

@@ -105,7 +105,7 @@ impl Engine {
         }))
     }
 
-    /// Whether reports to an address are received here.
+    /// Returns whether reports to an address are received here.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -216,7 +216,7 @@ impl Engine {
 
 /// Classifies a source.
 fn kind_of(network: SourceNetwork, own: &HashSet<SourceNetwork>, has_own_signature: bool, passed: u64) -> SourceKind {
-    // Networks that are counted together can't be classified one by one.
+    // Networks that are counted together can't be classified individually.
     let is_one = network != SourceNetwork::Other;
     if is_one && own.contains(&network) {
         SourceKind::Own
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_fact_that_is_known_names_the_kind() {
+    fn the_first_known_fact_determines_the_kind() {
         let network = SourceNetwork::V4([192, 0, 2]);
         let own = HashSet::from([network]);
         let none = HashSet::new();

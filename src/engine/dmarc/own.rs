@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::domain::dmarc_source::SourceNetwork;
 use crate::engine::Engine;
 
-/// Time limit for all look-ups of names together.
+/// Total time limit for all look-ups of names.
 const LOOKUPS: Duration = Duration::from_secs(5);
 
 /// Addresses of each name at its last successful look-up. While DNS fails, a source keeps its classification.
@@ -25,7 +25,7 @@ impl Engine {
                 }
             }
         };
-        // Without an answer in time, the earlier result is kept.
+        // Without an answer in time, the earlier result stays.
         let _ = tokio::time::timeout(LOOKUPS, lookups).await;
         let known = self.own_networks.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_names = known.values().flatten().copied();

@@ -1,6 +1,6 @@
-//! Sums of a domain's counts, kept in memory by stretches of days: the figures of 400 days add up a dozen of them
-//! instead of every row. A stretch is valid as long as the rows of its days are unchanged, so a new report needs no
-//! notice to the cache.
+//! A memory cache for the sums of a domain's counts, by ranges of days called stretches. A sum over 400 days adds up a
+//! dozen stretches instead of every row. A stretch is valid as long as the rows of its days are unchanged, so a new
+//! report need not notify the cache.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,9 +15,9 @@ use crate::store::op::dmarc::{CountedSource, ReporterDays, scan};
 use crate::store::read::Read;
 use crate::store::schema::dmarc::ReporterKey;
 
-/// Days of a whole stretch.
+/// Number of days in a complete stretch.
 const STRETCH_DAYS: u32 = 32;
-/// Sums that are kept over all domains: some 30 MiB.
+/// Maximum number of cached sums of all domains: some 30 MiB.
 const SUMS_MAX: usize = 100_000;
 /// Maximum candidates for the most frequent signing domains of a source.
 const SIGNERS_MAX: usize = 16;
@@ -34,7 +34,7 @@ pub(super) struct SourceSums {
 }
 
 impl SourceSums {
-    /// The sums of a source that is first named on this day.
+    /// Returns the empty sums of a source that is first listed on this day.
     pub(super) fn since(first_day: u32) -> Self {
         Self { first_day, ..Self::default() }
     }
@@ -62,9 +62,9 @@ fn add_signers(known: &mut Vec<(DomainName, u64)>, more: &[(DomainName, u64)]) {
 /// The sums of some days, by reporter.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Stretch {
-    /// The sources, in the order in which the rows name them.
+    /// The sources, in the order of the rows.
     pub(super) sources: Vec<(SourceNetwork, ReporterKey, SourceSums)>,
-    /// The days, the oldest first.
+    /// The days, oldest first.
     pub(super) days: Vec<(u32, ReporterKey, DmarcCounts)>,
 }
 
@@ -107,12 +107,12 @@ struct StretchKey {
     to: u32,
 }
 
-/// A stretch that is kept.
+/// A cached stretch.
 struct Kept {
     /// Digest of the rows of its days.
     version: u64,
     stretch: Arc<Stretch>,
-    /// The count of uses at its last one.
+    /// Value of the use counter at its last use.
     used: u64,
 }
 
@@ -123,12 +123,12 @@ struct Stretches {
     uses: u64,
 }
 
-/// The sums of all domains that were looked at, up to [`SUMS_MAX`].
+/// The cached sums of all domains, up to [`SUMS_MAX`].
 #[derive(Default)]
 pub(in crate::engine) struct DmarcSums(Mutex<Stretches>);
 
 impl DmarcSums {
-    /// The stretches of a range, the oldest first. `days` are the rows of its days, out of the same snapshot.
+    /// Returns the stretches of a range, oldest first. `days` are the rows of its days from the same snapshot.
     pub(super) fn stretches(
         &self,
         read: &impl Read,
@@ -169,7 +169,7 @@ impl DmarcSums {
         Some(Arc::clone(&kept.stretch))
     }
 
-    /// Keeps a stretch; those that were not used for longest make room for it.
+    /// Caches a stretch, and evicts the least recently used ones if the cache is full.
     fn keep(&self, key: StretchKey, version: u64, stretch: Arc<Stretch>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.weight += stretch.weight();
@@ -198,7 +198,7 @@ mod tests {
     use crate::store::row::dmarc::DmarcReportRow;
     use crate::store::testing::TestStore;
 
-    /// A report with two networks, of the day so many days ago.
+    /// Adds a report with two networks for the day `days_ago` days before today.
     fn report(test: &TestStore, of: (AccountId, DomainId), id: &str, days_ago: u32) -> RecordDmarcReport {
         let mut counts = DmarcCounts::default();
         counts.add(Evaluation { disposition: DmarcPolicy::None, dkim: true, spf: false }, 3);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_is_read_once_and_again_after_a_report_of_one_of_its_days() {
+    fn a_stretch_is_read_again_only_after_a_new_report_for_one_of_its_days() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let of = (account, test.domain(account, "example.com", Stream::Transactional, DomainStatus::Verified));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stretch_that_was_not_used_for_longest_makes_room() {
+    fn the_least_recently_used_stretch_is_evicted() {
         let sums = DmarcSums::default();
         let key = |from| StretchKey { of: (AccountId::default(), DomainId::default()), from, to: from };
         let heavy = || {
@@ -268,7 +268,7 @@ mod tests {
         for from in 0..3 {
             sums.keep(key(from), 1, heavy());
         }
-        assert!(sums.known(key(0), 1).is_some() && sums.known(key(0), 2).is_none(), "another version is another");
+        assert!(sums.known(key(0), 1).is_some() && sums.known(key(0), 2).is_none(), "another version does not match");
         sums.keep(key(3), 1, heavy());
         let known = [0, 1, 2, 3].map(|from| sums.known(key(from), 1).is_some());
         assert_eq!(known, [true, false, true, true]);

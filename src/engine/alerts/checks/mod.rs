@@ -46,7 +46,7 @@ const QUOTAS_MAX: usize = 10_000;
 /// State that checks keep from one run to the next.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// Number of times that damaged records were found, and the time of the last change.
+    /// Number of reads that found damaged records, and the time of the last change.
     damage: Option<(u64, Timestamp)>,
     /// State of replication, and the time of the first check that found it.
     replica: Option<(State, Timestamp)>,
@@ -137,7 +137,7 @@ impl Engine {
         }
         let seen = match last {
             Some(last) => format!("The last backup was taken at {last}."),
-            None => format!("No backup was taken since the store was made at {since}."),
+            None => format!("No backup was taken since the store was created at {since}."),
         };
         let hours = age_max.as_secs() / 3600;
         let summary = format!("No backup in the last {hours} hours");
@@ -161,7 +161,7 @@ impl Engine {
             None
         } else {
             let minutes = OVERDUE.as_secs() / 60;
-            raise(format!("{overdue} messages or more have been due for {minutes} minutes."))
+            raise(format!("At least {overdue} messages have been due for {minutes} minutes."))
         })
     }
 
@@ -215,13 +215,13 @@ impl Engine {
             _ => now,
         };
         memory.replica = Some((status.state, since));
-        // An idle log has no lag, however long its bucket does not answer, so either one shows that the bucket is
-        // unreachable.
+        // An idle log has no lag, even if its bucket has not answered for a long time. So both are checked for an
+        // unreachable bucket.
         let lag = Duration::try_from_secs_f64(status.lag_seconds).unwrap_or_default();
         replica(&status, now.since(since).max(lag))
     }
 
-    /// Returns damage that was found since the start, until none is found for a day.
+    /// Reports damage that was found since the start, until no more is found for a day.
     fn damage(&self, memory: &mut Memory) -> Option<Sighting> {
         let now = self.clock.now();
         let slots = self.store.content().damaged_key_slots();
@@ -235,7 +235,7 @@ impl Engine {
         if met == 0 || now.since(changed_at) > DAY {
             return None;
         }
-        let seen = format!("Damaged rows were met {rows} times, and {slots} slots of content keys are damaged.");
+        let seen = format!("Damaged rows were read {rows} times, and {slots} slots of content keys are damaged.");
         let summary = "The store has damaged data";
         Some(Sighting::new(Condition::StoreDamaged, Severity::Critical, summary, seen))
     }
@@ -261,7 +261,7 @@ fn certificate(until: Timestamp, now: Timestamp) -> Option<Sighting> {
         _ => return None,
     };
     let summary = if left.is_zero() { "The TLS certificate has expired" } else { "The TLS certificate expires soon" };
-    Some(Sighting::new(Condition::CertificateExpiring, severity, summary, format!("It holds until {until}.")))
+    Some(Sighting::new(Condition::CertificateExpiring, severity, summary, format!("It is valid until {until}.")))
 }
 
 /// Returns the problem of a replica that has been in the same state for `lasts`.

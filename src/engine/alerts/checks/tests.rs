@@ -1,4 +1,4 @@
-//! Tests of the checks' decisions.
+//! Tests of the checks' thresholds.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn severity(sighting: Option<Sighting>) -> Option<Severity> {
 }
 
 #[test]
-fn a_disk_is_low_below_16_times_the_limit_and_full_below_it() {
+fn a_disk_is_low_below_16_times_the_limit_and_full_below_the_limit() {
     let judged = |free| severity(disk(free, 64));
     assert_eq!(
         [1024, 1023, 64, 63].map(judged),
@@ -19,7 +19,7 @@ fn a_disk_is_low_below_16_times_the_limit_and_full_below_it() {
 }
 
 #[test]
-fn a_certificate_expires_soon_14_days_before_its_end_and_at_once_3_days_before() {
+fn a_certificate_raises_a_warning_14_days_before_its_end_and_is_critical_3_days_before() {
     let judged = |days: u64, and: u64| severity(certificate(NOW + Duration::from_secs(days * 24 * 3600 + and), NOW));
     assert_eq!(
         [judged(14, 0), judged(13, 86_399), judged(3, 0)],
@@ -30,7 +30,7 @@ fn a_certificate_expires_soon_14_days_before_its_end_and_at_once_3_days_before()
 }
 
 #[test]
-fn replication_that_lags_for_a_minute_is_a_warning_and_a_lost_bucket_critical() {
+fn a_replication_lag_of_a_minute_is_a_warning_and_a_lost_bucket_is_critical() {
     let judged = |state, seconds: u32| {
         let status =
             ReplicaStatus { role: Role::Active, state, lag_seconds: f64::from(seconds), ..ReplicaStatus::off() };

@@ -22,7 +22,7 @@ impl Verification<'_> {
         let mut bases = Bases::default();
         for slot in self.inventory.manifests.clone() {
             let name = ObjectName::Manifest(slot);
-            // Collected after the list was taken.
+            // The garbage collection removed it after the list was taken.
             let Some(bytes) = read(self.bucket, &name.to_string()).await? else { continue };
             match Manifest::open(slot, &bytes, &self.sealer) {
                 Ok(manifest) => {
@@ -37,7 +37,7 @@ impl Verification<'_> {
         Ok(bases)
     }
 
-    /// A base without a manifest is still being made, unless a later one is complete.
+    /// Reports bases without a manifest, unless a later one is complete: they are not finished.
     fn unfinished(&mut self) {
         let newest = self.inventory.manifests.last().copied().unwrap_or_default();
         let slots: std::collections::BTreeSet<_> = self.inventory.parts.keys().map(|(slot, _)| *slot).collect();
@@ -79,7 +79,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Checks the content that a base's rows name and its keys, until its deadline.
+    /// Checks the content and the keys that a base's rows need, until the content's deadline.
     fn needed(&mut self, manifest: &Manifest) {
         for range in manifest.content.iter().filter(|range| range.bucket > self.depth.now) {
             let (bucket, segment, offset) = (range.bucket, range.segment, range.offset);
@@ -146,7 +146,7 @@ impl Verification<'_> {
         open: impl Fn(&ObjectName, &[u8], &crate::store::replica::Sealer) -> Option<ObjectFault>,
     ) {
         for (name, bytes) in names.iter().zip(read) {
-            // Removed after the list was taken.
+            // The garbage collection removed it after the list was taken.
             let Some(bytes) = bytes else { continue };
             if let Some(error) = open(name, &bytes, &self.sealer) {
                 self.findings.add(name, error.to_string());

@@ -37,7 +37,7 @@ impl Inventory {
         }
     }
 
-    /// Whether there is nothing except perhaps the object `store`.
+    /// Returns whether the bucket is empty, except perhaps for the object `store`.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.parts.is_empty() && self.contents.is_empty() && self.keys.is_empty()
     }

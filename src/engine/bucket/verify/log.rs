@@ -1,4 +1,4 @@
-//! Verification of the log: no slot is missing from the oldest base on, each names its predecessor, and epochs only
+//! Verification of the log from the oldest base on: no slot is missing, each names its predecessor, and epochs only
 //! rise.
 
 use super::base::Bases;
@@ -32,7 +32,7 @@ impl Verification<'_> {
         for numbers in numbers.chunks(READS_AT_ONCE) {
             let names: Vec<_> = numbers.iter().map(|number| ObjectName::Slot(*number)).collect();
             for (number, bytes) in numbers.iter().zip(read_all(self.bucket, &names).await?) {
-                // Collected after the list was taken.
+                // The garbage collection removed it after the list was taken.
                 let Some(bytes) = bytes else { continue };
                 self.slot(*number, &bytes, &mut before, &mut sequence);
                 if bases.slots.get(number).is_some_and(|base| *base != slot::digest(&bytes)) {
@@ -43,7 +43,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Reports gaps from `first` on. Below it only claims and the slots of bases are kept.
+    /// Reports gaps from `first` on. Below `first`, only claims and the slots of bases are kept.
     fn missing(&mut self, first: u64) {
         let mut expected = first;
         let numbers: Vec<_> = self.inventory.slots.range(first..).map(|(number, _)| *number).collect();
@@ -108,7 +108,7 @@ impl Sequences {
     /// Returns the problem of a slot's body, if it has one.
     fn read(&mut self, body: &SlotBody) -> Option<String> {
         let SlotBody::Batches(payload) = body else {
-            // A new holder begins with complete batches.
+            // A new holder starts with complete batches.
             self.assembler = Assembler::default();
             return None;
         };
@@ -120,7 +120,7 @@ impl Sequences {
             if let Err(error) = self.assembler.take(&piece) {
                 return Some(error.to_string());
             }
-            // Bodies that precede their batch have no number.
+            // Bodies that precede their batch don't have a number.
             if piece.sequence > 0 && piece.is_last() {
                 if piece.sequence <= self.last {
                     return Some(format!("has batch {} after batch {}", piece.sequence, self.last));

@@ -2,7 +2,7 @@
 //! removal of expired keys. `deep` also opens every object with the master key.
 //!
 //! The bucket may be written to meanwhile. Lists are taken first, and objects created or collected later are not
-//! reported. Memory grows by some bytes for each object, plus one object for each request.
+//! reported. Memory use is a few bytes per object, plus one object per concurrent request.
 
 mod base;
 mod inventory;
@@ -60,7 +60,7 @@ pub struct Depth {
     pub deep: bool,
     /// Current time.
     pub now: Timestamp,
-    /// Time after its deadline within which a key may still exist.
+    /// Time after its deadline for which a key may still exist.
     pub key_grace: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Tests that an intact replica has no findings, and that each defect has its own.
+//! Tests that an intact replica has no findings, and that each defect has its own finding.
 
 use super::*;
 use crate::base::digest::{Digest, sha256};
@@ -121,7 +121,7 @@ fn slot_digest(bytes: &[u8]) -> Digest {
 }
 
 #[tokio::test]
-async fn a_whole_replica_has_no_findings() {
+async fn an_intact_replica_has_no_findings() {
     let replica = Replica::usual();
     for deep in [false, true] {
         assert_eq!(replica.found(deep).await, []);
@@ -134,14 +134,14 @@ async fn a_whole_replica_has_no_findings() {
 }
 
 #[tokio::test]
-async fn collected_slots_below_the_oldest_base_are_not_missed() {
+async fn collected_slots_below_the_oldest_base_are_not_reported() {
     let replica = Replica::usual();
     replica.store.set_object("log/000000000001", None);
     assert_eq!(replica.found(true).await, []);
 }
 
 #[tokio::test]
-async fn a_missing_or_replaced_slot_is_found() {
+async fn a_missing_or_replaced_slot_is_reported() {
     let replica = Replica::usual();
     replica.store.set_object("log/000000000003", None);
     replica.expect(false, "log/000000000003", "is missing, and later slots are there").await;
@@ -160,7 +160,7 @@ async fn a_missing_or_replaced_slot_is_found() {
 }
 
 #[tokio::test]
-async fn many_missing_slots_are_counted_and_not_listed() {
+async fn many_missing_slots_are_counted_instead_of_listed() {
     let mut replica = Replica::new();
     replica.slots = 99_999;
     replica.claim(1);
@@ -171,7 +171,7 @@ async fn many_missing_slots_are_counted_and_not_listed() {
 }
 
 #[tokio::test]
-async fn an_epoch_that_does_not_rise_with_a_claim_is_found() {
+async fn an_epoch_that_does_not_rise_with_a_claim_is_reported() {
     let mut replica = Replica::usual();
     replica.slot(3, &SlotBody::Beat);
     replica.expect(false, "log/000000000008", "epoch 3, which does not follow epoch 2").await;
@@ -181,7 +181,7 @@ async fn an_epoch_that_does_not_rise_with_a_claim_is_found() {
 }
 
 #[tokio::test]
-async fn a_base_with_a_damaged_missing_or_further_part_is_found() {
+async fn a_base_with_a_damaged_missing_or_extra_part_is_reported() {
     let part = "base/000000000002/000001";
     let replica = Replica::usual();
     replica.store.set_object(part, None);
@@ -206,7 +206,7 @@ async fn a_base_with_a_damaged_missing_or_further_part_is_found() {
 }
 
 #[tokio::test]
-async fn content_that_a_base_needs_is_missed_until_its_deadline() {
+async fn missing_content_of_a_base_is_reported_until_its_deadline() {
     let replica = Replica::usual();
     replica.store.set_object(CONTENT, None);
     replica.expect(false, CONTENT, "is missing, and the base of slot 2 needs it").await;
@@ -218,7 +218,7 @@ async fn content_that_a_base_needs_is_missed_until_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_key_that_had_to_be_gone_is_overdue() {
+async fn a_key_that_outlives_its_deadline_is_overdue() {
     let replica = Replica::usual();
     let overdue = async |seconds: u64| {
         let now = BUCKET + Duration::from_secs(seconds);
@@ -229,11 +229,11 @@ async fn a_key_that_had_to_be_gone_is_overdue() {
     let found = overdue(3601).await;
     assert!(found.len() == 1 && found[0].object == KEY && found[0].problem.contains("is overdue"), "{found:?}");
     replica.store.set_object(KEY, Some(Bytes::new()));
-    assert_eq!(overdue(3601).await, [], "it was overwritten with nothing");
+    assert_eq!(overdue(3601).await, [], "the overdue key was overwritten with an empty object");
 }
 
 #[tokio::test]
-async fn only_depth_finds_what_does_not_open() {
+async fn only_a_deep_verification_finds_objects_that_do_not_open() {
     for name in ["log/000000000007", CONTENT, KEY] {
         let replica = Replica::usual();
         let mut bytes = replica.store.object(name).unwrap().to_vec();
@@ -249,7 +249,7 @@ async fn only_depth_finds_what_does_not_open() {
 }
 
 #[tokio::test]
-async fn strange_names_and_a_missing_or_strange_identity_are_found() {
+async fn unknown_names_and_a_missing_or_foreign_identity_are_reported() {
     let replica = Replica::usual();
     replica.store.set_object("notes.txt", Some(Bytes::new()));
     replica.expect(false, "notes.txt", "not the name of an object").await;
@@ -263,7 +263,7 @@ async fn strange_names_and_a_missing_or_strange_identity_are_found() {
 }
 
 #[tokio::test]
-async fn failures_that_may_pass_are_tried_again_and_others_are_returned() {
+async fn transient_failures_are_retried_and_others_are_returned() {
     let replica = Replica::usual();
     let depth = Depth { deep: false, now: NOW, key_grace: Duration::ZERO };
     let bucket = replica.store.bucket();

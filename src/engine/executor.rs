@@ -38,8 +38,8 @@ impl Executor {
         }
     }
 
-    /// Starts a thread that serves a queue of work until the queue is closed. Returns whether the thread exists. In the
-    /// inline mode there is none, and the caller runs the work itself.
+    /// Starts a thread that serves a queue of work until the queue is closed. Returns whether the thread exists. In
+    /// inline mode there is no thread, and the caller runs the work itself.
     ///
     /// # Errors
     /// The thread could not be started.
@@ -51,7 +51,7 @@ impl Executor {
     }
 }
 
-/// Whether a queue of work has a thread that serves it.
+/// Whether a thread serves the queue of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HasThread {
     /// A thread serves it.
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn inline_work_runs_on_the_callers_thread_and_its_panic_is_an_error() {
+    async fn inline_work_runs_on_the_callers_thread_and_returns_a_panic_as_an_error() {
         let here = thread::current().id();
         assert_eq!(Executor::Inline.run(move || thread::current().id() == here).await, Ok(true));
         assert_eq!(Executor::Threads.run(move || thread::current().id() == here).await, Ok(false));

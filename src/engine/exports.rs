@@ -1,6 +1,6 @@
 //! Exports of an account's messages and events, oldest first. The next part is read after the client has taken the
-//! previous one, each from a new snapshot. An export therefore needs memory for one part only, and never keeps old
-//! database pages from reuse.
+//! previous one, each from a new snapshot. So an export needs memory for one part only, and does not prevent the
+//! database from reusing old pages.
 //!
 //! Parts are read and written on one low-priority thread, and accounts take turns. An export has one part at a time on
 //! it, so one account delays another by at most one part.
@@ -21,7 +21,7 @@ use crate::store::error::StoreError;
 pub const ROWS_MAX: usize = 1_000_000;
 /// Maximum running exports.
 const AT_ONCE: usize = 64;
-/// Maximum running exports of one account: fewer than its maximum of jobs on the thread.
+/// Maximum running exports of one account. It is less than the account's maximum of jobs on the thread.
 pub const OF_ACCOUNT_AT_ONCE: usize = 4;
 /// Maximum rows of a part.
 const PART_ROWS: usize = 250;
@@ -86,7 +86,7 @@ pub enum ExportError {
 }
 
 impl Engine {
-    /// Begins an export; `None` if too many are running.
+    /// Starts an export; `None` if too many are running.
     pub fn export(self: &Arc<Self>, account: AccountId, filter: ExportFilter) -> Option<Export> {
         let seat = self.exports.seats.take(account)?;
         let (engine, from) = (Arc::clone(self), Some(Ulid::default()));
@@ -120,8 +120,7 @@ impl Engine {
     }
 }
 
-/// Returns the number of records up to the one that reaches `bytes`. Counts the members whose length the caller
-/// chooses.
+/// Returns the number of records up to the one that reaches `bytes`. Only members of variable length count.
 fn count_within(records: &[MessageRecord], bytes: usize) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let mut left = bytes;
@@ -136,7 +135,7 @@ fn count_within(records: &[MessageRecord], bytes: usize) -> usize {
 }
 
 impl Export {
-    /// Whether the last part was read.
+    /// Returns whether the last part was read.
     pub const fn is_over(&self) -> bool {
         self.from.is_none()
     }

@@ -1,5 +1,5 @@
-//! A fair semaphore over a [`Budget`], for connections and for the memory of bodies. A worker waits here for its
-//! permit.
+//! A fair semaphore over a [`Budget`], for connections and for the memory of bodies. Workers wait here for their
+//! permits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,15 +69,15 @@ impl FairSemaphore {
         told.await.ok()
     }
 
-    /// Whether any claim waits.
+    /// Returns whether any claim waits.
     pub(super) fn has_waiters(&self) -> bool {
         self.0.state().budget.has_waiters()
     }
 
-    /// Resolves while a claim waits. Holders of permits that they don't need should then release them.
+    /// Resolves while a claim waits. Holders of unneeded permits should then release them.
     pub(super) async fn wanted(&self) {
         loop {
-            // Subscribe before the check, so that no claim in between is missed.
+            // Subscribe before the check. Otherwise a claim in between would be missed.
             let told = self.0.wanted.notified();
             if self.has_waiters() {
                 return;
@@ -86,7 +86,7 @@ impl FairSemaphore {
         }
     }
 
-    /// Wakes another who waits for [`Self::wanted`], instead of one who has nothing to give back.
+    /// Wakes another task that waits for [`Self::wanted`], because the current one has no permit to release.
     pub(super) fn pass_on(&self) {
         self.0.wanted.notify_one();
     }
@@ -115,7 +115,7 @@ impl Shared {
             let taken = FairPermit { room: Arc::clone(self), claim };
             served.push((state.waiters.remove(&id), taken));
         }
-        // Sent without the lock: a permit whose receiver is gone comes back through it.
+        // Sent without the lock: if the receiver is gone, the dropped permit takes the lock again.
         drop(state);
         for (tell, taken) in served {
             drop(tell.map(|tell| tell.send(taken)));
@@ -130,7 +130,7 @@ impl Drop for FairPermit {
     }
 }
 
-/// Withdraws a claim that still waits when it is dropped, then serves the next one.
+/// Withdraws a waiting claim when dropped, then serves the next one.
 struct Withdraws<'a> {
     room: &'a Arc<Shared>,
     id: ClaimId,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_rooms_still_serve_both() {
+    fn the_smallest_semaphores_still_serve_both_streams() {
         for units in [0, 1, 2, 3] {
             let room = FairSemaphore::new(units);
             assert!(now(&room, Stream::Marketing, 1).is_some(), "{units}");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_counts_as_all_there_may_be() {
+    fn a_claim_larger_than_the_budget_counts_as_the_whole_budget() {
         let room = FairSemaphore::new(8);
         let large = now(&room, Stream::Marketing, 100).unwrap();
         assert!(now(&room, Stream::Transactional, 2).is_some() && now(&room, Stream::Transactional, 3).is_none());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_serves_the_other_stream_where_its_share_allows() {
+    fn a_permit_is_lent_to_the_other_stream_if_its_share_allows() {
         let room = FairSemaphore::new(2);
         let mut first = now(&room, Stream::Transactional, 1).unwrap();
         let mut second = now(&room, Stream::Transactional, 1).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_marketing_message_stands_before_a_transactional_one() {
+    fn a_marketing_claim_never_precedes_a_waiting_transactional_one() {
         let room = FairSemaphore::new(8);
         let mut context = Context::from_waker(Waker::noop());
         let mut taken: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
@@ -233,17 +233,17 @@ mod tests {
         assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
         assert!(transactional.as_mut().poll(&mut context).is_pending());
         taken.pop();
-        let Poll::Ready(Some(first)) = transactional.as_mut().poll(&mut context) else { panic!("it waits") };
+        let Poll::Ready(Some(first)) = transactional.as_mut().poll(&mut context) else { panic!("it must be granted") };
         taken.truncate(2);
         assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
         let second = now(&room, Stream::Transactional, 2).unwrap();
         drop((first, taken));
-        assert!(large.as_mut().poll(&mut context).is_ready(), "and it has its turn");
+        assert!(large.as_mut().poll(&mut context).is_ready(), "the large claim is granted next");
         drop(second);
     }
 
     #[test]
-    fn whoever_stops_waiting_holds_up_nobody() {
+    fn a_withdrawn_claim_blocks_no_other() {
         let room = FairSemaphore::new(8);
         let mut context = Context::from_waker(Waker::noop());
         let taken = now(&room, Stream::Transactional, 4).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_holds_room_for_convenience_hears_that_it_is_wanted() {
+    async fn holders_of_unneeded_permits_are_notified_of_waiting_claims() {
         let room = FairSemaphore::new(1);
         let taken = now(&room, Stream::Transactional, 1).unwrap();
         let giver = async {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_wanted_as_long_as_somebody_waits_however_many_were_told() {
+    fn holders_are_notified_as_long_as_a_claim_waits() {
         let room = FairSemaphore::new(1);
         let taken = now(&room, Stream::Transactional, 1).unwrap();
         let mut context = Context::from_waker(Waker::noop());
@@ -279,8 +279,8 @@ mod tests {
         assert!(first.as_mut().poll(&mut context).is_pending() && second.as_mut().poll(&mut context).is_pending());
         assert!(room.has_waiters());
         drop(taken);
-        let Poll::Ready(given) = first.as_mut().poll(&mut context) else { panic!("it was the first") };
-        assert!(room.has_waiters(), "the second waits still");
+        let Poll::Ready(given) = first.as_mut().poll(&mut context) else { panic!("the first claim must be granted") };
+        assert!(room.has_waiters(), "the second claim still waits");
         drop(second);
         assert!(!room.has_waiters());
         drop(given);

@@ -1,8 +1,8 @@
 //! Following an account's event log as it grows (contract 4, `GET /v1/events/stream`).
 //!
-//! A follower remembers one identifier and reads the following events from a snapshot, one page after the client has
-//! taken the previous one. Identifiers rise in commit order, so no event is skipped or repeated. Nothing is queued per
-//! follower, so a follower costs the same whether it keeps up or is a month behind.
+//! A follower stores one identifier. It reads the following events from a snapshot, one page after the client has taken
+//! the previous one. Identifiers rise in commit order, so no event is skipped or repeated. There is no queue per
+//! follower, so a follower a month behind costs as much as one that keeps up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +34,10 @@ const PAGE_EVENTS: usize = 32;
 /// Size in bytes of an event page: a page ends with the event that reaches it. A follower therefore holds at most this
 /// and the largest event.
 const PAGE_BYTES: usize = 64 * 1024;
-/// Minimum time between two reads of a growing log, so that a follower of a busy account gets pages, not single events.
+/// Minimum time between two reads of a growing log, so that a follower of a busy account gets pages instead of single
+/// events.
 const PACE: Duration = Duration::from_millis(20);
-/// Time without an event after which a follower is notified of silence, in the machine's time. This keeps the
+/// Time without an event after which a follower gets [`FollowerUpdate::Quiet`], in the machine's time. This keeps the
 /// connection open through proxies.
 pub const QUIET: Duration = Duration::from_secs(15);
 
@@ -65,12 +66,12 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// Creates an empty set of followers. Each one is notified after `quiet` without an event.
+    /// Creates an empty set of followers. Each one gets an update after `quiet` without an event.
     pub fn new(quiet: Duration) -> Self {
         Self { quiet, seats: Seats::new(STREAMS_MAX, STREAMS_OF_ACCOUNT_MAX), ending: watch::channel(false).0 }
     }
 
-    /// Ends all followers and accepts no new one.
+    /// Ends all followers and refuses new ones.
     pub fn end(&self) {
         self.ending.send_replace(true);
     }
@@ -103,10 +104,10 @@ pub enum FollowerUpdate {
     End,
 }
 
-/// A page of events that is read at once.
+/// A page of events from one read.
 struct Page {
     events: Vec<FollowedEvent>,
-    /// Whether no event follows.
+    /// Whether no further event follows.
     is_last: bool,
 }
 
@@ -132,8 +133,8 @@ pub struct Follower {
 }
 
 impl Engine {
-    /// Follows the account's log: after `after` if it is given, else from now on. An `after` that the log has not
-    /// reached yet counts as its end. A `filter` of `None` matches no event.
+    /// Follows the account's log after `after` if it is given, else from now on. An `after` beyond the end of the log
+    /// counts as its end. A `filter` of `None` matches no event.
     ///
     /// # Errors
     /// [`FollowRefusal`].
@@ -148,7 +149,7 @@ impl Engine {
             return Err(FollowRefusal::Ending);
         }
         let seat = self.streams.seats.take(caller.account).ok_or(FollowRefusal::Full)?;
-        // Subscribe before reading, so that no commit in between is missed.
+        // Subscribe before reading. Otherwise a commit in between would be missed.
         let news = self.store.account_notifier().listen(caller.account);
         let newest = self.newest_event(caller.account).map_err(FollowRefusal::Failed)?;
         let after = after.map_or(newest, |after| after.0.min(newest));
@@ -177,7 +178,7 @@ impl Engine {
 }
 
 impl Follower {
-    /// Returns the event that the follower continues after; `None` before the log's first event.
+    /// Returns the event after which the follower continues; `None` before the log's first event.
     pub fn place(&self) -> Option<EventId> {
         (self.after != Ulid::default()).then_some(EventId(self.after))
     }
@@ -206,7 +207,7 @@ impl Follower {
                 () = passed(&*self.engine.clock, key_expires_at) => {}
                 () = &mut quiet => return Ok(FollowerUpdate::Quiet),
             }
-            // Most notifications may not match the filter, so not every commit is worth a read.
+            // Most commits may not match the filter, so several of them share one read.
             pace.await;
         }
     }
@@ -276,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_has_a_share_of_the_followers() {
+    fn an_account_gets_at_most_its_share_of_followers() {
         let account = |number: u8| AccountId(Ulid([number; 16]));
         let streams = Streams::default();
         let seats: Vec<_> = (0..STREAMS_OF_ACCOUNT_MAX).map(|_| streams.seats.take(account(0)).unwrap()).collect();

@@ -1,8 +1,8 @@
-//! In-memory cache of API keys in use, so that a request needs no read of the store to authenticate.
+//! In-memory cache of API keys in use, so that authenticating a request needs no read of the store.
 //!
 //! An entry is a key's row in the store. It is valid only while the key has not changed since it was read
-//! ([`KeyChanges`]), so no entry survives a revocation. The caller checks the expiry at each use. Only existing keys
-//! are cached, so guessed keys take no memory.
+//! ([`KeyChanges`]), so an entry never survives a revocation. The caller checks the expiry at each use. Only existing
+//! keys are cached, so guessed keys take no memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,7 +28,7 @@ pub(super) struct HotKey {
     pub(super) key: Arc<ApiKey>,
     /// The suspension of its account.
     pub(super) suspension: Option<Arc<SuspensionRow>>,
-    /// Taken before the rows were read.
+    /// The stamp from before the rows were read.
     pub(super) stamp: KeyStamp,
 }
 
@@ -46,7 +46,7 @@ impl HotKeys {
         (changes.stamp(found.account, found.key.id) == found.stamp).then(|| found.clone())
     }
 
-    /// Caches a key. If the cache is full, it is cleared: keys in use return at once.
+    /// Caches a key. A full cache is cleared first: keys in use return at once.
     pub(super) fn put(&self, hot: HotKey) {
         let mut by_hash = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
         if by_hash.len() >= self.most && !by_hash.contains_key(&hot.key.hash) {
@@ -64,7 +64,7 @@ mod tests {
     use crate::domain::api_key::Scopes;
 
     #[test]
-    fn there_is_room_for_so_many_keys_and_no_more() {
+    fn the_cache_holds_at_most_its_maximum_of_keys() {
         let keys = HotKeys { by_hash: RwLock::default(), most: 3 };
         let changes = KeyChanges::default();
         for number in 0..10_u8 {

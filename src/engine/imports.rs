@@ -1,4 +1,4 @@
-//! Imports of suppression lists, all or nothing (contract 6). A short list is one operation. A long one is written in
+//! Imports of suppression lists, all or nothing (contract 6). A short list is one operation. A long list is written in
 //! batches, whose suppressions take effect only with the last operation, see [`crate::store::op::suppression_import`].
 
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ const AT_ONCE: usize = 2;
 /// Maximum pause between two batches.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// Reason why an import does not begin.
+/// Reason why an import does not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportRefusal {
     /// An import of the account is running, or is being rolled back.
@@ -49,7 +49,7 @@ struct RunningImports {
     ended: Notify,
 }
 
-/// A running import, until it is dropped.
+/// A running import, until this value is dropped.
 struct RunningImport {
     running: Arc<RunningImports>,
     account: AccountId,
@@ -63,7 +63,7 @@ impl Default for Imports {
 }
 
 impl Imports {
-    /// Begins an import of `batches` batches. A single batch is little work and takes no permit.
+    /// Starts an import of `batches` batches. A single batch is little work and needs no permit.
     fn begin(&self, account: AccountId, batches: usize) -> Result<RunningImport, ImportRefusal> {
         if !self.running.accounts().insert(account) {
             return Err(ImportRefusal::Running);
@@ -104,7 +104,7 @@ impl Drop for RunningImport {
 }
 
 impl Engine {
-    /// Suppresses a whole list, or nothing of it. Continues if the caller goes away.
+    /// Suppresses a whole list, or nothing of it. Continues even if the caller is cancelled.
     ///
     /// # Errors
     /// The refusal; the store's failure.
@@ -140,8 +140,8 @@ impl Engine {
         Ok(Imported { imported, skipped: count - imported })
     }
 
-    /// Imports a list in batches, and one final operation that makes all of them effective. If it ends before, its
-    /// timer rolls it back.
+    /// Imports a list in batches. One final operation makes all of them effective. If the import ends before, its timer
+    /// rolls it back.
     async fn import_long(
         self: &Arc<Self>,
         on: Behalf,
@@ -166,7 +166,7 @@ impl Engine {
         Ok(Imported { imported, skipped: count - imported })
     }
 
-    /// Commits a batch. While submissions wait, it then pauses for as long as the batch took.
+    /// Commits a batch. If submissions wait, it then pauses for the duration of the batch.
     async fn paced<O: Op<Refusal = Never>>(&self, op: O) -> Result<O::Reply, StoreError> {
         let began = tokio::time::Instant::now();
         let reply = self.store.commit(op).await.map_err(failure)?;
@@ -199,7 +199,7 @@ impl Engine {
         match row.filter(|row| row.id == timer.id).map(|row| row.stage) {
             Some(ImportStage::Unfinished(_)) => {
                 let account = timer.account;
-                tracing::warn!(%account, "import of suppressions did not finish; removing its suppressions");
+                tracing::warn!(%account, "suppression import did not finish; removing its suppressions");
                 while !self.paced(TakeBackImport { timer }).await? {}
                 Ok(())
             }
@@ -207,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// Ends the account's messages that wait for suppressed addresses. A message in flight ends by its outcome.
+    /// Ends the account's messages that wait for suppressed addresses. A message in flight ends with its own outcome.
     async fn end_suppressed(&self, account: AccountId) -> Result<(), StoreError> {
         let mut next = Some(account.as_bytes().to_vec());
         while let Some(from) = next {
@@ -231,7 +231,7 @@ mod tests {
     use crate::base::id::Ulid;
 
     #[test]
-    fn an_account_has_one_import_and_all_have_two_long_ones() {
+    fn an_account_runs_one_import_and_all_accounts_two_long_ones() {
         let imports = Imports::default();
         let account = |byte| AccountId(Ulid([byte; 16]));
         let begin = |byte, batches| imports.begin(account(byte), batches);
@@ -239,7 +239,7 @@ mod tests {
         assert!(turns.iter().all(Result::is_ok));
         assert_eq!(begin(1, 1).err(), Some(ImportRefusal::Running));
         assert_eq!(begin(3, 2).err(), Some(ImportRefusal::Crowded));
-        assert!(begin(3, 1).is_ok(), "a short list takes no permit, and the refused one left nothing behind");
+        assert!(begin(3, 1).is_ok(), "a short list takes no permit, and the refused import left no trace");
         drop(turns);
         assert!(begin(3, 2).is_ok() && begin(1, 1).is_ok());
     }

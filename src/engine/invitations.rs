@@ -1,5 +1,5 @@
-//! Invitations to the panel. The link is sent by email, like an alert, and proves the user's address. If no mail is
-//! sent, the inviting user sees the link, and it proves nothing.
+//! Invitations to the panel. The link is sent by email, like an alert, and proves the user's address. Without outgoing
+//! mail, the inviting user sees the link, and it proves nothing.
 
 use super::Engine;
 use super::audit::Behalf;
@@ -28,9 +28,9 @@ pub enum Invited {
 pub enum InvitationRefusal {
     /// The user can't be created.
     User(UserRefusal),
-    /// The account has reached its invitations for the day.
+    /// The account has reached its daily limit of invitations.
     TooMany {
-        /// Time from which the next one is possible.
+        /// Time from which the next invitation is possible.
         until: Timestamp,
     },
 }
@@ -74,8 +74,8 @@ impl Engine {
         })
     }
 
-    /// Returns the address and the link of an invitation that is due; `None` if it is over, its user is gone, or they
-    /// have signed in already.
+    /// Returns the address and the link of an invitation that is due. `None` if the invitation has expired, or its user
+    /// is gone or has signed in already.
     pub(super) fn invitation_link(&self, invitation: &InvitationRow) -> Result<Option<(Address, String)>, StoreError> {
         let InvitationRow { account, user, line, expires_at } = *invitation;
         if self.clock.now() >= expires_at {

@@ -22,7 +22,7 @@ struct Shared {
     freed: Notify,
 }
 
-/// Exclusive right to change one message, until it is dropped.
+/// Exclusive right to change one message, until this value is dropped.
 pub struct Lease {
     leases: Leases,
     message: MessageId,
@@ -35,7 +35,7 @@ impl Leases {
         taken.then(|| Lease { leases: self.clone(), message })
     }
 
-    /// Whether the lease of `message` is taken.
+    /// Returns whether the lease of `message` is taken.
     pub fn is_taken(&self, message: MessageId) -> bool {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).contains(&message)
     }
@@ -50,11 +50,11 @@ impl Leases {
         self.take_within(message, SOON).await
     }
 
-    /// Takes the lease of `message`, waiting at most `patience` of the machine's own time.
+    /// Takes the lease of `message`. Waits at most `patience` of the machine's own time.
     pub async fn take_within(&self, message: MessageId, patience: Duration) -> Option<Lease> {
         let wait = async {
             loop {
-                // Subscribe before the check, so that a release in between is not missed.
+                // Subscribe before the check. Otherwise a release in between would be missed.
                 let freed = self.0.freed.notified();
                 if let Some(lease) = self.take(message) {
                     return lease;
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_leased_to_one_at_a_time() {
+    fn a_message_has_at_most_one_lease() {
         let leases = Leases::default();
         let lease = leases.take(MessageId::default()).unwrap();
         assert!(leases.take(MessageId::default()).is_none());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_a_little_gets_what_is_given_back_meanwhile() {
+    async fn a_short_wait_gets_a_lease_that_is_released_meanwhile() {
         let leases = Leases::default();
         let lease = leases.take(MessageId::default()).unwrap();
         let (taken, ()) = tokio::join!(leases.take_soon(MessageId::default()), async { drop(lease) });

@@ -11,7 +11,7 @@ use crate::store::row::Row;
 /// Position and size of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRequest {
-    /// Only rows strictly before this identifier; from the newest on if `None`.
+    /// Only rows strictly before this identifier; `None` for the newest page.
     pub before: Option<Ulid>,
     /// Maximum number of rows.
     pub limit: usize,
@@ -27,7 +27,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// Builds a page from `rows` with their identifiers. One row more than `limit` means that another page follows.
+    /// Builds a page from `rows` with their identifiers. If there is one row more than `limit`, another page follows.
     pub(super) fn cut(mut rows: Vec<(Ulid, T)>, limit: usize) -> Self {
         let more = rows.len() > limit;
         rows.truncate(limit);

@@ -57,11 +57,11 @@ impl Engine {
         Ok(Some(self.foreseen(record, &Holds::read(&snapshot, account)?)))
     }
 
-    /// Returns the record with the reason why it waits, and with the next attempt that the dispatcher expects.
+    /// Returns the record with the reason for its wait, and with the next attempt that the dispatcher expects.
     fn foreseen(&self, record: MessageRecord, holds: &Holds) -> MessageRecord {
         let (due, waiting) = (record.transfer.due, self.wait_of(&record, holds));
         let delayed = waiting.as_ref().filter(|wait| matches!(wait.reason, WaitReason::Throttled | WaitReason::Relay));
-        // A timer that is due at the deadline leads to no attempt.
+        // A timer that is due at the deadline does not lead to an attempt.
         let next_attempt_at = due
             .max(delayed.and_then(|wait| wait.until))
             .filter(|next| *next < self.clock.time().deadline(record.row.give_up_at));
@@ -74,7 +74,7 @@ impl Engine {
         Ok(Page { rows, ..page })
     }
 
-    /// Whether a message of any account is past its content's deadline. False for an unknown message.
+    /// Returns whether a message of any account is past its content's deadline. False for an unknown message.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -118,8 +118,8 @@ impl Engine {
         Ok(events)
     }
 
-    /// Returns the SMTP transcripts of a message's failed attempts, each with the event that reports it. They are kept
-    /// as long as the event log keeps that event.
+    /// Returns the SMTP transcripts of a message's failed attempts, each with the event that reports it. A transcript
+    /// is kept as long as its event.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -170,7 +170,7 @@ impl Engine {
         search.await.and_then(|page| self.all_foreseen(account, page))
     }
 
-    /// Returns the page of messages after `after`, newest first; its `next` says whether newer ones follow.
+    /// Returns the page of messages after `after`, newest first. Its `next` shows whether newer ones follow.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -185,7 +185,7 @@ impl Engine {
         search.await.and_then(|page| self.all_foreseen(account, page))
     }
 
-    /// Returns the page of messages from `from` on, oldest first; its `next` names the newest message read if newer
+    /// Returns the page of messages from `from` on, oldest first. Its `next` names the newest message read if newer
     /// ones follow. Blocks.
     ///
     /// # Errors
@@ -200,8 +200,7 @@ impl Engine {
         self.all_foreseen(account, search_from(&self.store, account, filter, from, limit)?)
     }
 
-    /// Returns the time since which all messages of an account are indexed by their metadata; `None` if all messages
-    /// are.
+    /// Returns the time since which all messages of an account have indexed metadata; `None` if all messages have.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_attempted_is_no_attempt() {
+    fn outcomes_without_an_attempt_are_not_counted() {
         let meters = EngineMeters::default();
         meters.attempted(&TransferEnd::Delivered, 20);
         meters.attempted(&TransferEnd::Suppressed, 0);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_counted_under_the_name_of_its_outcome() {
+    fn a_request_is_counted_by_the_name_of_its_outcome() {
         let meters = EngineMeters::default();
         let outcome = |error| PostOutcome { status: None, error, duration: Duration::ZERO, peer: None, body: None };
         for error in PostError::ALL {

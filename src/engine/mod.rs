@@ -1,7 +1,7 @@
 //! Floor 5: the workers between the store and the outside world, and the ports (traits) that they use to reach it.
 //!
-//! [`Engine`] is what the API, the panel and the admin socket call. [`dispatcher`] dispatches due timers. Both change the
-//! store only through operations.
+//! [`Engine`] is the entry point for the API, the panel and the admin socket. [`dispatcher`] dispatches due timers.
+//! Both change the store only through operations.
 
 pub mod accounts;
 pub mod alerts;
@@ -149,7 +149,7 @@ pub struct Engine {
     pub leases: Leases,
     /// In-memory state of the alerts.
     pub alerts: Alerts,
-    /// Accounts for which nothing is attempted at present.
+    /// Accounts whose attempts are blocked at present.
     pub quiet: QuietAccounts,
     /// Additions for `dev`.
     pub development: Development,

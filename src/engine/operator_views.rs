@@ -15,14 +15,14 @@ impl Visitor {
         self.session.view.as_ref().filter(|view| self.user.is_operator && now < view.until)
     }
 
-    /// Returns the visible account: the visitor's own, unless a view is active.
+    /// Returns the visible account: the operator's own, unless a view is active.
     pub fn sees(&self, now: Timestamp) -> AccountId {
         self.view(now).map_or(self.session.account, |view| view.account)
     }
 }
 
 impl Engine {
-    /// Begins a view of an account for a signed-in operator.
+    /// Starts a view of an account for a signed-in operator.
     ///
     /// # Errors
     /// The refusal, or the store's failure.

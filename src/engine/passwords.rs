@@ -26,20 +26,20 @@ pub(super) struct Passwords {
     places: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     known: Arc<Semaphore>,
-    /// Hash of no known password, so that an unknown user takes as long as a known one.
+    /// Hash of an unknown password, so that an unknown user takes as long as a known one.
     nobody: OnceLock<String>,
 }
 
 /// Queue for a hash. Strangers can't block known users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Everybody else.
+    /// All other people.
     Strangers,
     /// Users who are signed in, or whose browser is known.
     Known,
 }
 
-/// The queue for a hash is full.
+/// Error: the queue for a hash is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords wait to be checked")]
 pub struct Crowded;
@@ -71,7 +71,7 @@ impl Passwords {
         self.run(Line::Known, move || hashed(password.expose().as_bytes(), &salt)).await
     }
 
-    /// Whether `given` is the password of this hash. Without a hash the answer is no, and takes as long.
+    /// Returns whether `given` is the password of this hash. Without a hash it returns false after the same time.
     ///
     /// # Errors
     /// [`Crowded`].
@@ -128,12 +128,12 @@ mod tests {
     use crate::base::entropy::SeededEntropy;
 
     #[tokio::test]
-    async fn a_hash_names_its_parameters_and_knows_its_password_alone() {
+    async fn a_hash_contains_its_parameters_and_matches_only_its_password() {
         let (passwords, entropy) = (Passwords::new(Executor::Threads), SeededEntropy::new(1));
         let password = NewPassword::generate(&entropy);
         let hash = passwords.hash(&password, &entropy).await.unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
-        assert_ne!(passwords.hash(&password, &entropy).await.unwrap(), hash, "each has a salt of its own");
+        assert_ne!(passwords.hash(&password, &entropy).await.unwrap(), hash, "each hash has its own salt");
         let right = Secret::new(password.expose());
         assert!(passwords.is_right(&right, Some(&hash), Line::Strangers).await.unwrap());
         assert!(!passwords.is_right(&Secret::new("wrong"), Some(&hash), Line::Strangers).await.unwrap());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_of_strangers_keeps_out_nobody_who_is_known() {
+    async fn a_crowd_of_strangers_never_blocks_known_users() {
         let (passwords, entropy) = (Passwords::new(Executor::Threads), SeededEntropy::new(1));
         let hash = passwords.hash(&NewPassword::generate(&entropy), &entropy).await.unwrap();
         let _crowd = passwords.crowd();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cancelled_request_holds_its_permits_until_its_hash_ends() {
+    async fn a_cancelled_request_keeps_its_permits_until_its_hash_is_complete() {
         let passwords = Arc::new(Passwords::new(Executor::Threads));
         let (release, held) = std::sync::mpsc::channel::<()>();
         let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();

@@ -1,5 +1,5 @@
-//! Manual control of waiting mail: pausing and resuming an account's mail to a site, and retrying it now. The
-//! rows hold the decision; the dispatcher, if there is one, is notified afterwards.
+//! Manual control of waiting mail: pausing and resuming an account's mail to a site, and retrying it now. The decision
+//! is stored in rows. The dispatcher, if there is one, is notified afterwards.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const TRIED_AT_ONCE: usize = 10_000;
 /// Result of retrying now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryResult {
-    /// Number of messages that are tried earlier than planned.
+    /// Number of messages that are retried earlier than planned.
     pub messages: u64,
     /// Whether there may be more.
     pub is_cut: bool,
@@ -32,7 +32,7 @@ pub struct RetryResult {
 /// Reason why a message can't be retried now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryRefusal {
-    /// There is no such message.
+    /// The message does not exist.
     NotFound,
     /// It has ended, or is in flight.
     TooLate,
@@ -49,8 +49,8 @@ pub(super) fn pauses(snapshot: &Snapshot, account: AccountId) -> Result<Vec<(Sit
 }
 
 impl Engine {
-    /// Pauses the account's mail for a site, or for recipients of a domain. An attempt in flight is finished.
-    /// Paused messages still end `failed` when their time is over. Idempotent.
+    /// Pauses the account's mail for a site, or for recipients of a domain. An attempt in flight continues to its end.
+    /// Paused messages still end as `failed` when their lifetime is over. Idempotent.
     ///
     /// # Errors
     /// The account has the maximum number of pauses, or the store's failure.
@@ -63,7 +63,7 @@ impl Engine {
     /// Resumes the account's mail for a site or domain.
     ///
     /// # Errors
-    /// It is not paused, or the store's failure.
+    /// There is no such pause, or the store's failure.
     pub async fn resume_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<(), OpError<NotFound>> {
         let on = on.into();
         let account = on.account;
@@ -140,7 +140,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// Skips messages in flight: they are being tried already.
+    /// Skips messages in flight: they are being attempted already.
     async fn try_leased(&self, account: AccountId, messages: &[MessageId]) -> Result<u64, StoreError> {
         let leased = messages.iter().filter_map(|id| Some((*id, self.leases.take(*id)?)));
         let (messages, leases): (Vec<MessageId>, Vec<Lease>) = leased.unzip();

@@ -136,7 +136,7 @@ fn counts(read: &impl Read, account: AccountId, from: u32, to: u32) -> Result<BT
     Ok(providers)
 }
 
-/// The members of an event that answers are grouped by.
+/// The members of an event by which answers are grouped.
 #[derive(Deserialize)]
 struct EventFacts {
     smtp_code: Option<u16>,
@@ -159,7 +159,7 @@ struct Answers {
     /// Events that were read, by provider.
     read: HashMap<String, usize>,
     groups: HashMap<(String, AnswerKey), FrequentAnswer>,
-    /// Providers of the messages read so far, because a message is often deferred many times.
+    /// Providers of the messages read so far: a message is often deferred many times.
     providers: HashMap<MessageId, String>,
 }
 
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_the_same_whatever_their_identifiers() {
+    fn answers_that_differ_only_in_identifiers_are_grouped() {
         let one = common_words("550-5.7.1 [192.0.2.1] Message blocked\r\n550 5.7.1 gsmtp a1b2 <bob@example.com>");
         assert_eq!(one, "message blocked gsmtp");
         assert_eq!(one, common_words("550-5.7.1 [192.0.2.77] Message  blocked\r\n550 5.7.1 gsmtp ff03"));

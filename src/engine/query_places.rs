@@ -1,9 +1,8 @@
-//! Limit on concurrent queries to external servers, such as name servers or policy hosts. Slow ones never block the
+//! Limit on concurrent queries to external servers, such as name servers or policy hosts. Slow queries never block the
 //! others.
 //!
-//! A query begins in a fast slot. A slow query moves to a slow slot, or is aborted if there is none. Fast slots
-//! therefore become free at a steady pace, however many name servers are dead. A query without a slot says nothing
-//! about its name.
+//! A query starts in a fast slot. A slow query moves to a slow slot, or is aborted if none is free. So fast slots
+//! become free at a steady pace, even with many dead name servers. A query without a slot says nothing about its name.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,7 +18,7 @@ pub(crate) struct QueryPlaces {
     promptness: Duration,
 }
 
-/// No slot was available: the query was not sent, or was aborted.
+/// Error: no slot was available. The query was not sent, or was aborted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoPlace;
 
@@ -56,7 +55,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn slow_questions_leave_their_places_to_others_and_end_where_too_many_are_slow() {
+    async fn slow_queries_leave_the_fast_slots_and_end_if_too_many_are_slow() {
         let places = Arc::new(QueryPlaces::new(PROMPT_MAX, SLOW_MAX, Duration::from_millis(20)));
         let mut dead = tokio::task::JoinSet::new();
         for _ in 0..SLOW_MAX + 10 {
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_too_long_for_a_place_has_asked_nothing() {
+    async fn a_query_that_waits_too_long_for_a_slot_is_never_sent() {
         let places = QueryPlaces::new(PROMPT_MAX, SLOW_MAX, LONG);
         let _taken = places.prompt.acquire_many(u32::try_from(PROMPT_MAX).unwrap()).await.unwrap();
         assert_eq!(places.ask(Duration::from_millis(5), ready(7)).await, Err(NoPlace));

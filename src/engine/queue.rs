@@ -1,5 +1,5 @@
 //! The queue: waiting mail by site and relay. The operator sees all of it (contract 8 `queue list`). An account sees
-//! its own part, which reveals nothing about other accounts' mail.
+//! only its own part, which reveals nothing about other accounts' mail.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ pub struct SiteQueue {
     pub held_until: Option<Timestamp>,
     /// The site's last answer as received, or the failure if there was none.
     pub last_answer: Option<String>,
-    /// Reason why the message that is due next waits. `None` if no message waits.
+    /// Reason for the wait of the message that is due next. `None` if no message waits.
     pub reason: Option<WaitReason>,
 }
 
 /// Queue of one account for one site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountSite {
-    /// The site, as [`SiteQueue::site`] names it.
+    /// The site, named as in [`SiteQueue::site`].
     pub site: String,
     /// The relay's name.
     pub relay: String,
@@ -80,11 +80,11 @@ pub(super) trait QueueView: Send + Sync {
     /// Fails if the store fails.
     fn of_account(&self, account: AccountId, most: usize) -> Result<AccountQueue, StoreError>;
 
-    /// Returns the reason why a message with the timer `due` waits, except for its account's pauses and a restored
-    /// store's hold. Reads memory only.
+    /// Returns the reason for the wait of a message with the timer `due`, except for its account's pauses and a
+    /// restored store's hold. Reads memory only.
     fn wait(&self, record: &MessageRecord, due: Timestamp) -> Wait;
 
-    /// Returns the site of a message if it is known, else its recipient's domain.
+    /// Returns the site of a message, or its recipient's domain if the site is unknown.
     fn site_of(&self, record: &MessageRecord) -> String;
 
     /// Returns at most `most` messages of the account that wait for a later attempt at the site, or for recipients of
@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// Returns waiting and in-flight mail by site and relay. It reads every waiting message's row on its own thread, so
-    /// it is meant for an operator, not for polling.
+    /// it is meant for an operator and not for polling.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -122,8 +122,8 @@ impl Engine {
         self.blocking(OPERATOR, move || view.sites()).await?
     }
 
-    /// Returns the queue of an account. At most `most` of its messages are read, so that a long queue costs no
-    /// more than a short one.
+    /// Returns the queue of an account. Reads at most `most` of its messages, so that the cost of a long queue is
+    /// bounded.
     ///
     /// # Errors
     /// Fails if the store fails.

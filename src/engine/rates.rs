@@ -1,4 +1,4 @@
-//! Request rates of all keys, accounts and panel users, in memory: a restart starts empty (contract 3 "Request rate").
+//! Request rates of all keys, accounts and panel users, in memory. A restart starts empty (contract 3 "Request rate").
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,8 +11,8 @@ use crate::machine::rate::{Rate, RateLimited, RateView};
 
 /// Number of requests between two sweeps of idle keys.
 const SWEEP_EVERY: u32 = 4096;
-/// Maximum requests of one panel user in any 60 seconds. A person never reaches it, and it stops a stolen session from
-/// using all CPU time with searches, or flushing its traces out of the audit log within minutes.
+/// Maximum requests of one panel user in any 60 seconds. A person never reaches it. It stops a stolen session from
+/// using all CPU time with searches, or from flushing its traces out of the audit log within minutes.
 pub const PANEL_REQUESTS_PER_MINUTE: u32 = 3000;
 
 /// One sliding window for each key in use, for each account, and for each panel user.
@@ -66,7 +66,7 @@ impl Rates {
     }
 
     /// Counts `more` requests in addition to the one just admitted, for a list of messages. If they exceed the limit,
-    /// that one does not count either.
+    /// the admitted one does not count either.
     ///
     /// # Errors
     /// As [`Self::admit`].
@@ -90,7 +90,7 @@ impl Rates {
         })
     }
 
-    /// Forgets the requests of an account and of its keys.
+    /// Removes the requests of an account and of its keys.
     pub fn forget(&self, account: AccountId, keys: &[KeyId]) {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.by_account.remove(&account);
@@ -107,9 +107,9 @@ impl Rates {
 /// Maximum requests in any 60 seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
-    /// Of one key.
+    /// Limit for one key.
     pub key: u32,
-    /// Of all keys of an account.
+    /// Limit for all keys of an account.
     pub account: u32,
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use crate::base::id::Ulid;
 
     #[test]
-    fn a_list_counts_for_key_and_account_or_not_at_all() {
+    fn a_list_counts_for_both_key_and_account_or_for_neither() {
         let rates = Rates::default();
         let (account, key) = (AccountId(Ulid([1; 16])), KeyId(Ulid([1; 16])));
         let limits = RequestLimits { key: 10, account: 6 };
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn many_keys_of_an_account_share_its_rate_and_leave_that_of_others_alone() {
+    fn the_keys_of_an_account_share_its_rate_but_not_other_accounts_rates() {
         let rates = Rates::default();
         let [account, other] = [1, 2].map(|byte| AccountId(Ulid([byte; 16])));
         let key = |byte| KeyId(Ulid([byte; 16]));
@@ -177,11 +177,11 @@ mod tests {
             assert!(rates.admit(account, key(byte), limits, second(at)).is_ok());
         }
         let refused = rates.admit(account, key(3), limits, second(10)).unwrap_err();
-        assert_eq!((refused.retry_after_secs, refused.view.remaining), (50, 2), "the key itself has room");
+        assert_eq!((refused.retry_after_secs, refused.view.remaining), (50, 2), "the key's own limit is not reached");
         assert!(rates.admit(other, key(9), limits, second(10)).is_ok());
         assert!(rates.admit(account, key(3), limits, second(60)).is_ok());
         let by_key = rates.admit(account, key(3), RequestLimits { key: 1, account: 9 }, second(60)).unwrap_err();
         assert_eq!(by_key.retry_after_secs, 60);
-        assert!(rates.admit(account, key(4), limits, second(61)).is_ok(), "a refused request counts for nothing");
+        assert!(rates.admit(account, key(4), limits, second(61)).is_ok(), "a refused request does not count");
     }
 }

@@ -1,4 +1,4 @@
-//! Deliveries on request: a test, one event again, or a replay of many events (contract 5).
+//! Deliveries on request: a test, a repetition of one event, or a replay of many events (contract 5).
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,8 +50,8 @@ impl Engine {
         found.map(|(record, _)| record).ok_or(OpError::Refused(RedeliverRefusal::NotFound))
     }
 
-    /// Adds deliveries of an endpoint's events since a moment, and returns their number. Events with an outstanding
-    /// delivery to the endpoint are skipped. The replay continues if the caller goes away.
+    /// Adds deliveries of an endpoint's events since a given time, and returns their number. Events with an outstanding
+    /// delivery to the endpoint are skipped. The replay continues even if the caller is cancelled.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -89,14 +89,14 @@ pub(super) struct Replays(Arc<Mutex<HashSet<RunningReplays>>>);
 
 type RunningReplays = (AccountId, EndpointId);
 
-/// A running replay, until it is dropped.
+/// A running replay, until this value is dropped.
 struct RunningReplay {
     running: Arc<Mutex<HashSet<RunningReplays>>>,
     own: RunningReplays,
 }
 
 impl Replays {
-    /// Begins a replay for an endpoint; `None` if one is running.
+    /// Starts a replay for an endpoint; `None` if one is running.
     fn begin(&self, account: AccountId, endpoint: EndpointId) -> Option<RunningReplay> {
         let own = (account, endpoint);
         let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(own);
@@ -110,7 +110,7 @@ impl Drop for RunningReplay {
     }
 }
 
-/// Alternates between searching and writing. Each part is its own operation, so a long replay blocks nobody.
+/// Alternates between searching and writing. Each part is its own operation, so a long replay never blocks other work.
 async fn run(engine: &Engine, replay: Replay) -> Result<u64, OpError<RedeliverRefusal>> {
     let (mut created, mut from) = (0, replay.since);
     loop {

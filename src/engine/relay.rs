@@ -23,7 +23,7 @@ pub struct Relay {
     pub way: RelayWay,
     /// Source addresses; the system chooses if there are none.
     pub sources: Vec<IpAddr>,
-    /// The streams that it carries.
+    /// The streams that it sends.
     pub streams: Vec<Stream>,
     /// Daily cap while its addresses are new to receivers.
     pub warm_up: Option<WarmUp>,
@@ -61,7 +61,7 @@ pub struct WarmUp {
 }
 
 impl Relay {
-    /// Whether it carries only this stream.
+    /// Returns whether the relay sends only this stream.
     pub(super) fn is_own_of(&self, stream: Stream) -> bool {
         self.streams.iter().all(|carried| *carried == stream)
     }
@@ -73,14 +73,14 @@ impl WarmUp {
         let days = i32::try_from(day.saturating_sub(self.since)).unwrap_or(i32::MAX);
         let growth = 1.0 + f64::from(self.growth_percent) / 100.0;
         let cap = f64::from(self.per_day) * growth.powi(days);
-        // At most CAP_MAX, so within u32, and at least one message.
+        // The cap is at least one message and at most CAP_MAX, so it fits into u32.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "held between 1 and CAP_MAX")]
         let cap = cap.clamp(1.0, CAP_MAX) as u32;
         cap
     }
 }
 
-/// Returns the UTC day of a moment, in days since 1970-01-01.
+/// Returns the UTC day of a time, in days since 1970-01-01.
 pub(super) fn day_of(now: Timestamp) -> u32 {
     u32::try_from(now.as_secs() / DAY_SECS).unwrap_or(u32::MAX)
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cap_grows_by_its_percentage_from_its_first_day_on() {
+    fn a_cap_grows_by_its_percentage_each_day_after_the_first() {
         let steady = WarmUp { per_day: 200, growth_percent: 0, since: 0 };
         assert_eq!((steady.cap(0), steady.cap(20_000)), (200, 200));
         let growing = WarmUp { per_day: 50, growth_percent: 100, since: 20_000 };

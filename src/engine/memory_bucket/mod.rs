@@ -1,7 +1,7 @@
 //! A bucket in memory, for tests and simulated processes. Several processes share one [`MemoryStore`], each through its
-//! own [`MemoryBucket`]. Calls complete at once, so no runtime is needed, and a fault can be injected into each.
+//! own [`MemoryBucket`]. Calls complete at once, so no runtime is needed. A fault can be injected into each call.
 //!
-//! Reads are linearizable and conditions are honoured, unless a fault says otherwise.
+//! Without faults, reads are linearizable and conditions are honoured.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future;

@@ -1,4 +1,4 @@
-//! Tests that the bucket in memory behaves as its faults say.
+//! Tests that the memory bucket behaves according to its faults.
 
 use super::*;
 
@@ -9,7 +9,7 @@ async fn create(bucket: &MemoryBucket, bytes: &'static [u8]) -> Result<Creation,
 }
 
 #[tokio::test]
-async fn a_name_is_created_once() {
+async fn a_name_can_be_created_only_once() {
     let store = MemoryStore::default();
     let (one, two) = (store.bucket(), store.bucket());
     assert_eq!(create(&one, b"one").await, Ok(Creation::Created));
@@ -23,7 +23,7 @@ async fn a_name_is_created_once() {
 }
 
 #[tokio::test]
-async fn faults_are_met_in_their_order_and_only_by_their_process() {
+async fn faults_apply_in_order_and_only_to_their_process() {
     let store = MemoryStore::default();
     let (one, two) = (store.bucket(), store.bucket());
     let faults = [
@@ -49,7 +49,7 @@ async fn faults_are_met_in_their_order_and_only_by_their_process() {
 }
 
 #[tokio::test]
-async fn a_create_that_lands_late_loses() {
+async fn a_delayed_create_loses_against_an_earlier_one() {
     let store = MemoryStore::default();
     let (one, two) = (store.bucket(), store.bucket());
     one.inject(CREATE, BucketFault::DoneLater);
@@ -79,7 +79,7 @@ async fn lists_are_paged_by_name_and_may_be_stale() {
 }
 
 #[tokio::test]
-async fn faults_are_drawn_for_calls_that_none_is_injected_for() {
+async fn faults_are_drawn_for_calls_without_an_injected_fault() {
     let store = MemoryStore::default();
     let bucket = store.bucket();
     bucket.draw(|call| (call.name == "log/1").then_some(BucketFault::Throttled));
@@ -91,7 +91,7 @@ async fn faults_are_drawn_for_calls_that_none_is_injected_for() {
 }
 
 #[tokio::test]
-async fn a_bucket_shows_its_clock_and_its_settings() {
+async fn a_bucket_returns_its_clock_and_its_settings() {
     let store = MemoryStore::default();
     let bucket = store.bucket();
     assert_eq!(bucket.versioning().await, Ok(Versioning::Off));

@@ -2,8 +2,8 @@
 //! match, and only those are read. Other conditions filter the messages that were read. Used by the API's list and the
 //! panel's search.
 //!
-//! Every page reads a bounded number of messages and blocks. Then it ends, full or not, with a position to continue
-//! from. The newest messages are in no block yet, and are read one by one.
+//! Every page reads a bounded number of messages and blocks. Then it ends with a position to continue from, even if it
+//! is not full. The newest messages are not in a block yet, and are read one by one.
 
 use super::listing::{Page, PageRequest, last_id, range, until};
 use super::messages::{MessageRecord, transfer};
@@ -41,7 +41,8 @@ pub struct MessageFilter {
     pub to: Option<Address>,
     /// The sender.
     pub from: Option<Address>,
-    /// Words of the subject, as [`subject_words::wanted`] makes them: each must begin one of its words.
+    /// Words of the subject, as [`subject_words::wanted`] returns them. Each must be the prefix of a word in the
+    /// subject.
     pub subject_words: Vec<String>,
     /// The message's identifier, taken from a Message-ID.
     pub id: Option<MessageId>,
@@ -72,7 +73,7 @@ pub struct MessageFilter {
 }
 
 impl MessageFilter {
-    /// Whether it has a condition on the message itself.
+    /// Returns whether it has a condition on the message itself.
     pub fn narrows(&self) -> bool {
         let Self { to, from, subject_words, id, status, stream, domain, key, code, answer, .. } = self;
         let ways = self.original_message_id.is_some() || self.via.is_some() || !self.metadata.is_empty();
@@ -81,7 +82,7 @@ impl MessageFilter {
         addresses || answers || ways || !subject_words.is_empty() || id.is_some() || stream.is_some() || key.is_some()
     }
 
-    /// Whether the conditions on the accepted message hold. Those on its outcome are checked elsewhere.
+    /// Returns whether the conditions on the accepted message hold. Those on its outcome are checked elsewhere.
     fn takes(&self, row: &MessageRow) -> bool {
         let same = |wanted: &Option<Address>, address: &Address| {
             wanted.as_ref().is_none_or(|wanted| wanted.match_key() == address.match_key())
@@ -97,7 +98,7 @@ impl MessageFilter {
             && subject_words::has_all(row.subject.as_deref().unwrap_or_default(), &self.subject_words)
     }
 
-    /// Whether the conditions on the outcome hold.
+    /// Returns whether the conditions on the outcome hold.
     fn takes_end(&self, transfer: &TransferRow) -> bool {
         let said = |wanted: &String| {
             transfer.last.smtp_response.as_ref().is_some_and(|answer| answer.to_lowercase().contains(wanted))
@@ -107,7 +108,7 @@ impl MessageFilter {
             && self.answer.as_ref().is_none_or(said)
     }
 
-    /// Whether a message is excluded.
+    /// Returns whether a message is excluded.
     fn excludes(&self, record: &MessageRecord) -> bool {
         let MessageRecord { id, row, transfer, .. } = record;
         let matches =
@@ -144,8 +145,8 @@ pub(super) fn search(
     run(&store.snapshot()?, account, filter, page.limit, bounds, Order::Descending)
 }
 
-/// Returns the page right after `after`, in the order of all pages; its `next` names the newest message read if newer
-/// ones follow.
+/// Returns the page directly after `after`, in the order of all pages. Its `next` names the newest message read if
+/// newer ones follow.
 pub(super) fn search_newer(
     store: &Store,
     account: AccountId,
@@ -160,7 +161,7 @@ pub(super) fn search_newer(
     Ok(page)
 }
 
-/// Returns the page of messages from `from` on, oldest first; its `next` names the newest message read if newer ones
+/// Returns the page of messages from `from` on, oldest first. Its `next` names the newest message read if newer ones
 /// follow.
 pub(super) fn search_from(
     store: &Store,
@@ -174,13 +175,13 @@ pub(super) fn search_from(
     run(&store.snapshot()?, account, filter, limit, (from, to), Order::Ascending)
 }
 
-/// Returns the key of the first message that is indexed by its metadata.
+/// Returns the key of the first message whose metadata is indexed.
 fn first_with_metadata(snapshot: &Snapshot, account: AccountId) -> Result<Vec<u8>, StoreError> {
     let last = last_without_metadata(snapshot, account)?;
     Ok(last.map_or_else(|| account.as_bytes().to_vec(), |last| after(&schema::message(account, last))))
 }
 
-/// Returns the time since which all messages of an account are indexed by their metadata; `None` if all messages are.
+/// Returns the time since which all messages of an account have indexed metadata; `None` if all messages have.
 pub(super) fn metadata_indexed_since(store: &Store, account: AccountId) -> Result<Option<Timestamp>, StoreError> {
     let last = last_without_metadata(&store.snapshot()?, account)?;
     Ok(last.map(|last| last.0.timestamp().moved_by(1)))
@@ -204,7 +205,7 @@ struct Search<'a> {
     filter: &'a MessageFilter,
     limit: usize,
     rows: Vec<MessageRecord>,
-    /// Start of the next page, once this one has ended before its bounds.
+    /// Start of the next page, if this one ended before its bounds.
     next: Option<Ulid>,
     /// The message that was read last.
     reached: Option<Ulid>,
@@ -241,7 +242,7 @@ fn run(
 }
 
 impl Search<'_> {
-    /// Reads the messages of those blocks that may contain all of `terms`.
+    /// Reads the messages of the blocks that may contain all of `terms`.
     fn look_at_blocks(
         &mut self,
         account: AccountId,
@@ -252,7 +253,7 @@ impl Search<'_> {
         if from >= to || self.next.is_some() {
             return Ok(());
         }
-        // A block's key is that of its last message, so the block that `to` divides comes after it.
+        // A block's key is that of its last message. So a block that contains `to` has a key after `to`.
         let behind = after_prefix(account.as_bytes());
         let divided = self.snapshot.sound_keys(Table::MessageIndex, to, &behind, Order::Ascending, 1)?.pop();
         let end = divided.map_or_else(|| to.clone(), |key| after(&key));
@@ -284,7 +285,7 @@ impl Search<'_> {
             return Ok(());
         }
         self.snapshot.scan_sound(Table::Messages, from, to, order, &mut |key, bytes| {
-            // One more message than this page may hold or read, so another page follows.
+            // There is one more message than this page may hold or read, so another page follows.
             if self.rows.len() == self.limit || self.looked_at == MESSAGES_MAX {
                 self.next = self.reached;
                 return Ok(until(true));

@@ -1,4 +1,4 @@
-//! Finding messages by the Message-ID that a client set by SMTP, which the application's log may contain.
+//! Finding messages by the Message-ID that an SMTP client set. The application's log may contain it.
 
 use super::{MESSAGES_MAX, MessageFilter, Search};
 use crate::base::id::{AccountId, MessageId, Ulid};
@@ -10,7 +10,7 @@ use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Whether a client set this Message-ID, with or without brackets.
+/// Returns whether a client set this Message-ID, with or without brackets.
 pub(super) fn is_original(row: &MessageRow, wanted: &str) -> bool {
     row.original_message_id().is_some_and(|original| bare(original) == bare(wanted))
 }
@@ -19,7 +19,7 @@ fn bare(id: &str) -> &str {
     id.trim().trim_start_matches('<').trim_end_matches('>')
 }
 
-/// Returns the page of messages with a client's Message-ID, newest first. It reads as many as any other page.
+/// Returns the page of messages with a client's Message-ID, newest first. Its read limit is that of any other page.
 pub(super) fn search(
     snapshot: &Snapshot,
     account: AccountId,

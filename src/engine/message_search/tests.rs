@@ -1,4 +1,4 @@
-//! Searches in a store that is partly indexed.
+//! Searches in a partly indexed store.
 
 use super::*;
 use crate::domain::subject_words::wanted;
@@ -52,7 +52,7 @@ fn all(test: &TestStore, sender: &Sender<'_>, filter: &MessageFilter, limit: usi
 }
 
 #[test]
-fn a_message_is_found_by_what_it_has_whether_it_is_indexed_or_not() {
+fn a_message_is_found_by_its_fields_whether_it_is_indexed_or_not() {
     let test = TestStore::new();
     let sender = test.sender();
     let messages = fill(&test, &sender);
@@ -68,11 +68,11 @@ fn a_message_is_found_by_what_it_has_whether_it_is_indexed_or_not() {
 }
 
 #[test]
-fn pages_of_any_length_tell_the_same_forwards_and_backwards() {
+fn pages_of_any_size_return_the_same_messages_in_both_directions() {
     let test = TestStore::new();
     let sender = test.sender();
     let messages = fill(&test, &sender);
-    // The hundreds 100 to 199 and 500 to 551: in both blocks and in the part without an index.
+    // Messages 100 to 199 and 500 to 551: in both blocks and in the part without an index.
     for (text, numbers) in [("001", 100..200), ("005", 500..2 * BLOCK + REST)] {
         let wanted: Vec<_> = messages[numbers].iter().rev().copied().collect();
         for limit in [1, 7, 100, 1000] {
@@ -86,7 +86,7 @@ fn pages_of_any_length_tell_the_same_forwards_and_backwards() {
 }
 
 #[test]
-fn a_status_is_found_however_late_it_came_about() {
+fn a_message_is_found_by_a_status_that_changed_late() {
     let test = TestStore::new();
     let sender = test.sender();
     let messages = fill(&test, &sender);
@@ -99,7 +99,7 @@ fn a_status_is_found_however_late_it_came_about() {
 }
 
 #[test]
-fn times_bound_what_is_found_within_a_block_too() {
+fn times_limit_the_results_within_a_block_too() {
     let test = TestStore::new();
     let sender = test.sender();
     let messages = fill(&test, &sender);
@@ -108,11 +108,11 @@ fn times_bound_what_is_found_within_a_block_too() {
     let found: Vec<_> = found.rows.iter().map(|record| record.id).collect();
     assert_eq!(found, messages[7..12].iter().rev().copied().collect::<Vec<_>>());
     let after = MessageFilter { after: Some(messages[0].0.timestamp()), ..of_subject("order") };
-    assert!(all(&test, &sender, &after, 50).is_empty(), "the clock stood still, so none was created later");
+    assert!(all(&test, &sender, &after, 50).is_empty(), "the clock did not advance, so no message was created later");
 }
 
 #[test]
-fn metadata_is_found_in_blocks_that_have_it_and_in_what_is_not_indexed() {
+fn metadata_is_found_in_indexed_blocks_and_in_unindexed_messages() {
     let test = TestStore::new();
     let sender = test.sender();
     let write = |number: usize| {
@@ -138,7 +138,7 @@ fn metadata_is_found_in_blocks_that_have_it_and_in_what_is_not_indexed() {
     }
     assert!(of_order(2 * BLOCK + REST).is_empty());
     assert_eq!(since(), None);
-    // The first block as an earlier version wrote it.
+    // The first block in the format of an earlier version.
     let key = sender.key(messages[BLOCK - 1]);
     let mut value = test.snapshot().get(Table::MessageIndex, &key).unwrap().unwrap();
     value[0] = 1;
@@ -149,7 +149,7 @@ fn metadata_is_found_in_blocks_that_have_it_and_in_what_is_not_indexed() {
 }
 
 #[test]
-fn another_accounts_messages_are_never_looked_at() {
+fn another_accounts_messages_are_never_read() {
     let test = TestStore::new();
     let sender = test.sender();
     fill(&test, &sender);

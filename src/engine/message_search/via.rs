@@ -17,7 +17,7 @@ pub enum Via {
     Smtp,
 }
 
-/// The text is neither `api` nor `smtp`.
+/// Error: the text is neither `api` nor `smtp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be api or smtp")]
 pub struct InvalidVia;
@@ -27,8 +27,8 @@ impl Via {
         if row.submission.is_some() { Self::Smtp } else { Self::Api }
     }
 
-    /// Returns the index term. Blocks from before SMTP existed have no such term and no such message. Messages
-    /// submitted by HTTP have no term, so every block is searched.
+    /// Returns the index term. Blocks from before SMTP submission existed have neither the term nor such messages.
+    /// Messages submitted by HTTP have no term, so every block is searched.
     pub(super) fn term(self) -> Option<Term> {
         match self {
             Self::Api => None,

@@ -1,5 +1,5 @@
 //! Sign-in by OpenID Connect: the authorization code flow with PKCE, state and nonce (OpenID Connect Core 1.0, 3.1).
-//! Called by the panel. It never creates or promotes an owner. An address alone never signs anybody in: a person is
+//! Called by the panel. It never creates or promotes an owner, and an address alone never suffices. A person is
 //! identified by the provider's subject identifier, which is bound to a user at their first sign-in.
 
 mod people;
@@ -54,7 +54,7 @@ pub struct OidcSettings {
     pub client_secret: Option<Secret>,
     /// Domains whose addresses may become users.
     pub allowed_domains: Vec<DomainName>,
-    /// Account of new users; `None` creates none.
+    /// Account of new users; with `None` no users are created.
     pub account: Option<AccountId>,
     /// The role of new users. Never the owner's.
     pub default_role: Role,
@@ -92,13 +92,13 @@ fn refuse<T>(refusal: impl Into<OidcRefusal>) -> Outcome<T> {
 pub struct BeginOidc<'b> {
     /// Our own path to continue at.
     pub next: &'b str,
-    /// Whether the provider must ask the person even if it has a session with them.
+    /// Whether the provider must authenticate the person again even if it has a session with them.
     pub is_again: bool,
-    /// Token of the setup link that started the sign-in; empty if none did.
+    /// Token of the setup link that started the sign-in; empty without a link.
     pub link: &'b str,
 }
 
-/// Data that the browser brings back from the provider.
+/// Data that the browser returns from the provider.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderReturn {
     /// The cookie of the sign-in.
@@ -128,7 +128,7 @@ impl Engine {
         format!("{public_url}{CALLBACK}")
     }
 
-    /// Begins a sign-in. Returns the provider's URL to redirect to, and the cookie of the sign-in.
+    /// Starts a sign-in. Returns the provider's URL to redirect to, and the cookie of the sign-in.
     ///
     /// # Errors
     /// [`OidcRefusal`].
@@ -159,7 +159,7 @@ impl Engine {
         Ok((url, started.sealed(self.store.master_key(), &*self.entropy)))
     }
 
-    /// Completes a sign-in with the data that the browser brought back, and begins a session. Failures count for the
+    /// Completes a sign-in with the data that the browser returned, and starts a session. Failures count for the
     /// client's address.
     ///
     /// # Errors
@@ -254,7 +254,7 @@ fn provider_fault(fault: ProviderFault) -> OpError<OidcRefusal> {
 }
 
 /// Returns the provider's error code (RFC 6749 4.1.2.1). It comes from the browser, so it is truncated, and characters
-/// that no error code contains are removed.
+/// that are invalid in an error code are removed.
 fn error_word(text: &str) -> String {
     let word: String = text.chars().filter(|c| c.is_ascii_lowercase() || *c == '_').take(40).collect();
     if word.is_empty() { "no code".to_owned() } else { word }

@@ -1,5 +1,5 @@
-//! Users of people whom the provider authenticated: found by the provider's subject identifier, or bound or created at
-//! their first sign-in.
+//! Users of people whom the provider authenticated. A user is found by the provider's subject identifier, or bound or
+//! created at the person's first sign-in.
 
 use super::{Oidc, OidcRefusal, Outcome, identity_of, refuse};
 use crate::base::id::AccountId;
@@ -22,7 +22,7 @@ use crate::store::op::user::{CreateUser, CreateUserRefusal, user_by_email};
 use crate::store::row::identity::IdentityRow;
 
 impl Engine {
-    /// Begins the session of an authenticated person, who came by the setup link of this token.
+    /// Starts the session of an authenticated person, who came by the setup link of this token.
     pub(super) async fn session_of(
         &self,
         oidc: &Oidc,
@@ -36,8 +36,8 @@ impl Engine {
         }
         let now = self.clock.now();
         let session = Session::begin(account, user.id, Stage::SignedIn, from.as_client(), now);
-        // A provider with a session in the browser may not have asked the person, so only its stated time of
-        // authentication is a proof.
+        // A provider with a session in the browser may not have authenticated the person now. So only its stated time
+        // of authentication is a proof.
         let proved_at = person.authenticated_at.map_or(Timestamp::ZERO, |at| now - real_now.since(at));
         let session = Session { proved_at, ..session };
         let begun = self.begin_session(session, &user, None, None, from.as_client()).await;
@@ -67,7 +67,7 @@ impl Engine {
             Some((account, user)) => {
                 let op = BindIdentity { account, user: user.id, identity };
                 let on = Behalf::new(account, Actor::Service);
-                // Only the address's owner could open a link that was sent there.
+                // Only the owner of the address could open a link that was sent there.
                 let bound = match self.is_sent_link(link, user.id)? {
                     true => self.commit_on(on, Vouched(op)).await,
                     false => self.commit_on(on, op).await,
@@ -89,7 +89,7 @@ impl Engine {
             return refuse(OidcRefusal::Nobody);
         };
         self.check_room()?;
-        // Nobody knows this password; a setup link can replace it.
+        // The password stays unknown; a setup link can replace it.
         let password = NewPassword::generate(&*self.entropy);
         let hashed = self.passwords.hash(&password, &*self.entropy).await;
         let password_hash = hashed.map_err(|_| OpError::Refused(OidcRefusal::Crowded))?;

@@ -1,4 +1,4 @@
-//! The identity provider: its document and its keys, cached as their headers say, and the requests of a sign-in.
+//! The identity provider: its document and its keys, cached according to their headers, and the requests of a sign-in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::engine::ports::{Clock, IdentityProvider, PostError, ProviderAnswer, P
 
 /// Cache time of a document without a caching header.
 const KEPT: Duration = Duration::from_secs(5 * 60);
-/// Minimum and maximum cache time, whatever the headers say.
+/// Minimum and maximum cache time, regardless of the headers.
 const KEPT_MIN: Duration = Duration::from_secs(10);
 const KEPT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Time for which a failing provider is not queried again.
@@ -36,7 +36,7 @@ pub enum ProviderFault {
     /// A request failed a moment ago.
     #[error("the provider failed a moment ago")]
     FailedBefore,
-    /// Its answer has another status than 200.
+    /// Its answer has a status other than 200.
     #[error("the provider answered {1} at its {0}")]
     Status(&'static str, u16),
     /// Its document is invalid.
@@ -60,7 +60,7 @@ pub(super) struct Tokens {
 /// The provider.
 pub(super) struct Provider {
     http: Arc<dyn IdentityProvider>,
-    /// Locked during requests, so that many concurrent sign-ins cause only one.
+    /// Locked during requests, so that concurrent sign-ins share one request.
     known: Mutex<ProviderCache>,
 }
 
@@ -74,7 +74,7 @@ struct Expiring<T> {
 struct ProviderCache {
     document: Option<Expiring<ProviderDocument>>,
     keys: Option<Expiring<ProviderKeys>>,
-    /// End of the time without requests after a failure.
+    /// End of the period without requests after a failure.
     failed_until: Duration,
     /// Times of the last early fetches of keys.
     refetched: VecDeque<Duration>,
@@ -103,7 +103,7 @@ impl Provider {
         Ok(value)
     }
 
-    /// Returns the provider's keys. `are_outdated` means that a token names an unknown key: then they are fetched
+    /// Returns the provider's keys. `are_outdated` means that a token names an unknown key. The keys are then fetched
     /// again, at most a few times per minute.
     pub(super) async fn keys(
         &self,
@@ -145,7 +145,7 @@ impl Provider {
         if answer.status == 200 { Ok(answer) } else { Err(ProviderFault::Status(what, answer.status)) }
     }
 
-    /// Exchanges `code` for tokens, proving the possession of `verifier` (RFC 6749 4.1.3, RFC 7636 4.5).
+    /// Exchanges `code` for tokens, and proves the possession of `verifier` (RFC 6749 4.1.3, RFC 7636 4.5).
     pub(super) async fn tokens(
         &self,
         document: &ProviderDocument,

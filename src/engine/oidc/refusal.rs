@@ -4,11 +4,11 @@ use super::provider::ProviderFault;
 use crate::domain::id_token::InvalidIdToken;
 use crate::machine::throttle::Throttled;
 
-/// Reason why a sign-in is refused. None of these contains an address.
+/// Reason why a sign-in is refused. The reasons never contain an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OidcRefusal {
     /// The answer belongs to no sign-in of this browser, or came too late.
-    #[error("the answer belongs to no sign-in of this browser, or came after more than 10 minutes")]
+    #[error("the answer does not belong to a sign-in of this browser, or came after more than 10 minutes")]
     NotStarted,
     /// The provider refused the sign-in.
     #[error("the provider refused the sign-in: {0}")]
@@ -32,7 +32,7 @@ pub enum OidcRefusal {
     #[error("the provider does not confirm an address")]
     Unverified,
     /// No user has this address, and none may be created.
-    #[error("no user has the verified address, and none is made for it")]
+    #[error("no user has the verified address, and no user may be created for it")]
     Nobody,
     /// The address is that of a user with another identity.
     #[error("the user of the verified address has another identity at the provider")]
@@ -40,8 +40,8 @@ pub enum OidcRefusal {
     /// The user is disabled.
     #[error("the user is disabled")]
     Disabled,
-    /// The account accepts no new user.
-    #[error("the account takes no new user")]
+    /// The account accepts no new users.
+    #[error("the account accepts no new users")]
     Closed,
     /// Too many attempts from this address have failed.
     #[error("too many attempts have failed")]
@@ -58,7 +58,7 @@ impl From<Throttled> for OidcRefusal {
 }
 
 impl OidcRefusal {
-    /// Whether the person presented something wrong. A failure of the provider is not counted.
+    /// Returns whether the person presented something wrong. A failure of the provider is not counted.
     pub(super) const fn is_failure(&self) -> bool {
         match self {
             Self::NotStarted | Self::Denied(_) | Self::Issuer | Self::Token(_) | Self::OtherSubject => true,

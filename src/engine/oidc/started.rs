@@ -1,5 +1,5 @@
-//! A sign-in that has begun at an identity provider. Only the browser keeps it, sealed in a cookie. The service needs
-//! no memory for people who don't come back, and an answer to another browser's sign-in is rejected.
+//! A started sign-in at an identity provider. Only the browser keeps it, sealed in a cookie. So the service needs no
+//! memory for people who don't come back, and rejects an answer to another browser's sign-in.
 
 use std::time::Duration;
 
@@ -29,17 +29,17 @@ pub(super) struct Started {
     pub(super) verifier: String,
     /// Our own path to continue at.
     pub(super) next: String,
-    /// Start, in real time.
+    /// Start time, in real time.
     pub(super) begun_at: Timestamp,
     /// Whether the provider must ask the person again.
     pub(super) is_again: bool,
-    /// The setup link that started the sign-in; empty if none did.
+    /// The setup link that started the sign-in; empty without a link.
     #[serde(default)]
     pub(super) link: String,
 }
 
 impl Started {
-    /// Creates a sign-in that begins at `now`.
+    /// Creates a sign-in that starts at `now`.
     pub(super) fn new(begin: &BeginOidc<'_>, now: Timestamp, entropy: &dyn Entropy) -> Self {
         let [state, nonce, verifier] = [(); 3].map(|()| URL_SAFE_NO_PAD.encode(entropy::bytes::<32>(entropy)));
         let BeginOidc { next, is_again, link } = *begin;
@@ -75,7 +75,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
     #[test]
-    fn a_sign_in_goes_on_with_its_own_cookie_and_state_for_ten_minutes() {
+    fn a_sign_in_continues_only_with_its_own_cookie_and_state_within_ten_minutes() {
         let (key, entropy) = (MasterKey::new(&[7; MasterKey::LENGTH]), SeededEntropy::new(1));
         let begin = BeginOidc { next: "/messages", ..BeginOidc::default() };
         let started = Started::new(&begin, NOW, &entropy);

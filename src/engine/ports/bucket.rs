@@ -1,4 +1,5 @@
-//! The bucket of an object store that holds a replica. Floor `net` implements the port with S3, tests with a map.
+//! The bucket of an object store that holds a replica. Floor `net` implements the port with S3, tests implement it with
+//! a map.
 //!
 //! The port never repeats a call. The caller decides whether to retry a failed create, because it keeps the object's
 //! bytes unchanged.
@@ -25,7 +26,7 @@ pub enum Creation {
 /// Reason why a call to the bucket failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BucketErrorKind {
-    /// No complete answer, or a 5xx: the call may have been done already, or may be done later.
+    /// There was no complete answer, or a 5xx. The call may have been done already, or may be done later.
     Unknown,
     /// 429 or SlowDown: not done; the bucket asks for fewer requests.
     Throttled,
@@ -66,7 +67,7 @@ impl BucketErrorKind {
         }
     }
 
-    /// Whether the call may have changed the bucket, now or later.
+    /// Returns whether the call may have changed the bucket, now or later.
     pub const fn is_in_doubt(self) -> bool {
         matches!(self, Self::Unknown)
     }
@@ -86,7 +87,7 @@ pub struct BucketError {
     pub message: String,
 }
 
-/// The operations, as metrics and errors name them.
+/// The operations, under their names in metrics and errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BucketOperation {
     /// A conditional create.
@@ -169,7 +170,7 @@ pub trait Bucket: Send + Sync {
 /// Whether a bucket keeps objects that were overwritten or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versioning {
-    /// Keeps nothing.
+    /// Does not keep them.
     Off,
     /// Keeps earlier versions.
     Enabled,
@@ -180,13 +181,13 @@ pub enum Versioning {
 /// A lifecycle rule that removes objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expiry {
-    /// The rule's identifier; empty where it has none.
+    /// The rule's identifier; empty if it has none.
     pub id: String,
     /// Prefix of the full names that the rule applies to; empty for all.
     pub prefix: String,
 }
 
-/// Settings of a bucket that decide whether it may hold a replica. A store without such a setting answers with
+/// Settings that decide whether a bucket may hold a replica. A store without such a setting answers with
 /// [`BucketErrorKind::Unsupported`] or [`BucketErrorKind::Refused`]. Credentials without the right to read it get
 /// [`BucketErrorKind::Forbidden`].
 pub trait BucketSettings: Send + Sync {

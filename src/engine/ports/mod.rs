@@ -1,5 +1,5 @@
 //! The ports: traits through which the engine reaches the outside world. `net` implements them with sockets, tests
-//! with scripts.
+//! implement them with scripts.
 
 mod bucket;
 pub mod probe;
@@ -32,34 +32,34 @@ pub use bucket::{
 /// A future behind a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Clock. The real one reads the system's clocks; the virtual one changes only when it is advanced.
+/// A clock. The real clock reads the system's clocks. The virtual clock changes only when it is advanced.
 pub trait Clock: Send + Sync {
-    /// Returns the service's time, for stamps in the store and for timers.
+    /// Returns the service's time, for timestamps in the store and for timers.
     fn now(&self) -> Timestamp;
 
-    /// Returns the service's time, the time by which deadlines are judged, and the wall clock.
+    /// Returns the service's time, the time for deadlines, and the wall clock.
     fn time(&self) -> ServiceTime {
         self.now().into()
     }
-    /// Returns the time since some fixed moment. It never goes back. Used for request rates and cache lifetimes.
+    /// Returns the time since some fixed moment. It never decreases. Used for request rates and cache lifetimes.
     fn monotonic(&self) -> Duration;
 
     /// Resolves at `at` or somewhat earlier, so callers check the clock again. If the wall clock is set forward past
-    /// `at`, resolves within a second.
+    /// `at`, it resolves within a second.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
         let wait = at.since(self.now()).min(WALL_TIME_RESYNC);
         Box::pin(tokio::time::sleep(wait))
     }
 
-    /// Resolves when the wall clock should be compared again, even if nobody reads the time.
+    /// Resolves when the wall clock should be compared again, even without readers of the time.
     fn next_comparison(&self) -> BoxFuture<'_, ()> {
         Box::pin(tokio::time::sleep(WALL_TIME_RESYNC))
     }
 
-    /// Starts to follow the wall clock, given the past that the store remembers.
+    /// Starts to follow the wall clock, given the stored clock facts.
     fn start(&self, _past: Past) {}
 
-    /// Accepts the wall clock as right. Returns whether it was in doubt.
+    /// Accepts the wall clock as correct. Returns whether it was in doubt.
     fn accept(&self) -> bool {
         false
     }
@@ -77,7 +77,7 @@ pub trait Clock: Send + Sync {
     /// Confirms that the end of the doubt is recorded, so the wall clock is followed again.
     fn recorded(&self) {}
 
-    /// Confirms that the effects returned by [`Clock::changes`] are settled, so deadlines move on.
+    /// Confirms that the effects returned by [`Clock::changes`] are settled, so deadlines continue.
     fn settle(&self) {}
 }
 
@@ -93,8 +93,8 @@ pub struct MailHost {
     pub preference: u16,
     /// Its addresses that may be connected to; never empty.
     pub addresses: Vec<IpAddr>,
-    /// Names of its TLSA records, in the order to ask. Empty unless DNSSEC authenticates the MX records (or their
-    /// absence) and the addresses: otherwise DANE does not apply (RFC 7672 2.2).
+    /// Names of its TLSA records, in the order of the queries. Empty unless DNSSEC authenticates the MX records (or
+    /// their absence) and the addresses: otherwise DANE does not apply (RFC 7672 2.2).
     pub tlsa_names: Vec<String>,
 }
 
@@ -119,8 +119,8 @@ pub enum RouteFailure {
     /// DNS did not answer (SERVFAIL, time-out): transient, 4.4.3.
     #[error("the domain could not be looked up: {0}")]
     Temporary(String),
-    /// Too many look-ups are in flight, so no query was sent. Says nothing about the domain, and does not count as an
-    /// attempt.
+    /// Too many look-ups are in flight, so no query was sent. It says nothing about the domain, and does not count as
+    /// an attempt.
     #[error("too many look-ups at once")]
     Unasked,
 }
@@ -134,12 +134,12 @@ pub enum LookupFailure {
     /// DNS did not answer.
     #[error("the look-up failed: {0}")]
     Temporary(String),
-    /// Too many look-ups are in flight, so no query was sent. Says nothing about the name.
+    /// Too many look-ups are in flight, so no query was sent. It says nothing about the name.
     #[error("too many look-ups at once")]
     Unasked,
 }
 
-/// DNS resolver. Every look-up has a time limit and is cached by its TTL.
+/// A DNS resolver. Every look-up has a time limit and is cached according to its TTL.
 pub trait Resolve: Send + Sync {
     /// Returns the mail servers of `domain`, in the order to try.
     fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
@@ -147,8 +147,8 @@ pub trait Resolve: Send + Sync {
     fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>>;
     /// Returns the TXT records at `name`, each with its strings joined.
     fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
-    /// Returns the names of all mail servers of `domain`, in lower case and sorted: the site that it belongs to.
-    /// Unreachable servers are included, so the site does not change when a server fails.
+    /// Returns the site of `domain`: the names of all its mail servers, in lower case and sorted. Unreachable servers
+    /// are included, so the site does not change when a server fails.
     fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
         Box::pin(async move {
             let hosts = self.mail_hosts(domain).await?;
@@ -157,13 +157,13 @@ pub trait Resolve: Send + Sync {
             Ok(names)
         })
     }
-    /// Returns the addresses of a host from the configuration, such as a smarthost. No network is blocked.
+    /// Returns the addresses of a host from the configuration, such as a smarthost. All networks are allowed.
     fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
     /// Returns the TXT records at `name`, each with its strings joined. Bypasses the cache.
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
     /// Returns the target of the CNAME at `name` without trailing dot. Bypasses the cache.
     fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>>;
-    /// Returns the names of the MX records at `name`, best first, without trailing dot; that of a null MX is empty.
+    /// Returns the names of the MX records at `name`, best first, without trailing dot. The name of a null MX is empty.
     /// Bypasses the cache.
     fn mx_now<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Unasked) })
@@ -196,7 +196,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether both connect to the same server from the same address, ignoring required security and time limits.
+    /// Returns whether both connect to the same server from the same address. Required security and time limits are
+    /// ignored.
     pub fn is_same_server(&self, other: &Self) -> bool {
         *self == Self { tls: self.tls.clone(), deadlines: self.deadlines, ..other.clone() }
     }
@@ -222,7 +223,8 @@ pub enum Security {
     Off,
 }
 
-/// Equal if they secure the connection alike for the same user, so that a session of one can be reused for the other.
+/// Submissions are equal if they secure the connection alike for the same user. Then a session of one can be reused for
+/// the other.
 impl PartialEq for Submission {
     fn eq(&self, other: &Self) -> bool {
         let user = |submission: &Self| submission.login.as_ref().map(|login| login.username.clone());
@@ -234,17 +236,19 @@ impl Eq for Submission {}
 
 /// Opens SMTP sessions with mail servers.
 pub trait Transmit: Send + Sync {
-    /// Opens a session: connection, greeting, EHLO, STARTTLS if offered or required. An error has phase and reason.
+    /// Opens a session: connection, greeting, EHLO, and STARTTLS if offered or required. An error contains the phase
+    /// and the reason.
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>>;
 }
 
-/// A message's bytes, which take memory only once they are read.
+/// The bytes of a message, which are loaded into memory only when read.
 pub trait Body: Send {
     /// Returns the number of bytes.
     fn size(&self) -> usize;
-    /// Reads all bytes, within two minutes. Returns `None` if they are not available: the session is closed then.
+    /// Reads all bytes, within two minutes. Returns `None` if they are not available. The session is then closed.
     fn read(&mut self) -> BoxFuture<'_, Option<Bytes>>;
-    /// Whether the last block, with the final dot, may be written. If not, the connection is closed without the dot.
+    /// Returns whether the last block, with the final dot, may be written. If not, the connection is closed without the
+    /// dot.
     fn may_end(&mut self) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(true))
     }
@@ -268,7 +272,7 @@ pub trait Session: Send {
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome>;
     /// Returns the security of the connection, or the reason why it has none.
     fn tls(&self) -> Result<&TlsFacts, TlsFault>;
-    /// Whether the session can send another message.
+    /// Returns whether the session can send another message.
     fn is_reusable(&self) -> bool;
     /// Sends QUIT and closes, without waiting long.
     fn quit(self: Box<Self>) -> BoxFuture<'static, ()>;
@@ -289,7 +293,7 @@ pub struct StsFetchFailure {
 pub enum Unfetched {
     /// The fetch failed.
     Failed(StsFetchFailure),
-    /// Too many look-ups are in flight, so no request was sent. Says nothing about the domain.
+    /// Too many look-ups are in flight, so no request was sent. It says nothing about the domain.
     Unasked,
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::BoxFuture;
 
-/// A type of DNS record that probes ask for.
+/// A type of DNS record in probe queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordType {
     /// IPv4 addresses.
@@ -23,7 +23,7 @@ pub enum ProbeFailure {
     /// The name, or a record of this type at it, does not exist.
     #[error("there is none")]
     Absent,
-    /// No name server answered. Says nothing about the name.
+    /// No name server answered. It says nothing about the name.
     #[error("{0}")]
     Unknown(String),
 }
@@ -40,6 +40,6 @@ pub trait Probe: Send + Sync {
     fn greeting<'a>(&'a self, server: SocketAddr, source: Option<IpAddr>) -> BoxFuture<'a, Result<String, String>>;
     /// Returns the addresses that the system sends from to the internet.
     fn sources(&self) -> Vec<IpAddr>;
-    /// Whether an address may be connected to, and is reachable from outside.
+    /// Returns whether connections to the address are permitted, and whether it is reachable from outside.
     fn permits(&self, address: IpAddr) -> bool;
 }

@@ -1,14 +1,14 @@
-//! DNS block lists (RFC 5782). A list is trusted only while its test entries are correct: lists that were shut down
-//! answer everything or nothing.
+//! DNS block lists (RFC 5782). A list is trusted only while its test entries are correct: shut-down lists answer
+//! everything or nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::reversed_in;
 use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
 
-/// The entry that every list has (RFC 5782 5).
+/// The entry of every working list (RFC 5782 5).
 const LISTED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// The entry that no list has.
+/// An entry of no working list.
 const UNLISTED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 
 /// The state of a list.
@@ -31,7 +31,7 @@ pub enum Listing {
     Unknown(String),
 }
 
-/// Checks that a list contains the entry that every list has, and not the one that no list has.
+/// Checks that a list contains the first test entry, and does not contain the second.
 pub async fn health(probe: &dyn Probe, zone: &str) -> Health {
     match listing(probe, zone, LISTED).await {
         Listing::Listed(_) => {}
@@ -45,7 +45,7 @@ pub async fn health(probe: &dyn Probe, zone: &str) -> Health {
     }
 }
 
-/// Looks an address up in a list.
+/// Looks up an address in a list.
 pub async fn listing(probe: &dyn Probe, zone: &str, address: IpAddr) -> Listing {
     match probe.records(&reversed_in(address, zone), RecordType::A).await {
         Ok(codes) => judged(codes),
@@ -80,17 +80,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_works_while_it_has_its_test_entry_and_not_the_other() {
+    async fn a_list_works_while_it_has_only_the_first_test_entry() {
         let works = async |entries: &[(&str, &str)]| health(&list(entries), ZONE).await == Health::Works;
         assert!(works(&[("127.0.0.2", "127.0.0.2")]).await);
         assert!(!works(&[]).await, "it answers nothing");
         assert!(!works(&[("127.0.0.2", "127.0.0.2"), ("127.0.0.1", "127.0.0.2")]).await, "it answers everything");
         assert!(!works(&[("127.0.0.2", "127.255.255.254")]).await, "it refuses the resolver");
-        assert!(!works(&[("127.0.0.2", "203.0.113.1")]).await, "a resolver that answers what does not exist");
+        assert!(!works(&[("127.0.0.2", "203.0.113.1")]).await, "a resolver that answers for nonexistent names");
     }
 
     #[tokio::test]
-    async fn an_answer_counts_only_in_127_0_0_0_8_and_not_in_127_255_255_0_24() {
+    async fn an_answer_counts_only_in_127_0_0_0_8_except_127_255_255_0_24() {
         let of = async |code: &str| listing(&list(&[("192.0.2.1", code)]), ZONE, [192, 0, 2, 1].into()).await;
         assert_eq!(of("127.0.0.4").await, Listing::Listed(vec!["127.0.0.4".to_owned()]));
         assert_eq!(of("203.0.113.1").await, Listing::Clear);

@@ -1,5 +1,5 @@
-//! Checks of this machine's network and DNS, over [`Probe`]: whether outgoing mail works, whether addresses have
-//! reverse names, and whether block lists contain them. Alerts and `postrider doctor` share them.
+//! Checks of this machine's network and DNS, over [`Probe`]: outgoing mail, reverse names of addresses, and block
+//! lists. Alerts and `postrider doctor` share them.
 
 pub mod block_list;
 pub mod port25;
@@ -9,8 +9,8 @@ use std::net::IpAddr;
 
 use super::ports::probe::{Probe, ProbeFailure, RecordType};
 
-/// Returns the addresses of a name, IPv4 first. A family that can't be looked up is an error only if the other has
-/// none.
+/// Returns the addresses of a name, IPv4 first. A failed look-up of one family is an error only if the other has no
+/// addresses.
 ///
 /// # Errors
 /// [`ProbeFailure`].
@@ -106,7 +106,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_address_is_looked_up_in_reverse() {
+    fn the_reverse_name_of_an_address_has_its_parts_in_reverse() {
         assert_eq!(reversed_in([192, 0, 2, 99].into(), "bad.example"), "99.2.0.192.bad.example");
         let v6: IpAddr = "2001:db8::7".parse().unwrap();
         let expected = "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";

@@ -14,7 +14,7 @@ pub const WITNESSES: [&str; 3] = ["gmail.com", "outlook.com", "yahoo.com"];
 /// The result of the check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Egress {
-    /// This server greets.
+    /// This server sent a greeting.
     Greeted {
         /// The server.
         server: SocketAddr,
@@ -78,9 +78,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_greeting_is_enough_and_none_is_a_block() {
+    async fn one_greeting_is_enough_and_no_greeting_means_blocked() {
         let blocked: Arc<dyn Probe> = Arc::new(world());
-        let Egress::Blocked(why) = egress(&blocked, 25, None).await else { panic!("mail gets out") };
+        let Egress::Blocked(why) = egress(&blocked, 25, None).await else { panic!("mail must be blocked") };
         assert_eq!(why.len(), 2);
         let mut open = world();
         open.greetings.insert([192, 0, 2, 2].into(), "220 mx ESMTP".to_owned());
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_known_where_no_witness_resolves() {
+    async fn the_result_is_unknown_if_no_witness_resolves() {
         let probe: Arc<dyn Probe> = Arc::new(World::default());
         assert_eq!(egress(&probe, 25, None).await, Egress::Unresolved);
     }

@@ -1,4 +1,5 @@
-//! Check that source addresses have reverse DNS names that match the EHLO name. Large receivers refuse mail otherwise.
+//! Check that source addresses have reverse DNS names that match the EHLO name. Otherwise large receivers refuse the
+//! mail.
 
 use std::net::IpAddr;
 
@@ -20,8 +21,8 @@ pub enum Reverse {
     Unknown(String),
 }
 
-/// Returns the addresses that receivers see for a relay: its own, or those that the system sends from. Behind NAT,
-/// those that the EHLO name resolves to.
+/// Returns the addresses that receivers see for a relay: its own, or those that the system sends from. Behind NAT, it
+/// returns the addresses of the EHLO name.
 pub async fn seen_addresses(probe: &dyn Probe, sources: &[IpAddr], ehlo: &str) -> Vec<IpAddr> {
     let own = if sources.is_empty() { probe.sources() } else { sources.to_vec() };
     let public: Vec<_> = own.into_iter().filter(|address| probe.permits(*address)).collect();
@@ -65,7 +66,7 @@ mod tests {
     use crate::engine::probe::tests::World;
 
     #[tokio::test]
-    async fn an_address_is_judged_by_the_names_that_lead_back_to_it() {
+    async fn an_address_is_judged_by_its_names_that_resolve_back_to_it() {
         let address: IpAddr = [192, 0, 2, 7].into();
         let ptr = "7.2.0.192.in-addr.arpa";
         let named = |names: &[&str]| World::default().with(ptr, RecordType::Ptr, names);
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn behind_nat_the_addresses_of_the_ehlo_name_are_seen() {
+    async fn behind_nat_receivers_see_the_addresses_of_the_ehlo_name() {
         let world = World { sources: vec![[127, 0, 0, 1].into()], ..World::default() };
         let world = world.with("mail.example.com", RecordType::A, &["192.0.2.7"]);
         assert_eq!(seen_addresses(&world, &[], "mail.example.com").await, [IpAddr::from([192, 0, 2, 7])]);

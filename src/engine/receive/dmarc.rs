@@ -108,7 +108,7 @@ impl Receiver {
             }
         };
         let is_known = reports.iter().any(|report| !report.parts.is_empty());
-        // No look-up is done for strangers who name none of our domains.
+        // Reports that name none of our domains get no look-up.
         let signer = if is_known { self.signer(&reading).await } else { None };
         for report in reports {
             let result = self.record(&reading, report, signer.as_ref()).await?;
@@ -118,13 +118,13 @@ impl Receiver {
         Ok(())
     }
 
-    /// Parses a message on a thread where no other task waits for it.
+    /// Parses a message on a blocking thread.
     async fn read_dmarc(&self, message: Vec<u8>) -> Result<ReadReports, StoreError> {
         let permit = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
         let now = self.engine.clock.now();
         let snapshot = self.engine.store.snapshot()?;
         let reading = move || {
-            // Parsing continues after the connection has ended, so it owns the permit.
+            // Parsing continues after the connection has ended, so the work owns the permit.
             let _permit = permit;
             let mut names = Names::new(snapshot);
             let reports = dmarc::read(&message, now, &mut names);
@@ -136,7 +136,8 @@ impl Receiver {
         self.engine.settings.executor.run(reading).await.map_err(|_| StoreError::Panicked)?
     }
 
-    /// Returns the domain whose signature proves that the From domain wrote the message: that domain or a parent of it.
+    /// Returns the domain whose signature proves that the From domain wrote the message: the From domain or a parent of
+    /// it.
     async fn signer(&self, reading: &ReadReports) -> Option<DomainName> {
         let from = reading.from_domain.as_ref()?;
         let covers_from = |signature: &&UnverifiedSignature| from.is_same_or_below(signature.signer());
@@ -144,7 +145,7 @@ impl Receiver {
         self.first_verified(&signatures).await.map(|signature| signature.signer().clone())
     }
 
-    /// Records a report for each domain that it covers. It counts as counted if it counts for any of them.
+    /// Records a report for each domain that it covers. The result is `counted` if it counts for any of them.
     async fn record(
         &self,
         reading: &ReadReports,

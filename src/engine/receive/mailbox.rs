@@ -30,10 +30,10 @@ pub enum Mailbox {
     People,
 }
 
-/// Reason why an address is none of our mailboxes.
+/// Reason why an address is not one of our mailboxes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotOurs {
-    /// The host is not ours: no relaying.
+    /// The host is not ours, so the mail would be relayed.
     Host,
     /// There is no such mailbox; a forged token looks the same.
     Mailbox,
@@ -55,7 +55,7 @@ impl NotOurs {
     }
 }
 
-/// Owner of the messages that have their return paths at a host.
+/// Owner of the messages whose return paths are at a host.
 enum Host {
     Everyones,
     Of(AccountId),
@@ -71,8 +71,8 @@ impl Host {
 }
 
 impl Receiver {
-    /// Returns the mailbox of an address; one that is not ours is counted. The bare `<Postmaster>` of RFC 5321 4.5.1
-    /// has an empty domain.
+    /// Returns the mailbox of an address, and counts a foreign one. The bare `<Postmaster>` of RFC 5321 4.5.1 has an
+    /// empty domain.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -104,8 +104,8 @@ impl Receiver {
         })
     }
 
-    /// Accepts a return path at each of our hosts, and at the host that it was created for, even if its domain has
-    /// lapsed since.
+    /// Accepts a return path at each of our hosts. At the host that it was created for, it is accepted even if the
+    /// domain has lapsed since.
     fn return_path(
         &self,
         read: &Snapshot,
@@ -128,7 +128,7 @@ impl Receiver {
         Ok(if is_ours { Ok(Mailbox::ReturnPath(path)) } else { Err(stranger) })
     }
 
-    /// Checks a token made with `keys` against every account that matches its hint, and that its message exists.
+    /// Checks a token made with `keys` against every account that matches its hint, and checks that its message exists.
     pub(super) fn verify(
         &self,
         read: &Snapshot,

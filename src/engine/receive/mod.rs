@@ -1,7 +1,7 @@
 //! Returned mail (contract 6): our mailboxes, and the effect of a message to one of them.
 //!
 //! The listener calls [`Receiver::mailbox`] at every RCPT, then [`Receiver::receive`] with the message. It answers 250
-//! only when that has returned, which is after the commit. Nothing is ever sent from here: no relaying, no bounces.
+//! only after `receive` has returned, which is after the commit. This module never sends mail: no relaying, no bounces.
 
 mod dmarc;
 mod mailbox;
@@ -43,8 +43,7 @@ use crate::store::snapshot::Snapshot;
 const READING_MAX: usize = 4;
 /// Maximum size of a header section, in bytes (contract 6).
 const HEADER_BYTES_MAX: usize = 64 * 1024;
-/// Time for which a report waits if it arrives before the outcome of its attempt, so that the timeline has the right
-/// order.
+/// Time for which an early report waits for the outcome of its attempt, so that the timeline has the right order.
 const OVERTAKING: Duration = Duration::from_secs(5);
 /// Time limit for looking up the keys of all of a complaint's signatures.
 const KEY_LOOKUPS: Duration = Duration::from_secs(20);
@@ -77,7 +76,7 @@ impl Receiver {
         &self.engine
     }
 
-    /// Creates a receiver that classifies reports by `rules`, as live answers are.
+    /// Creates a receiver that classifies reports by `rules`, like live answers.
     pub fn new(engine: Arc<Engine>, rules: Arc<Rules>) -> Self {
         Self { engine, rules, reading: Arc::new(Semaphore::new(READING_MAX)) }
     }
@@ -106,13 +105,12 @@ impl Receiver {
         Ok(taken)
     }
 
-    /// Parses a message on a thread where no other task waits for it: its report and, for a feedback report, its
-    /// signatures.
+    /// Parses a message on a blocking thread: its report and, for a feedback report, its signatures.
     async fn read(&self, message: Vec<u8>) -> Result<(Report, Vec<UnverifiedSignature>), StoreError> {
         let turn = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
         let now = self.engine.clock.now();
         let reading = move || {
-            // Parsing continues after the connection has ended, so it owns the permit.
+            // Parsing continues after the connection has ended, so the work owns the permit.
             let _turn = turn;
             let report = report::read(&message);
             let signatures = match &report {
@@ -144,7 +142,7 @@ impl Receiver {
         if !is_proven {
             return Ok(AcceptedKind::Unproven);
         }
-        // Shared by all messages, because the others' leases are held while one waits.
+        // All messages share this time, because the others' leases are held during each wait.
         let patience = OVERTAKING / u32::try_from(subjects.len()).unwrap_or(u32::MAX);
         let mut record = Record::default();
         let mut kind = AcceptedKind::NoNews;
@@ -196,8 +194,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns the first signature that verifies with the key that its domain publishes. A key that can't be fetched in
-    /// time verifies nothing.
+    /// Returns the first signature that verifies with the published key of its domain. A key that can't be fetched in
+    /// time verifies no signature.
     async fn first_verified<'s>(&self, signatures: &'s [UnverifiedSignature]) -> Option<&'s UnverifiedSignature> {
         let verifies = async {
             for signature in signatures {
@@ -211,7 +209,7 @@ impl Receiver {
         tokio::time::timeout(KEY_LOOKUPS, verifies).await.unwrap_or_default()
     }
 
-    /// Returns the messages that the report is about, and the evidence: the mailboxes that it was sent to, else our
+    /// Returns the messages that the report is about, and the evidence: the mailboxes that it was sent to, or else our
     /// first token in the returned message. Sorted by identifier, so that two reports never wait for each other.
     fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<(Vec<Subject>, Tie), StoreError> {
         let snapshot = self.engine.store.snapshot()?;
@@ -267,7 +265,7 @@ type Subject = (ReturnPath, MessageRow);
 enum Tie {
     /// The return path, which is secret.
     ReturnPath,
-    /// Only a header field: everybody who has seen the message can write such a report.
+    /// Only a header field. Everybody who has seen the message can write such a report.
     FeedbackId,
 }
 
@@ -281,7 +279,7 @@ struct Record {
     crowded: Vec<(AccountId, [Address; 1])>,
 }
 
-/// Whether the header section alone exceeds the limit.
+/// Returns whether the header section alone exceeds the limit.
 fn has_large_header(message: &[u8]) -> bool {
     let head = &message[..message.len().min(HEADER_BYTES_MAX)];
     let ends = head.starts_with(b"\r\n") || head.windows(4).any(|four| four == b"\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Meaning of a report for one message: its fields are classified by the same rules as a live answer (contract 6).
+//! Meaning of a report for one message. Its fields are classified by the same rules as a live answer (contract 6).
 
 use super::AcceptedKind;
 use crate::domain::address::Address;
@@ -13,7 +13,7 @@ use crate::store::op::report::News;
 use crate::store::row::message::MessageRow;
 
 /// Advice for a temporary failure: the reporting server no longer retries.
-const GAVE_UP: &str = "Send it again if it still matters: the receiver's server tried for as long as it does.";
+const GAVE_UP: &str = "Send it again if it still matters: the receiver's server has stopped retrying.";
 
 /// Returns the kind of a report that does not concern any message.
 pub(super) const fn nothing_in(report: &Report) -> Option<AcceptedKind> {
@@ -41,7 +41,7 @@ fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Opti
     let first = |action| considered.iter().find(|recipient| recipient.action == action);
     if let Some(failed) = first(Action::Failed) {
         let mut bounce = explained(report, failed, rules);
-        // If one member of an alias got the message, the address works.
+        // If at least one member of an alias got the message, the address works.
         let all_failed = considered.iter().all(|recipient| recipient.action == Action::Failed);
         bounce.suppressed &= all_failed;
         return Some((AcceptedKind::Bounced, News::Bounced { facts: facts(report, failed), bounce }));
@@ -51,7 +51,8 @@ fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Opti
     Some((AcceptedKind::Delayed, News::Delayed { facts: facts(report, delayed), bounce }))
 }
 
-/// Returns the blocks that name our recipient. A forwarding server names others, so if no block matches, all are used.
+/// Returns the blocks that name our recipient. A forwarding server names others, so without a match all blocks are
+/// used.
 fn of_recipient<'r>(blocks: &'r [RecipientReport], to: &Address) -> Vec<&'r RecipientReport> {
     let is_ours = |name: &Option<String>| {
         let address = name.as_deref().and_then(|name| name.parse::<Address>().ok());
@@ -98,7 +99,7 @@ fn text_of(code: Option<EnhancedCode>) -> Option<String> {
     code.map(|code| code.to_string())
 }
 
-/// A bounce without standard fields is a guess: it is recorded, but suppresses nobody.
+/// A bounce without standard fields is a guess. It is recorded, but does not suppress the recipient.
 fn of_unstructured(said: &UnstructuredBounce, rules: &Rules) -> News {
     let words = words_of(&said.text);
     let refusal = Refusal { host: None, code: said.smtp_code, enhanced: said.enhanced, words: &words };
@@ -113,8 +114,8 @@ fn of_unstructured(said: &UnstructuredBounce, rules: &Rules) -> News {
     News::Bounced { facts, bounce }
 }
 
-/// Only a recipient's report is a complaint: `not-spam` withdraws one, and an authentication failure is found by a
-/// machine.
+/// Only a report by a recipient is a complaint: `not-spam` withdraws one, and authentication failures are reported by
+/// machines.
 fn of_feedback(report: &FeedbackReport) -> Option<(AcceptedKind, News)> {
     let name = match &report.feedback_type {
         FeedbackType::NotSpam | FeedbackType::AuthFailure => return None,

@@ -1,4 +1,4 @@
-//! Counts of returned mail since the start, for metrics. They contain no address and no message.
+//! Counts of returned mail since the start, for metrics. They contain no addresses or message identifiers.
 
 use super::mailbox::NotOurs;
 use crate::base::meter::Counter;
@@ -18,7 +18,7 @@ pub enum AcceptedKind {
     Repeated,
     /// A report without effect: delivered, relayed, expanded, `not-spam`, or about another recipient.
     NoNews,
-    /// A report that no return path or token links to a message.
+    /// A report without a return path or token that links it to a message.
     Untied,
     /// A complaint that only `Feedback-ID` links to a message, without a signature of its sender's domain.
     Unproven,

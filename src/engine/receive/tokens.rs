@@ -1,4 +1,4 @@
-//! Our tokens in a report that was not sent to a return path. They are only candidates, which the caller checks.
+//! Our tokens in a report that was not sent to a return path. They are only candidates; the caller checks them.
 
 use crate::domain::return_path::{self, Parsed};
 use crate::mail::feedback;
@@ -12,9 +12,9 @@ const CANDIDATES_MAX: usize = 16;
 /// A token in a report, by its location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Token {
-    /// In an envelope address, which only the servers that carried the message see.
+    /// In an envelope address, which only the servers on the message's path see.
     ReturnPath(Parsed),
-    /// In a header field, which everybody sees to whom the message is forwarded.
+    /// In a header field, which everybody sees who gets the message forwarded.
     FeedbackId(Parsed),
 }
 

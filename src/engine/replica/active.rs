@@ -30,18 +30,17 @@ pub struct Active {
 /// The pace of slots, and the configured mode for the status.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Minimum time between two slots; zero if each batch waits for its slot.
+    /// Minimum time between two slots. Zero if each batch waits for its slot.
     pub interval: Duration,
     /// The configured mode and failover.
     pub words: ModeWords,
 }
 
 impl Active {
-    /// Starts the tasks for `store`, which was opened after the log was claimed. A store that was migrated gets its
-    /// base first.
+    /// Starts the tasks for `store`, which was opened after the log was claimed. A migrated store gets its base first.
     ///
     /// # Errors
-    /// The store does not replicate; the base of a migrated store could not be made.
+    /// The store does not replicate, or the base of a migrated store could not be made.
     pub async fn start(
         joined: Joined,
         store: &Arc<Store>,
@@ -65,17 +64,17 @@ impl Active {
         Ok(Self { shared, drain, shipper, bases, sweeper, watch })
     }
 
-    /// The shared state, for status and commands.
+    /// Returns the shared state, for status and commands.
     pub const fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// The status at `now`.
+    /// Returns the status at `now`.
     pub fn status(&self, now: Timestamp) -> ReplicaStatus {
         self.shared.status(now)
     }
 
-    /// Ends all waits for permission to send. Called when the service begins to stop.
+    /// Ends all waits for permission to send. Called when the service starts to stop.
     pub fn begin_stop(&self) {
         self.shared.lease.end_waits();
     }
@@ -90,20 +89,22 @@ impl Active {
             if rule.stops {
                 drop(landed.await);
             } else if timeout(rule.timeout, landed).await.is_err() {
-                tracing::error!("the bucket has not confirmed the changes before this start; going on without it");
+                tracing::error!(
+                    "the bucket has not confirmed the changes before this start; sending mail without its confirmation"
+                );
             }
         }
         shared.lease.wait_to_send().await;
     }
 
-    /// Sends the rest and releases the log, within `grace`. Called once the store is closed. Returns whether the log
-    /// was released; unsent records stay in the backlog.
+    /// Sends the remaining records and releases the log, within `grace`. Called once the store is closed. Returns
+    /// whether the log was released; unsent records stay in the backlog.
     pub async fn stop(self, grace: Duration) -> bool {
         let Self { shared, drain, mut shipper, bases, sweeper, watch } = self;
         drain.send_replace(true);
         let ended = timeout(grace, &mut shipper).await;
         let is_released = matches!(ended, Ok(Ok(ShipperEnd::Released)));
-        // Each task holds the store, and the next opening waits for its lock. An aborted task has no result.
+        // Each task holds the store, and the next opening waits for the store's lock. An aborted task has no result.
         for task in [bases, sweeper, watch] {
             task.abort();
             drop(task.await);

@@ -32,7 +32,7 @@ mod tests {
     use crate::base::entropy::SeededEntropy;
 
     #[test]
-    fn waits_grow_to_ten_seconds_and_differ() {
+    fn delays_grow_to_ten_seconds_with_jitter() {
         let entropy = SeededEntropy::new(3);
         let mut backoff = Backoff::default();
         let waits: Vec<_> = (0..40).map(|_| backoff.next(&entropy)).collect();

@@ -1,5 +1,5 @@
-//! Bases: all rows at one slot, with the content that they name, so that a standby or a restore needs only the log
-//! after it. The manifest is written last, and only once the log contains everything that the base does.
+//! Bases: all rows at one slot with their content, so that a standby or a restore needs only the log after the base.
+//! The manifest is written last, once the log contains everything in the base.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::store::replica::name::ObjectName;
 use crate::store::replica::{BaseSnapshot, Head, Kind, Sealer};
 use crate::store::schema::FORMAT;
 
-/// Interval between two checks whether a base is due.
+/// Interval of the check whether a base is due.
 const TICK: Duration = Duration::from_secs(60);
 /// Maximum slots before a new base.
 const SLOTS_MAX: u64 = 20_000;
@@ -37,7 +37,7 @@ const SNAPSHOT_WAIT: Duration = Duration::from_secs(60);
 /// Maximum tries of one object before the base is given up.
 const TRIES: u32 = 12;
 
-/// How an object's bytes are sealed, by its kind ([`content`]).
+/// The function that seals an object's bytes, by its kind ([`content`]).
 type SealObject = fn(&ObjectName, Head, &[u8], &Sealer, &dyn Entropy) -> Vec<u8>;
 
 /// Schedule of bases, and their retention.
@@ -62,7 +62,7 @@ pub(super) struct BaseMaker {
     collector: Collector,
     /// The newest manifest.
     newest: Option<Manifest>,
-    /// Last slot when the bucket was checked for lost objects.
+    /// Last slot at the check for lost objects in the bucket.
     looked_at: u64,
 }
 
@@ -74,7 +74,7 @@ impl BaseMaker {
         Self { objects, store, shared, policy, collector, newest: None, looked_at }
     }
 
-    /// Makes bases for as long as it is polled.
+    /// Makes bases as long as the future is polled.
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::default();
         while let Err(error) = self.learn().await {
@@ -106,7 +106,7 @@ impl BaseMaker {
         }
     }
 
-    /// Reads which bases exist.
+    /// Reads the existing bases.
     async fn learn(&mut self) -> Result<(), ReplicaError> {
         let bases = self.objects.bases().await?;
         if let Some(slot) = bases.last() {
@@ -160,7 +160,7 @@ impl BaseMaker {
         let (parts, rows, named) = self.send_rows(snapshot, slot.slot).await?;
         keys::send(&self.objects, &self.store, &self.shared, &named.keys().copied().collect()).await?;
         let content = self.send_content(&named).await?;
-        // A store without numbered batches has the current state only, and none of earlier times.
+        // A store without numbered batches has only the current state, and no state of earlier times.
         let has_batches = sequence.committed_at > Timestamp::ZERO;
         let taken_at = if has_batches { sequence.committed_at } else { self.objects.clock.now() };
         let manifest = Manifest {
@@ -258,7 +258,7 @@ impl BaseMaker {
         Ok((parts, totals.rows, named))
     }
 
-    /// Uploads the content that the rows name and the bucket lacks.
+    /// Uploads the content of the rows that the bucket lacks.
     async fn send_content(&self, named: &NamedSegments) -> Result<Vec<ContentRange>, ReplicaError> {
         let mut content = Vec::new();
         for (&(bucket, segment), &end) in named {
@@ -302,7 +302,7 @@ impl BaseMaker {
             }
             let length = match listed.iter().find(|range| range.offset == offset) {
                 Some(range) => range.length,
-                // An interrupted base left it.
+                // It was left by an interrupted base.
                 None => {
                     let bytes = self.objects.read_existing(&found).await?;
                     let piece = content::open_piece(&found, &bytes, &self.objects.sealer);
@@ -343,7 +343,7 @@ impl BaseMaker {
         Err(ReplicaError::Missing { name: name.to_string() })
     }
 
-    /// Checks once a minute, while the log grows, whether the bucket lost objects that replication needs.
+    /// Checks once a minute, while the log grows, for lost objects that replication needs.
     async fn look_for_loss(&mut self) -> Result<(), ReplicaError> {
         let position = self.shared.position();
         if std::mem::replace(&mut self.looked_at, position.slot) == position.slot {

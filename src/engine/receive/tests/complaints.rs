@@ -12,7 +12,7 @@ use crate::mail::dkim::{SigningKey, sign};
 use crate::mail::dkim_key::generate;
 use crate::smtp::tlsa::TlsaRecord;
 
-/// Scripted DNS with DKIM keys only; records the queried names.
+/// Scripted DNS with DKIM keys only. It records the queried names.
 #[derive(Default)]
 pub(super) struct PublishedKeys {
     records: Mutex<BTreeMap<String, String>>,
@@ -43,7 +43,7 @@ impl Resolve for PublishedKeys {
 }
 
 impl PublishedKeys {
-    /// Returns `report` with a signature of `domain`, whose key is published from now on.
+    /// Returns `report` with a signature of `domain`, and publishes its key.
     pub(super) fn sign(&self, domain: &str, report: &str) -> String {
         let algorithm = DkimAlgorithm::Ed25519Sha256;
         let entropy: &dyn Entropy = &SeededEntropy::new(5);
@@ -65,7 +65,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_complaint_finds_its_message_by_its_return_path() {
+async fn a_complaint_is_linked_to_its_message_by_the_return_path() {
     let world = World::new().await;
     let mut messages = Vec::new();
     for _ in 0..4 {
@@ -89,7 +89,7 @@ async fn a_complaint_finds_its_message_by_its_return_path() {
 }
 
 #[tokio::test]
-async fn whoever_sees_a_message_can_neither_bounce_it_nor_complain_about_it() {
+async fn the_visible_fields_of_a_message_suffice_for_neither_a_bounce_nor_a_complaint() {
     let world = World::new().await;
     let message = world.delivered().await;
     for name in ["Feedback-ID", "CFBL-Feedback-ID"] {
@@ -113,12 +113,12 @@ async fn whoever_sees_a_message_can_neither_bounce_it_nor_complain_about_it() {
 }
 
 #[tokio::test]
-async fn a_complaint_by_feedback_id_alone_counts_with_a_signature_of_its_from_domain() {
+async fn a_complaint_by_feedback_id_alone_needs_a_signature_of_its_from_domain() {
     let world = World::new().await;
     let message = world.delivered().await;
     let report = arf("", &world.field(message, "Feedback-ID"));
     for (signed, why) in [
-        (world.keys.sign("example.org", &report), "another domain signed"),
+        (world.keys.sign("example.org", &report), "signed by another domain"),
         (world.keys.sign("mx.example.net", &report).replacen("Sorry", "Sorrow", 1), "the report was changed"),
         (world.keys.sign("unpublished.example.net", &report), "the key is withdrawn"),
     ] {
@@ -148,7 +148,7 @@ async fn a_feedback_id_of_an_earlier_version_needs_the_same_signature() {
 }
 
 #[tokio::test]
-async fn a_stranger_without_a_genuine_token_makes_us_look_no_key_up() {
+async fn a_report_without_a_valid_token_causes_no_key_look_up() {
     let world = World::new().await;
     let message = world.delivered().await;
     let forged = world.field(message, "Feedback-ID").replacen(": ", ": 0", 1);
@@ -158,7 +158,7 @@ async fn a_stranger_without_a_genuine_token_makes_us_look_no_key_up() {
 }
 
 #[tokio::test]
-async fn every_message_asks_for_complaints_under_its_signature() {
+async fn every_message_requests_complaints_in_a_signed_field() {
     let world = World::new().await;
     let message = world.delivered().await;
     let headers = world.headers(message);
@@ -171,7 +171,7 @@ async fn every_message_asks_for_complaints_under_its_signature() {
 }
 
 #[tokio::test]
-async fn a_bounce_of_a_message_that_is_still_tried_ends_its_attempts() {
+async fn a_bounce_report_ends_the_attempts_of_a_waiting_message() {
     let world = World::new().await;
     let message = world.accepted().await;
     assert_eq!(

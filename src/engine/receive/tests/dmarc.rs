@@ -1,4 +1,4 @@
-//! Tests of DMARC reports: whether they are counted, for which domain, and their sums.
+//! Tests of DMARC reports: whether they are counted, their domain, and their sums.
 
 use super::*;
 use crate::domain::dmarc_source::{SourceKind, SourceNetwork};
@@ -23,7 +23,7 @@ fn row(address: &str, count: u32, pass: bool, header_from: &str, selector: &str)
     )
 }
 
-/// Returns the mail with a report by this reporter.
+/// Returns a mail with a report by this reporter.
 fn report_of(reporter: &str, id: &str, policy_domain: &str, begin: u64, rows: &str) -> String {
     format!(
         "From: DMARC <reports@{reporter}>\nSubject: Report Domain: {policy_domain}\nContent-Type: text/xml\n\n\
@@ -76,7 +76,7 @@ fn source<'o>(overview: &'o Overview, network: &str) -> &'o Source {
 }
 
 #[tokio::test]
-async fn reports_are_taken_at_the_bounce_host_and_at_the_return_path_host_of_a_domain_that_may_send() {
+async fn reports_are_accepted_at_the_bounce_host_and_at_the_return_path_host_of_a_verified_domain() {
     let world = World::new().await;
     assert_eq!(world.mailbox("dmarc", "bounces.example.com"), Ok(Mailbox::Dmarc));
     assert_eq!(world.mailbox("DMARC", "rp.Example.com"), Ok(Mailbox::Dmarc));
@@ -85,7 +85,7 @@ async fn reports_are_taken_at_the_bounce_host_and_at_the_return_path_host_of_a_d
 }
 
 #[tokio::test]
-async fn a_signed_report_is_counted_for_its_domain() {
+async fn a_signed_report_counts_for_its_domain() {
     let world = World::new().await;
     let rows = row("192.0.2.7", 90, true, "example.com", "x") + &row("198.51.100.1", 10, false, "example.com", "x");
     assert_eq!(world.hear_signed("google.example", &report("google.example", "1", &rows)).await, "counted");
@@ -107,7 +107,7 @@ async fn a_signed_report_is_counted_for_its_domain() {
 async fn only_the_from_domain_or_a_parent_of_it_may_sign() {
     let world = World::new().await;
     let mail = |id: &str| report("mx.reporter.example", id, &row("192.0.2.7", 1, true, "example.com", "x"));
-    assert_eq!(world.hear_report(&mail("1")).await, "unauthentic", "nobody signed");
+    assert_eq!(world.hear_report(&mail("1")).await, "unauthentic", "the report has no signature");
     for (signer, expected) in [
         ("other.example", "unauthentic"),
         ("deeper.mx.reporter.example", "unauthentic"),
@@ -124,7 +124,7 @@ async fn only_the_from_domain_or_a_parent_of_it_may_sign() {
 }
 
 #[tokio::test]
-async fn a_report_is_counted_once() {
+async fn a_repeated_report_is_counted_once() {
     let world = World::new().await;
     let mail = report("r.example", "1", &row("192.0.2.7", 5, true, "example.com", "x"));
     let heard = [world.hear_signed("r.example", &mail).await, world.hear_signed("r.example", &mail).await];
@@ -133,7 +133,7 @@ async fn a_report_is_counted_once() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_read_or_is_about_others_is_counted_as_that_and_nobody_is_asked_for_a_key() {
+async fn unreadable_and_foreign_reports_are_counted_as_such_without_a_key_look_up() {
     let world = World::new().await;
     let of_another = report_of("r.example", "1", "example.org", YESTERDAY, &row("192.0.2.7", 1, true, "x.org", "x"));
     assert_eq!(world.hear_signed("r.example", &of_another).await, "unknown_domain");
@@ -147,7 +147,7 @@ async fn what_can_not_be_read_or_is_about_others_is_counted_as_that_and_nobody_i
 }
 
 #[tokio::test]
-async fn sources_are_known_by_the_relays_addresses_and_by_our_selectors() {
+async fn own_sources_are_recognised_by_relay_addresses_and_by_our_selectors() {
     let world = World::new().await;
     let selector = world.engine.domain(world.account, world.domain_id()).unwrap().unwrap().dkim[0].selector.clone();
     let later = selector.trim_end_matches('1').to_owned() + "27";
@@ -176,7 +176,7 @@ async fn sources_are_known_by_the_relays_addresses_and_by_our_selectors() {
 }
 
 #[tokio::test]
-async fn an_alert_is_open_while_own_mail_of_a_day_fails() {
+async fn an_alert_is_open_while_own_mail_fails() {
     let world = World::new().await;
     let hear = async |id: &str, count| {
         let mail = report("r.example", id, &row("203.0.113.5", count, false, "example.com", "x"));
@@ -190,7 +190,7 @@ async fn an_alert_is_open_while_own_mail_of_a_day_fails() {
 }
 
 #[tokio::test]
-async fn an_ignored_reporter_counts_nowhere_until_it_is_taken_back() {
+async fn an_ignored_reporter_is_not_counted_until_it_is_included_again() {
     let world = World::new().await;
     let rows = row("192.0.2.7", 5, true, "example.com", "x");
     world.hear_signed("good.example", &report("good.example", "1", &rows)).await;
@@ -222,7 +222,7 @@ async fn an_ignored_reporter_counts_nowhere_until_it_is_taken_back() {
 #[tokio::test]
 async fn the_advice_follows_the_reports() {
     let world = World::new().await;
-    assert_eq!(world.overview().await.advice.action, Action::Publish, "no check has found a record");
+    assert_eq!(world.overview().await.advice.action, Action::Publish, "no record was found yet");
     let record = "v=DMARC1; p=none; rua=mailto:dmarc@rp.example.com";
     let key = schema::domain(world.account, world.domain_id());
     let row_of = |world: &World| world.engine.store.snapshot().unwrap().row::<DomainRow>(&key).unwrap().unwrap();
@@ -249,7 +249,7 @@ async fn the_advice_follows_the_reports() {
 }
 
 #[tokio::test]
-async fn a_report_to_two_mailboxes_does_what_each_is_for() {
+async fn a_report_to_two_mailboxes_has_the_effect_of_each() {
     let world = World::new().await;
     let message = world.delivered().await;
     let both = [Mailbox::Dmarc, Mailbox::ReturnPath(ReturnPath { account: world.account, message })];

@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// Returns a delivery status notification with these blocks of recipients: address, action and diagnostic.
+/// Returns a delivery status notification with one block per recipient: address, action and diagnostic.
 fn dsn(blocks: &[(&str, &str, &str)]) -> String {
     let blocks: String = blocks
         .iter()
@@ -195,7 +195,7 @@ fn report(kind: &str, fields: &str, returned: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_mailbox_is_ours_at_the_bounce_host_and_at_the_return_path_host_of_its_own_domain() {
+async fn mailboxes_exist_at_the_bounce_host_and_at_the_return_path_host_of_their_own_domain() {
     let world = World::new().await;
     let message = world.delivered().await;
     let path = Mailbox::ReturnPath(ReturnPath { account: world.account, message });
@@ -214,7 +214,7 @@ async fn a_mailbox_is_ours_at_the_bounce_host_and_at_the_return_path_host_of_its
 }
 
 #[tokio::test]
-async fn a_return_path_stays_ours_where_it_was_given_out_after_its_domain_is_gone() {
+async fn a_return_path_stays_valid_at_its_host_after_its_domain_is_removed() {
     let world = World::new().await;
     let message = world.delivered().await;
     let domain = world.row(message).domain;
@@ -226,7 +226,7 @@ async fn a_return_path_stays_ours_where_it_was_given_out_after_its_domain_is_gon
 }
 
 #[tokio::test]
-async fn a_token_is_ours_only_with_its_own_account_and_a_message_that_is_there() {
+async fn a_token_is_valid_only_with_its_own_account_and_an_existing_message() {
     let world = World::new().await;
     let message = world.delivered().await;
     let elsewhere = TokenKeys::new(Secret::new([2; 32]));
@@ -242,14 +242,14 @@ async fn a_token_is_ours_only_with_its_own_account_and_a_message_that_is_there()
 }
 
 #[tokio::test]
-async fn a_return_path_outlives_its_key_and_ends_with_its_37_days() {
+async fn a_return_path_outlives_its_key_and_expires_after_37_days() {
     let world = World::new().await;
     let message = world.delivered().await;
     let local = world.local(world.account, message);
     let path = Mailbox::ReturnPath(ReturnPath { account: world.account, message });
     world.pass(37 * DAY);
     let later = world.local(world.account, world.accepted().await);
-    assert_ne!(later[2..3], local[2..3], "another key has taken its place");
+    assert_ne!(later[2..3], local[2..3], "another key has replaced it");
     assert_eq!(world.mailbox(&local, "bounces.example.com"), Ok(path));
     assert_eq!(
         world.hear(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await,
@@ -263,7 +263,7 @@ async fn a_return_path_outlives_its_key_and_ends_with_its_37_days() {
 }
 
 #[tokio::test]
-async fn of_several_recipients_ours_decides_and_an_alias_that_works_in_part_is_not_suppressed() {
+async fn our_recipient_decides_among_several_and_a_partly_working_alias_is_not_suppressed() {
     let gone = "550 5.1.1 User unknown";
     for (blocks, taken, suppressed) in [
         (vec![("b@EXAMPLE.net", "failed", gone)], AcceptedKind::Bounced, true),
@@ -283,7 +283,7 @@ async fn of_several_recipients_ours_decides_and_an_alias_that_works_in_part_is_n
 }
 
 #[tokio::test]
-async fn a_report_that_comes_again_is_counted_and_changes_nothing() {
+async fn a_repeated_report_is_counted_but_changes_nothing() {
     let world = World::new().await;
     let message = world.delivered().await;
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
@@ -294,7 +294,7 @@ async fn a_report_that_comes_again_is_counted_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_bounce_in_plain_words_is_told_and_suppresses_nobody() {
+async fn an_unstructured_bounce_is_recorded_and_suppresses_no_address() {
     let world = World::new().await;
     let message = world.delivered().await;
     let qmail = "From: MAILER-DAEMON@mx.example.net\nSubject: failure notice\n\n\
@@ -308,7 +308,7 @@ async fn a_bounce_in_plain_words_is_told_and_suppresses_nobody() {
 }
 
 #[tokio::test]
-async fn what_still_waits_for_a_suppressed_address_ends_at_once() {
+async fn messages_that_wait_for_a_suppressed_address_end_at_once() {
     let world = World::new().await;
     let (message, waiting) = (world.delivered().await, world.accepted().await);
     assert_eq!(world.hear(message, &arf("", "Subject: x\n")).await, AcceptedKind::Complained);
@@ -316,7 +316,7 @@ async fn what_still_waits_for_a_suppressed_address_ends_at_once() {
 }
 
 #[tokio::test]
-async fn letters_and_machines_answers_are_taken_and_dropped() {
+async fn letters_and_automatic_replies_are_accepted_and_dropped() {
     let world = World::new().await;
     let message = world.delivered().await;
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
@@ -331,7 +331,7 @@ async fn letters_and_machines_answers_are_taken_and_dropped() {
 }
 
 #[tokio::test]
-async fn a_report_that_overtakes_its_attempt_waits_for_the_outcome() {
+async fn a_report_that_precedes_its_attempts_outcome_waits_for_it() {
     let world = World::new().await;
     let message = world.accepted().await;
     let lease = world.engine.leases.take(message).unwrap();
@@ -348,7 +348,7 @@ async fn a_report_that_overtakes_its_attempt_waits_for_the_outcome() {
 }
 
 #[tokio::test]
-async fn a_header_section_without_end_is_refused_and_a_closed_store_takes_nothing() {
+async fn an_oversized_header_section_is_refused_and_a_closed_store_accepts_nothing() {
     let world = World::new().await;
     let message = world.delivered().await;
     let mailbox = [Mailbox::ReturnPath(ReturnPath { account: world.account, message })];

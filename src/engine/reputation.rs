@@ -77,9 +77,9 @@ fn windows([day, week]: &[OutcomeCounts; 2]) -> Windows {
 /// Parameters of a chart.
 #[derive(Clone, Copy, Debug)]
 pub struct OutcomesQuestion {
-    /// Start: the hour of this moment.
+    /// Start: the hour of this time.
     pub from: Timestamp,
-    /// End: the hour of this moment, exclusive.
+    /// End: the hour of this time, exclusive.
     pub to: Timestamp,
     /// Step of the series.
     pub step: Step,
@@ -94,7 +94,7 @@ pub struct OutcomesQuestion {
 pub enum Step {
     /// A UTC hour.
     Hour,
-    /// 24 hours from the start on. A day of the account's time zone if the start begins one.
+    /// 24 hours from the start on. This is a day of the account's time zone if the start is the beginning of one.
     Day,
 }
 
@@ -105,10 +105,11 @@ pub struct Outcomes {
     pub series: Vec<(Timestamp, OutcomeCounts)>,
     /// Sum of all steps.
     pub total: OutcomeCounts,
-    /// Counts by sending domain, which may be deleted since. The zero identifier has the rest of hours whose rows are
-    /// full.
+    /// Counts by sending domain, which may have been deleted since. The zero identifier has the remaining messages of
+    /// hours with too many domains.
     pub by_domain: BTreeMap<DomainId, OutcomeCounts>,
-    /// Counts by receiving provider. The empty name has messages that needed no server, such as those merely accepted.
+    /// Counts by receiving provider. The empty name has messages without a server, such as those that are accepted but
+    /// not sent yet.
     pub by_provider: BTreeMap<String, OutcomeCounts>,
 }
 
@@ -182,10 +183,10 @@ impl Engine {
 const fn advice(measure: Measure) -> &'static str {
     match measure {
         Measure::Bounces => {
-            "find where the addresses come from that bounce (GET /v1/events?type=bounced), and stop writing to them"
+            "find the source of the bouncing addresses (GET /v1/events?type=bounced), and stop writing to them"
         }
         Measure::Complaints => {
-            "send only to people who asked for it, and let them unsubscribe with one click (GET \
+            "send only to people who opted in, and let them unsubscribe with one click (GET \
              /v1/events?type=complained)"
         }
     }

@@ -13,7 +13,7 @@ use crate::machine::checklist::dns::SourceFacts;
 const AGE_MAX: Duration = Duration::from_secs(3600);
 /// Maximum age of a cached failure.
 const FAILURE_AGE_MAX: Duration = Duration::from_secs(300);
-/// Time limit for all look-ups together.
+/// Total time limit for all look-ups.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A relay that delivers directly to the recipients' servers.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct DirectRelay {
     /// EHLO name.
     pub ehlo: String,
-    /// Source addresses as receivers see them. Empty behind NAT: the name's addresses count.
+    /// Source addresses as receivers see them. Empty behind NAT, where the addresses of the EHLO name count.
     pub sources: Vec<IpAddr>,
 }
 

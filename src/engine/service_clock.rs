@@ -1,7 +1,7 @@
-//! The clock of a running service: [`machine::service_clock`](crate::machine::service_clock) over readings of the
-//! machine's clocks, which floor `net` supplies and tests script.
+//! The clock of a running service: [`machine::service_clock`](crate::machine::service_clock) with readings of the
+//! machine's clocks. Floor `net` supplies the readings, tests script them.
 //!
-//! Every call reads the clocks first, so no caller ever sees a jump that makes the wall clock doubtful.
+//! Every call reads the clocks first, so a jump that makes the wall clock doubtful is never visible to a caller.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct ServiceClock {
 }
 
 struct Inner {
-    /// `None` until [`Clock::start`]: the wall clock is trusted while the store opens.
+    /// `None` until [`Clock::start`]. The wall clock is trusted while the store opens.
     state: Option<State>,
     changes: Vec<Effect>,
 }

@@ -1,4 +1,4 @@
-//! Settings of the engine, already validated.
+//! Validated settings of the engine.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -16,8 +16,8 @@ use crate::domain::sending_domain::DkimAlgorithm;
 use crate::domain::token_key::TokenKeys;
 use crate::mail::dkim_key::{GeneratedKey, GenerationFailed};
 
-/// Memory for the bodies of messages in flight, in KiB: 256 MiB, however slow the servers are. Accounts that hold
-/// little may use an eighth more.
+/// Memory for the bodies of messages in flight, in KiB: 256 MiB, even if servers are slow. Accounts that hold little
+/// may use an eighth more.
 pub const BODY_KIB: u32 = 256 * 1024;
 
 /// User name of SMTP submission in the documentation. Any other name works too.
@@ -28,7 +28,7 @@ pub const SMTP_USERNAME: &str = "postrider";
 pub struct SmtpAddress {
     /// The host.
     pub host: String,
-    /// Port that begins without TLS; `None` if there is none.
+    /// Port that starts without TLS; `None` if there is none.
     pub port: Option<u16>,
     /// Port with TLS from the first byte; `None` if there is none.
     pub tls_port: Option<u16>,
@@ -89,8 +89,8 @@ pub struct Settings {
     pub max_connections: usize,
     /// Memory for the bodies of messages in flight, in KiB.
     pub body_kib: u32,
-    /// Minimum free disk space, in bytes. Below it no message is accepted, and no change that needs space except the
-    /// operator's.
+    /// Minimum free disk space, in bytes. Below it messages are not accepted, and neither are changes that need space,
+    /// except the operator's.
     pub min_free_bytes: u64,
     /// Threads that compose and sign.
     pub signing_threads: usize,
@@ -103,7 +103,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the DMARC record for a domain without one. It only requests reports, if they are received here.
+    /// Returns the DMARC record for a domain without one. It only requests reports, and only if they are received here.
     pub fn dmarc_record(&self, domain: &DomainName) -> String {
         let base = "v=DMARC1; p=none";
         if self.receives_mail { format!("{base}; rua=mailto:{}", report_address(domain)) } else { base.to_owned() }
@@ -112,7 +112,7 @@ impl Settings {
 
 #[cfg(test)]
 impl Settings {
-    /// Returns the settings that tests start from.
+    /// Returns the default settings for tests.
     pub(crate) fn of_a_story() -> Self {
         use crate::base::secret::Secret;
 

@@ -1,4 +1,4 @@
-//! Links by which users choose their own password ([`crate::domain::setup_link`]): creating and redeeming them.
+//! Links with which users choose their own password ([`crate::domain::setup_link`]): creating and redeeming them.
 
 use super::Engine;
 use super::audit::Behalf;
@@ -27,7 +27,7 @@ pub struct SetupLink {
     pub expires_at: Timestamp,
 }
 
-/// User who may choose a password by a link.
+/// User who may choose a password with a link.
 #[derive(Debug)]
 pub struct LinkedUser {
     /// The user's account.
@@ -50,8 +50,8 @@ impl Engine {
         Ok(credentials(user, digest.as_ref().map(|digest| &digest[..])))
     }
 
-    /// Creates a link for a user of the account; `None` if there is no such user, or they are kept from signing in.
-    /// Earlier links stay valid. Writes the line of the audit log before the link is returned.
+    /// Creates a link for a user of the account; `None` if there is no such user, or the user is disabled. Earlier
+    /// links stay valid. Writes the line of the audit log before the link is returned.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -68,7 +68,7 @@ impl Engine {
         Ok(Some(SetupLink { url: format!("{public_url}/setup?token={token}"), expires_at }))
     }
 
-    /// Returns the user who may choose a password by this token.
+    /// Returns the user who may choose a password with this token.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -81,7 +81,8 @@ impl Engine {
         Ok(holds.then_some(LinkedUser { account: token.account, user, line: token.line }))
     }
 
-    /// Whether this token belongs to the user and was sent to their address, which proves that they read mail there.
+    /// Returns whether this token belongs to the user and was sent to their address, which proves that they read mail
+    /// there.
     pub(super) fn is_sent_link(&self, token: &str, user: UserId) -> Result<bool, StoreError> {
         let Some(linked) = self.user_by_link(token)?.filter(|linked| linked.user.id == user) else { return Ok(false) };
         self.was_sent(&linked)
@@ -99,8 +100,8 @@ impl Engine {
         Ok(row.map_or_else(|| line.to_string(), |row| row.actor.to_string()))
     }
 
-    /// Sets the password that the user of a token has chosen. This ends the token and their other sessions, and begins
-    /// a session: a complete one, or one that awaits the second factor.
+    /// Sets the password that the user of a token has chosen. This invalidates the token, ends the user's other
+    /// sessions, and starts a session: a complete one, or one that awaits the second factor.
     ///
     /// # Errors
     /// [`SignInRefusal::Wrong`] if the token is invalid or was used meanwhile, or the store's failure.
@@ -111,7 +112,7 @@ impl Engine {
         from: Client<'_>,
     ) -> Result<Begun, OpError<SignInRefusal>> {
         let actor = Actor::SetupLink { maker: self.maker_of(&linked)? };
-        // Only the address's owner could open a link that was sent there.
+        // Only the owner of the address could open a link that was sent there.
         let proves_address = self.was_sent(&linked)?;
         let LinkedUser { account, user, line: _ } = linked;
         let change = UserChange {

@@ -1,6 +1,6 @@
 //! Signing in to the panel: the password, the second factor, and the session (contract 9).
 //!
-//! A failure reveals nothing else: an unknown address takes the same time and gets the same answer as a wrong password.
+//! A failure reveals no details: an unknown address takes the same time and gets the same answer as a wrong password.
 //! Attempts are throttled ([`super::throttles`]).
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::store::schema;
 /// Reason why a sign-in is refused.
 #[derive(Debug)]
 pub enum SignInRefusal {
-    /// The credentials are wrong. The answer does not say which part.
+    /// The credentials are wrong. The answer does not tell which part.
     Wrong,
     /// Too many failures of this name or address.
     Throttled(Throttled),
@@ -44,7 +44,7 @@ impl From<Throttled> for SignInRefusal {
 }
 
 impl SignInRefusal {
-    /// Whether the credentials were wrong.
+    /// Returns whether the credentials were wrong.
     const fn is_failure(&self) -> bool {
         matches!(self, Self::Wrong)
     }
@@ -56,7 +56,7 @@ impl From<Crowded> for OpError<SignInRefusal> {
     }
 }
 
-/// A session that has begun: the token for the cookie, and its stage.
+/// A started session: the token for the cookie, and its stage.
 #[derive(Debug)]
 pub struct Begun {
     /// Token for the session cookie.
@@ -88,7 +88,7 @@ pub struct Visitor {
 }
 
 impl Engine {
-    /// Checks an address and a password, and begins a session: a complete one, or one that awaits the second factor.
+    /// Checks an address and a password, and starts a session: a complete one, or one that awaits the second factor.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -170,8 +170,8 @@ impl Engine {
         self.throttled(vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
     }
 
-    /// Checks the password, and the code if there is a second factor, of a signed-in user. They may then create and see
-    /// secrets for a while. The answer does not say which of the two was wrong.
+    /// Checks the password of a signed-in user, and the code if there is a second factor. The user may then create and
+    /// see secrets for a while. The answer does not tell which of the two was wrong.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -197,8 +197,8 @@ impl Engine {
     }
 
     /// Runs an attempt, and counts it as a failure unless it succeeds. An attempt that the service could not judge is
-    /// not counted. The attempt runs to its end even if the client disconnects: disconnecting earns no further
-    /// attempts, and no attempt is wrongly counted as a failure.
+    /// not counted. The attempt runs to its end even if the client disconnects. So disconnecting gives no additional
+    /// attempts, and never counts a good attempt as a failure.
     pub(super) async fn throttled<T: Send + 'static, R: From<Throttled> + Send + 'static>(
         self: &Arc<Self>,
         buckets: Vec<Bucket>,
@@ -222,8 +222,8 @@ impl Engine {
         DeviceToken::parse(from.device).filter(|token| user.devices.know(&token.key(), self.clock.now()))
     }
 
-    /// Makes the browser of a session known under a new token, after the old tokens were forgotten. Returns `None` if
-    /// the session is over.
+    /// Makes the browser of a session known under a new token, after the old tokens were removed. Returns `None` if the
+    /// session is over.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -273,8 +273,8 @@ impl Engine {
         Ok(Some(Visitor { key, session, user }))
     }
 
-    /// Whether a session still shows an account: its own, or that of a view that has not ended. Unlike a visit, this
-    /// does not extend the session.
+    /// Returns whether a session still shows an account: its own, or that of a view that has not ended. Unlike a visit,
+    /// this does not extend the session.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -300,7 +300,7 @@ impl Engine {
     }
 
     /// Ends one session of a user, because they sign out or another session replaces it. The account does not change,
-    /// so the audit log has no entry for it.
+    /// so the audit log gets no line.
     ///
     /// # Errors
     /// Fails if the store fails.

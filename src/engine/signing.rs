@@ -1,4 +1,4 @@
-//! Threads for composing and signing messages, so that signatures never block the async workers; and the cache of
+//! Threads for composing and signing messages, so that signatures never block the async workers, and the cache of
 //! parsed DKIM keys. One small message at a time may be signed on the caller's thread.
 
 use std::collections::HashMap;
@@ -50,12 +50,12 @@ impl SigningPool {
     /// Runs `work` on one of the threads. If it panics, its captured values are dropped.
     pub(super) fn post(&self, work: impl FnOnce() + Send + 'static) {
         let Some(queue) = &self.work else { return Self::do_here(work) };
-        // Blocks only while a thousand jobs are queued: the process is overloaded then, so waiting is right. The
+        // Blocks only while a thousand jobs are queued. The process is overloaded then, so waiting is right. The
         // threads live as long as the pool.
         drop(queue.send(Box::new(work)));
     }
 
-    /// Computes something on one of the threads, concurrently with the caller.
+    /// Computes a value on one of the threads, concurrently with the caller.
     pub(super) fn meanwhile<T: Send + 'static>(&self, make: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (sender, made) = sync_channel(1);
         self.post(move || drop(sender.send(make())));
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_its_own_works_alone() {
+    fn a_panic_ends_only_its_own_work() {
         let pool = SigningPool::new(Executor::Threads, 1, Arc::default());
         SigningPool::do_here(|| panic!("here"));
         pool.post(|| panic!("on the only thread"));

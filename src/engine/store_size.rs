@@ -17,7 +17,7 @@ const SPAN: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The growth of the store since a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Growth {
-    /// Time of the sample: seven days ago, or later if there is no older one.
+    /// Time of the sample: seven days ago, or later if the oldest sample is younger.
     pub since: Timestamp,
     /// Growth in bytes; negative if the store has shrunk.
     pub bytes: i64,
@@ -43,7 +43,7 @@ impl Samples {
 
     /// Adds a sample, unless the last one is younger than [`EVERY`]. Keeps one that is older than [`SPAN`].
     fn note(&mut self, now: Timestamp, bytes: u64) -> bool {
-        // After the clock went back, later samples mean nothing.
+        // After the clock stepped back, later samples are meaningless.
         self.0.retain(|(at, _)| *at <= now);
         if self.0.last().is_some_and(|(at, _)| *at + EVERY > now) {
             return false;
@@ -70,7 +70,7 @@ impl Engine {
             return;
         }
         if let Err(error) = private_file::replace(&path, samples.text().as_bytes()) {
-            tracing::warn!(%error, "could not note the size of the store; its growth is measured without this hour");
+            tracing::warn!(%error, "could not save the store size; growth is measured without this hour");
         }
     }
 
@@ -92,18 +92,18 @@ mod tests {
         assert_eq!(samples.growth(hour(0), 5), None);
         for hours in 0..400 {
             assert!(samples.note(hour(hours), 1_000 + hours));
-            assert!(!samples.note(hour(hours) + EVERY / 2, 0), "one an hour");
+            assert!(!samples.note(hour(hours) + EVERY / 2, 0), "at most one sample per hour");
         }
         assert_eq!(samples.0.len(), 7 * 24 + 1);
         assert_eq!(samples.growth(hour(399), 900), Some(Growth { since: hour(231), bytes: 900 - 1_231 }));
         assert_eq!(Samples::read(&samples.text()), samples);
         let young = Samples(vec![(hour(398), 10)]);
         assert_eq!(young.growth(hour(399), 30), Some(Growth { since: hour(398), bytes: 20 }));
-        assert!(samples.note(hour(3), 7) && samples.0.len() == 1, "a clock that went back");
+        assert!(samples.note(hour(3), 7) && samples.0.len() == 1, "the clock stepped back");
     }
 
     #[test]
-    fn a_damaged_file_is_read_as_far_as_it_goes() {
+    fn valid_lines_of_a_damaged_file_are_read() {
         assert_eq!(Samples::read("5 6\nx\n7\n8 -1\n9 10\n").0.len(), 2);
     }
 }

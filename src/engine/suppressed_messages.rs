@@ -1,5 +1,5 @@
 //! Messages that wait for an address which is being suppressed (contract 6). Their leases are taken first, so that none
-//! is in flight when the transaction ends them. Messages in flight end by their outcome.
+//! of them is in flight when the transaction ends them. Messages in flight end with their own outcome.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Leased {
     pub(super) messages: Vec<MessageId>,
     /// Their leases, held until the operation is committed.
     pub(super) leases: Vec<Lease>,
-    /// Whether there may be more than one operation can end.
+    /// Whether there may be more messages than one operation can end.
     pub(super) is_full: bool,
 }
 
@@ -51,7 +51,7 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         let mut leased = Leased::default();
         for address in addresses {
-            // Messages in flight are skipped; others may wait after them.
+            // Messages in flight are skipped. Others may follow them.
             let mut after = None;
             while leased.messages.len() < ENDED_MAX {
                 let room = ENDED_MAX - leased.messages.len();
@@ -88,8 +88,8 @@ impl Engine {
         }
     }
 
-    /// Commits `op` while `leases` are held. A caller that goes away must not release them before the commit: a worker
-    /// would send meanwhile.
+    /// Commits `op` while `leases` are held. If the caller is cancelled, the leases stay held until the commit.
+    /// Otherwise a worker could send meanwhile.
     pub(super) async fn commit_leased<O: Op>(
         &self,
         op: O,

@@ -19,7 +19,8 @@ use crate::store::row::Row as _;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 use crate::store::schema::{self, Table};
 
-/// Maximum number of rows that one page of a filtered list reads. Then it ends, full or not, with a cursor to continue.
+/// Maximum number of rows that one page of a filtered list reads. Then the page ends with a cursor to continue, even if
+/// it is not full.
 const SCAN_MAX: usize = 20_000;
 
 /// Conditions on suppressions. All given conditions must hold; `None` matches everything.
@@ -37,7 +38,7 @@ impl SuppressionFilter {
     }
 }
 
-/// A position in the account's list of suppressions: after the row with this key, or at the beginning.
+/// A position in the account's list of suppressions: after the row with this key, or at the start.
 #[derive(Clone, Debug, Default)]
 pub struct SuppressionsAfter(Option<Vec<u8>>);
 
@@ -54,8 +55,8 @@ pub struct Imported {
 pub trait SuppressionBatches: Send + Sync + 'static {
     /// Returns the number of suppressions in the list.
     fn count(&self) -> usize;
-    /// Returns the number of batches. Each has [`crate::store::op::suppression::IMPORTED_MAX`] suppressions, the last
-    /// one may have fewer.
+    /// Returns the number of batches. Each has [`crate::store::op::suppression::IMPORTED_MAX`] suppressions; the last
+    /// batch may have fewer.
     fn batches(&self) -> usize;
     /// Reads a batch.
     fn batch(&self, number: usize) -> Vec<Suppression>;
@@ -110,7 +111,7 @@ impl Engine {
         self.off_thread(account, move |store| search(&store.snapshot()?, account, &filter, page)).await
     }
 
-    /// Returns the result that importing the list would have now.
+    /// Returns the result of an import of the list without making it.
     ///
     /// # Errors
     /// [`NotDone`] if the thread for lists is overloaded, or the store's failure.
@@ -121,7 +122,7 @@ impl Engine {
     ) -> Result<Result<Imported, StoreError>, NotDone> {
         let store = Arc::clone(&self.store);
         let preview = move || {
-            // Hashes take less memory than addresses. A collision occurs in one of 10 million million lists.
+            // Hashes take less memory than addresses. A collision is expected once in 10 million million lists.
             let (random, mut new) = (RandomState::new(), Vec::<u64>::with_capacity(list.count()));
             for number in 0..list.batches() {
                 let snapshot = store.snapshot()?;
@@ -152,7 +153,8 @@ impl Engine {
     }
 
     /// Reads the account's next `limit` suppressions in the order of their addresses, and the position to continue
-    /// from. Each call reads the current list, so a suppression that changes between two calls may be in neither.
+    /// from. Each call reads the current list, so a suppression that changes between two calls may be missing from both
+    /// results.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -163,7 +165,7 @@ impl Engine {
         limit: usize,
     ) -> Result<(Vec<SuppressionRow>, Option<SuppressionsAfter>), StoreError> {
         self.off_thread(account, move |store| {
-            // The least key greater than the last one, or than the prefix of all at first.
+            // The smallest key greater than the last one. For the first page, the prefix of all keys.
             let from = after.map_or_else(|| account.as_bytes().to_vec(), |key| [&key[..], &[0]].concat());
             let (mut rows, mut last, mut looked) = (Vec::new(), Vec::new(), 0);
             let to = after_prefix(account.as_bytes());
@@ -180,7 +182,7 @@ impl Engine {
         .await
     }
 
-    /// Reads the store for an account on a thread where no other request waits for it.
+    /// Reads the store for an account on a blocking thread.
     pub(super) async fn off_thread<T: Send + 'static>(
         &self,
         account: AccountId,
@@ -205,7 +207,7 @@ fn search(
     page: PageRequest,
 ) -> Result<Page<SuppressionRow>, StoreError> {
     if let Some(address) = &filter.address {
-        // An address has one suppression at most, so no scan is needed.
+        // An address has at most one suppression, so a scan is not needed.
         let row = suppression::find(read, account, &schema::named(account, address.match_key().as_bytes()))?;
         let is_asked_for = |row: &SuppressionRow| filter.takes(row) && page.before.is_none_or(|id| row.id.0 < id);
         return Ok(Page { rows: row.into_iter().filter(is_asked_for).collect(), next: None });
@@ -214,7 +216,7 @@ fn search(
     let (from, to) = range(account.as_bytes(), page.before);
     let (mut rows, mut next, mut last, mut scanned) = (Vec::new(), None, None::<Ulid>, 0);
     read.scan_sound(Table::SuppressionsById, &from, &to, Order::Descending, &mut |key, match_key| {
-        // One more row than this page may hold or read, so another page follows.
+        // There is one more row than this page may hold or read, so another page follows.
         if rows.len() == page.limit || scanned == SCAN_MAX {
             next = last;
             return Ok(until(true));

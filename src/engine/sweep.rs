@@ -78,8 +78,8 @@ impl Sweeper {
         });
     }
 
-    /// Returns the semaphore for timers of `kind`; `None` for a single small operation, or one that waits for no
-    /// database.
+    /// Returns the semaphore for timers of `kind`. `None` if the timer needs only a single small operation, or does not
+    /// wait for the database.
     const fn turns(&self, kind: TimerKind) -> Option<&Arc<Semaphore>> {
         match kind {
             TimerKind::DomainCheck | TimerKind::DkimRotation => Some(&self.checks),
@@ -144,7 +144,8 @@ fn told<T, R>(answer: Result<T, OpError<R>>) -> Result<(), String> {
     }
 }
 
-/// The bytes are destroyed first, then the timer: after a crash in between, the repetition finds nothing to destroy.
+/// Destroys the bytes first, then removes the timer. After a crash in between, the repetition finds no bytes to
+/// destroy.
 async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let sweeping = Arc::clone(engine);
     let bucket = timer.due;
@@ -161,7 +162,7 @@ async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), Strin
 async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let (account, domain) = (timer.account, DomainId(timer.id));
     match engine.check_domain(Behalf::new(account, Actor::Service), domain).await {
-        // If the check moved the timer, this one is gone already; a stale one is removed now.
+        // If the check moved the timer, this timer is gone already. A stale one is removed now.
         Ok(row) if row.next_check_at == Some(timer.due) => Err("the domain's timer did not move".to_owned()),
         Ok(_) => told(engine.store.commit(DropTimer { timer }).await),
         Err(OpError::Refused(_)) => {

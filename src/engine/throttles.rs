@@ -1,7 +1,7 @@
 //! Counters of sign-in attempts, grouped by name, client, browser and session. In memory only: a restart starts empty.
 //!
 //! Attempts of strangers are counted by name and by client. A browser that the user has signed in with before has its
-//! own counter, and so has a session: strangers who use the same name lock out neither.
+//! own counter, and so has a session. So strangers who use the same name can't lock them out.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -34,24 +34,24 @@ impl Bucket {
         Self { key: Sha256::digest(format!("{kind} {text}")).into(), limit }
     }
 
-    /// A given name, or the user of a code.
+    /// Returns the counter of a given name, or of the user of a code.
     pub(super) fn name(name: &str) -> Self {
         Self::new("name", name, FAILURES_OF_NAME)
     }
 
-    /// A client, by its address as text: an IPv4 address or the /64 of an IPv6 address.
+    /// Returns the counter of a client, by its address as text: an IPv4 address or the /64 of an IPv6 address.
     pub(super) fn client(address: &str) -> Self {
         let network = address.parse::<IpAddr>().map(Network::of_client);
         let client = network.map_or_else(|_| address.to_owned(), |network| network.to_string());
         Self::new("client", &client, FAILURES_OF_CLIENT)
     }
 
-    /// A browser that the user has signed in with before.
+    /// Returns the counter of a browser that the user has signed in with before.
     pub(super) fn browser(key: &DeviceKey) -> Self {
         Self::new("browser", &hex::encode(key), FAILURES_OF_NAME)
     }
 
-    /// A signed-in user.
+    /// Returns the counter of a signed-in session.
     pub(super) fn session(key: &SessionKey) -> Self {
         Self::new("session", &hex::encode(key), FAILURES_OF_NAME)
     }
@@ -67,7 +67,7 @@ impl Default for Throttles {
 }
 
 impl Throttles {
-    /// Begins an attempt. It counts in all of `buckets`, or in none if it is refused.
+    /// Starts an attempt. It counts in all of `buckets`, or in none if it is refused.
     ///
     /// # Errors
     /// [`Throttled`] if one of them is full.
@@ -82,7 +82,7 @@ impl Throttles {
         Ok(())
     }
 
-    /// Removes the attempt that began at `begun` from the counters.
+    /// Removes the attempt that started at `begun` from the counters.
     pub(super) fn take_back(&self, buckets: &[Bucket], begun: Duration) {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buckets.iter().for_each(|bucket| table.take_back(&bucket.key, begun));
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ipv6_client_is_counted_by_its_64() {
+    fn an_ipv6_client_is_counted_by_its_64_bit_prefix() {
         let key = |address| Bucket::client(address).key;
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:2"));
         assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_attempt_counts_in_no_bucket() {
+    fn a_refused_attempt_is_not_counted() {
         let throttles = Throttles::default();
         let (ann, home) = (Bucket::name("ann"), Bucket::client("192.0.2.1"));
         for _ in 0..FAILURES_OF_CLIENT {

@@ -36,7 +36,7 @@ impl Settings {
 }
 
 impl Engine {
-    /// Returns the message of the link with this token; `None` if it is not one of ours.
+    /// Returns the message of the link with this token; `None` if the token is not valid here.
     ///
     /// # Errors
     /// Fails if the store fails.

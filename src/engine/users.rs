@@ -24,7 +24,7 @@ use crate::store::schema;
 pub struct UserChange {
     /// Role of the user.
     pub role: Option<Role>,
-    /// Whether the user is kept from signing in.
+    /// Whether the user is disabled, and so can't sign in.
     pub disabled: Option<bool>,
     /// Whether the user is an operator.
     pub operator: Option<bool>,
@@ -43,7 +43,7 @@ pub struct UserChange {
 /// Reason why a user is not created or changed.
 #[derive(Debug)]
 pub enum UserRefusal {
-    /// There is no such account or user.
+    /// The account or user does not exist.
     NotFound,
     /// Another user signs in with this address.
     EmailTaken,
@@ -190,7 +190,7 @@ impl Engine {
     }
 }
 
-/// Whether the account must keep an owner. Only the operator may remove the last one.
+/// Returns whether the account must keep an owner. Only the operator may remove the last one.
 fn keeps_owner(on: &Behalf) -> bool {
     !matches!(on.actor, Actor::Operator)
 }

@@ -1,7 +1,7 @@
 //! The virtual clock of `dev --virtual-clock` (contract 8). Wall time changes only when it is advanced, step by step in
-//! the order of due timers. An advance ends when all work that became due is settled.
+//! the order of due timers. An advance ends when all due work is settled.
 //!
-//! The clock starts at real time, is saved in the data directory, stops while the daemon is down and never goes back.
+//! The clock starts at real time, is saved in the data directory, stops while the daemon is down and never steps back.
 
 use std::fs;
 use std::io;
@@ -36,7 +36,7 @@ pub struct VirtualClock {
 /// Result of an advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advanced {
-    /// The time now.
+    /// The current time.
     pub now: Timestamp,
     /// Number of timers that became due.
     pub fired: u64,
@@ -46,7 +46,7 @@ pub struct Advanced {
 #[derive(Debug, thiserror::Error)]
 pub enum AdvanceError {
     /// The clock's file failed.
-    #[error("the virtual clock could not be kept: {0}")]
+    #[error("the virtual clock could not be saved: {0}")]
     File(#[from] io::Error),
     /// The store failed.
     #[error(transparent)]
@@ -59,10 +59,10 @@ pub fn kept(directory: &Path) -> Option<Timestamp> {
 }
 
 impl VirtualClock {
-    /// Opens the clock of `directory`: at its saved time, or at `real` if it is new.
+    /// Opens the clock of `directory` at its saved time, or at `real` if it is new.
     ///
     /// # Errors
-    /// Those of the file system, or a file without a time.
+    /// Fails if the file can't be read or contains no time.
     pub fn open(directory: &Path, real: Timestamp) -> io::Result<Self> {
         let file = directory.join(FILE);
         let now = match fs::read_to_string(&file) {
@@ -87,7 +87,7 @@ impl VirtualClock {
     /// settled. Timers that are due already are settled first, even if `by` is zero.
     ///
     /// # Errors
-    /// The store or the clock's file fails; time stays where it stopped.
+    /// The store or the clock's file fails. Time then stays where it stopped.
     pub async fn advance(&self, by: Duration, store: &Arc<Store>) -> Result<Advanced, AdvanceError> {
         let _turn = self.advancing.lock().await;
         let fired = store.timers().fired();
@@ -102,14 +102,14 @@ impl VirtualClock {
         Ok(Advanced { now: self.now(), fired: store.timers().fired() - fired })
     }
 
-    /// Advances time at once, whatever work is running.
+    /// Advances time at once, even while work is running.
     #[cfg(test)]
     pub(super) fn jump(&self, by: Duration) {
         self.set(self.now() + by).unwrap();
     }
 
     fn set(&self, now: Timestamp) -> io::Result<()> {
-        // Saved before anything can be stamped with it, so that time never goes back.
+        // The time is saved before it can be used in a timestamp, so that it never steps back.
         self.keep(now)?;
         self.now.store(now.as_millis(), Ordering::Release);
         self.moved.notify_waiters();

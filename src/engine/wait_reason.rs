@@ -1,5 +1,5 @@
-//! The reason why a message waits (contract 10.4). Rows give part of it: pauses, a restored store's hold, the next
-//! attempt. The dispatcher gives the rest from its own memory.
+//! The reason why a message waits (contract 10.4). Part of it comes from rows: pauses, a restored store's hold, the
+//! next attempt. The rest comes from the dispatcher's memory.
 
 use serde::Serialize;
 
@@ -61,7 +61,7 @@ impl WaitReason {
 pub struct Wait {
     /// The kind of obstacle.
     pub reason: WaitReason,
-    /// Start of the obstacle, as far as it is known; never before the message was accepted.
+    /// Start of the obstacle, as far as it is known. Never before the message was accepted.
     pub since: Timestamp,
     /// End of the obstacle; `None` if it is unknown.
     pub until: Option<Timestamp>,
@@ -69,7 +69,7 @@ pub struct Wait {
     pub detail: String,
 }
 
-/// Rows that keep an account's mail waiting, independent of the dispatcher.
+/// Rows that suspend an account's mail, independent of the dispatcher.
 pub(super) struct Holds {
     account: AccountId,
     restored: Option<Restored>,
@@ -105,7 +105,7 @@ impl Holds {
 }
 
 impl Engine {
-    /// Returns the reason why a message waits; `None` if it has ended.
+    /// Returns the reason for a message's wait; `None` if the message has ended.
     pub(super) fn wait_of(&self, record: &MessageRecord, holds: &Holds) -> Option<Wait> {
         let due = record.transfer.due.filter(|_| record.transfer.state.status().is_waiting())?;
         let view = self.queue_view();
@@ -129,7 +129,7 @@ impl Engine {
             reason: WaitReason::Busy,
             since: due,
             until: None,
-            detail: "Mail is not being sent at this moment.".to_owned(),
+            detail: "The service does not send mail now.".to_owned(),
         });
         Some(Wait { since: wait.since.max(record.row.created_at), ..wait })
     }

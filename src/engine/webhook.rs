@@ -15,11 +15,11 @@ pub struct WebhookCall<'a> {
     pub event: &'a str,
     /// Its type.
     pub kind: &'a str,
-    /// Identifier of the delivery, the same for all attempts.
+    /// Identifier of the delivery, the same for all its attempts.
     pub delivery: DeliveryId,
     /// Attempt number, from 1.
     pub number: u8,
-    /// Time of the attempt, which its signatures contain.
+    /// Time of the attempt, which is part of its signatures.
     pub at: Timestamp,
     /// The event's bytes.
     pub body: &'a [u8],

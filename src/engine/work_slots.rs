@@ -26,7 +26,7 @@ pub(super) struct Seat {
 }
 
 impl Seats {
-    /// Creates `most` slots in total, and `of_account` per account.
+    /// Creates `most` slots in total, and at most `of_account` per account.
     pub(super) fn new(most: usize, of_account: usize) -> Self {
         Self { most, of_account, taken: Arc::default() }
     }
@@ -66,7 +66,7 @@ mod tests {
     use crate::base::id::Ulid;
 
     #[test]
-    fn an_account_has_its_share_and_a_dropped_seat_is_free_again() {
+    fn an_account_gets_at_most_its_share_and_a_dropped_slot_is_free_again() {
         let seats = Seats::new(3, 2);
         let account = |byte| AccountId(Ulid([byte; 16]));
         let first = seats.take(account(1));

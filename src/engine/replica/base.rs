@@ -226,7 +226,7 @@ impl BaseMaker {
                 drop(slots.changed().await);
             }
         };
-        let late = || ReplicaError::Broken { slot: 0, why: "the log did not come to the base in time".to_owned() };
+        let late = || ReplicaError::Broken { slot: 0, why: "the log did not reach the base in time".to_owned() };
         timeout(SNAPSHOT_WAIT, found).await.map_err(|_| late())
     }
 
@@ -372,5 +372,5 @@ impl BaseMaker {
 }
 
 fn panicked(error: tokio::task::JoinError) -> ReplicaError {
-    ReplicaError::Io { what: "working for replication".to_owned(), error: io::Error::other(error) }
+    ReplicaError::Io { what: "running replication work on a thread".to_owned(), error: io::Error::other(error) }
 }

@@ -1,4 +1,4 @@
-//! The rows of a base, split into parts. Each part is passed on when it is full.
+//! The rows of a base, split into parts. Each part is passed on as soon as it is full.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Claiming the log: the process that creates the next slot owns the log from there on.
+//! Claiming the log: the process that creates the next slot owns the log from that slot on.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::store::replica::slot::{self, Link, SlotBody};
 use crate::store::replica::{Kind, Position};
 use crate::store::schema::FORMAT;
 
-/// A claim that is not confirmed yet. Its bytes are fixed, so that it can be retried.
+/// An unconfirmed claim. Its bytes are fixed, so that it can be retried.
 pub struct PendingClaim {
     bytes: Bytes,
     position: Position,
-    /// Start of its first try, on the clock of the lease.
+    /// Time of its first try, on the clock of the lease.
     pub asked_at: Duration,
 }
 
@@ -28,7 +28,7 @@ pub enum Claimed {
     Yes(Position),
     /// The slot was taken: the log has grown, and must be followed.
     Moved,
-    /// The slot was collected: the log starts again at a base above it.
+    /// The slot was removed by collection: the log starts again at a base above it.
     History,
 }
 

@@ -1,5 +1,5 @@
 //! Collection: removes the objects that no restore within the retention needs, from the lowest slot on. Claims are kept
-//! for ever: a writer that was stalled must still find the claim that deposed it.
+//! forever, because a writer that was stalled must still find the claim that deposed it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const LINE_BYTES: u64 = 256;
 /// The collector of one active machine.
 pub(super) struct Collector {
     objects: ReplicaObjects,
-    /// Slot of this process's claim: the slots after it are no claims.
+    /// Slot of this process's claim. Later slots are not claims.
     claim: u64,
     /// Claims of earlier epochs.
     claims: BTreeSet<u64>,
@@ -41,7 +41,7 @@ impl Collector {
     pub(super) async fn collect(&mut self) -> Result<Option<Timestamp>, ReplicaError> {
         let now = self.objects.clock.now();
         let mut kept = None;
-        // The newest base that is old enough for every time within the retention, or the oldest one.
+        // Use the newest base that is old enough for every time within the retention, or else the oldest one.
         for slot in self.objects.bases().await?.into_iter().rev() {
             let Some(manifest) = self.objects.manifest(slot).await? else { continue };
             kept = Some((slot, manifest.taken_at));
@@ -101,7 +101,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Removes expired content: its key is gone, so nothing can open it.
+    /// Removes expired content. Its key is gone, so it can't be opened any more.
     async fn remove_content(&self, now: Timestamp) -> Result<(), ReplicaError> {
         for object in self.objects.list(name::CONTENT, "").await? {
             let Ok(ObjectName::Content { bucket, .. }) = object.name.parse() else { continue };

@@ -35,16 +35,16 @@ pub enum ReplicaError {
         /// The machine that claimed the log.
         holder: String,
     },
-    /// The log grew while a standby claimed it: its holder is alive.
-    #[error("the log moved while it was claimed; its holder lives")]
+    /// The log grew while a standby claimed it, so its holder is alive.
+    #[error("the log grew while it was claimed, so its holder is alive")]
     Moved,
     /// The bucket holds another store.
     #[error("the bucket holds the replica of another store")]
     OtherStore,
     /// The directory was restored from a backup, and the log continues without it.
-    #[error("this directory was restored from a backup, and the log in the bucket goes on after it")]
+    #[error("this directory was restored from a backup, and the log in the bucket continues without it")]
     Fork,
-    /// The log continues after slots that are missing, or that contradict this directory.
+    /// The log continues after missing slots, or contradicts this directory.
     #[error("the log in the bucket can't be followed from slot {slot}: {why}")]
     Broken {
         /// The last slot that this directory has.
@@ -53,7 +53,7 @@ pub enum ReplicaError {
         why: String,
     },
     /// This directory has batches that the log does not contain.
-    #[error("the log goes on without batches {from} to {to}, which only this directory has")]
+    #[error("the log continues without batches {from} to {to}, which only this directory has")]
     Stranded {
         /// The first of them.
         from: u64,
@@ -89,7 +89,7 @@ pub enum ReplicaError {
 }
 
 impl ReplicaError {
-    /// Whether a new base can help, because the log, or the remaining part of it, does not continue from here.
+    /// Returns whether a new base can help, because the log, or the remaining part of it, does not continue from here.
     pub const fn needs_base(&self) -> bool {
         matches!(self, Self::Broken { .. })
     }

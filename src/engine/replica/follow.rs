@@ -1,4 +1,4 @@
-//! Following the log: each slot is read from the bucket and applied to a store that runs no operations.
+//! Following the log: each slot is read from the bucket and applied to a store that does not run operations.
 
 use std::time::Duration;
 
@@ -110,12 +110,12 @@ impl LogFollower {
         let kind = slot.link.head.kind;
         match &slot.body {
             SlotBody::Claim(claim) => {
-                // Parts of a batch that the previous holder did not finish.
+                // Drops parts of a batch that the previous holder did not finish.
                 self.assembler = Assembler::default();
                 self.lease = self.lease.max(Duration::from_millis(claim.lease_millis));
                 let is_own = slot.link.head.holder == objects.holder;
                 if claim.sequence < self.follower.sequence().number && !is_own {
-                    return Err(self.broken("it was claimed without batches that this directory has"));
+                    return Err(self.broken("another machine claimed it without batches that this directory has"));
                 }
             }
             SlotBody::Batches(payload) => {
@@ -140,7 +140,7 @@ impl LogFollower {
             return Err(ReplicaError::Newer { found: slot.link.row_format });
         }
         if slot.link.previous != self.cursor.digest {
-            return Err(self.broken("the next slot does not follow the one that this directory has"));
+            return Err(self.broken("the next slot does not follow the last slot of this directory"));
         }
         if slot.link.row_format != format && slot.link.head.kind == Kind::Batches {
             return Err(self.broken("store migrated"));
@@ -219,7 +219,7 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Whether the log continues after a missing slot.
+    /// Returns whether the log continues after a missing slot.
     ///
     /// # Errors
     /// The bucket.

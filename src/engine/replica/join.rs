@@ -1,4 +1,4 @@
-//! The start of an active machine: its store catches up with the log, and claims it.
+//! The start of an active machine: its store catches up with the log, and claims the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ pub struct ReplicaWorld {
     pub bucket: Arc<dyn Bucket>,
     /// The name of the data directory in the log.
     pub holder: Holder,
-    /// The service's time, for stamps and content deadlines.
+    /// The service's time, for timestamps and content deadlines.
     pub clock: Arc<dyn Clock>,
-    /// The machine's own time, for the lease: unadjusted wall clock and continuous clock.
+    /// The machine's own time, for the lease: the unadjusted wall clock and the continuous clock.
     pub real: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
@@ -70,7 +70,7 @@ impl Joined {
         }
     }
 
-    /// Returns the lease that the claim began.
+    /// Returns the lease that starts with the claim.
     pub(super) fn begin_lease(&self) -> Lease {
         Lease::new(self.lease, Arc::clone(&self.real), self.asked_at, self.predecessor())
     }
@@ -161,8 +161,8 @@ impl<'a> BucketRetry<'a> {
     }
 }
 
-/// Lets the store in `directory`, which no process has open, catch up with the log in the bucket, then claims the log.
-/// Waits while the bucket does not answer.
+/// Lets the store in `directory` catch up with the log in the bucket, then claims the log. No process may have the
+/// store open. Waits while the bucket does not answer.
 ///
 /// # Errors
 /// The reason why this directory must not claim the log.
@@ -206,7 +206,7 @@ struct Joining {
 }
 
 impl Joining {
-    /// Reads which store the bucket holds, and the position of this directory in its log.
+    /// Reads the identity of the store in the bucket, and the position of this directory in its log.
     async fn identify(
         world: &ReplicaWorld,
         directory: &Path,
@@ -220,7 +220,7 @@ impl Joining {
             if let Some(position) = known {
                 tracing::error!(
                     slot = position.slot,
-                    "the bucket is empty, and held a replica before; making a new one"
+                    "the bucket is empty, but contained a replica before; making a new one"
                 );
             }
             let drawn = || Ulid::new(world.clock.now(), entropy::bytes(&*world.entropy));
@@ -228,7 +228,7 @@ impl Joining {
             let objects = world.objects(Arc::clone(master), store);
             let begin = Position { store, ..Position::default() };
             objects.write_identity(&begin).await?;
-            // Another process may have written it first.
+            // Another process may have written the identity first.
             let found = world.identity(master).await?;
             return match found.filter(|identity| identity.store == store) {
                 Some(_) => Ok((objects, known.map_or_else(Cursor::default, Cursor::of))),
@@ -267,7 +267,7 @@ impl Joining {
             () => Ok(()),
         };
         let step = self.log.step(&self.objects, accepts).await;
-        // The log grew, so its holder is alive: a standby that claims automatically continues to follow.
+        // The log grew, so its holder is alive. A standby that claims automatically continues to follow.
         let is_moved = matches!(step, Ok(FollowStep::Applied(_)) | Err(ReplicaError::Claimed { .. }));
         if is_moved && self.cause == ClaimCause::Failover {
             return Err(ReplicaError::Moved);
@@ -276,7 +276,7 @@ impl Joining {
             return Ok(None);
         }
         if self.log.lacks_slot(&self.objects).await? {
-            let why = "slots that this directory lacks were collected".to_owned();
+            let why = "slots that this directory lacks were removed by collection".to_owned();
             return Err(ReplicaError::Broken { slot: self.log.cursor.slot, why });
         }
         let began = (self.cause, if self.lease.stops { self.lease.lease } else { Duration::ZERO });
@@ -286,7 +286,8 @@ impl Joining {
         let claimed = loop {
             match claim.attempt(&self.objects).await {
                 Err(ReplicaError::Bucket(error)) if error.kind.is_in_doubt() => {
-                    // The same bytes again: if an earlier claim without an answer succeeded, it is this one.
+                    // Retries with the same bytes: if an earlier claim without an answer succeeded, this claim is the
+                    // same.
                     sleep(backoff.next(&*self.objects.entropy)).await;
                 }
                 claimed => break claimed?,
@@ -296,7 +297,7 @@ impl Joining {
             Claimed::Moved if self.cause == ClaimCause::Failover => Err(ReplicaError::Moved),
             Claimed::Moved => Ok(None),
             Claimed::History => {
-                let why = "the log begins again after the slot that was free".to_owned();
+                let why = "the log starts again after the free slot".to_owned();
                 Err(ReplicaError::Broken { slot: self.log.cursor.slot, why })
             }
             Claimed::Yes(claim) => {

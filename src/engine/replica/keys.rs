@@ -1,5 +1,5 @@
 //! Content segment keys in the bucket: written before the first slot with a body of the segment, and removed when the
-//! content expires. Without its key no object opens a body.
+//! content expires. Bodies can't be opened without the key of their segment.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// Removes the keys of expired content from the bucket, for as long as it is polled.
+/// Removes the keys of expired content from the bucket, as long as the future is polled.
 pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>) {
     let mut is_listed = false;
     loop {
@@ -55,7 +55,7 @@ pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Ar
     }
 }
 
-/// Reads which keys earlier epochs left in the bucket.
+/// Reads the keys that earlier epochs left in the bucket.
 async fn list(objects: &ReplicaObjects, shared: &Shared) -> BucketResult<()> {
     let found = objects.list(name::KEYS, "").await?;
     let keys = found.iter().filter_map(|object| match object.name.parse() {
@@ -66,13 +66,13 @@ async fn list(objects: &ReplicaObjects, shared: &Shared) -> BucketResult<()> {
     Ok(())
 }
 
-/// Overwrites and removes the keys whose content was destroyed here.
+/// Overwrites and removes the keys of content that was destroyed here.
 pub(super) async fn remove_over(objects: &ReplicaObjects, store: &Store, shared: &Shared) -> BucketResult<()> {
     let now = objects.clock.now();
     let over: Vec<Segment> = shared.keys().iter().take_while(|(bucket, _)| *bucket <= now).copied().collect();
     for (bucket, segment) in over {
         if store.has_content(bucket, segment) {
-            // The service's clock is in doubt, so nothing is destroyed yet.
+            // The service's clock is in doubt, so content is not destroyed yet.
             continue;
         }
         let name = ObjectName::Key { bucket, segment }.to_string();

@@ -1,7 +1,7 @@
-//! The lease of an active machine over this machine's clocks. Accepting and sending require it.
+//! The lease of an active machine, evaluated with this machine's clocks. Accepting and sending require it.
 //!
 //! [`crate::machine::replica_lease`] has the rules. The clocks are read before every decision. If the process was
-//! frozen or the wall clock was set, the lease is over before it can be used.
+//! frozen or the wall clock was set, the lease ends before it can be used.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,14 +13,15 @@ use crate::engine::ports::Clock;
 use crate::machine::replica_lease::{Confirmations, LeaseInput, LeaseRules, LeaseState, Permit, Predecessor};
 use crate::store::replica::Outbox;
 
-/// Difference in milliseconds between wall clock and continuous clock, since the last check, that ends the lease.
+/// Maximum difference, in milliseconds, between the advances of wall clock and continuous clock since the last check. A
+/// larger difference ends the lease.
 const CLOCKS_APART: u64 = 1000;
 /// Interval between requests for a confirmation while work waits for it.
 const RETRY: Duration = Duration::from_millis(100);
 /// Maximum interval between two reads of the clocks.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The lease of one active.
+/// The lease of one active machine.
 pub struct Lease {
     /// The settings.
     pub(super) rules: LeaseRules,
@@ -39,7 +40,7 @@ struct Inner {
     /// The last read of the clocks: the continuous one, and the wall clock in milliseconds.
     looked_at: Duration,
     wall: u64,
-    /// Whether sending has ended for good.
+    /// Whether sending has ended permanently.
     has_ended: bool,
 }
 
@@ -52,12 +53,13 @@ impl Lease {
         Self { rules, real, inner: Mutex::new(inner), changes: watch::Sender::new(0), wanted: Notify::new() }
     }
 
-    /// Whether a change may be accepted. Requests a confirmation first if the lease ran out while idle.
+    /// Returns whether a change may be accepted. Requests a confirmation first if the lease expired while idle.
     pub(super) async fn may_accept(&self) -> bool {
         self.permit(LeaseState::may_accept).await
     }
 
-    /// Whether a final dot or a webhook request may be sent. Requests a confirmation first if the lease ran out.
+    /// Returns whether a final dot or a webhook request may be sent. Requests a confirmation first if the lease has
+    /// expired.
     pub(super) async fn may_send(&self) -> bool {
         self.permit(LeaseState::may_send).await
     }
@@ -79,8 +81,8 @@ impl Lease {
         }
     }
 
-    /// Waits until sending is allowed. Returns false once it never will be, because another machine owns the log or
-    /// this one stops.
+    /// Waits until sending is allowed. Returns false if it never will be, because another machine owns the log or this
+    /// machine stops.
     pub(super) async fn wait_to_send(&self) -> bool {
         loop {
             let mut changes = self.changes.subscribe();
@@ -108,17 +110,17 @@ impl Lease {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Whether the service is ready.
+    /// Returns whether the service is ready.
     pub(super) fn is_ready(&self) -> bool {
         self.step(LeaseInput::Passed).0.is_ready()
     }
 
-    /// Whether the previous holder's lease is still being waited for.
+    /// Returns whether the previous holder's lease may still be valid.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.inner().state, LeaseState::Waiting { .. })
     }
 
-    /// Whether sending is allowed now, as far as is known.
+    /// Returns whether sending is allowed now, as far as is known.
     pub(super) fn is_sending(&self) -> bool {
         matches!(self.inner().state, LeaseState::Active(_))
     }
@@ -129,7 +131,7 @@ impl Lease {
         state.lease_left(now, &self.rules)
     }
 
-    /// Returns the time until the next confirmation must be requested; `None` if none is needed.
+    /// Returns the time until the next confirmation must be requested; `None` if confirmations are not needed.
     pub(super) fn next_ask(&self) -> Option<Duration> {
         let inner = self.inner();
         let now = self.real.monotonic();
@@ -164,7 +166,7 @@ impl Lease {
         }
     }
 
-    /// Records that a confirmation is about to be requested. Returns the time from which it counts.
+    /// Records that a confirmation is about to be requested. Returns the time from which the confirmation counts.
     pub(super) fn ask(&self) -> Duration {
         let now = self.real.monotonic();
         self.inner().asked_at = now;
@@ -183,7 +185,7 @@ impl Lease {
         self.step(LeaseInput::SlotTaken);
     }
 
-    /// Checks the clocks, and whether the lease covers the pending work, for as long as it is polled.
+    /// Checks the clocks, and whether the lease covers the pending work, as long as the future is polled.
     pub(super) async fn watch(self: Arc<Self>, outbox: Arc<Outbox>) {
         let every = LOOK.min(self.rules.lease / 20);
         loop {
@@ -205,7 +207,7 @@ impl Lease {
         let expected = inner.wall.saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
         let was_frozen = passed > self.rules.lease / 2;
         if was_frozen || wall.abs_diff(expected) > CLOCKS_APART {
-            tracing::warn!(?passed, "the clocks jumped or the process stood still; its lease must be confirmed again");
+            tracing::warn!(?passed, "the clocks jumped or the process was frozen; the lease must be confirmed again");
             inner.state = inner.state.step(LeaseInput::Doubted, now, &self.rules);
         }
         (inner.looked_at, inner.wall) = (now, wall);

@@ -1,8 +1,8 @@
 //! Replication. The active machine ships its batches to a bucket, and a standby follows them. The machine that creates
 //! the next slot of the log owns it.
 //!
-//! The log is the fence. An object is created only if its name is free, so two machines can't both write a slot, and
-//! each slot names the hash of its predecessor.
+//! The log is the fence: an object is created only if its name is free, so two machines can't both write a slot. Each
+//! slot contains the hash of its predecessor.
 
 mod active;
 mod backoff;

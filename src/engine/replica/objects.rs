@@ -29,7 +29,7 @@ pub struct Slot {
     pub link: Link,
     /// Its body.
     pub body: SlotBody,
-    /// SHA-256 of its bytes, which the next slot names.
+    /// SHA-256 of its bytes, which the next slot contains.
     pub digest: Digest,
     /// Its size in bytes.
     pub size: u64,
@@ -95,13 +95,13 @@ impl ReplicaObjects {
         }
     }
 
-    /// Whether the log has a slot after `number`.
+    /// Returns whether the log has a slot after `number`.
     pub(super) async fn has_slot_after(&self, number: u64) -> BucketResult<bool> {
         let after = ObjectName::Slot(number).to_string();
         Ok(!self.bucket.list(name::LOG, &after).await?.objects.is_empty())
     }
 
-    /// Whether the bucket has an object of a base at slot `number` or above.
+    /// Returns whether the bucket has an object of a base at slot `number` or above.
     pub(super) async fn has_base_from(&self, number: u64) -> BucketResult<bool> {
         // `~` is greater than every name of the previous base.
         let after = format!("{}~", ObjectName::base_prefix(number.saturating_sub(1)));

@@ -1,4 +1,4 @@
-//! Building a data directory from a base, for a standby and for a restore.
+//! Builds a data directory from a base, for a standby or a restore.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub struct Rebuild<'a> {
 /// Returns the newest manifest whose rows are not later than `until`.
 ///
 /// # Errors
-/// The bucket; [`ReplicaError::NoBase`] if there is none.
+/// The bucket; [`ReplicaError::NoBase`] if no manifest qualifies.
 pub async fn base_before(objects: &ReplicaObjects, until: Option<Timestamp>) -> Result<Manifest, ReplicaError> {
     for slot in objects.bases().await?.into_iter().rev() {
         let found = objects.manifest(slot).await?;
@@ -100,7 +100,7 @@ pub(super) async fn follow_from(
     let broken = |why: &str| ReplicaError::Broken { slot: manifest.slot, why: why.to_owned() };
     let slot = objects.slot(manifest.slot).await?.ok_or_else(|| broken("the slot of the base is missing"))?;
     if slot.digest != manifest.slot_sha256 {
-        return Err(broken("the slot of the base is not the one that the base names"));
+        return Err(broken("the slot of the base differs from the slot in its manifest"));
     }
     let mut follower = Follower::open(directory, objects.clock.now(), Arc::clone(&objects.entropy))?;
     // The base may end inside its own slot, which is read again.
@@ -116,7 +116,7 @@ pub(super) async fn follow_from(
     Ok(LogFollower::at(follower, Cursor::of(position)))
 }
 
-/// Fetches the keys of the content that a base names. Missing keys belong to expired content.
+/// Fetches the keys of the content of a base. Missing keys belong to expired content.
 async fn keys_of(objects: &ReplicaObjects, manifest: &Manifest) -> Result<Vec<u8>, ReplicaError> {
     let mut segments: Vec<_> = manifest.content.iter().map(|range| (range.bucket, range.segment)).collect();
     segments.dedup();
@@ -169,7 +169,7 @@ fn fetch_pieces(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Piece>
                 let name = ObjectName::Content { bucket, segment, offset };
                 let found = objects.bucket.read(&name.to_string()).await?;
                 let Some(bytes) = found else {
-                    // Expired content is collected while the base still names it.
+                    // Expired content may be removed by collection while the base still names it.
                     let is_over = bucket <= objects.clock.now();
                     let missing = || ReplicaError::Missing { name: name.to_string() };
                     return if is_over { Ok(None) } else { Err(missing()) };
@@ -224,7 +224,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// Returns the next object, waiting on a thread that may block.
+/// Returns the next object. Waits on a thread that may block.
 fn next<T>(fetched: &mut Fetched<T>) -> io::Result<Option<T>> {
     let Some(fetching) = fetched.blocking_recv() else { return Ok(None) };
     let fetched = tokio::runtime::Handle::current().block_on(fetching).map_err(io::Error::other)?;

@@ -36,33 +36,33 @@ impl Replication {
         self.shared.resyncs()
     }
 
-    /// Whether a change may be accepted now.
+    /// Returns whether a change may be accepted now.
     pub(super) async fn may_accept(&self) -> bool {
-        // A batch that waits for the bucket blocks all others, so nothing more is accepted.
+        // A batch that waits for the bucket blocks all others, so further changes are refused.
         !self.shared.outbox.is_in_doubt() && self.shared.lease.may_accept().await
     }
 
-    /// Whether sending is allowed now.
+    /// Returns whether sending is allowed now.
     pub(super) async fn may_send(&self) -> bool {
         self.shared.lease.may_send().await
     }
 
-    /// Waits until sending is allowed. Returns false once it never will be.
+    /// Waits until sending is allowed. Returns false if it never will be.
     pub(super) async fn wait_to_send(&self) -> bool {
         self.shared.lease.wait_to_send().await
     }
 
-    /// Whether sending is allowed, as far as is known.
+    /// Returns whether sending is allowed, as far as is known.
     pub(super) fn is_sending(&self) -> bool {
         self.shared.lease.is_sending()
     }
 
-    /// Whether the service may accept work.
+    /// Returns whether the service may accept work.
     pub fn is_ready(&self) -> bool {
         !self.shared.outbox.is_in_doubt() && self.shared.lease.is_ready()
     }
 
-    /// Requests a base, and waits until it is complete and the objects that it replaces are collected.
+    /// Requests a base. Waits until it is complete and the objects that it replaces are removed.
     pub async fn make_base(&self) {
         // The sender is part of the shared state, so the channel stays open.
         drop(self.shared.ask_for_base().changed().await);

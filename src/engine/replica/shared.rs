@@ -1,4 +1,4 @@
-//! State shared by the tasks of replication: the position in the log, the newest base, and the result of the last
+//! State shared by the tasks of replication: the position in the log, the newest base, and the results of the last
 //! requests.
 
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ pub struct Shared {
     pub outbox: Arc<Outbox>,
     /// The slot that this process claimed.
     pub claim: Position,
-    /// The lease that confirmations of slots extend.
+    /// The lease that is extended by confirmed slots.
     pub(super) lease: Arc<Lease>,
     words: ModeWords,
     holder: String,
@@ -138,7 +138,7 @@ impl Shared {
     pub(super) fn depose(&self, holder: String) {
         self.inner().deposed_by = Some(holder);
         self.lease.usurped();
-        // Batches that wait in the writer will not be confirmed: their callers are notified that the outcome is in
+        // Batches that wait in the writer will not be confirmed. Their callers are notified that the outcome is in
         // doubt.
         self.outbox.end_waits();
         self.deposed.send_replace(true);
@@ -149,7 +149,7 @@ impl Shared {
         self.inner().deposed_by.clone()
     }
 
-    /// Whether the previous holder may still send mail.
+    /// Returns whether the previous holder may still send mail.
     pub fn waits_for_predecessor(&self) -> bool {
         self.lease.is_waiting()
     }
@@ -205,7 +205,7 @@ impl Shared {
         inner.restorable_from = restorable_from;
     }
 
-    /// Records that a base is finished, and the objects that it replaces are collected.
+    /// Records that a base is finished, and that the objects that it replaces are removed.
     pub(super) fn base_finished(&self) {
         self.bases.send_modify(|bases| *bases += 1);
     }
@@ -222,7 +222,7 @@ impl Shared {
         (inner.base, inner.log_bytes, inner.log_slots)
     }
 
-    /// Counts a gap: the bucket lost objects, or the log has a gap, so a new base is made.
+    /// Counts a gap: the bucket lost objects, or the log has a gap. A new base is then made.
     pub(super) fn count_resync(&self) {
         self.inner().resyncs += 1;
     }

@@ -1,7 +1,7 @@
 //! The shipper: sends committed batches to the bucket, slot by slot.
 //!
-//! Only one slot is in flight, and its bytes are fixed at the first try, so a retry can only repeat the previous try.
-//! If another machine's object is in the next slot, this machine is deposed.
+//! Only one slot is in flight. Its bytes are fixed at the first try, so a retry can only repeat the previous try. If
+//! another machine's object is in the next slot, this machine is deposed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) enum ShipperEnd {
     Failed,
 }
 
-/// Number of records of the first waiting batch that earlier slots contain.
+/// Number of records of the first waiting batch that are in earlier slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Progress {
     sequence: u64,
@@ -115,7 +115,7 @@ impl Shipper {
         }
     }
 
-    /// Confirms the lease while there is nothing to send. A standby that may claim the log sees it grow.
+    /// Confirms the lease while there are no batches to send. A standby that may claim the log sees the log grow.
     async fn confirm_idle(&self) -> CreateResult {
         if self.shared.lease.rules.is_automatic {
             self.shared.ask_for_beat();
@@ -142,7 +142,7 @@ impl Shipper {
         CreateResult::Own
     }
 
-    /// Returns the next slot, if there is anything to send.
+    /// Returns the next slot, if there are batches to send.
     async fn next_slot(&self, is_draining: bool) -> Result<Option<NextSlot>, ReplicaError> {
         let sequence = self.shared.position().sequence;
         let (store, shared, progress) = (Arc::clone(&self.store), Arc::clone(&self.shared), self.progress);
@@ -162,7 +162,7 @@ impl Shipper {
         })
     }
 
-    /// Creates a slot, with as many tries as it takes, and confirms it.
+    /// Creates a slot and confirms it. Retries until the slot exists.
     async fn send(&mut self, next: NextSlot) -> CreateResult {
         let before = self.shared.position();
         let number = before.slot + 1;
@@ -176,11 +176,11 @@ impl Shipper {
             let hash = slot::digest(&bytes);
             (bytes, hash)
         });
-        // Sealing can't fail. This happens only if the runtime, and with it the process, ends.
+        // Sealing can't fail. The result is missing only if the runtime, and with it the process, ends.
         let Ok((bytes, hash)) = sealed.await else { return std::future::pending().await };
         let lease = &self.shared.lease;
         let longest = if lease.rules.stops { lease.rules.lease / 2 } else { Duration::MAX };
-        // An existing slot may come from the first try, so the confirmation counts from before it.
+        // An existing slot may come from the first try, so the confirmation counts from the time before that try.
         let asked_at = lease.ask();
         let mut backoff = Backoff::default();
         loop {
@@ -250,13 +250,13 @@ fn build(store: &Store, shared: &Shared, progress: Progress, confirmed: u64) -> 
     Ok(Some(NextSlot { body: SlotBody::Batches(packer.finish()), segments, sequence, progress: next }))
 }
 
-/// Packs as much of a batch as fits, preceded by the bodies that it names. Returns the position where it stopped, or
-/// the default if everything is packed.
+/// Packs as much of a batch as fits, preceded by its bodies. Returns the position where it stopped, or the default if
+/// everything is packed.
 fn pack(store: &Store, packer: &mut Packer, batch: &BatchRecord, from: Progress) -> Result<Progress, ReplicaError> {
     let BatchRecord { sequence, payload } = batch;
     let bodies = record::missing_bodies(payload)?;
     for (index, place) in bodies.iter().enumerate().skip(from.bodies) {
-        // An expired body is no longer sent.
+        // An expired body is not sent any more.
         let Some(sealed) = store.sealed_body(place)? else { continue };
         let ahead = record::body_ahead(place, &sealed);
         if !packer.fits(ahead.len()) && !packer.is_empty() {

@@ -65,10 +65,10 @@ impl Standby {
         Ok(Self { objects, log, directory, key, beside, checkpoint_at: now, sweep_at: now })
     }
 
-    /// Applies the next slot. Returns whether there was one.
+    /// Applies the next slot. Returns false at the end of the log.
     ///
     /// # Errors
-    /// The bucket; the store. [`ReplicaError::needs_base`] says whether a new base helps.
+    /// The bucket; the store. [`ReplicaError::needs_base`] tells whether a new base helps.
     pub async fn follow(&mut self) -> Result<bool, ReplicaError> {
         let step = self.log.step(&self.objects, |_| Ok(())).await.map_err(|error| self.stranded(error))?;
         let now = Instant::now();
@@ -80,14 +80,14 @@ impl Standby {
             self.sweep_at = now + SWEEP;
             self.log.follower.destroy_until(self.objects.clock.now())?;
             if step == FollowStep::End && self.log.lacks_slot(&self.objects).await? {
-                let why = "a slot is missing, and later ones are there".to_owned();
+                let why = "a slot is missing, but later slots exist".to_owned();
                 return Err(ReplicaError::Broken { slot: self.log.cursor.slot, why });
             }
         }
         Ok(step != FollowStep::End)
     }
 
-    /// Adds the batches that only this directory has to the error, if the log does not continue from it.
+    /// If the log does not continue from this directory, adds to the error the batches that only this directory has.
     fn stranded(&self, error: ReplicaError) -> ReplicaError {
         let (logged, have) = (self.log.logged(), self.log.follower.sequence().number);
         match error.needs_base() && have > logged {
@@ -96,7 +96,8 @@ impl Standby {
         }
     }
 
-    /// Builds a store from the newest base next to the current one, which stays until [`Standby::open`] replaces it.
+    /// Builds a store from the newest base next to the current one. The current store stays until [`Standby::open`]
+    /// replaces it.
     ///
     /// # Errors
     /// The bucket; the file system.
@@ -114,7 +115,7 @@ impl Standby {
         swap::set_aside(&directory, epoch)
     }
 
-    /// Makes everything that was applied durable.
+    /// Makes all applied batches durable.
     ///
     /// # Errors
     /// The store.
@@ -177,8 +178,8 @@ impl Standby {
     }
 }
 
-/// Builds a store from the newest base next to the one in `data`. Starts again if that base is collected meanwhile,
-/// because the active machine has made a newer one.
+/// Builds a store from the newest base next to the store in `data`. Starts again if the active machine removes that
+/// base meanwhile, after making a newer one.
 async fn build_aside(
     objects: &ReplicaObjects,
     data: &Path,
@@ -195,7 +196,9 @@ async fn build_aside(
                 return swap::seal(data);
             }
             Err(error) if rebuild::base_before(objects, None).await?.slot == manifest.slot => return Err(error),
-            Err(error) => tracing::info!(%error, "a newer base replaced the one that was read; beginning again"),
+            Err(error) => {
+                tracing::info!(%error, "a newer base replaced the current one while it was read; starting again");
+            }
         }
     }
 }

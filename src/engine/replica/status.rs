@@ -45,7 +45,7 @@ words! {
 words! {
     /// State of replication.
     State {
-        /// The bucket has everything, or will within seconds.
+        /// The bucket has all batches, or will have them within seconds.
         Ok = "ok",
         /// The process has not reached the bucket yet.
         Waiting = "waiting",

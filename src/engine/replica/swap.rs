@@ -1,5 +1,5 @@
-//! Replacing a store by one that was built next to it. The old store stays until the new one is complete; after a crash
-//! at any moment, one of them is in place.
+//! Replaces a store by a new one that was built next to it. The old store stays until the new one is complete. After a
+//! crash at any moment, one of them is in place.
 
 use std::fs;
 use std::io;
@@ -36,7 +36,7 @@ pub(super) fn finish(data: &Path) -> Result<(), ReplicaError> {
     }
     move_others(&whole, data)?;
     for name in PARTS {
-        // A part that was moved before is missing.
+        // An interrupted call has moved this part already.
         if whole.join(name).exists() {
             remove(&data.join(name))?;
             fs::rename(whole.join(name), data.join(name)).map_err(failed)?;
@@ -47,7 +47,8 @@ pub(super) fn finish(data: &Path) -> Result<(), ReplicaError> {
     sync(data)
 }
 
-/// Moves files other than the store that `data` lacks: the master key and the certificates of a new standby.
+/// Moves files that `data` lacks and that are not part of the store: the master key and the certificates of a new
+/// standby.
 fn move_others(whole: &Path, data: &Path) -> Result<(), ReplicaError> {
     for entry in fs::read_dir(whole).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -64,7 +65,7 @@ fn move_others(whole: &Path, data: &Path) -> Result<(), ReplicaError> {
 pub(super) fn set_aside(data: &Path, epoch: u64) -> Result<PathBuf, ReplicaError> {
     let aside = data.join(format!("deposed-{epoch}"));
     fs::create_dir_all(&aside).map_err(failed)?;
-    // The database is moved last: a directory without it does not look like a store.
+    // The database is moved last: without it, a directory does not look like a store.
     for name in ["replica", "journal", "content", "postrider.redb"] {
         if data.join(name).exists() {
             fs::rename(data.join(name), aside.join(name)).map_err(failed)?;
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_that_ended_anywhere_is_completed_and_keeps_what_the_directory_has() {
+    fn an_interrupted_swap_is_completed_and_keeps_existing_files() {
         for moved in 0..=PARTS.len() {
             let data = tempfile::tempdir().unwrap();
             let data = data.path();
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_standby_gets_the_key_too() {
+    fn a_new_standby_also_gets_the_master_key() {
         let data = tempfile::tempdir().unwrap();
         let aside = prepare(data.path()).unwrap();
         store(&aside, "new");

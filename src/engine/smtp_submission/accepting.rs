@@ -1,5 +1,5 @@
-//! Accepting the messages of one transaction: read once, admitted together, signed and appended in turn, and committed
-//! by one operation.
+//! Accepting the messages of one transaction. The message is read once, its copies are admitted together, signed and
+//! appended in turn, and committed by one operation.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::store::op::accept::{Accept, Accepted};
 use crate::store::op::accept_all::{AcceptAll, OneRefused};
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 
-/// Why a message has no identifiers to answer with.
+/// Reason why a message has no identifiers to answer with.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It is not accepted.
+    /// The message is not accepted.
     Answer(Answer),
-    /// Nobody knows whether it is.
+    /// It is unknown whether the message is accepted.
     InDoubt,
 }
 
@@ -41,7 +41,7 @@ impl From<Answer> for Failure {
     }
 }
 
-/// A transaction whose message has come.
+/// A transaction whose message has arrived.
 pub(super) struct Submitting {
     engine: Arc<Engine>,
     caller: Arc<Caller>,
@@ -49,11 +49,11 @@ pub(super) struct Submitting {
     transaction: Transaction,
 }
 
-/// Why one try came to nothing.
+/// Reason why one try failed.
 enum Stopped {
-    /// The domain was changed meanwhile: worth another try.
+    /// The domain was changed meanwhile. Try again.
     DomainChanged,
-    /// The account may not send from the domain. `dev` may make it one that it may.
+    /// The account may not send from the domain. In `dev`, the domain may be registered automatically.
     DomainUnusable(Failure),
     Failed(Failure),
 }
@@ -66,7 +66,7 @@ impl<T: Into<Failure>> From<T> for Stopped {
 
 /// The idempotency key of each recipient.
 pub(super) type Claims = Arc<Vec<Option<IdempotencyClaim>>>;
-/// The marks of idempotency keys that are in use, until the last holder drops them.
+/// Guards that mark idempotency keys as in use, until the last owner drops them.
 type Marks = Arc<Vec<KeyMark>>;
 
 impl Submitting {
@@ -74,7 +74,7 @@ impl Submitting {
         Self { engine, caller: Arc::new(caller), client, transaction }
     }
 
-    /// Accepts the message for every recipient, or for none. Returns the identifiers in the order of the recipients.
+    /// Accepts the message for all recipients or for none. Returns the identifiers in the order of the recipients.
     pub(super) async fn accept(self, message: Vec<u8>) -> Result<Vec<String>, Failure> {
         check_suspension(&self.engine, &self.caller)?;
         if !self.engine.may_accept().await {
@@ -98,7 +98,7 @@ impl Submitting {
         Err(reply::domain_changed().into())
     }
 
-    /// Reads the message, off the async threads.
+    /// Parses the message, off the async threads.
     async fn read(&self, message: Vec<u8>) -> Result<SharedMessage, Failure> {
         let (mail_from, client) = (self.transaction.sender.mail_from.clone(), self.client.clone());
         let copies = self.transaction.recipients.len();
@@ -115,8 +115,8 @@ impl Submitting {
         .await?
     }
 
-    /// The idempotency key of each recipient, and the marks that they are in use. They are apart from the API's keys,
-    /// which have no NUL.
+    /// Returns the idempotency key of each recipient, and the guards that mark the keys as in use. They never equal the
+    /// API's keys, which don't contain NUL.
     fn claims(&self, shared: &SharedMessage) -> Result<(Claims, Marks), Failure> {
         let recipients = &self.transaction.recipients;
         let Some(key) = &shared.message.steering.idempotency_key else {
@@ -128,7 +128,7 @@ impl Submitting {
             let claim = IdempotencyClaim { key_hash: reply::key_hash(key, to), body_hash };
             match KeyMark::begin(&self.engine, self.caller.account, claim.key_hash) {
                 Ok(mark) => marks.push(mark),
-                // It may be on its last step: then the answer is there already.
+                // The other request may be about to finish. Its answer is stored then.
                 Err(_) => match self.engine.accepted_before(self.caller.account, &claim) {
                     Ok(Some(_)) => {}
                     Ok(None) => return Err(reply::in_progress().into()),
@@ -162,7 +162,7 @@ impl Submitting {
             if copies.is_done() {
                 break;
             }
-            // One message and one copy are in memory at a time, or as many small copies as make a chunk.
+            // Memory holds the message and one copy at a time, or as many small copies as fill a chunk.
             (copies, chunk) = self.on_pool(move |engine| copies.with_next(engine)).await?;
         }
         let (mut ids, places) = copies.into_ids();
@@ -194,7 +194,7 @@ impl Submitting {
         match answer.await {
             Ok(Ok(accepted)) => Ok(Ok(accepted)),
             Ok(Err(OpError::Refused(refused))) => Ok(Err(refused)),
-            // The record may be on the disk. Nobody is told that it is not.
+            // The record may be on disk, so a refusal could be wrong.
             Ok(Err(OpError::Failed(
                 error @ (StoreError::Database(_)
                 | StoreError::Corrupted(_)
@@ -202,7 +202,7 @@ impl Submitting {
                 | StoreError::Unsynced(_)
                 | StoreError::InDoubt),
             ))) => {
-                tracing::error!(%error, "the commit of an SMTP submission failed; closing without an answer");
+                tracing::error!(%error, "could not commit an SMTP submission; closing without an answer");
                 Err(Failure::InDoubt)
             }
             Ok(Err(OpError::Failed(error))) => Err(error.into()),
@@ -215,7 +215,7 @@ impl Submitting {
         self.engine.meters.submission.messages.add(u64::try_from(new.len()).unwrap_or(u64::MAX));
     }
 
-    /// The end of a try by what was refused for the recipient at `place` and the sending domain `from`.
+    /// Converts the refusal for the recipient at `place` and the sending domain `from` to the end of a try.
     fn refused(&self, from: &str, place: usize, stop: OpError<Refusal>) -> Stopped {
         match stop {
             OpError::Refused(Refusal::DomainChanged) => Stopped::DomainChanged,
@@ -234,12 +234,12 @@ impl Submitting {
         }
     }
 
-    /// Does work on a thread of the signing pool.
+    /// Runs work on a thread of the signing pool.
     async fn on_pool<T: Send + 'static>(&self, work: impl FnOnce(&Engine) -> T + Send + 'static) -> Result<T, Failure> {
         let (sender, done) = oneshot::channel();
         let engine = Arc::clone(&self.engine);
         self.engine.signing.post(move || drop(sender.send(work(&engine))));
-        // Nobody is left to answer where the thread panicked.
+        // If the thread panicked, the sender is gone.
         done.await.map_err(|_| StoreError::Panicked.into())
     }
 }

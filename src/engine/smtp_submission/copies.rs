@@ -1,5 +1,5 @@
-//! The copies of one message: each recipient's header section, signature and sealed body. Burns the processor, and
-//! changes nothing.
+//! The copies of one message: each recipient's header section, signature and sealed body. CPU-bound, without side
+//! effects.
 
 use std::sync::Arc;
 
@@ -20,21 +20,22 @@ use crate::store::op::accept::Accept;
 use crate::store::op::admission::{self, Admission, AdmissionRequest, Admitted, Refusal, StorageRoom};
 use crate::store::row::message::{MessageRow, SmtpFacts};
 
-/// Bytes of sealed copies that are made before they are appended.
+/// Size of sealed copies, in bytes, that are made before they are appended.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// Bytes of a client's text that a message keeps: an invalid Message-ID may be as long as the header section.
+/// Maximum size of a client's text that a message keeps, in bytes. An invalid Message-ID may be as long as the header
+/// section.
 const TEXT_BYTES_MAX: usize = 998;
-/// Bytes of a client's name.
+/// Maximum size of a client's name, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// The place of a recipient, and why it gets no copy.
+/// The position of a recipient, and the reason why it gets no copy.
 type RefusedAt = (usize, OpError<Refusal>);
 
-/// A message, and what its copies share.
+/// A message, and the data that its copies share.
 pub(super) struct SharedMessage {
     pub(super) message: SubmittedMessage,
     body_hash: BodyHash,
-    /// The compressed body. A single copy is compressed whole.
+    /// The compressed body. `None` for a single copy, which is compressed as a whole.
     end: Option<CompressedEnd>,
     facts: SmtpFacts,
 }
@@ -61,7 +62,7 @@ impl SharedMessage {
     }
 }
 
-/// The copies of a message that are made in turn.
+/// The copies of a message, which are made in turn.
 pub(super) struct Copies {
     caller: Arc<Caller>,
     shared: Arc<SharedMessage>,
@@ -70,11 +71,11 @@ pub(super) struct Copies {
     admitted: Option<Box<Admitted>>,
     facts: SmtpFacts,
     time: ServiceTime,
-    /// The answer to each recipient, as far as it is known.
+    /// The identifier for each recipient, as far as it is known.
     ids: Vec<String>,
-    /// The recipients who get a copy, and its identifier; in the order of both.
+    /// The recipients that get a copy, each with its identifier, in ascending order of both.
     new: Vec<(usize, MessageId)>,
-    /// The number of copies, and their size in bytes.
+    /// The number of copies made so far, and their size in bytes.
     made: usize,
     stored_bytes: u64,
 }
@@ -87,7 +88,7 @@ pub(super) struct Chunk {
 }
 
 impl Copies {
-    /// Asks a snapshot whether every recipient may have a copy, and reserves the identifiers.
+    /// Checks in a snapshot whether every recipient may have a copy, and reserves the identifiers.
     pub(super) fn begin(
         engine: &Engine,
         caller: Arc<Caller>,
@@ -130,12 +131,12 @@ impl Copies {
         Ok(Self { caller, shared, recipients, claims, admitted, facts, time, ids, new, made: 0, stored_bytes: 0 })
     }
 
-    /// Whether every copy is made.
+    /// Returns whether all copies are made.
     pub(super) fn is_done(&self) -> bool {
         self.made == self.new.len()
     }
 
-    /// The identifiers that replays have, and the places of the recipients with a copy.
+    /// Returns the identifiers of replays, and the positions of the recipients with a copy.
     pub(super) fn into_ids(self) -> (Vec<String>, Vec<usize>) {
         (self.ids, self.new.into_iter().map(|(place, _)| place).collect())
     }
@@ -165,7 +166,7 @@ impl Copies {
         Ok(chunk)
     }
 
-    /// One recipient's copy: trace field, signatures, fields for complaints, header section and body.
+    /// Makes one recipient's copy: trace field, signatures, fields for complaints, header section and body.
     fn copy(
         &self,
         engine: &Engine,
@@ -219,7 +220,7 @@ impl Copies {
         Ok((body, accept))
     }
 
-    /// The message to one recipient as the API would have it, without its content.
+    /// Returns the message to one recipient as an API submission, without its content.
     fn submission(&self, to: &Address) -> Submission {
         let message = &self.shared.message;
         Submission {
@@ -236,7 +237,7 @@ impl Copies {
     }
 }
 
-/// A failure in making a copy. Nothing of it is the client's fault.
+/// Converts a failure in making a copy. It is never the client's fault.
 fn stopped(error: SubmitError) -> OpError<Refusal> {
     match error {
         SubmitError::Failed(error) => OpError::Failed(error),

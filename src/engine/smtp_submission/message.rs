@@ -1,4 +1,4 @@
-//! The final dot: the messages of a transaction, accepted together or not at all, and the answer.
+//! The final dot: accepts the messages of a transaction, all or none, and answers.
 
 use super::accepting::{Failure, Submitting};
 use super::{Decision, SmtpRefusal, SmtpSession, SubmissionStage};
@@ -7,9 +7,9 @@ use crate::smtp::server::Answer;
 
 impl SmtpSession {
     /// Accepts the message for all recipients of the transaction, which ends with it. The answer comes after the
-    /// commit; the caller must neither end nor drop this future before that.
+    /// commit; the caller must not stop or drop this future before that.
     ///
-    /// `message` is what came between DATA and the final dot, dots unstuffed. Line ends may be CR LF or LF.
+    /// `message` contains the bytes between DATA and the final dot, with dots unstuffed. Line ends may be CR LF or LF.
     pub async fn message(&mut self, message: Vec<u8>) -> Decision {
         let began = self.engine.clock.monotonic();
         let (mail_from, from) = (self.mail_from(), submitted::from_text(&message));
@@ -29,7 +29,7 @@ impl SmtpSession {
         }
     }
 
-    /// The transaction, which ends.
+    /// Ends the transaction, and returns it with its message's submission.
     fn submitting(&mut self) -> Option<Submitting> {
         let (transaction, login) = (self.transaction.take()?, self.login.as_ref()?);
         let (engine, client) = (self.engine.clone(), self.client.clone());

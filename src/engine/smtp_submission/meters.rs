@@ -1,4 +1,4 @@
-//! Counts of SMTP submission for monitoring.
+//! Metrics of SMTP submission.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,22 +7,22 @@ use std::time::Duration;
 use crate::base::meter::{Counter, Distribution, Histogram};
 use crate::smtp::server::SubmissionStage;
 
-/// The result of a login, as monitoring names it.
+/// The result of a login, under its name in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginEnd {
-    /// The key is good.
+    /// The key is valid.
     Ok,
-    /// The key is not.
+    /// The key is invalid.
     Refused,
-    /// The address had too many failures: the session ended before the key was judged, or with it.
+    /// The address had too many failures: the session ended before the key was checked, or together with the check.
     Throttled,
 }
 
 impl LoginEnd {
-    /// All of them.
+    /// All results.
     pub const ALL: [Self; 3] = [Self::Ok, Self::Refused, Self::Throttled];
 
-    /// The name in monitoring.
+    /// Returns the name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -32,17 +32,17 @@ impl LoginEnd {
     }
 }
 
-/// The meters of SMTP submission. Durations are in microseconds.
+/// The metrics of SMTP submission. Durations are in microseconds.
 #[derive(Debug)]
 pub struct SubmissionMeters {
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub sessions_begun: Counter,
-    /// Connections that have ended.
+    /// Ended connections.
     pub sessions_ended: Counter,
     logins: [Counter; LoginEnd::ALL.len()],
-    /// Messages accepted, one for each recipient.
+    /// Accepted messages, one for each recipient.
     pub messages: Counter,
-    /// Codes are few: the table of the contract has about twenty.
+    /// There are few codes: the contract's table has about twenty.
     refusals: Mutex<BTreeMap<(SubmissionStage, u16), u64>>,
     duration: Histogram,
 }
@@ -61,7 +61,7 @@ impl Default for SubmissionMeters {
 }
 
 impl SubmissionMeters {
-    /// Counts a login, as the listener answered it.
+    /// Counts a login by the listener's answer to it.
     pub fn login(&self, end: LoginEnd) {
         self.logins[end as usize].count();
     }
@@ -70,23 +70,23 @@ impl SubmissionMeters {
         *self.refusals.lock().unwrap_or_else(PoisonError::into_inner).entry((stage, code)).or_default() += 1;
     }
 
-    /// Counts the time from the final dot to its answer.
+    /// Records the time from the final dot to its answer.
     pub(super) fn answered(&self, after: Duration) {
         self.duration.observe_duration(after);
     }
 
-    /// Logins by their end.
+    /// Returns the logins by result.
     pub fn logins(&self) -> impl Iterator<Item = (&'static str, u64)> {
         LoginEnd::ALL.into_iter().map(LoginEnd::as_str).zip(self.logins.iter().map(Counter::read))
     }
 
-    /// Refusals by stage and code.
+    /// Returns the refusals by stage and code.
     pub fn refusals(&self) -> Vec<(SubmissionStage, u16, u64)> {
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         refusals.iter().map(|((stage, code), count)| (*stage, *code, *count)).collect()
     }
 
-    /// Times from the final dot to its answer.
+    /// Returns the times from the final dot to its answer.
     pub fn duration(&self) -> Distribution {
         self.duration.read()
     }

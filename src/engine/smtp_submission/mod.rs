@@ -1,8 +1,8 @@
 //! The engine's side of SMTP submission: logins, recipients and messages of one connection.
 //!
-//! `net` makes one [`SmtpSession`] for each connection, asks it at AUTH, MAIL, RCPT and the final dot, and sends the
-//! [`Answer`]s. The session never answers what the protocol layer decides alone, such as syntax, order and limits of
-//! the connection; those refusals are reported to [`SmtpSession::note_refusal`].
+//! `net` creates one [`SmtpSession`] for each connection, calls it at AUTH, MAIL, RCPT and the final dot, and sends the
+//! [`Answer`]s. The protocol layer alone decides on syntax, command order and connection limits. It reports its
+//! refusals to [`SmtpSession::note_refusal`].
 
 mod accepting;
 mod copies;
@@ -27,30 +27,30 @@ use crate::smtp::server::Answer;
 use crate::store::error::StoreError;
 use recipient::Transaction;
 
-/// The client of a connection. The name changes with EHLO, the version with STARTTLS.
+/// The client of a connection. Its name may change with EHLO, its TLS version with STARTTLS.
 #[derive(Clone, Debug)]
 pub struct SmtpClient {
     /// The name given in EHLO or HELO.
     pub name: String,
     /// The address that it connects from.
     pub address: IpAddr,
-    /// The TLS version, such as `TLSv1.3`; none in the clear.
+    /// The TLS version, such as `TLSv1.3`; `None` without TLS.
     pub tls_version: Option<String>,
 }
 
 /// The result of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginOutcome {
-    /// The session sends with this key from now on.
+    /// The session uses this key from now on.
     Good {
         /// The key's account.
         account: AccountId,
         /// The key.
         key: KeyId,
     },
-    /// The key is good, but has not the scope `send`.
+    /// The key is valid, but lacks the scope `send`.
     NoSendScope,
-    /// The key is unknown, revoked, expired or malformed. The client is not told which.
+    /// The key is unknown, revoked, expired or malformed. The answer to the client does not tell which.
     Refused,
     /// The store failed.
     Failed,
@@ -70,40 +70,40 @@ pub struct SmtpSender {
 pub enum Decision {
     /// Send this answer.
     Answer(Answer),
-    /// Close the connection without an answer: nobody knows yet whether the message is committed.
+    /// Close the connection without an answer, because it is unknown whether the message is committed.
     CloseWithoutAnswer,
 }
 
 /// One connection's login and transaction.
 pub struct SmtpSession {
-    /// The client as it is known at present.
+    /// The client, with its current name and TLS version.
     pub client: SmtpClient,
     engine: Arc<Engine>,
     login: Option<Login>,
-    /// The owner of the key that was presented last, good or not.
+    /// The owner of the last presented key, valid or not.
     presented: Option<Caller>,
     transaction: Option<Transaction>,
 }
 
-/// A good login.
+/// A successful login.
 struct Login {
     hash: [u8; 32],
     caller: Caller,
 }
 
 impl Engine {
-    /// Begins a session. Nobody is logged in.
+    /// Starts a session without a login.
     pub fn smtp_session(self: &Arc<Self>, client: SmtpClient) -> SmtpSession {
         SmtpSession { client, engine: Arc::clone(self), login: None, presented: None, transaction: None }
     }
 }
 
 impl SmtpSession {
-    /// Logs in with an API key. White space around it is ignored. A login that fails leaves an earlier one in place.
+    /// Logs in with an API key. White space around it is ignored. A failed login leaves an earlier one in place.
     ///
-    /// The protocol layer answers, counts the login in [`SubmissionMeters::login`], and reports a refusal to
-    /// [`Self::note_refusal`] with the stage
-    /// [`SubmissionStage::Auth`]: it is listed for the account of this key, revoked or expired as it may be.
+    /// The protocol layer answers and counts the login in [`SubmissionMeters::login`]. It reports a refusal to
+    /// [`Self::note_refusal`] with the stage [`SubmissionStage::Auth`]. The refusal is listed for the account of this
+    /// key, even if the key is revoked or expired.
     pub fn login(&mut self, password: &[u8]) -> LoginOutcome {
         self.presented = None;
         let secret = str::from_utf8(password).ok().and_then(|text| self.engine.secret_of(text.trim()));
@@ -136,19 +136,19 @@ impl SmtpSession {
         }
     }
 
-    /// Forgets the transaction: after RSET, EHLO and HELO.
+    /// Discards the transaction: after RSET, EHLO and HELO.
     pub fn reset(&mut self) {
         self.transaction = None;
     }
 
-    /// Forgets the login too: after STARTTLS.
+    /// Discards the transaction and the login: after STARTTLS.
     pub fn forget(&mut self) {
         self.transaction = None;
         self.login = None;
         self.presented = None;
     }
 
-    /// Begins a transaction, with the key looked up again. Nothing is asked of the path.
+    /// Starts a transaction, after looking up the key again. The sender's path is not checked.
     pub fn sender(&mut self, sender: SmtpSender) -> Answer {
         self.transaction = None;
         let answer = match self.check_sender(&sender) {
@@ -190,8 +190,8 @@ impl SmtpSession {
         self.engine.check_room().map_err(|error| failed(&error))
     }
 
-    /// Reports a refusal that the protocol layer decided, for the metrics and the account's list. Answers of
-    /// [`Self::sender`], [`Self::recipient`] and [`Self::message`] are counted there already.
+    /// Reports a refusal by the protocol layer, for the metrics and the account's list. Answers of [`Self::sender`],
+    /// [`Self::recipient`] and [`Self::message`] are counted already.
     pub fn note_refusal(&self, stage: SubmissionStage, answer: &Answer, mail_from: Option<&str>, to: Option<&str>) {
         let refusal = SmtpRefusal {
             mail_from: mail_from.unwrap_or_default().to_owned(),
@@ -224,7 +224,7 @@ impl SmtpSession {
     }
 }
 
-/// The answer to a failure of ours: the client sends again later.
+/// Returns the answer to a failure of the service: the client should send the message later.
 fn failed(error: &StoreError) -> Answer {
     match error {
         StoreError::Full => Answer::new(452, "4.3.1", "The service's disk is nearly full; try again later"),
@@ -238,7 +238,7 @@ fn failed(error: &StoreError) -> Answer {
         | StoreError::Panicked
         | StoreError::InDoubt
         | StoreError::Closed => {
-            tracing::error!(%error, "an SMTP submission failed");
+            tracing::error!(%error, "could not process an SMTP submission; the client will retry");
             Answer::new(451, "4.3.0", "The service failed; try again later")
         }
     }

@@ -1,4 +1,4 @@
-//! RCPT: checks whether the API would accept a message to this recipient, and collects the transaction.
+//! RCPT: checks whether the API would accept a message to this recipient, and adds the recipient to the transaction.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::store::op::suppression;
 use crate::store::read::Read as _;
 use crate::store::schema;
 
-/// Bytes of all copies of one message together.
+/// Maximum total size of all copies of one message, in bytes.
 pub(super) const COPIES_BYTES_MAX: u64 = 200 << 20;
 
 /// The transaction between MAIL and the end of its message.
@@ -32,8 +32,8 @@ impl Transaction {
 }
 
 impl SmtpSession {
-    /// Adds a recipient, given as the path without its angle brackets. The same mailbox again is accepted, and stays
-    /// one message.
+    /// Adds a recipient, given as the path without its angle brackets. A repeated mailbox is accepted, and gets one
+    /// message.
     pub fn recipient(&mut self, path: &str) -> Answer {
         let answer = match self.add_recipient(path) {
             Ok(()) => Answer::new(250, "2.1.5", "OK"),
@@ -74,7 +74,7 @@ impl SmtpSession {
     }
 }
 
-/// Memory and disk are bounded by the size of all copies together. The rest of the recipients can be sent in another
+/// Checks the total size of all copies, which bounds memory and disk use. Remaining recipients can be sent in another
 /// transaction (RFC 5321 4.5.3.1.10).
 fn check_size(sender: &SmtpSender, copies: usize) -> Result<(), Answer> {
     let copies = u64::try_from(copies).unwrap_or(u64::MAX);
@@ -112,13 +112,13 @@ pub(super) fn check_suppression(
     }
 }
 
-/// The answer to a suppressed recipient.
+/// Returns the answer to a suppressed recipient.
 pub(super) fn suppressed(address: &Address, why: &str) -> Answer {
     let text = format!("<{address}> is suppressed ({why}): remove the suppression to send to it again");
     Answer::new(550, "5.7.1", text)
 }
 
-/// Asks whether the quota and the storage have room for so many messages more.
+/// Checks that the quota and the storage allow this number of additional messages.
 fn check_quota(engine: &super::Engine, caller: &Caller, messages: usize) -> Result<(), Answer> {
     let read = || -> Result<(Option<Account>, Quota, bool), StoreError> {
         let snapshot = engine.store.snapshot()?;
@@ -137,14 +137,14 @@ fn check_quota(engine: &super::Engine, caller: &Caller, messages: usize) -> Resu
     if has_storage { Ok(()) } else { Err(storage_full()) }
 }
 
-/// The answer where the quota is used up.
+/// Returns the answer if the quota is used up.
 pub(super) fn quota_exhausted(exhausted: crate::machine::quota::QuotaExhausted) -> Answer {
     let (window, seconds) = (exhausted.window.as_str(), exhausted.retry_after_secs);
     let text = format!("The account's quota of this {window} is used up: try again in {seconds} seconds");
     Answer::new(452, "4.7.1", text)
 }
 
-/// The answer where the account's storage is full.
+/// Returns the answer if the account's storage is full.
 pub(super) fn storage_full() -> Answer {
     let text = "The account's storage for messages is full: shorten content_retention_days, or ask the operator";
     Answer::new(452, "4.2.2", text)

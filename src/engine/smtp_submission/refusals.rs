@@ -1,7 +1,7 @@
-//! The last refusals of SMTP submission, by account, in memory: a restart starts empty.
+//! The last refusals of SMTP submission, by account, in memory. A restart starts empty.
 //!
-//! An account has [`OF_ACCOUNT_MAX`] at most, all accounts together [`IN_ALL_MAX`]; the oldest go first. A text is cut
-//! at [`TEXT_BYTES_MAX`], so the list takes 16 MiB at most.
+//! An account has at most [`OF_ACCOUNT_MAX`] refusals, all accounts together [`IN_ALL_MAX`]. The oldest are removed
+//! first. Texts are truncated to [`TEXT_BYTES_MAX`], so the list takes at most 16 MiB.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -11,35 +11,35 @@ use crate::base::id::{AccountId, KeyId};
 use crate::base::time::Timestamp;
 use crate::smtp::server::Answer;
 
-/// Refusals kept of one account.
+/// Maximum number of refusals kept for one account.
 const OF_ACCOUNT_MAX: usize = 100;
-/// Refusals kept of all accounts together.
+/// Maximum number of refusals kept for all accounts.
 const IN_ALL_MAX: usize = 10_000;
-/// Bytes kept of one text.
+/// Maximum size of a kept text, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
 
 /// One refusal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmtpRefusal {
-    /// When it was answered.
+    /// Time of the answer.
     pub at: Timestamp,
     /// The stage of the session.
     pub stage: SubmissionStage,
     /// The answer with its codes, lines separated by LF.
     pub reply: String,
-    /// The key that was presented.
+    /// The presented key.
     pub key: KeyId,
-    /// The beginning of that key's secret.
+    /// The prefix of that key's secret.
     pub key_prefix: String,
     /// The address that the client connected from.
     pub client_address: String,
     /// The name given in EHLO or HELO.
     pub client_name: String,
-    /// The path of MAIL FROM; empty where there was none.
+    /// The path of MAIL FROM; empty without one.
     pub mail_from: String,
-    /// The path of RCPT TO; empty where the refusal is of no one recipient.
+    /// The path of RCPT TO; empty if the refusal does not concern a single recipient.
     pub to: String,
-    /// The From header; empty where no message was read.
+    /// The From header; empty if the message was not read.
     pub from: String,
 }
 
@@ -50,7 +50,7 @@ pub struct Refusals(Mutex<Lists>);
 #[derive(Debug, Default)]
 struct Lists {
     by_account: HashMap<AccountId, VecDeque<(u64, SmtpRefusal)>>,
-    /// The account of each, oldest first.
+    /// The account of each refusal, oldest first.
     order: BTreeMap<u64, AccountId>,
     next: u64,
 }
@@ -73,7 +73,7 @@ impl Refusals {
         }
     }
 
-    /// Forgets the refusals of an account.
+    /// Removes the refusals of an account.
     pub(in crate::engine) fn forget(&self, account: AccountId) {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let list = lists.by_account.remove(&account).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Refusals {
         }
     }
 
-    /// The refusals of an account, newest first; those of one key where `key` is given.
+    /// Returns the refusals of an account, newest first; only those of `key` if it is given.
     pub fn of(&self, account: AccountId, key: Option<KeyId>) -> Vec<SmtpRefusal> {
         let lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let list = lists.by_account.get(&account).into_iter().flatten().rev().map(|(_, refusal)| refusal);
@@ -102,7 +102,7 @@ impl Lists {
     }
 }
 
-/// The answer as it goes over the wire, lines separated by LF.
+/// Returns the answer as sent, lines separated by LF.
 pub(super) fn text_of(answer: &Answer) -> String {
     let mut bytes = Vec::new();
     answer.write_to(&mut bytes);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_keeps_its_last_hundred() {
+    fn an_account_keeps_its_last_hundred_refusals() {
         let refusals = Refusals::default();
         refusals.add(account(2), refusal("other"));
         for number in 0..150 {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_all_accounts_go_first() {
+    fn the_oldest_refusals_of_all_accounts_are_removed_first() {
         let refusals = Refusals::default();
         for number in 0..=100_u8 {
             (0..100).for_each(|_| refusals.add(account(number), refusal("x")));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_sees_its_own_and_long_texts_are_cut_at_a_character() {
+    fn refusals_can_be_filtered_by_key_and_long_texts_are_truncated_at_a_character() {
         let refusals = Refusals::default();
         let key = KeyId(Ulid([9; 16]));
         refusals.add(account(1), SmtpRefusal { key, client_name: "\u{e4}".repeat(300), ..SmtpRefusal::default() });

@@ -1,4 +1,4 @@
-//! The answers at the final dot: each says what happened, to what, and what to do.
+//! The answers at the final dot. Each contains the problem, its subject and the remedy.
 
 use sha2::{Digest as _, Sha256};
 
@@ -11,15 +11,16 @@ use crate::mail::submitted::Unsubmitted;
 use crate::smtp::server::Answer;
 use crate::store::op::admission::Refusal;
 
-/// Lines of one answer: some clients give up at fifty.
+/// Maximum number of lines of one answer: some clients fail at fifty.
 const LINES_MAX: usize = 10;
 
-/// The hash by which an idempotency key counts for one recipient. The API's keys have no NUL, so they are others.
+/// Returns the hash of an idempotency key for one recipient. It never equals a hash of the API, whose keys don't
+/// contain NUL.
 pub(super) fn key_hash(key: &str, to: &Address) -> [u8; 32] {
     Sha256::digest([b"smtp\0", key.as_bytes(), b"\0", to.match_key().as_bytes()].concat()).into()
 }
 
-/// The identifier in the body of a 202.
+/// Returns the identifier in the body of a 202.
 pub(super) fn id_of(answer: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     struct AnswerId {
@@ -28,7 +29,7 @@ pub(super) fn id_of(answer: &[u8]) -> String {
     serde_json::from_slice(answer).map(|AnswerId { id }| id).unwrap_or_default()
 }
 
-/// The answer to a message with faults.
+/// Returns the answer to an invalid message.
 pub(super) fn unsubmitted(fault: &Unsubmitted) -> Answer {
     let violations = match fault {
         Unsubmitted::HeaderTooLong => {
@@ -49,23 +50,23 @@ pub(super) fn unsubmitted(fault: &Unsubmitted) -> Answer {
     lines.fold(Answer::new(550, "5.6.0", first), Answer::and)
 }
 
-/// The answer where all copies together are too large.
+/// Returns the answer if the total size of all copies is too large.
 pub(super) fn copies_too_large() -> Answer {
     Answer::copies_too_large()
 }
 
-/// The answer where the first message with an idempotency key is still being accepted.
+/// Returns the answer if the first message with an idempotency key is still in progress.
 pub(super) fn in_progress() -> Answer {
     let text = "A message with this X-Service-Idempotency-Key is being accepted: try again in 1 second";
     Answer::new(451, "4.3.0", text)
 }
 
-/// The answer where the domain was changed again and again.
+/// Returns the answer if the domain was changed repeatedly.
 pub(super) fn domain_changed() -> Answer {
     Answer::new(451, "4.3.0", "The sending domain is being changed: try again in 1 second")
 }
 
-/// The answer to an error of the look at an idempotency key.
+/// Returns the answer to an error of the idempotency check.
 pub(super) fn of_error(error: &SubmitError, to: &Address) -> Answer {
     match error {
         SubmitError::Failed(error) => failed(error),
@@ -79,12 +80,12 @@ fn mismatch(to: &Address) -> Answer {
     Answer::new(550, "5.7.1", text)
 }
 
-/// The answer to a refusal of the message to one recipient.
+/// Returns the answer to a refusal of the message to one recipient.
 pub(super) fn of_refusal(engine: &Engine, caller: &Caller, from: &str, refusal: &Refusal, to: &Address) -> Answer {
     let text = match refusal {
         Refusal::IdempotencyMismatch => return mismatch(to),
         Refusal::RecipientSuppressed => {
-            // It may have been lifted in between.
+            // The suppression may have been removed meanwhile.
             let found = check_suppression(engine, caller, to, &to.match_key());
             return found.err().unwrap_or_else(|| suppressed(to, "listed"));
         }
@@ -92,7 +93,7 @@ pub(super) fn of_refusal(engine: &Engine, caller: &Caller, from: &str, refusal: 
         Refusal::StorageExhausted => return storage_full(),
         Refusal::DomainChanged => return domain_changed(),
         Refusal::DomainUnknown => format!(
-            "From is at {from}, which is no domain of this account: add and verify the domain, or send from a \
+            "From is at {from}, which is not a domain of this account: add and verify the domain, or send from a \
              verified one"
         ),
         Refusal::DomainUnverified => {

@@ -34,7 +34,7 @@ struct Batch {
     caller: Caller,
     items: Arc<[ListItem]>,
     outcomes: Vec<Option<Outcome>>,
-    /// Marks the keys as in progress until it is dropped.
+    /// Marks the keys as in progress until dropped.
     running: Vec<KeyMark>,
 }
 
@@ -42,8 +42,8 @@ struct Batch {
 type PreparedMessages = Vec<(usize, Result<Prepared, SubmitError>)>;
 
 impl Engine {
-    /// Accepts each message of a list independently, in order, and returns the outcomes in that order. Continues if the
-    /// caller stops waiting for the answer.
+    /// Accepts each message of a list independently, in order, and returns the outcomes in that order. Continues even
+    /// if the caller stops waiting for the answer.
     pub async fn submit_each(self: &Arc<Self>, caller: &Caller, items: Vec<ListItem>) -> Vec<Outcome> {
         let (engine, caller, count) = (Arc::clone(self), caller.clone(), items.len());
         let task = tokio::spawn(async move {
@@ -93,7 +93,7 @@ impl Batch {
         }
     }
 
-    /// Tries the messages without an outcome.
+    /// Tries the messages that have no outcome yet.
     async fn try_rest(&mut self, engine: &Arc<Engine>) {
         let rest: Vec<_> = (0..self.items.len()).filter(|place| self.outcomes[*place].is_none()).collect();
         if rest.is_empty() {

@@ -1,4 +1,4 @@
-//! Composing, admitting, signing and sealing one message: the work between a submission and its operation. CPU-bound,
+//! Composing, admitting, signing and sealing one message: the steps between a submission and its operation. CPU-bound,
 //! without side effects.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::store::op::admission::{self, Admission, AdmissionRequest, Admitted, I
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 
-/// Minimum size, in bytes, for which waking another thread is worth it.
+/// Minimum size, in bytes, of a message for which waking another thread is worthwhile.
 const MEANWHILE_BYTES_MIN: usize = 4096;
 
 /// A message ready to be committed, or the answer to a repeated request.
@@ -48,7 +48,7 @@ pub(in crate::engine) struct MessageBuilder<'a> {
     pub(in crate::engine) store: &'a Store,
     pub(in crate::engine) settings: &'a Settings,
     pub(in crate::engine) keys: &'a KeyCache,
-    /// Idle signing threads, if the message is alone.
+    /// Idle signing threads, if no other submission is waiting.
     pub(in crate::engine) helpers: Option<&'a SigningPool>,
 }
 
@@ -65,13 +65,13 @@ impl MessageBuilder<'_> {
         let key_stream = caller.key.as_ref().and_then(|key| key.stream);
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
         let id = self.store.reserve_message_id(now);
-        // Errors of the message come before those of the account (contract 1, order of checks), so it is composed
-        // first.
+        // Errors of the message come before those of the account (contract 1, order of checks), so the message is
+        // composed first.
         let hosted = self.hosted_unsubscribe(&snapshot, account, id, submission)?;
         let facts = ComposeFacts { message_id: id, at: time.wall, hosted_unsubscribe: hosted.as_ref() };
         let composed = compose(submission, &facts).map_err(SubmitError::Invalid)?;
         if composed.received_count > RECEIVED_HEADERS_COUNT {
-            let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: it goes in circles");
+            let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: possible mail loop");
             return Err(SubmitError::Invalid(Violations::of("raw", fault)));
         }
         let question = AdmissionRequest {
@@ -116,8 +116,8 @@ impl MessageBuilder<'_> {
         Ok(Prepared::Message(Box::new(Ready { body, accept })))
     }
 
-    /// Checks the storage limit again once the size is known. A body refused only after it was appended would take disk
-    /// space that no account's limit counts.
+    /// Checks the storage limit again once the size is known. If the body were refused only after it was appended, it
+    /// would take disk space outside every account's limit.
     fn check_storage(&self, account: AccountId, body: &SealedBody) -> Result<(), SubmitError> {
         let max = self.settings.stored_bytes_per_account;
         if max == 0 {
@@ -174,7 +174,7 @@ impl MessageBuilder<'_> {
         })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the row joins everything that is known of a message")]
+    #[expect(clippy::too_many_arguments, reason = "the row combines all facts about a message")]
     pub(in crate::engine) fn row(
         &self,
         caller: &Caller,
@@ -229,7 +229,8 @@ impl MessageBuilder<'_> {
 /// Returns the end of the bucket that holds the content of a message accepted at `time`.
 pub(in crate::engine) fn bucket(admitted: &Admitted, time: &ServiceTime) -> Timestamp {
     let bucket = retention::Bucket::of(time.now, admitted.account.content_retention_days);
-    // Content accepted while the clock is in doubt is destroyed at a different time than the rest of its hour.
+    // Content accepted while the clock is in doubt is destroyed at a different time than other content of the same
+    // hour.
     time.doubt.map_or(bucket, |number| bucket.in_doubt(number)).end
 }
 

@@ -1,8 +1,8 @@
 //! From a validated submission to a durable, signed message: everything before a 202.
 //!
-//! One job, usually on a signing thread, composes the message, asks a snapshot whether it may be accepted, then signs
-//! and seals it ([`message_builder`]). The accepting operation asks again in its transaction, and only that answer counts. No
-//! answer is sent before the sync.
+//! One job, usually on a signing thread, composes the message, checks admission in a snapshot, then signs and seals the
+//! message ([`message_builder`]). The accepting operation checks admission again in its transaction, and only that
+//! result counts. Answers are sent only after the sync.
 
 pub mod list;
 pub(super) mod message_builder;
@@ -34,16 +34,16 @@ use crate::store::row::message::MessageRow;
 use super::signing::SigningPool;
 use message_builder::{MessageBuilder, Prepared, Ready};
 
-/// Maximum number of times that a message is composed because its domain changed meanwhile.
+/// Maximum number of tries to compose a message whose domain changes meanwhile.
 pub(super) const TRIES: usize = 3;
-/// Maximum size, in bytes, of a lone message that the async worker composes and signs itself. Composing a message of
+/// Maximum size, in bytes, of a single message that the async worker composes and signs itself. Composing a message of
 /// this size takes about as long as signing it.
 const ALONE_BYTES_MAX: usize = 64 * 1024;
 
 /// Reason why a submission gets no 202.
 #[derive(Debug)]
 pub enum SubmitError {
-    /// The message itself is invalid, which only composing it can show.
+    /// The message itself is invalid. Only composing it can show this.
     Invalid(Violations),
     /// A business rule refuses the message.
     Refused(Refusal),
@@ -92,7 +92,7 @@ impl Engine {
     /// Composes, signs and stores one message.
     ///
     /// # Errors
-    /// [`SubmitError`]; nothing was sent, and the idempotency key is free again.
+    /// [`SubmitError`]. Then no message was accepted, and the idempotency key is free again.
     pub async fn submit(
         self: &Arc<Self>,
         caller: &Caller,
@@ -140,8 +140,8 @@ impl Engine {
     ) -> Result<Accepted, SubmitError> {
         let (sender, answer) = oneshot::channel();
         let announcement = self.store.announce();
-        // For a small message that is alone, waking a thread would only add latency. It blocks one async worker for as
-        // long as a signature takes.
+        // For a small single message, waking a thread would only add latency. It blocks one async worker for the
+        // duration of a signature.
         let is_done_here = waiting.is_alone() && submission.content.bytes() <= ALONE_BYTES_MAX;
         let (engine, caller, submission) = (Arc::clone(self), caller.clone(), Arc::clone(submission));
         let work = move || {
@@ -169,8 +169,8 @@ impl Engine {
     }
 
     /// Returns the recorded answer of a key, if the body matches the one that the key is bound to. Called before the
-    /// body is validated, because a body that was valid then may be too late now. A repetition needs no permit and no
-    /// signature.
+    /// body is validated, because a body that was valid then may be too late now. A repetition needs neither a permit
+    /// nor a signature.
     ///
     /// # Errors
     /// The key is bound to another body, or the store failed.
@@ -200,7 +200,7 @@ impl Engine {
     /// Binds an idempotency key to the answer of a list whose messages were accepted one by one.
     ///
     /// # Errors
-    /// The key was bound to something else meanwhile, or the store failed.
+    /// The key was bound to another answer meanwhile, or the store failed.
     pub async fn bind_answer(
         &self,
         account: AccountId,
@@ -239,7 +239,7 @@ impl<'a> PendingSubmission<'a> {
         Self(count)
     }
 
-    /// Whether no other submission waits for an answer.
+    /// Returns whether no other submission is waiting for an answer.
     fn is_alone(&self) -> bool {
         self.0.load(Ordering::Acquire) == 1
     }
@@ -251,8 +251,8 @@ impl Drop for PendingSubmission<'_> {
     }
 }
 
-/// Marks an idempotency key as in progress until it is dropped. Held by the request and by its message, which continues
-/// if the client disconnects.
+/// Marks an idempotency key as in progress until dropped. Held by the request and by its message, which continues if
+/// the client disconnects.
 pub(super) struct KeyMark {
     engine: Arc<Engine>,
     key: (AccountId, [u8; 32]),

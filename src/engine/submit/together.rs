@@ -22,7 +22,7 @@ pub struct WholeList {
     pub submissions: Vec<Submission>,
     /// The list's idempotency key, and the guard that marks it as in progress.
     pub key: Option<(IdempotencyClaim, KeyInUse)>,
-    /// Returns the answer that the key is bound to.
+    /// Returns the answer to which the key is bound.
     pub answer: fn(&[MessageId]) -> Vec<u8>,
 }
 
@@ -68,10 +68,10 @@ impl From<OpError<OneRefused>> for ListRefused {
 }
 
 impl Engine {
-    /// Accepts all of the messages or none. Continues if the caller stops waiting for the answer.
+    /// Accepts all of the messages or none. Continues even if the caller stops waiting for the answer.
     ///
     /// # Errors
-    /// [`ListRefused`]; nothing was sent, and the idempotency key is free again.
+    /// [`ListRefused`]. Then no message was accepted, and the idempotency key is free again.
     pub async fn submit_all(self: &Arc<Self>, caller: &Caller, list: WholeList) -> Result<AllAccepted, ListRefused> {
         let (engine, caller) = (Arc::clone(self), caller.clone());
         let task = tokio::spawn(async move { engine.accept_all(&caller, list).await });
@@ -83,7 +83,7 @@ impl Engine {
         let WholeList { submissions, key, answer } = list;
         let submissions: Arc<[Submission]> = submissions.into();
         let claim = key.as_ref().map(|(claim, _)| *claim);
-        // Each message may be of another domain that `dev` registers automatically.
+        // Each message may be from another domain that `dev` registers automatically.
         for _ in 0..TRIES + submissions.len() {
             let outcome = match self.prepare_all(caller, &submissions).await {
                 Ok(ready) => self.commit_all(ready, claim, answer).await,
@@ -116,7 +116,7 @@ impl Engine {
         self.signing.post(move || {
             let prepare = |(place, submission)| match engine.prepare(&caller, submission, None, None) {
                 Ok(Prepared::Message(ready)) => Ok(*ready),
-                Ok(Prepared::Replay(_)) => unreachable!("a message without a key repeats nothing"),
+                Ok(Prepared::Replay(_)) => unreachable!("a message without a key is never a repetition"),
                 Err(error) => Err(ListRefused { place: Some(place), error }),
             };
             drop(sender.send(submissions.iter().enumerate().map(prepare).collect()));

@@ -1,4 +1,4 @@
-//! The MTA-STS policies of receiving domains: read from the store, fetched when they may have changed.
+//! The MTA-STS policies of receiving domains: read from the store, and fetched if they may have changed.
 //!
 //! A policy is read when it is used. It is fetched again once a day, and when the domain announces another identifier.
 //! A fetch restarts its `max_age`, so a domain that receives mail keeps its policy even while its policy host is down.
@@ -27,14 +27,14 @@ use crate::store::row::tls_policy::StsPolicyRow;
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 /// Time before a failed fetch of a domain's policy is retried.
 const AGAIN: Duration = Duration::from_secs(300);
-/// Maximum remembered failures. When full, the entry whose retry is due first is dropped. An entry takes at most 512
-/// bytes: 2 MiB of the 32 MiB that all DNS caches share. The policies themselves are in the store.
+/// Maximum number of remembered failures. If the list is full, the entry with the earliest retry is dropped. An entry
+/// takes at most 512 bytes: 2 MiB of the 32 MiB that all DNS caches share. The policies themselves are in the store.
 const FAILED_MAX: usize = 4096;
 /// Maximum fast fetches; the time after which a fetch is slow; and the maximum of slow fetches.
 const PROMPT_MAX: usize = 16;
 const PROMPT: Duration = Duration::from_secs(5);
 const SLOW_MAX: usize = 256;
-/// Maximum time that a message waits for a policy that is being fetched, or a fetch for a slot.
+/// Maximum time that a message waits for a running fetch, or a fetch waits for a slot.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The cache.
@@ -60,7 +60,7 @@ struct State {
 struct Failed {
     id: String,
     until: Timestamp,
-    /// Failure that is not counted yet.
+    /// A failure that is not counted yet.
     untold: Option<StsFetchFailure>,
 }
 
@@ -92,11 +92,11 @@ impl StsCache {
         let announced = self.announced(domain).await;
         let kept = self.kept(domain);
         let Ok(announced) = announced else { return unasked(kept) };
-        // A missing or unreadable record does not end a policy; only its own expiry does (RFC 8461 3.1, 5).
+        // A missing or unreadable record does not end a policy. Only the policy's own expiry does (RFC 8461 3.1, 5).
         let Some(id) = announced else { return known(kept, None) };
         match kept {
             Some(row) if row.id == id => {
-                // Renewed in the background, while the stored policy applies.
+                // The policy is renewed in the background, while the stored one applies.
                 if !self.is_fresh(&row) && !self.has_failed(domain, &id) {
                     drop(self.begin(domain, &id, FetchReason::Renewed));
                 }
@@ -128,7 +128,7 @@ impl StsCache {
         self.engine.clock.now() < row.fetched_at + FRESH
     }
 
-    /// Whether a fetch of the domain's policy is running.
+    /// Returns whether a fetch of the domain's policy is running.
     #[cfg(test)]
     pub(super) fn is_fetching(&self, domain: &DomainName) -> bool {
         self.state().flights.contains_key(domain)
@@ -154,7 +154,7 @@ impl StsCache {
         unasked(kept)
     }
 
-    /// Starts a fetch that continues even if its caller goes away, or joins the running one.
+    /// Starts a fetch that continues even if its caller is cancelled, or joins the running one.
     fn begin(self: &Arc<Self>, domain: &DomainName, id: &str, what: FetchReason) -> Flight {
         let flight = Arc::clone(self.state().flights.entry(domain.clone()).or_default());
         if let Ok(flying) = Arc::clone(&flight).try_lock_owned() {
@@ -186,7 +186,7 @@ impl StsCache {
                 tracing::info!(%domain, why = %failure, "could not fetch an MTA-STS policy");
                 self.note_failure(domain, id, failure);
             }
-            Err(Unfetched::Unasked) => tracing::debug!(%domain, "could not ask for an MTA-STS policy"),
+            Err(Unfetched::Unasked) => tracing::debug!(%domain, "no slot to fetch an MTA-STS policy"),
         }
     }
 
@@ -203,7 +203,7 @@ impl StsCache {
         self.state().failed.get(domain).is_some_and(|failed| failed.id == id && now < failed.until)
     }
 
-    /// Returns a failed fetch, only once.
+    /// Returns a failed fetch that is not counted yet. Each failure is returned only once.
     fn untold(&self, domain: &DomainName) -> Option<StsFetchFailure> {
         self.state().failed.get_mut(domain).and_then(|failed| failed.untold.take())
     }
@@ -227,7 +227,7 @@ impl StsCache {
     }
 }
 
-/// No request was possible, because too many look-ups are in flight.
+/// A request was impossible, because too many look-ups are in flight.
 struct Unasked;
 
 /// Reason for fetching a policy.
@@ -243,7 +243,7 @@ fn known(row: Option<StsPolicyRow>, failure: Option<StsFetchFailure>) -> KnownPo
     KnownPolicy { policy: row.and_then(|row| in_force(row.policy)), failure, is_unasked: false }
 }
 
-/// Returns the policy that applies while a domain can't be queried: the stored one, otherwise unknown.
+/// Returns the applicable policy while a domain can't be queried: the stored one, or else unknown.
 fn unasked(kept: Option<StsPolicyRow>) -> KnownPolicy {
     let is_unasked = kept.is_none();
     KnownPolicy { is_unasked, ..known(kept, None) }

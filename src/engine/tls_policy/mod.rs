@@ -1,9 +1,9 @@
 //! TLS policy of a receiving domain, for each server: DANE before MTA-STS before opportunistic TLS (contract 6).
 //!
-//! Read by every attempt. MTA-STS policies come from the store. They are fetched if the domain announces a new one or
+//! Read at every attempt. MTA-STS policies come from the store. They are fetched if the domain announces a new one or
 //! the last fetch is a day old ([`cache`]). TLSA records come from the resolver's cache. The store counts the results
 //! of sessions (RFC 8460). A policy is never relaxed here: a server that does not meet it is skipped, and a message
-//! without any server waits.
+//! without a suitable server waits.
 
 mod cache;
 #[cfg(test)]
@@ -48,7 +48,7 @@ pub(super) struct DomainPolicy {
 pub(super) enum Unmet {
     /// It can't be used under the domain's policy.
     Unfit(Unfit),
-    /// The policy could not be looked up, because too many look-ups are in flight. Says nothing about the policy.
+    /// The policy could not be looked up, because too many look-ups are in flight. This says nothing about the policy.
     Unasked,
 }
 
@@ -80,7 +80,7 @@ impl TlsPolicies {
     /// Returns the required security of a session with `host`.
     ///
     /// # Errors
-    /// No session with it could meet the policy, or its requirements are unknown at present.
+    /// A session with it could not meet the policy, or the policy is unknown at present.
     pub(super) async fn requirement(&self, policy: &DomainPolicy, host: &MailHost) -> Result<TlsRequirement, Unmet> {
         if policy.is_unasked {
             return Err(Unmet::Unasked);
@@ -96,7 +96,7 @@ impl TlsPolicies {
             (_, Some(sts)) if sts.admits(&host.name) => Ok(TlsRequirement::Pkix),
             (_, Some(_)) => Err(Unmet::Unfit(Unfit {
                 fault: TlsFault::StsPolicyInvalid,
-                why: format!("{} is none of the servers that the domain's MTA-STS policy names", host.name),
+                why: format!("{} is not listed in the domain's MTA-STS policy", host.name),
             })),
             (Some(terms), None) => Ok(TlsRequirement::Dane(Arc::new(terms))),
             (None, None) => Ok(TlsRequirement::Opportunistic),
@@ -139,7 +139,7 @@ impl TlsPolicies {
     ) {
         let fault = match (requirement, &policy.sts, tls) {
             (TlsRequirement::Opportunistic, _, Err(fault)) => Some(fault),
-            // The policy is in testing mode: mail that would violate it is delivered and counted.
+            // The policy is in testing mode. Mail that would violate it is delivered and counted.
             (TlsRequirement::Opportunistic, Some(sts), Ok(_)) if !sts.admits(host) => Some(TlsFault::StsPolicyInvalid),
             (TlsRequirement::Opportunistic, Some(_), Ok(facts)) => {
                 let is_met = TlsRequirement::Pkix.is_met_by(requirement, Some(facts));
@@ -188,7 +188,7 @@ impl TlsPolicies {
         let op = CountTlsSession { domain, policy_type, policy: text, host, fault, report_after };
         self.engine.store.post(op, |counted| match counted {
             Ok(SessionCount::Counted) => {}
-            Ok(SessionCount::Full) => tracing::debug!("the day's TLS sessions with further domains are not counted"),
+            Ok(SessionCount::Full) => tracing::debug!("too many domains today; TLS session not counted"),
             Err(_) => tracing::warn!("could not count a TLS session"),
         });
     }
@@ -228,7 +228,7 @@ impl Applied<'_> {
 }
 
 /// Returns the names of which a certificate under DANE-TA must contain one: the name of the TLSA records, the server's
-/// name, and the recipient's domain. DNSSEC authenticates all of them here (RFC 7672 3.2.2).
+/// name, or the recipient's domain. DNSSEC authenticates all of them here (RFC 7672 3.2.2).
 fn reference_names(tlsa_name: &str, host: &MailHost, domain: &DomainName) -> Vec<String> {
     let mut names = vec![tlsa_name.to_owned(), host.name.clone(), domain.as_str().to_owned()];
     names.dedup();

@@ -1,11 +1,11 @@
-//! Sending TLS reports (RFC 8460). After a UTC day, each domain that received mail on that day and requests reports
+//! Sending TLS reports (RFC 8460). After each UTC day, every domain that received mail on that day and requests reports
 //! gets one about the security of its sessions.
 //!
 //! Counting a session arms the timer of its domain's report ([`store::op::tls_report`](crate::store::op)), some hours
 //! after the day's end. The sweeper serves it here. A report by mail is an ordinary message of the account that has the
-//! sender's domain: signed, queued, visible. Its idempotency key consists of day, domain and destination, so repeating
-//! steps after a crash mails nothing twice. Sessions of reports are not counted (RFC 8460 3), or two services would
-//! report to each other for ever.
+//! sender's domain: signed, queued, visible. Its idempotency key consists of day, domain and destination. So if steps
+//! are repeated after a crash, the report is still mailed only once. Sessions of reports are not counted (RFC 8460 3).
+//! Otherwise two services would report to each other forever.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ use crate::store::timer::Timer;
 
 /// Period over which the reports of a day are spread (RFC 8460 4.1 mentions four hours).
 const SPREAD: Duration = Duration::from_secs(4 * 3600);
-/// Time for which a report that could not be submitted is retried (RFC 8460 5.5). As long as its idempotency key is
-/// bound, and no longer.
+/// Time for which a report that could not be submitted is retried (RFC 8460 5.5). It equals the lifetime of its
+/// idempotency key.
 const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// The first wait. Each further wait is as long as all before it together, up to the maximum.
+/// The first wait. Each further wait is as long as the sum of all earlier ones, up to the maximum.
 const WAIT_MIN: Duration = Duration::from_secs(600);
 const WAIT_MAX: Duration = Duration::from_secs(6 * 3600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -112,8 +112,8 @@ fn policy_report(policy_type: PolicyType, row: &TlsReportRow) -> PolicyReport {
 }
 
 impl Engine {
-    /// Returns how long after a day's end the report to `domain` is due: spread over hours, and always the same for
-    /// this service and domain. `None` if no reports are sent.
+    /// Returns the delay of the report to `domain` after a day's end. It is spread over hours, and constant for this
+    /// service and domain. `None` if reports are not sent.
     pub(super) fn tls_report_after(&self, domain: &DomainName) -> Option<Duration> {
         self.settings.tls_reports_from.as_ref()?;
         let digest =
@@ -145,7 +145,7 @@ impl Engine {
             let sent = match &destination {
                 Destination::Mail(to) => self.mail_report(from, to, &counted, &report).await?,
                 Destination::Https(url) => {
-                    // A report sent after a failure of the store could not be recorded, and would be sent again.
+                    // If the store has failed, a sent report could not be recorded, and would be sent again.
                     self.store.health().check()?;
                     post_report(post, url.url().clone(), &report).await
                 }
@@ -160,7 +160,7 @@ impl Engine {
             Fate::Later => self.next_try(&counted),
         };
         if fate == Fate::Later && again.is_none() {
-            tracing::warn!(domain = %counted.domain, "could not submit a TLS report within a day; giving it up");
+            tracing::warn!(domain = %counted.domain, "could not submit a TLS report within a day; dropping it");
         }
         self.store.commit(SettleTlsReport { timer, told: counted.told, again }).await
     }
@@ -180,7 +180,7 @@ impl Engine {
         report: &TlsReport,
     ) -> Result<Fate, StoreError> {
         let Some(account) = self.owner_of(from.domain())? else {
-            tracing::error!(domain = %from.domain(), "no account has the domain of delivery.tls_reports_from verified");
+            tracing::error!(domain = %from.domain(), "delivery.tls_reports_from has no verified domain; TLS report not sent");
             return Ok(Fate::Later);
         };
         let submitter = &self.settings.hostname;
@@ -196,7 +196,7 @@ impl Engine {
             metadata: BTreeMap::new(),
             expires_at: Some(self.clock.now() + TRIED_FOR.min(self.settings.queue_lifetime)),
         };
-        // No caller has this key, because NUL is not a printable character.
+        // A caller can't use this key, because NUL is not a printable character.
         let key = Sha256::new().chain_update(b"tls report\0").chain_update(counted.id).chain_update(to.to_wire());
         let key_hash: [u8; 32] = key.finalize().into();
         let claim = IdempotencyClaim { key_hash, body_hash: key_hash };

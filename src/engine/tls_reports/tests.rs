@@ -156,7 +156,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn after_the_day_a_domain_that_asks_hears_by_mail_and_by_post() {
+async fn after_the_day_a_domain_that_requests_reports_gets_them_by_mail_and_by_post() {
     let world = World::new().await;
     for fault in [None, None, Some(TlsFault::CertificateExpired)] {
         world.count("a.example", fault).await;
@@ -183,18 +183,18 @@ async fn after_the_day_a_domain_that_asks_hears_by_mail_and_by_post() {
 }
 
 #[tokio::test]
-async fn a_crash_before_the_end_is_settled_mails_nothing_twice() {
+async fn a_crash_before_the_outcome_is_recorded_causes_no_second_mail() {
     let world = World::new().await;
     world.count("a.example", None).await;
     let timer = world.next().await;
     world.serve(timer).await;
     assert_eq!(world.messages().len(), 1);
     let ids: Vec<_> = world.posts().iter().map(|post| post.body.clone()).collect();
-    assert!(ids.len() == 2 && ids[0] == ids[1], "a receiver knows the report again by its identifier");
+    assert!(ids.len() == 2 && ids[0] == ids[1], "a receiver can recognise a repeated report by its identifier");
 }
 
 #[tokio::test]
-async fn who_cannot_be_reached_is_tried_for_a_day_and_the_others_hear_once() {
+async fn an_unreachable_destination_is_retried_for_a_day_and_the_others_get_one_report() {
     let world = World::new().await;
     world.count("a.example", None).await;
     world.outside.is_down.store(true, Ordering::SeqCst);
@@ -208,7 +208,7 @@ async fn who_cannot_be_reached_is_tried_for_a_day_and_the_others_hear_once() {
 }
 
 #[tokio::test]
-async fn who_comes_back_within_the_day_hears_then() {
+async fn a_destination_that_recovers_within_a_day_gets_its_report() {
     let world = World::new().await;
     world.count("a.example", None).await;
     world.outside.is_down.store(true, Ordering::SeqCst);
@@ -219,7 +219,7 @@ async fn who_comes_back_within_the_day_hears_then() {
 }
 
 #[tokio::test]
-async fn a_domain_that_does_not_ask_hears_nothing_and_one_that_cannot_be_asked_is_asked_again() {
+async fn a_domain_without_a_request_gets_no_report_and_a_failed_look_up_is_retried() {
     let world = World::new().await;
     world.count("a.example", None).await;
     let answers = [
@@ -239,7 +239,7 @@ async fn a_domain_that_does_not_ask_hears_nothing_and_one_that_cannot_be_asked_i
 }
 
 #[tokio::test]
-async fn where_none_are_sent_nothing_is_armed_or_looked_up() {
+async fn if_reports_are_off_no_timer_is_armed_and_no_record_is_looked_up() {
     let sending = World::new().await;
     sending.count("a.example", None).await;
     let world = World::sending_as(None).await;
@@ -251,7 +251,7 @@ async fn where_none_are_sent_nothing_is_armed_or_looked_up() {
 }
 
 #[tokio::test]
-async fn a_sender_that_may_not_send_waits_until_it_may() {
+async fn reports_wait_until_their_sender_may_send() {
     for from in ["reports@elsewhere.example", "reports@news.example.com"] {
         let world = World::sending_as(Some(from)).await;
         world.count("a.example", None).await;
@@ -269,7 +269,7 @@ async fn a_sender_that_may_not_send_waits_until_it_may() {
 }
 
 #[tokio::test]
-async fn reports_are_spread_over_hours_each_always_at_its_own_moment() {
+async fn reports_are_spread_over_hours_at_a_constant_time_for_each_domain() {
     let world = World::new().await;
     let after = |n: u32| world.engine.tls_report_after(&format!("d{n}.example").parse().unwrap()).unwrap();
     let mut moments: Vec<_> = (0..200).map(after).collect();

@@ -1,4 +1,4 @@
-//! Tests of the lease with controlled clocks and without a bucket: the tests confirm it.
+//! Tests of the lease with controlled clocks. There is no bucket: the tests confirm the lease.
 
 use super::*;
 use crate::engine::replica::lease::Lease;
@@ -12,7 +12,7 @@ fn lease(clock: &Arc<TestClock>, stops: bool, predecessor: Predecessor) -> Lease
     Lease::new(rules, Arc::clone(clock) as Arc<dyn Clock>, clock.monotonic(), predecessor)
 }
 
-/// Advances time by `by` in steps of a second, with a check at each.
+/// Advances time by `by` in steps of a second, with a check at each step.
 fn pass(clock: &TestClock, lease: &Lease, by: Duration) {
     for _ in 0..by.as_secs() {
         clock.advance(Duration::from_secs(1));
@@ -21,13 +21,13 @@ fn pass(clock: &TestClock, lease: &Lease, by: Duration) {
 }
 
 #[tokio::test]
-async fn a_lease_that_ran_out_while_idle_asks_first_and_a_silent_bucket_ends_it() {
+async fn a_lease_that_expired_while_idle_is_confirmed_first_and_a_silent_bucket_ends_it() {
     let clock = clock();
     let lease = lease(&clock, true, Predecessor::Released);
     assert!(lease.may_send().await);
     lease.confirmed(lease.ask());
     pass(&clock, &lease, Duration::from_secs(60));
-    assert!(lease.is_ready(), "idle is not unconfirmed");
+    assert!(lease.is_ready(), "an idle machine is not unconfirmed");
     let (permitted, ()) = tokio::join!(lease.may_send(), async {
         lease.confirmation_due().await;
         lease.confirmed(lease.ask());
@@ -46,21 +46,21 @@ async fn a_lease_that_ran_out_while_idle_asks_first_and_a_silent_bucket_ends_it(
 }
 
 #[tokio::test]
-async fn a_frozen_process_has_its_lease_confirmed_again() {
+async fn a_frozen_process_must_confirm_its_lease_again() {
     let clock = clock();
     let lease = lease(&clock, true, Predecessor::Released);
     assert!(lease.may_send().await);
-    // More than half a lease without a check, though the lease is not over.
+    // More than half a lease without a check, but less than a lease.
     clock.advance(LEASE / 2 + Duration::from_millis(1));
     let (permitted, ()) = tokio::join!(lease.may_send(), async {
         lease.confirmation_due().await;
         lease.confirmed(lease.ask());
     });
-    assert!(permitted, "it was confirmed again");
+    assert!(permitted, "the lease was confirmed again");
 }
 
 #[tokio::test]
-async fn a_successor_accepts_and_does_not_send_before_the_lease_of_the_holder_before_is_over() {
+async fn a_successor_accepts_at_once_but_sends_only_after_its_predecessors_lease() {
     let clock = clock();
     let lease = Arc::new(lease(&clock, true, Predecessor::Other));
     assert!(lease.is_waiting() && lease.may_accept().await && !lease.may_send().await);
@@ -77,7 +77,7 @@ async fn a_successor_accepts_and_does_not_send_before_the_lease_of_the_holder_be
 }
 
 #[tokio::test]
-async fn a_deposed_machine_and_one_that_stops_end_all_waits() {
+async fn deposed_and_stopping_machines_end_all_waits() {
     let clock = clock();
     let waiting = lease(&clock, true, Predecessor::Other);
     let (may, ()) = tokio::join!(waiting.wait_to_send(), async { waiting.end_waits() });
@@ -88,7 +88,7 @@ async fn a_deposed_machine_and_one_that_stops_end_all_waits() {
 }
 
 #[tokio::test]
-async fn with_serve_no_confirmation_is_asked_for() {
+async fn with_serve_confirmations_are_not_requested() {
     let clock = clock();
     let lease = lease(&clock, false, Predecessor::Released);
     pass(&clock, &lease, Duration::from_secs(600));

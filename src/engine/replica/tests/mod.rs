@@ -1,4 +1,4 @@
-//! Tests of replication over a bucket in memory: every wait is for a condition, and no duration is asserted.
+//! Tests of replication over a bucket in memory. Every wait is for a condition; durations are never asserted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ mod sync;
 struct TestClock(AtomicU64);
 
 impl TestClock {
-    /// Advances time in steps too short to look like a frozen process.
+    /// Advances time in steps that are too short to look like a frozen process.
     fn advance(&self, by: Duration) {
         self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
@@ -126,7 +126,7 @@ impl Serving {
         assert!(self.store.commit(CreateAccount { account, by: None }).await.is_ok());
     }
 
-    /// Waits until the bucket has everything that is committed.
+    /// Waits until the bucket has all committed batches.
     async fn settled(&self) {
         let outbox = self.store.outbox().unwrap();
         let mut slots = self.active.shared().slots();
@@ -179,7 +179,7 @@ fn accounts_in(machine: &Machine) -> usize {
 }
 
 #[tokio::test]
-async fn a_standby_has_what_the_active_committed_and_is_promoted_over_it() {
+async fn a_standby_has_all_committed_batches_and_can_be_promoted() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
     let serving = first.serve().await;
@@ -211,7 +211,7 @@ async fn a_standby_has_what_the_active_committed_and_is_promoted_over_it() {
 }
 
 #[tokio::test]
-async fn a_released_log_is_taken_over_at_once_and_a_restart_goes_on_with_it() {
+async fn a_released_log_is_claimed_at_once_and_a_restart_continues_it() {
     let bucket = MemoryStore::default();
     let machine = Machine::new(&bucket, "first", 1);
     let serving = machine.serve().await;
@@ -230,7 +230,7 @@ async fn a_released_log_is_taken_over_at_once_and_a_restart_goes_on_with_it() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_written_with_faults_has_every_batch_once() {
+async fn a_log_written_with_faults_contains_every_batch_once() {
     for seed in 0..6 {
         let bucket = MemoryStore::default();
         let machine = Machine::new(&bucket, "first", seed);
@@ -264,7 +264,7 @@ async fn a_log_that_was_written_with_faults_has_every_batch_once() {
 }
 
 #[tokio::test]
-async fn what_the_bucket_lacks_after_a_crash_is_sent_by_the_next_start() {
+async fn the_next_start_after_a_crash_sends_the_missing_batches() {
     let bucket = MemoryStore::default();
     let machine = Machine::new(&bucket, "first", 1);
     let serving = machine.serve().await;
@@ -286,7 +286,7 @@ async fn what_the_bucket_lacks_after_a_crash_is_sent_by_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_gap_is_bridged_by_a_base_and_a_standby_before_it_resyncs() {
+async fn a_new_base_closes_a_gap_and_a_standby_before_the_gap_resyncs() {
     let bucket = MemoryStore::default();
     let (machine, other) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
     let serving = machine.serve().await;
@@ -309,7 +309,7 @@ async fn a_gap_is_bridged_by_a_base_and_a_standby_before_it_resyncs() {
     let broken = loop {
         match behind.follow().await {
             Ok(true) => {}
-            Ok(false) => panic!("the standby came to the end over the gap"),
+            Ok(false) => panic!("the standby passed the gap and reached the end"),
             Err(error) => break error,
         }
     };
@@ -322,7 +322,7 @@ async fn a_gap_is_bridged_by_a_base_and_a_standby_before_it_resyncs() {
 }
 
 #[tokio::test]
-async fn a_restored_directory_does_not_go_on_with_the_log() {
+async fn a_restored_directory_does_not_continue_the_log() {
     let bucket = MemoryStore::default();
     let machine = Machine::new(&bucket, "first", 1);
     let serving = machine.serve().await;
@@ -363,7 +363,7 @@ async fn a_wiped_bucket_gets_a_new_base_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn collection_keeps_every_claim_and_the_slot_of_the_base() {
+async fn collection_keeps_all_claims_and_the_slot_of_the_base() {
     let bucket = MemoryStore::default();
     let machine = Machine::new(&bucket, "first", 1);
     for _ in 0..3 {

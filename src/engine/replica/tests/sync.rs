@@ -19,13 +19,13 @@ async fn commit(store: &Store) -> Result<(), StoreError> {
 }
 
 #[tokio::test]
-async fn an_answer_waits_for_the_bucket_and_what_is_in_doubt_is_shown_to_nobody() {
+async fn an_answer_waits_for_the_bucket_and_batches_in_doubt_stay_invisible() {
     let bucket = MemoryStore::default();
     let machine = synchronous(&bucket, "first", 1, true);
     let serving = machine.serve().await;
     commit(&serving.store).await.unwrap();
     let outbox = Arc::clone(serving.store.outbox().unwrap());
-    assert!(!outbox.has_unconfirmed(), "the bucket has what was answered");
+    assert!(!outbox.has_unconfirmed(), "the bucket has all answered batches");
     machine.bucket.set_cut_off(true);
     assert!(matches!(commit(&serving.store).await, Err(StoreError::InDoubt)));
     assert!(outbox.is_in_doubt());
@@ -33,13 +33,13 @@ async fn an_answer_waits_for_the_bucket_and_what_is_in_doubt_is_shown_to_nobody(
     machine.bucket.set_cut_off(false);
     serving.settled().await;
     commit(&serving.store).await.unwrap();
-    assert_eq!(accounts(&serving.store.snapshot().unwrap()), 3, "what was in doubt counts once the bucket has it");
+    assert_eq!(accounts(&serving.store.snapshot().unwrap()), 3, "a batch in doubt is visible once the bucket has it");
     assert!(!outbox.is_in_doubt());
     assert!(serving.stop().await);
 }
 
 #[tokio::test]
-async fn with_serve_an_answer_waits_once_and_the_store_goes_on_without_the_bucket() {
+async fn with_serve_an_answer_waits_once_and_then_the_store_continues_without_the_bucket() {
     let bucket = MemoryStore::default();
     let machine = synchronous(&bucket, "first", 1, false);
     let serving = machine.serve().await;
@@ -56,7 +56,7 @@ async fn with_serve_an_answer_waits_once_and_the_store_goes_on_without_the_bucke
 }
 
 #[tokio::test]
-async fn nothing_that_was_answered_is_lost_when_a_standby_takes_over_and_the_old_machine_answers_no_more() {
+async fn a_failover_loses_no_answered_batch_and_the_old_machine_stops_answering() {
     let bucket = MemoryStore::default();
     let (first, second) = (synchronous(&bucket, "first", 1, true), synchronous(&bucket, "second", 2, true));
     let serving = first.serve().await;
@@ -79,7 +79,7 @@ async fn nothing_that_was_answered_is_lost_when_a_standby_takes_over_and_the_old
 }
 
 #[tokio::test]
-async fn a_store_closes_while_a_batch_waits_and_the_next_start_sends_it() {
+async fn a_store_can_close_while_a_batch_waits_and_the_next_start_sends_the_batch() {
     let bucket = MemoryStore::default();
     let machine = synchronous(&bucket, "first", 1, true);
     let serving = machine.serve().await;
@@ -95,7 +95,7 @@ async fn a_store_closes_while_a_batch_waits_and_the_next_start_sends_it() {
 }
 
 #[tokio::test]
-async fn a_machine_that_is_set_back_to_an_older_disk_applies_what_the_log_has_more() {
+async fn a_machine_with_an_older_disk_state_applies_the_missing_batches_from_the_log() {
     let bucket = MemoryStore::default();
     let machine = Machine::new(&bucket, "first", 1);
     let serving = machine.serve().await;
@@ -130,7 +130,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_failover_leaves_a_log_that_moves_to_its_holder() {
+async fn automatic_failover_claims_a_log_only_if_it_did_not_grow() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
     let serving = first.serve().await;

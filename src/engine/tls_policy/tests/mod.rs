@@ -38,7 +38,7 @@ impl Clock for SetClock {
     }
 }
 
-/// Scripted DNS and the one policy host, in their current state.
+/// Scripted DNS and the policy host, in their current state.
 #[derive(Default)]
 pub(in crate::engine) struct Outside {
     txt: Mutex<Option<String>>,
@@ -154,7 +154,7 @@ impl World {
         self.outside.fetches.load(Ordering::SeqCst)
     }
 
-    /// Returns today's counts under a policy, once all posted operations are committed.
+    /// Returns today's counts under a policy, after all posted operations are committed.
     pub(in crate::engine) async fn counted(&self, policy_type: PolicyType) -> TlsReportRow {
         let store = &self.policies.engine.store;
         let op = CountTlsSession {
@@ -187,14 +187,14 @@ fn record(usage: u8) -> TlsaRecord {
 }
 
 #[tokio::test]
-async fn without_any_policy_tls_is_opportunistic() {
+async fn without_a_policy_tls_is_opportunistic() {
     let world = World::new();
     assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic));
     assert_eq!(world.fetches(), 0);
 }
 
 #[tokio::test]
-async fn a_policy_is_fetched_once_and_then_enforced_from_the_store_whatever_becomes_of_its_host() {
+async fn a_policy_is_fetched_once_and_then_enforced_from_the_store_even_without_its_host() {
     let world = World::new();
     world.announces("1");
     world.publishes("enforce", "*.example.test");
@@ -206,13 +206,13 @@ async fn a_policy_is_fetched_once_and_then_enforced_from_the_store_whatever_beco
     assert_eq!(world.fetches(), 1);
     *world.outside.txt.lock().unwrap() = None;
     world.passes(6 * 24 * HOUR);
-    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "a record that is gone ends no policy");
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "a missing record does not end the policy");
     world.passes(24 * HOUR);
-    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic), "its own time does");
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic), "its own expiry ends it");
 }
 
 #[tokio::test]
-async fn what_could_not_be_asked_is_no_word_that_there_is_no_policy() {
+async fn a_failed_query_does_not_count_as_the_absence_of_a_policy() {
     let world = World::new();
     world.announces("1");
     world.publishes("enforce", MX);
@@ -223,14 +223,14 @@ async fn what_could_not_be_asked_is_no_word_that_there_is_no_policy() {
     is_busy(false);
     assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
     is_busy(true);
-    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "what is kept holds");
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "the stored policy applies");
     world.has_tlsa(Err(LookupFailure::Unasked));
     let policy = world.policy().await;
     assert_eq!(world.policies.requirement(&policy, &host(&[MX])).await, Err(Unmet::Unasked));
 }
 
 #[tokio::test]
-async fn another_identifier_brings_another_policy_at_once() {
+async fn another_identifier_causes_an_immediate_fetch() {
     let world = World::new();
     world.announces("1");
     world.publishes("enforce", "elsewhere.example.test");
@@ -246,7 +246,7 @@ async fn another_identifier_brings_another_policy_at_once() {
 }
 
 #[tokio::test]
-async fn a_policy_that_is_used_is_renewed_daily_behind_the_mail() {
+async fn a_policy_in_use_is_renewed_daily_in_the_background() {
     let world = World::new();
     world.announces("1");
     world.publishes("enforce", MX);
@@ -263,7 +263,7 @@ async fn a_policy_that_is_used_is_renewed_daily_behind_the_mail() {
 }
 
 #[tokio::test]
-async fn many_who_find_a_policy_a_day_old_renew_it_once() {
+async fn concurrent_renewals_of_an_old_policy_share_one_fetch() {
     let world = World::new();
     world.announces("1");
     world.publishes("enforce", MX);
@@ -272,7 +272,7 @@ async fn many_who_find_a_policy_a_day_old_renew_it_once() {
     for _ in 0..5 {
         world.policy().await;
     }
-    // The runtime has one thread, so when the last fetch is done, the earlier ones are too.
+    // The runtime has one thread, so when the last fetch is done, the earlier ones are done too.
     while world.policies.cache.age_of(&domain()).is_none_or(|age| age >= HOUR) {
         tokio::task::yield_now().await;
     }
@@ -283,7 +283,7 @@ async fn many_who_find_a_policy_a_day_old_renew_it_once() {
 }
 
 #[tokio::test]
-async fn a_renewal_that_fails_leaves_the_policy_and_is_counted_once() {
+async fn a_failed_renewal_keeps_the_policy_and_is_counted_once() {
     let world = World::new();
     world.announces("1");
     world.publishes("enforce", MX);
@@ -301,7 +301,7 @@ async fn a_renewal_that_fails_leaves_the_policy_and_is_counted_once() {
 }
 
 #[tokio::test]
-async fn a_first_fetch_that_fails_is_no_policy_and_is_not_repeated_for_a_while() {
+async fn after_a_failed_first_fetch_there_is_no_policy_and_no_retry_for_a_while() {
     let world = World::new();
     world.announces("1");
     world.fails();
@@ -317,7 +317,7 @@ async fn a_first_fetch_that_fails_is_no_policy_and_is_not_repeated_for_a_while()
 }
 
 #[tokio::test]
-async fn many_who_wait_fetch_once() {
+async fn concurrent_waiters_share_one_fetch() {
     let world = World::new();
     world.announces("1");
     world.publishes("enforce", MX);
@@ -327,20 +327,20 @@ async fn many_who_wait_fetch_once() {
 }
 
 #[tokio::test]
-async fn dane_comes_before_mta_sts() {
+async fn dane_takes_precedence_over_mta_sts() {
     let world = World::new();
     world.announces("1");
     world.publishes("enforce", "elsewhere.example.test");
     world.has_tlsa(Ok(vec![record(3), record(0)]));
     assert_eq!(world.requires(&host(&[MX])).await, Ok(TlsPolicy::Dane));
-    assert_eq!(world.requires(&host(&[])).await, Err(TlsFault::StsPolicyInvalid), "where the way is not signed");
+    assert_eq!(world.requires(&host(&[])).await, Err(TlsFault::StsPolicyInvalid), "if the MX records are not signed");
     let required = world.policies.requirement(&world.policy().await, &host(&[MX])).await.unwrap();
     let TlsRequirement::Dane(terms) = required else { panic!("{required:?}") };
     assert_eq!((terms.associations.len(), &terms.names[..]), (1, &[MX.to_owned(), "example.test".to_owned()][..]));
 }
 
 #[tokio::test]
-async fn where_no_record_can_be_used_tls_is_required_and_mta_sts_may_still_say_more() {
+async fn without_usable_tlsa_records_tls_is_required_and_mta_sts_still_applies() {
     let world = World::new();
     world.has_tlsa(Ok(vec![record(0), record(1)]));
     let required = world.policies.requirement(&world.policy().await, &host(&[MX])).await.unwrap();
@@ -351,16 +351,16 @@ async fn where_no_record_can_be_used_tls_is_required_and_mta_sts_may_still_say_m
 }
 
 #[tokio::test]
-async fn a_server_whose_records_cannot_be_looked_up_is_left_out() {
+async fn a_server_with_a_failed_tlsa_look_up_is_skipped() {
     let world = World::new();
     world.has_tlsa(Err(LookupFailure::Temporary("SERVFAIL".to_owned())));
     assert_eq!(world.requires(&host(&[MX])).await, Err(TlsFault::DnssecInvalid));
     assert_eq!(world.requires(&host(&["other.example.test", MX])).await, Err(TlsFault::DnssecInvalid));
-    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic), "nobody asked");
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic), "no TLSA records were queried");
 }
 
 #[tokio::test]
-async fn what_would_not_do_under_a_policy_in_testing_is_delivered_and_counted() {
+async fn a_violation_in_testing_mode_is_delivered_and_counted() {
     let world = World::new();
     world.announces("1");
     world.publishes("testing", MX);

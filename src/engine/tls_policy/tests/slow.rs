@@ -1,4 +1,4 @@
-//! Tests of slow policy hosts: they block no message, and their policies apply once fetched.
+//! Tests of slow policy hosts: they don't block messages, and their policies apply once fetched.
 
 use super::*;
 
@@ -18,7 +18,7 @@ async fn lands(world: &World) {
 }
 
 #[tokio::test]
-async fn a_policy_host_that_takes_long_keeps_nobody_and_its_policy_holds_once_it_is_there() {
+async fn a_slow_policy_host_blocks_no_message_and_its_policy_applies_once_fetched() {
     let world = impatient();
     world.announces("1");
     world.publishes("enforce", MX);
@@ -30,11 +30,11 @@ async fn a_policy_host_that_takes_long_keeps_nobody_and_its_policy_holds_once_it
     world.outside.is_silent.store(false, Ordering::SeqCst);
     lands(&world).await;
     assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
-    assert_eq!(world.fetches(), 1, "the fetch went on");
+    assert_eq!(world.fetches(), 1, "the fetch continued");
 }
 
 #[tokio::test]
-async fn a_policy_that_is_kept_holds_while_the_one_after_it_is_awaited() {
+async fn a_stored_policy_applies_while_its_successor_is_fetched() {
     let world = impatient();
     world.announces("1");
     world.publishes("enforce", MX);

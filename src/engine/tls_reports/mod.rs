@@ -180,7 +180,10 @@ impl Engine {
         report: &TlsReport,
     ) -> Result<Fate, StoreError> {
         let Some(account) = self.owner_of(from.domain())? else {
-            tracing::error!(domain = %from.domain(), "delivery.tls_reports_from has no verified domain; TLS report not sent");
+            tracing::error!(
+                domain = %from.domain(),
+                "delivery.tls_reports_from has no verified domain; TLS report not sent"
+            );
             return Ok(Fate::Later);
         };
         let submitter = &self.settings.hostname;

@@ -1,4 +1,4 @@
-//! DNS facts for a domain's checklist: the look-ups of its SPF record, its mail servers, and BIMI. All queries bypass
+//! DNS facts for a domain's checklist: the lookups of its SPF record, its mail servers, and BIMI. All queries bypass
 //! the cache.
 
 use super::domain_records::begins_with_word;
@@ -6,10 +6,10 @@ use super::ports::{LookupFailure, Resolve};
 use crate::domain::hostname::DomainName;
 use crate::store::row::domain::{DnsFacts, Receiving};
 
-/// Maximum queries for counting SPF look-ups. A record that needs more is far above the limit of 10 (RFC 7208 4.6.4).
+/// Maximum queries for counting SPF lookups. A record that needs more is far above the limit of 10 (RFC 7208 4.6.4).
 const SPF_QUERIES_MAX: u32 = 20;
 
-/// Makes all look-ups except those for counting SPF look-ups, which need the record first.
+/// Makes all lookups except those for counting SPF lookups, which need the record first.
 pub(super) async fn look(resolver: &dyn Resolve, domain: &DomainName) -> DnsFacts {
     let (receiving, bimi) = tokio::join!(receiving(resolver, domain), bimi(resolver, domain));
     DnsFacts { spf_lookups: None, receiving, bimi }
@@ -39,10 +39,10 @@ async fn bimi(resolver: &dyn Resolve, domain: &DomainName) -> Option<Vec<String>
     }
 }
 
-/// A term of an SPF record that causes a look-up (RFC 7208 4.6.4).
+/// A term of an SPF record that causes a lookup (RFC 7208 4.6.4).
 #[derive(Debug, PartialEq, Eq)]
 enum LookupTerm<'a> {
-    /// A term whose look-up returns addresses.
+    /// A term whose lookup returns addresses.
     Addresses,
     /// A term that includes another record, at this name.
     Record(&'a str),
@@ -60,8 +60,8 @@ fn lookup_term(term: &str) -> Option<LookupTerm<'_>> {
     }
 }
 
-/// Counts the look-ups of an SPF record, through its includes. A record that is included twice counts twice. `None` if
-/// a look-up failed.
+/// Counts the lookups of an SPF record, through its includes. A record that is included twice counts twice. `None` if
+/// a lookup failed.
 pub(super) async fn spf_lookups(resolver: &dyn Resolve, record: &str) -> Option<u32> {
     let (mut lookups, mut queries) = (0, 0);
     let mut open = vec![record.to_owned()];
@@ -93,7 +93,7 @@ mod tests {
     use crate::engine::ports::{BoxFuture, MailHost, RouteFailure};
     use crate::smtp::tlsa::TlsaRecord;
 
-    /// Names with their texts and mail servers. The text `!` stands for a failing look-up.
+    /// Names with their texts and mail servers. The text `!` stands for a failing lookup.
     #[derive(Default)]
     struct Names(HashMap<&'static str, Vec<&'static str>>);
 

@@ -221,7 +221,7 @@ impl Engine {
         Ok(self.with_standby(account, id, row).await)
     }
 
-    /// Looks up the domain's records, or only those of its keys if the domain is pre-verified. All look-ups run
+    /// Looks up the domain's records, or only those of its keys if the domain is pre-verified. All lookups run
     /// concurrently, and the resolver limits their time.
     pub(super) async fn look(&self, row: &DomainRow) -> (Vec<Finding>, DnsFacts) {
         if row.next_check_at.is_none() {
@@ -246,7 +246,7 @@ impl Engine {
         }
         let mut found = BTreeMap::new();
         while let Some(look) = looks.join_next().await {
-            // If a look-up panicked, its record stays unchecked.
+            // If a lookup panicked, its record stays unchecked.
             if let Ok((place, finding)) = look {
                 found.insert(place, finding);
             }

@@ -6,7 +6,7 @@ use super::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
 use crate::domain::hostname::DomainName;
 use crate::smtp::tlsa::TlsaRecord;
 
-/// A resolver whose look-ups all fail.
+/// A resolver whose lookups all fail.
 pub(crate) struct NoNames;
 
 impl Resolve for NoNames {

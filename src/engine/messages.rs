@@ -30,8 +30,8 @@ pub struct MessageRecord {
     pub row: MessageRow,
     /// Progress of its transfer.
     pub transfer: TransferRow,
-    /// Time of the next attempt, as far as it is known: when its timer is due, or when the throttling of its site or
-    /// relay ends. `None` if no attempt follows.
+    /// Time of the next attempt, as far as it is known. It is the due time of the timer, or the end of the throttling
+    /// of the site or relay. `None` if no attempt follows.
     pub next_attempt_at: Option<Timestamp>,
     /// Reason why the message waits; `None` if it has ended.
     pub waiting: Option<Wait>,

@@ -149,7 +149,7 @@ pub struct Engine {
     pub leases: Leases,
     /// In-memory state of the alerts.
     pub alerts: Alerts,
-    /// Accounts whose attempts are blocked at present.
+    /// Accounts whose attempts are currently blocked.
     pub quiet: QuietAccounts,
     /// Additions for `dev`.
     pub development: Development,

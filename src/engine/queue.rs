@@ -88,7 +88,7 @@ pub(super) trait QueueView: Send + Sync {
     fn site_of(&self, record: &MessageRecord) -> String;
 
     /// Returns at most `most` messages of the account that wait for a later attempt at the site, or for recipients of
-    /// that domain, and whether there may be more.
+    /// that domain. Also returns whether there may be more.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -13,7 +13,7 @@ use crate::machine::checklist::dns::SourceFacts;
 const AGE_MAX: Duration = Duration::from_secs(3600);
 /// Maximum age of a cached failure.
 const FAILURE_AGE_MAX: Duration = Duration::from_secs(300);
-/// Total time limit for all look-ups.
+/// Total time limit for all lookups.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A relay that delivers directly to the recipients' servers.
@@ -25,7 +25,7 @@ pub struct DirectRelay {
     pub sources: Vec<IpAddr>,
 }
 
-/// Names from the last look-up.
+/// Names from the last lookup.
 #[derive(Default)]
 pub(super) struct ReverseDns(Mutex<Option<Looked>>);
 
@@ -75,7 +75,7 @@ async fn look(resolver: &Arc<dyn Resolve>, relays: &[DirectRelay]) -> Vec<Source
     found
 }
 
-/// Returns the names of an address that resolve to it. `None` if a look-up failed.
+/// Returns the names of an address that resolve to it. `None` if a lookup failed.
 async fn confirmed(resolver: &dyn Resolve, address: IpAddr) -> Option<Vec<String>> {
     let names = match resolver.ptr_now(address).await {
         Ok(names) => names,

@@ -89,8 +89,8 @@ pub struct Settings {
     pub max_connections: usize,
     /// Memory for the bodies of messages in flight, in KiB.
     pub body_kib: u32,
-    /// Minimum free disk space, in bytes. Below it messages are not accepted, and neither are changes that need space,
-    /// except the operator's.
+    /// Minimum free disk space, in bytes. Below it messages are refused, as are changes that need space, except the
+    /// operator's.
     pub min_free_bytes: u64,
     /// Threads that compose and sign.
     pub signing_threads: usize,

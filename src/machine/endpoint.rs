@@ -25,8 +25,9 @@ pub const FAILURES_MAX: u8 = 10;
 /// Maximum number of concurrent attempts of one endpoint (contract 5).
 pub const IN_FLIGHT_MAX: usize = 8;
 
-// Contract 5 requires `in flight + count` below 10 for an endpoint that has failures or is unproven, and exempts a
-// proven one without failures. With at most 8 concurrent attempts the exemption has no effect, so one rule serves all.
+// Contract 5 requires `in flight + count` below 10 for an endpoint that has failures or is unproven. It exempts a
+// proven endpoint without failures. With at most 8 concurrent attempts the exemption has no effect, so one rule serves
+// all endpoints.
 const _: () = assert!(IN_FLIGHT_MAX <= FAILURES_MAX as usize);
 
 /// The state of one endpoint.

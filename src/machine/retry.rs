@@ -19,8 +19,8 @@ const MINUTES: [u64; 7] = [1, 2, 4, 8, 15, 30, 60];
 /// Default queue lifetime in hours.
 pub const DEFAULT_LIFETIME_HOURS: u64 = 48;
 
-/// Returns the time at which an undelivered message ends as `failed`: the earliest of the end of its queue lifetime,
-/// its `expires_at` and its content's deadline.
+/// Returns the time at which an undelivered message ends as `failed`. This is the earliest of the end of its queue
+/// lifetime, its `expires_at` and its content's deadline.
 pub fn give_up_at(
     created_at: Timestamp,
     lifetime: Duration,
@@ -31,9 +31,9 @@ pub fn give_up_at(
     expires_at.map_or(end, |expires_at| end.min(expires_at))
 }
 
-/// Returns the due time of attempt `attempt + 1`, after attempt `attempt` (from 1) failed temporarily at `ended_at`;
-/// `None` if there is no further attempt and the message fails at `give_up_at`. `jitter` in `[0, 1)` changes the delay
-/// by -10 % to +10 %.
+/// Returns the due time of attempt `attempt + 1`, after attempt `attempt` (from 1) failed temporarily at `ended_at`.
+/// `None` means that there is no further attempt and the message fails at `give_up_at`. `jitter` in `[0, 1)` changes
+/// the delay by -10 % to +10 %.
 pub fn next_attempt(attempt: u32, ended_at: Timestamp, give_up_at: Timestamp, jitter: f64) -> Option<Timestamp> {
     let due = ended_at + delay(attempt, jitter);
     (due < give_up_at).then_some(due)

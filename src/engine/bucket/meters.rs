@@ -21,7 +21,7 @@ const OUTCOMES: usize = DONE.len() + BucketErrorKind::ALL.len();
 pub struct BucketMeters {
     requests: [[Counter; OUTCOMES]; BucketOperation::ALL.len()],
     durations: [Histogram; BucketOperation::ALL.len()],
-    /// Size of objects sent, in bytes, whatever the result.
+    /// Total size of objects sent, in bytes, regardless of the result.
     pub sent_bytes: Counter,
 }
 

@@ -120,8 +120,8 @@ impl Engine {
         host.strip_prefix("rp.").map_or(Ok(false), |name| read.has(Table::DomainOwners, name.as_bytes()))
     }
 
-    /// Counts messages by result in the reports of the `days` UTC days that end with `last`, from the domain's own
-    /// sources: those of this service, and those that the account marked as its own.
+    /// Counts messages by result in the reports of the `days` UTC days that end with `last`. Only the domain's own
+    /// sources count: those of this service, and those that the account marked as its own.
     ///
     /// # Errors
     /// Fails if the store fails.

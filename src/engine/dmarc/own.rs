@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::domain::dmarc_source::SourceNetwork;
 use crate::engine::Engine;
 
-/// Total time limit for all look-ups of names.
+/// Total time limit for all lookups of names.
 const LOOKUPS: Duration = Duration::from_secs(5);
 
-/// Addresses of each name at its last successful look-up. While DNS fails, a source keeps its classification.
+/// Addresses of each name at its last successful lookup. While DNS fails, a source keeps its classification.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct OwnNetworks(Mutex<BTreeMap<String, HashSet<SourceNetwork>>>);
 

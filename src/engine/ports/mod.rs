@@ -119,7 +119,7 @@ pub enum RouteFailure {
     /// DNS did not answer (SERVFAIL, time-out): transient, 4.4.3.
     #[error("the domain could not be looked up: {0}")]
     Temporary(String),
-    /// Too many look-ups are in flight, so no query was sent. It says nothing about the domain, and does not count as
+    /// Too many lookups are in flight, so no query was sent. It says nothing about the domain, and does not count as
     /// an attempt.
     #[error("too many look-ups at once")]
     Unasked,
@@ -134,12 +134,12 @@ pub enum LookupFailure {
     /// DNS did not answer.
     #[error("the look-up failed: {0}")]
     Temporary(String),
-    /// Too many look-ups are in flight, so no query was sent. It says nothing about the name.
+    /// Too many lookups are in flight, so no query was sent. It says nothing about the name.
     #[error("too many look-ups at once")]
     Unasked,
 }
 
-/// A DNS resolver. Every look-up has a time limit and is cached according to its TTL.
+/// A DNS resolver. Every lookup has a time limit and is cached according to its TTL.
 pub trait Resolve: Send + Sync {
     /// Returns the mail servers of `domain`, in the order to try.
     fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
@@ -293,7 +293,7 @@ pub struct StsFetchFailure {
 pub enum Unfetched {
     /// The fetch failed.
     Failed(StsFetchFailure),
-    /// Too many look-ups are in flight, so no request was sent. It says nothing about the domain.
+    /// Too many lookups are in flight, so no request was sent. It says nothing about the domain.
     Unasked,
 }
 

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use super::ports::probe::{Probe, ProbeFailure, RecordType};
 
-/// Returns the addresses of a name, IPv4 first. A failed look-up of one family is an error only if the other has no
+/// Returns the addresses of a name, IPv4 first. A failed lookup of one family is an error only if the other has no
 /// addresses.
 ///
 /// # Errors
@@ -29,8 +29,8 @@ pub async fn addresses(probe: &dyn Probe, name: &str) -> Result<Vec<IpAddr>, Pro
     }
 }
 
-/// Returns the name under which `address` is looked up in `zone`: its parts in reverse (RFC 1035 3.5, RFC 3596 2.5, RFC
-/// 5782 2.1 and 2.4).
+/// Returns the name under which `address` is looked up in `zone`. It has the parts of the address in reverse (RFC 1035
+/// 3.5, RFC 3596 2.5, RFC 5782 2.1 and 2.4).
 pub fn reversed_in(address: IpAddr, zone: &str) -> String {
     let mut name = String::new();
     match address {

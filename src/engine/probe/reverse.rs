@@ -53,7 +53,7 @@ pub async fn reverse(probe: &dyn Probe, address: IpAddr, ehlo: &str) -> Reverse 
     }
     match unknown {
         _ if confirmed.iter().any(|name| name.eq_ignore_ascii_case(ehlo)) => Reverse::LeadsBack,
-        // The name whose look-up failed may be the one that resolves to the address.
+        // The name whose lookup failed may be the one that resolves to the address.
         Some(why) => Reverse::Unknown(why),
         None if confirmed.is_empty() => Reverse::NotConfirmed(names),
         None => Reverse::OtherName(names),

@@ -23,7 +23,7 @@ use crate::store::snapshot::Snapshot;
 /// Result of processing a report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DmarcResult {
-    /// It covers none of our domains.
+    /// It does not cover any of our domains.
     UnknownDomain,
     /// The day has the maximum number of reports.
     OverLimit,
@@ -108,7 +108,7 @@ impl Receiver {
             }
         };
         let is_known = reports.iter().any(|report| !report.parts.is_empty());
-        // Reports that name none of our domains get no look-up.
+        // Reports that do not name any of our domains cause no lookup.
         let signer = if is_known { self.signer(&reading).await } else { None };
         for report in reports {
             let result = self.record(&reading, report, signer.as_ref()).await?;

@@ -209,8 +209,9 @@ impl Receiver {
         tokio::time::timeout(KEY_LOOKUPS, verifies).await.unwrap_or_default()
     }
 
-    /// Returns the messages that the report is about, and the evidence: the mailboxes that it was sent to, or else our
-    /// first token in the returned message. Sorted by identifier, so that two reports never wait for each other.
+    /// Returns the messages that the report is about, with the evidence: the mailboxes that it was sent to. Without
+    /// such mailboxes, it is our first token in the returned message. Sorted by identifier, so that two reports never
+    /// wait for each other.
     fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<(Vec<Subject>, Tie), StoreError> {
         let snapshot = self.engine.store.snapshot()?;
         let mut tie = Tie::ReturnPath;

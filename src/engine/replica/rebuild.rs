@@ -91,7 +91,7 @@ pub async fn build(
 /// Opens the store that was built from the base of `manifest`, at its position in the log.
 ///
 /// # Errors
-/// The bucket; a log that lacks the base's slot; the store.
+/// The bucket, a log that lacks the base's slot, or the store.
 pub(super) async fn follow_from(
     objects: &ReplicaObjects,
     manifest: &Manifest,

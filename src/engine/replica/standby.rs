@@ -40,7 +40,7 @@ impl Standby {
     /// Opens the standby in `directory`. An empty directory is built from the newest base.
     ///
     /// # Errors
-    /// The bucket; a directory of another store; a bucket without a base.
+    /// The bucket, a directory of another store, or a bucket without a base.
     pub async fn open(
         world: &ReplicaWorld,
         directory: &Path,

@@ -30,7 +30,8 @@ const AGAIN: Duration = Duration::from_secs(300);
 /// Maximum number of remembered failures. If the list is full, the entry with the earliest retry is dropped. An entry
 /// takes at most 512 bytes: 2 MiB of the 32 MiB that all DNS caches share. The policies themselves are in the store.
 const FAILED_MAX: usize = 4096;
-/// Maximum fast fetches; the time after which a fetch is slow; and the maximum of slow fetches.
+/// Maximum number of fast fetches. It is followed by the time after which a fetch is slow, and by the maximum number of
+/// slow fetches.
 const PROMPT_MAX: usize = 16;
 const PROMPT: Duration = Duration::from_secs(5);
 const SLOW_MAX: usize = 256;
@@ -227,7 +228,7 @@ impl StsCache {
     }
 }
 
-/// A request was impossible, because too many look-ups are in flight.
+/// A request was impossible, because too many lookups are in flight.
 struct Unasked;
 
 /// Reason for fetching a policy.

@@ -48,7 +48,7 @@ pub(super) struct DomainPolicy {
 pub(super) enum Unmet {
     /// It can't be used under the domain's policy.
     Unfit(Unfit),
-    /// The policy could not be looked up, because too many look-ups are in flight. This says nothing about the policy.
+    /// The policy could not be looked up, because too many lookups are in flight. This says nothing about the policy.
     Unasked,
 }
 

@@ -3,7 +3,7 @@
 //! most a sixteenth.
 //!
 //! Units are released when their use ends, which may take minutes. Accounts that hold few units may therefore exceed
-//! the budget together by an eighth: even if one account has taken everything, another is served at once.
+//! the budget together by an eighth. So even if one account has taken everything, another is served at once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;

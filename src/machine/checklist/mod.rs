@@ -1,6 +1,6 @@
-//! The checklist of a sending domain (contract 14.2): the requirements of large receivers, judged by the last DNS check
-//! and the mail of the last days. [`dns`] has the items that depend on DNS, [`traffic`] those that depend on the mail
-//! itself.
+//! The checklist of a sending domain (contract 14.2). It judges the requirements of large receivers by the last DNS
+//! check and the mail of the last days. [`dns`] has the items that depend on DNS, [`traffic`] those that depend on the
+//! mail itself.
 
 pub mod dns;
 pub mod traffic;

@@ -31,7 +31,7 @@ pub const STOPPED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const SYNCHRONISED_FOR: Duration = Duration::from_secs(600);
 /// Duration of agreement between wall and monotonic clock after which the doubt ends.
 pub const AGREED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Maximum drift since their first comparison at which wall and monotonic clock agree: a crystal that is 500 ppm off
+/// Maximum drift since their first comparison at which wall and monotonic clock agree. A crystal that is 500 ppm off
 /// drifts 43 seconds in 24 hours.
 const AGREEMENT: Duration = Duration::from_secs(60);
 /// The service's clock runs slower by this fraction while it waits for a wall clock that was set back.

@@ -43,7 +43,7 @@ pub struct Finding {
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Whether there are no findings.
+    /// Whether the verification found no problems.
     pub ok: bool,
     /// Number of slots in the log.
     pub slots: u64,
@@ -125,7 +125,7 @@ fn report(inventory: &Inventory, findings: Findings) -> Report {
     Report { ok: findings.is_empty(), slots, bases, findings }
 }
 
-/// Returns the key that opens the store's objects, or none if the object `store` is unreadable.
+/// Returns the key that opens the store's objects; `None` if the object `store` is unreadable.
 async fn sealer(
     bucket: &dyn Bucket,
     master: Arc<MasterKey>,

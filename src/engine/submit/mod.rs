@@ -92,7 +92,7 @@ impl Engine {
     /// Composes, signs and stores one message.
     ///
     /// # Errors
-    /// [`SubmitError`]. Then no message was accepted, and the idempotency key is free again.
+    /// [`SubmitError`]. Then nothing was sent, and the idempotency key is free again.
     pub async fn submit(
         self: &Arc<Self>,
         caller: &Caller,

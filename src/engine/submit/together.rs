@@ -71,7 +71,7 @@ impl Engine {
     /// Accepts all of the messages or none. Continues even if the caller stops waiting for the answer.
     ///
     /// # Errors
-    /// [`ListRefused`]. Then no message was accepted, and the idempotency key is free again.
+    /// [`ListRefused`]. Then nothing was sent, and the idempotency key is free again.
     pub async fn submit_all(self: &Arc<Self>, caller: &Caller, list: WholeList) -> Result<AllAccepted, ListRefused> {
         let (engine, caller) = (Arc::clone(self), caller.clone());
         let task = tokio::spawn(async move { engine.accept_all(&caller, list).await });

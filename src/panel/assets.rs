@@ -1,5 +1,5 @@
-//! The style, the script and the icon, inside the program. Their names carry a hash of their bytes, so that browsers
-//! keep them for ever and still see a new version at once.
+//! The style sheets, the script and the icon, embedded in the program. File names carry a hash of the content, so
+//! browsers can cache them forever and still load a new version at once.
 
 use std::sync::LazyLock;
 
@@ -14,25 +14,25 @@ use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
 
-/// A file, and the path that it is served at.
+/// An embedded file and its URL path.
 #[derive(Debug)]
 pub(super) struct Asset {
-    /// The path, with the hash.
+    /// URL path, including the hash.
     pub(super) path: String,
     content_type: &'static str,
     bytes: Bytes,
 }
 
-/// Every file.
+/// All embedded files.
 #[derive(Debug)]
 pub(super) struct Assets {
-    /// The style of every page.
+    /// Style sheet of every page.
     pub(super) style: Asset,
-    /// Additional style of the documentation.
+    /// Additional style sheet of the documentation.
     pub(super) docs_style: Asset,
-    /// The script, which only improves.
+    /// The script. Pages work without it.
     pub(super) script: Asset,
-    /// Icon beside the title in the browser.
+    /// The favicon.
     pub(super) icon: Asset,
 }
 
@@ -56,20 +56,21 @@ impl Asset {
     }
 }
 
-/// A style without what only people read: comments on lines of their own, line ends, and blanks around signs.
+/// Minifies a style sheet: removes comments on lines of their own, line ends, and blanks around punctuation.
 fn squeezed(style: &str) -> String {
     let lines = style.lines().map(str::trim).filter(|line| !line.starts_with("/*"));
     let signs = [(": ", ":"), ("; ", ";"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}"), (";}", "}")];
     signs.iter().fold(lines.collect::<String>(), |style, (wide, narrow)| style.replace(wide, narrow))
 }
 
-/// A script without indents and comments on lines of their own. Line ends stay, because they may end statements.
+/// Minifies a script: removes indents and comments on lines of their own. Line ends stay because they can end
+/// statements.
 fn uncommented(script: &str) -> String {
     let lines = script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// The files.
+/// Returns the embedded files.
 pub(super) fn assets() -> &'static Assets {
     &ASSETS
 }
@@ -89,15 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_style_is_squeezed_and_means_the_same() {
-        let style = "/* Words. */\na, b { color: red; margin: 0 1px; }\n@media (x: 1) {\n  a:hover { top: 0; }\n}\n";
+    fn minifying_a_style_sheet_keeps_its_rules() {
+        let style = "/* Comment. */\na, b { color: red; margin: 0 1px; }\n@media (x: 1) {\n  a:hover { top: 0; }\n}\n";
         assert_eq!(squeezed(style), "a,b{color:red;margin:0 1px}@media (x:1){a:hover{top:0}}");
         let whole = squeezed(include_str!("../../data/assets/panel.css"));
         assert!(!whole.contains("/*") && whole.matches('{').count() == whole.matches('}').count());
     }
 
     #[test]
-    fn what_a_page_loads_is_small() {
+    fn embedded_files_stay_small() {
         let all = assets();
         assert!(all.script.bytes.len() < 10_000 && all.style.bytes.len() < 30_000 && all.icon.bytes.len() < 2_000);
     }

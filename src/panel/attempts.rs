@@ -1,4 +1,4 @@
-//! Attempts of webhook deliveries as pages tell them: what was answered and by whom, or why nothing was.
+//! Webhook delivery attempts as pages show them: the receiver's response, or the reason why there was none.
 
 use super::components::Badge;
 use super::page_guard::Visit;
@@ -9,27 +9,27 @@ use crate::machine::delivery::Status;
 use crate::machine::endpoint::State;
 use crate::store::row::delivery::AttemptRow;
 
-/// One attempt.
+/// One attempt, as pages show it.
 #[derive(Debug)]
 pub(super) struct AttemptLine {
-    /// When it began.
+    /// Start of the attempt.
     pub(super) at: Moment,
     /// Result of the attempt.
     pub(super) badge: Badge,
-    /// The status that was answered, or the error's name.
+    /// Response status, or the name of the error.
     pub(super) result: String,
     /// Explanation; empty if none is needed.
     pub(super) words: &'static str,
     /// Duration.
     pub(super) took: String,
-    /// Address of the receiver that answered.
+    /// IP address of the receiver that responded.
     pub(super) peer: Option<String>,
-    /// The beginning of the answer's body.
+    /// Beginning of the response body.
     pub(super) body: Option<String>,
 }
 
 impl AttemptLine {
-    /// The line of an attempt.
+    /// Converts a stored attempt.
     pub(super) fn new(visit: &Visit<'_>, row: AttemptRow) -> Self {
         let error = row.error.as_deref();
         let badge = match error {
@@ -49,7 +49,7 @@ impl AttemptLine {
     }
 }
 
-/// Explains a failure, with its remedy.
+/// Explains a failure and its remedy.
 fn words(error: &str, status: Option<u16>) -> &'static str {
     let Some(error) = PostError::ALL.into_iter().find(|known| known.as_str() == error) else { return "" };
     match error {
@@ -70,7 +70,7 @@ fn words(error: &str, status: Option<u16>) -> &'static str {
     }
 }
 
-/// The badge of a delivery.
+/// Returns the badge of a delivery.
 pub(super) const fn of_delivery(record: &DeliveryRecord) -> Badge {
     match record.status() {
         Status::Pending => Badge::new("pending", "calm", "clock"),
@@ -80,7 +80,7 @@ pub(super) const fn of_delivery(record: &DeliveryRecord) -> Badge {
     }
 }
 
-/// The badge of an endpoint.
+/// Returns the badge of an endpoint.
 pub(super) const fn of_endpoint(state: &State) -> Badge {
     match state {
         State::Enabled { failures: 0 } => Badge::new("Enabled", "good", "check"),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_has_its_words() {
+    fn every_failure_has_an_explanation() {
         for error in PostError::ALL {
             assert!(!words(error.as_str(), Some(500)).is_empty(), "{}", error.as_str());
         }

@@ -1,6 +1,6 @@
-//! Charts as SVG: stacked bars, and a rate against its thresholds. The plot is stretched to the page, so no text
-//! stands in it: the scale beside it has a size of its own, and the labels below are the page's. Colours and dashes are
-//! classes of the style, and everything that is drawn stands in the table behind the chart too.
+//! SVG charts: stacked bars, and a rate against its thresholds. The plot is stretched to the page width, so it contains
+//! no text. The scale beside it has a fixed size, and the labels below belong to the page. Style sheet classes set
+//! colours and dashes. The table behind the chart repeats every value.
 
 use std::fmt::{self, Write as _};
 
@@ -8,19 +8,19 @@ use askama::filters::HtmlSafe;
 
 use super::components::grouped;
 
-/// The plot's own measures; the width is only a scale.
+/// Size of the plot in its own units. The width is only a scale.
 const WIDTH: u64 = 1000;
 const HEIGHT: u64 = 160;
-/// The least distance of two words beside a plot, in tenths.
+/// Minimum distance between two labels beside a plot, in tenths.
 const TICK_APART: u64 = 140;
-/// Labels below a plot at most, where it is narrow.
+/// Maximum number of labels below a narrow plot.
 const LABELS_MAX: usize = 6;
-/// Columns at most of which each has its label where the plot is wide.
+/// Maximum number of columns for which a wide plot labels each one.
 const ALL_LABELLED: usize = 8;
-/// The widest bar, in tenths: some 40 pixels of a wide plot.
+/// Maximum bar width in tenths: about 40 pixels of a wide plot.
 const BAR_WIDTH: u64 = 450;
 
-/// A chart, ready to be shown. All in it is ours: digits, names of months, titles.
+/// A chart, ready to render. It contains only our own text: digits, month names, titles.
 #[derive(Debug)]
 pub(super) struct Chart {
     name: &'static str,
@@ -34,43 +34,43 @@ pub(super) struct Chart {
 /// One step of a chart: its label, and a link to the messages that it counts.
 #[derive(Debug)]
 pub(super) struct Column {
-    /// The step's name.
+    /// Label of the step.
     pub(super) label: String,
-    /// The values of the step, in words.
+    /// Values of the step, in words.
     pub(super) words: String,
-    /// The messages that it counts.
+    /// Link to the messages that the step counts.
     pub(super) link: Option<String>,
 }
 
-/// One bar: its parts from the bottom up, each with its class.
+/// One bar: its parts from the bottom up, each with its CSS class.
 #[derive(Debug)]
 pub(super) struct Bar {
-    /// Classes and counts.
+    /// CSS classes and counts.
     pub(super) parts: Vec<(&'static str, u64)>,
 }
 
-/// A rate over time: millionths, or none where too little was sent to tell.
+/// A rate over time in millionths. `None` where too few messages were sent for a rate.
 #[derive(Debug)]
 pub(super) struct Rates {
-    /// Step by step.
+    /// One value per step.
     pub(super) steps: Vec<Option<u32>>,
-    /// Where receivers begin to mind, and where they refuse; millionths.
+    /// Warning and alarm thresholds of receivers, in millionths.
     pub(super) thresholds: (u32, u32),
 }
 
-/// The heading of a chart: what its parts are called in the page, and what it is told as to those who do not see it.
+/// Heading of a chart: its identifiers, its title, and a description for screen readers.
 #[derive(Debug)]
 pub(super) struct Heading {
-    /// The beginning of its identifiers.
+    /// Prefix of the element identifiers.
     pub(super) name: &'static str,
-    /// Its title.
+    /// Title of the chart.
     pub(super) title: &'static str,
-    /// Content of the chart, in a sentence.
+    /// Description of the chart's content, in one sentence.
     pub(super) about: String,
 }
 
 impl Chart {
-    /// Stacked bars, with a column for each. The last one is of a step that is not over yet.
+    /// Draws stacked bars with one column each. The last bar is a step that is still in progress.
     pub(super) fn of_bars(heading: Heading, bars: &[Bar], columns: Vec<Column>) -> Self {
         let highest = bars.iter().map(|bar| bar.parts.iter().map(|(_, count)| count).sum()).max().unwrap_or(0);
         let top = round_up(highest.max(4));
@@ -83,7 +83,7 @@ impl Chart {
             let mut below = 0;
             for (class, count) in bar.parts.iter().filter(|(_, count)| *count > 0) {
                 let (from, to) = (level(below, top), level(below + count, top));
-                // A value above zero is always visible.
+                // A value above zero always stays visible.
                 let high = (from - to).max(10);
                 let _ =
                     write!(drawn, "<rect class=\"{class}\" {}/>", rectangle(left, wide, from - high.min(from), high));
@@ -95,11 +95,11 @@ impl Chart {
         Self::new(heading, ticks.into(), drawn, columns)
     }
 
-    /// A rate as a line, with its thresholds across the plot.
+    /// Draws a rate as a line, with its thresholds across the plot.
     pub(super) fn of_rates(heading: Heading, rates: &Rates, columns: Vec<Column>) -> Self {
         let (warn, alarm) = rates.thresholds;
         let highest = rates.steps.iter().flatten().copied().max().unwrap_or(0);
-        // Both thresholds are always in sight.
+        // Both thresholds always fit into the plot.
         let top = u64::from(highest.max(alarm)) * 6 / 5;
         let mut drawn = String::new();
         for (class, value) in [("warn", warn), ("alarm", alarm)] {
@@ -123,7 +123,7 @@ impl Chart {
         let mut ticks: Vec<(u64, String)> = Vec::new();
         for value in [0, alarm, warn, highest] {
             let at = level(value.into(), top);
-            // Words that would stand on each other are left out; the thresholds are named below the chart too.
+            // Labels that would overlap are left out. The legend below the chart names the thresholds too.
             if ticks.iter().all(|(other, _)| other.abs_diff(at) >= TICK_APART) {
                 ticks.push((at, percent(value)));
             }
@@ -136,7 +136,7 @@ impl Chart {
         Self { name, title, about, ticks, drawn, columns }
     }
 
-    /// The columns over the plot: the last one has a label, and every nth before it.
+    /// Writes the columns over the plot. The last column has a label, and every nth before it.
     fn write_columns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, every) = (self.columns.len(), self.columns.len().div_ceil(LABELS_MAX).max(1));
         f.write_str("<ol class=\"columns\">")?;
@@ -185,13 +185,13 @@ impl fmt::Display for Chart {
 
 impl HtmlSafe for Chart {}
 
-/// Lines across the plot at these heights.
+/// Returns horizontal lines at these heights.
 fn grid<const N: usize>(heights: [u64; N]) -> String {
     let lines = heights.map(|height| format!("M0 {}H{WIDTH}", tenths(height))).concat();
     format!("<path class=\"grid\" d=\"{lines}\"/>")
 }
 
-/// The attributes of a rectangle, all in tenths.
+/// Returns the attributes of a rectangle, all in tenths.
 fn rectangle(left: u64, wide: u64, top: u64, high: u64) -> String {
     let [x, width, y, height] = [left, wide, top, high].map(tenths);
     format!("x=\"{x}\" width=\"{width}\" y=\"{y}\" height=\"{height}\"")
@@ -207,7 +207,7 @@ fn tenths(value: u64) -> String {
     if value.is_multiple_of(10) { (value / 10).to_string() } else { format!("{}.{}", value / 10, value % 10) }
 }
 
-/// The next number that people divide by easily: 1, 2, 4, 6, 8 or 10 times a power of ten.
+/// Rounds up to the next convenient scale end: 1, 2, 4, 6, 8 or 10 times a power of ten.
 fn round_up(value: u64) -> u64 {
     let power = 10_u64.saturating_pow(value.max(1).ilog10());
     [1, 2, 4, 6, 8, 10]
@@ -217,7 +217,7 @@ fn round_up(value: u64) -> u64 {
         .unwrap_or(value)
 }
 
-/// A rate in millionths as people read it: `0.59%`.
+/// Formats a rate in millionths as a percentage: `0.59%`.
 pub(super) fn percent(millionths: u32) -> String {
     let hundredths = (u64::from(millionths) + 50) / 100;
     match hundredths % 100 {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_stand_on_each_other_and_say_what_they_are() {
+    fn stacked_bars_have_one_column_each_with_its_values() {
         let bars = [Bar { parts: vec![("good", 3), ("bad", 1)] }, Bar { parts: vec![("good", 0), ("bad", 0)] }];
         let chart = Chart::of_bars(heading(), &bars, columns(2)).to_string();
         for part in [
@@ -259,11 +259,11 @@ mod tests {
             assert!(chart.contains(part), "{part} in {chart}");
         }
         assert_eq!((chart.matches("class=\"good\"").count(), chart.contains("style")), (1, false));
-        assert_eq!(chart.matches("<g class=\"now\">").count(), 1, "the last step is not over yet");
+        assert_eq!(chart.matches("<g class=\"now\">").count(), 1, "the last step is still in progress");
     }
 
     #[test]
-    fn labels_stand_under_their_own_columns_and_the_last_always_has_one() {
+    fn labels_stand_under_their_columns_and_the_last_column_has_one() {
         let labels = |count: usize| -> Vec<String> {
             let bars: Vec<_> = (0..count).map(|_| Bar { parts: Vec::new() }).collect();
             let chart = Chart::of_bars(heading(), &bars, columns(count)).to_string();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_drawn_where_there_is_one_and_its_thresholds_always() {
+    fn a_rate_chart_always_shows_its_thresholds() {
         let thresholds = (20_000, 50_000);
         let rates = Rates { steps: vec![Some(0), Some(60_000), None, Some(30_000)], thresholds };
         let chart = Chart::of_rates(heading(), &rates, Vec::new()).to_string();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_end_at_round_numbers_and_rates_are_written_for_people() {
+    fn scales_end_at_round_numbers_and_rates_are_percentages() {
         assert_eq!([1, 3, 5, 11, 61, 100, 8_001].map(round_up), [1, 4, 6, 20, 80, 100, 10_000]);
         assert_eq!([0, 1_000, 5_935, 20_000, 123_456].map(percent), ["0%", "0.1%", "0.59%", "2%", "12.35%"]);
         let huge = Bar { parts: vec![("good", u64::MAX / 4)] };

@@ -1,5 +1,5 @@
-//! Small parts that many pages show. Each writes its own markup and escapes what it did not make itself, so templates
-//! can put it anywhere.
+//! Small components that many pages share. Each writes its own markup and escapes foreign text, so templates can use it
+//! anywhere.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use crate::domain::event::EventType;
 use crate::domain::violation::Violations;
 use crate::machine::transfer::Status;
 
-/// Bytes of a text that a page shows.
+/// Maximum number of bytes of a text that a page shows.
 const EXCERPT_BYTES: usize = 20_000;
-/// Characters of an answer that a line shows.
+/// Maximum number of characters of a response in a list row.
 const ANSWER_CHARACTERS: usize = 120;
 
-/// A sign, drawn in the colour of its text. It says nothing that stands beside it in words too.
+/// An icon in the colour of its text. The text beside it always has the same meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Icon(pub(super) &'static str);
 
@@ -62,7 +62,7 @@ impl fmt::Display for Icon {
 
 impl HtmlSafe for Icon {}
 
-/// A status or an event's type: sign, word in sentence case, and colour, never the colour alone.
+/// A status or an event type: icon, word in sentence case, and colour. Colour never carries meaning alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Badge {
     word: &'static str,
@@ -71,17 +71,17 @@ pub(super) struct Badge {
 }
 
 impl Badge {
-    /// A badge of this word, tone (`good`, `wait`, `bad`, `calm`) and sign.
+    /// Creates a badge from a word, a tone (`good`, `wait`, `bad`, `calm`) and an icon.
     pub(super) const fn new(word: &'static str, tone: &'static str, icon: &'static str) -> Self {
         Self { word, tone, icon: Icon(icon) }
     }
 
-    /// Its tone, for what stands beside it in the same colour.
+    /// Returns the tone, for elements beside the badge in the same colour.
     pub(super) const fn tone(&self) -> &'static str {
         self.tone
     }
 
-    /// The badge of a message's status.
+    /// Returns the badge of a message status.
     pub(super) const fn of_status(status: Status) -> Self {
         let word = status.as_str();
         match status {
@@ -96,7 +96,7 @@ impl Badge {
         }
     }
 
-    /// The badge of an event.
+    /// Returns the badge of an event type.
     pub(super) const fn of_event(kind: EventType) -> Self {
         let word = kind.as_str();
         match kind {
@@ -115,7 +115,7 @@ impl Badge {
 
 impl fmt::Display for Badge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A tag of a record stays as it is written there.
+        // Tags of a DNS record, such as `p=none`, keep their case.
         let first = if self.word.contains('=') { 0 } else { 1 };
         let (first, rest) = self.word.split_at_checked(first).unwrap_or(("", self.word));
         let first = first.to_ascii_uppercase();
@@ -125,28 +125,28 @@ impl fmt::Display for Badge {
 
 impl HtmlSafe for Badge {}
 
-/// Something else to look at.
+/// One option of a choice, as a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Its name.
+    /// Label of the option.
     pub(super) words: String,
-    /// Where it is.
+    /// Path of the page for this option.
     pub(super) path: String,
-    /// Whether it is shown now.
+    /// Whether the page shows this option now.
     pub(super) is_here: bool,
 }
 
-/// Errors of a form.
+/// Errors of a form, by field.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormFaults(Violations);
 
 impl FormFaults {
-    /// Nothing.
+    /// Returns no errors.
     pub(super) fn none() -> Self {
         Self::default()
     }
 
-    /// The faults of a field that holds many values, and of each of them, in one sentence.
+    /// Returns the errors of a field and of the values in it, in one sentence.
     pub(super) fn within(&self, field: &str) -> String {
         let is_within =
             |path: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -154,7 +154,7 @@ impl FormFaults {
         faults.flat_map(|(_, sentences)| sentences.iter().map(String::as_str)).collect::<Vec<_>>().join("; ")
     }
 
-    /// The faults of one field, in one sentence; empty where it has none.
+    /// Returns the errors of one field in one sentence, or an empty string.
     pub(super) fn of(&self, field: &str) -> String {
         self.0.by_field().get(field).map(|sentences| sentences.join("; ")).unwrap_or_default()
     }
@@ -166,7 +166,7 @@ impl From<Violations> for FormFaults {
     }
 }
 
-/// An answer in one line of a list: its beginning.
+/// Shortens a response to one line for lists.
 pub(super) fn shortened(answer: &str) -> String {
     let line = answer.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(ANSWER_CHARACTERS) {
@@ -175,24 +175,24 @@ pub(super) fn shortened(answer: &str) -> String {
     }
 }
 
-/// The beginning of a long text, so that a page weighs little whatever it shows.
+/// The beginning of a long text. It limits the size of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Excerpt {
-    /// Text that is shown.
+    /// Text that the page shows.
     pub(super) text: String,
-    /// Whether there is more.
+    /// Whether text was cut off.
     pub(super) is_cut: bool,
 }
 
 impl Excerpt {
-    /// The beginning of `text`.
+    /// Takes the beginning of `text`.
     pub(super) fn of(text: &str) -> Self {
         let shown = &text[..text.floor_char_boundary(EXCERPT_BYTES)];
         Self { text: shown.to_owned(), is_cut: shown.len() < text.len() }
     }
 }
 
-/// Bytes as people read them.
+/// Formats a number of bytes for people.
 pub(super) fn byte_size(count: u64) -> String {
     match count {
         0..1_024 => format!("{count} B"),
@@ -202,7 +202,7 @@ pub(super) fn byte_size(count: u64) -> String {
     }
 }
 
-/// A number with a comma at its thousands.
+/// Formats a number with commas between thousands.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 2);
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_badge_tells_in_words_what_it_tells_in_colour() {
+    fn a_badge_has_words_as_well_as_colour() {
         for status in Status::ALL {
             assert!(Badge::of_status(status).to_string().to_lowercase().contains(status.as_str()), "{status}");
         }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_badge_begins_with_a_capital_unless_it_is_a_tag_of_a_record() {
+    fn a_badge_starts_with_a_capital_unless_it_is_a_record_tag() {
         assert!(Badge::new("verified", "good", "check").to_string().ends_with("Verified</span>"));
         assert!(Badge::new("p=none", "wait", "warn").to_string().ends_with("p=none</span>"));
     }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_for_people() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0, 1_536, 5 << 20, 3 << 29].map(byte_size), ["0 B", "1.5 KiB", "5.0 MiB", "1.5 GiB"]);
     }

@@ -1,5 +1,5 @@
-//! Delivery problems: recent objections of receivers, by receiver and answer. Read from the newest events of two types,
-//! so the cost is bounded.
+//! Delivery problems: recent rejections and deferrals, grouped by receiver and response. Only the newest events of two
+//! types are read, so the cost is bounded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,32 +14,32 @@ use crate::store::error::StoreError;
 
 /// Period of recent events.
 const LATELY: Duration = Duration::from_secs(24 * 3600);
-/// Events of each type that are looked at.
+/// Maximum number of events read for each type.
 const LOOKED_AT: usize = 100;
-/// Troubles that are shown.
+/// Maximum number of problems shown.
 const SHOWN: usize = 5;
 
-/// A repeated answer of one receiver.
+/// A repeated response of one receiver.
 #[derive(Debug)]
 pub(super) struct RepeatedAnswer {
-    /// The recipients' domain.
+    /// Domain of the recipients.
     pub(super) receiver: String,
-    /// Whether it was put off or refused.
+    /// Whether mail was deferred or rejected.
     pub(super) badge: Badge,
-    /// The newest of the answers, its beginning.
+    /// Beginning of the newest response.
     pub(super) answer: String,
-    /// Remedy; empty if none is known.
+    /// Remedy, or an empty string if none is known.
     pub(super) advice: String,
-    /// The message that the newest of them is of.
+    /// Page of the newest affected message.
     pub(super) path: String,
     /// Number of occurrences among the events that were read.
     pub(super) count: usize,
 }
 
-/// The most frequent troubles of the last day.
+/// Returns the most frequent problems of the last day.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<RepeatedAnswer>, StoreError> {
     let mut found: BTreeMap<_, RepeatedAnswer> = BTreeMap::new();
     for kind in [EventType::Bounced, EventType::Deferred] {

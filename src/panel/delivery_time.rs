@@ -1,5 +1,5 @@
-//! Time to delivery: the time from 202 to `delivered`, by recipients' domain. Both moments stand in identifiers and
-//! events, so no message is read. A bounded number of the newest deliveries is read.
+//! Time to delivery: the time from the 202 answer to `delivered`, by recipient domain. Identifiers and events contain
+//! both times, so no message is read. Only a bounded number of the newest deliveries is read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::engine::events::EventFilter;
 use crate::engine::listing::PageRequest;
 use crate::store::error::StoreError;
 
-/// Period of the newest deliveries.
+/// Period of the deliveries.
 const LATELY: Duration = Duration::from_secs(24 * 3600);
-/// Deliveries that are looked at.
+/// Maximum number of deliveries read.
 const LOOKED_AT: usize = 200;
-/// Receivers that are shown.
+/// Maximum number of receivers shown.
 const SHOWN: usize = 5;
 
 /// Time to delivery for one receiver.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DeliveryTime {
-    /// The recipients' domain.
+    /// Domain of the recipients.
     pub(super) receiver: String,
-    /// Deliveries, among those that were looked at.
+    /// Number of deliveries among those that were read.
     pub(super) count: usize,
     /// Median.
     pub(super) median: String,
@@ -33,10 +33,10 @@ pub(super) struct DeliveryTime {
     pub(super) most: String,
 }
 
-/// All of the newest deliveries of the last day together, and the receivers of most of them.
+/// Returns the figures of all newest deliveries together, and of the receivers with the most deliveries.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn patience(visit: &Visit<'_>) -> Result<(DeliveryTime, Vec<DeliveryTime>), StoreError> {
     let filter = EventFilter { kind: Some(EventType::Delivered), ..EventFilter::default() };
     let page = PageRequest { before: None, limit: LOOKED_AT };
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_and_nearly_all_of_the_times_are_told() {
+    fn median_and_95th_percentile_are_reported() {
         let told = |millis: &[u64]| {
             let patience = of(String::new(), millis.iter().map(|millis| Duration::from_millis(*millis)).collect());
             (patience.count, patience.median, patience.most)

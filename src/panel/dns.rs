@@ -1,5 +1,5 @@
-//! The DNS records of a sending domain as its page tells them: what each is for, what to publish, what was found in its
-//! place, and what to do about the difference.
+//! DNS records of a sending domain as its page shows them: purpose, expected value, published value, and the remedy for
+//! a difference.
 
 use super::components::Badge;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, RecordPurpose, RecordStatus};
@@ -8,53 +8,53 @@ use crate::engine::settings::Settings;
 use crate::store::op::domain::dkim_name;
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
-/// Bytes of one character-string of a TXT record (RFC 1035 3.3).
+/// Maximum number of bytes in one character-string of a TXT record (RFC 1035 3.3).
 const STRING_BYTES: usize = 255;
 
-/// A record.
+/// A DNS record as the page shows it.
 #[derive(Debug)]
 pub(super) struct RecordLine {
-    /// Whether it is there.
+    /// Status badge.
     pub(super) badge: Badge,
-    /// Whether it is published as it should be.
+    /// Whether the record is published correctly.
     pub(super) is_ok: bool,
-    /// Whether nothing can be sent without it.
+    /// Whether sending requires the record.
     pub(super) is_required: bool,
     /// Name of the record's purpose.
     pub(super) purpose: &'static str,
     /// Benefit of the record.
     pub(super) why: &'static str,
-    /// Its type.
+    /// Record type.
     pub(super) kind: &'static str,
-    /// Where it stands.
+    /// Full name of the record.
     pub(super) name: String,
-    /// The same as providers ask for it: without the domain.
+    /// Name relative to the domain, as DNS providers ask for it.
     pub(super) relative: String,
     /// Value of the record.
     pub(super) value: String,
-    /// Text if no value was found.
+    /// Text to show if no value was found.
     pub(super) none: &'static str,
-    /// Values that were found.
+    /// Published values.
     pub(super) found: Vec<FoundValue>,
-    /// Remedy; empty if there is nothing to do.
+    /// Remedy, or an empty string if there is nothing to do.
     pub(super) advice: String,
 }
 
-/// A value that was found: the part that is as expected, and what follows.
+/// A published value, split at the first difference from the expected value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FoundValue {
-    /// As expected.
+    /// Part that matches the expected value.
     pub(super) same: String,
-    /// From the first difference on; empty where there is none that counts.
+    /// Rest from the first difference on. Empty if no difference matters.
     pub(super) different: String,
 }
 
-/// The records that a domain should publish.
+/// Returns the records that a domain should publish.
 pub(super) fn lines(row: &DomainRow, settings: &Settings) -> Vec<RecordLine> {
     expected_records(row, settings).into_iter().map(|record| line(row, record)).collect()
 }
 
-/// The same as lines of a zone file (RFC 1035 5.1).
+/// Returns the records as lines of a zone file (RFC 1035 5.1).
 pub(super) fn zone_file(lines: &[RecordLine]) -> String {
     let line = |line: &RecordLine| {
         let value = match line.kind {
@@ -66,7 +66,7 @@ pub(super) fn zone_file(lines: &[RecordLine]) -> String {
     lines.iter().map(line).collect()
 }
 
-/// A text as the quoted strings that a TXT record holds.
+/// Formats a text as the quoted strings of a TXT record.
 fn strings(value: &str) -> String {
     let pieces: Vec<_> = value.as_bytes().chunks(STRING_BYTES).map(String::from_utf8_lossy).collect();
     pieces.iter().map(|piece| format!("\"{}\"", piece.replace('"', "\\\""))).collect::<Vec<_>>().join(" ")
@@ -111,7 +111,7 @@ fn words(row: &DomainRow, record: &ExpectedRecord) -> (&'static str, &'static st
             match row.dkim.iter().find(of).map(|key| (key.algorithm, key.state)) {
                 Some((_, DkimState::Retiring)) => ("DKIM, retiring", "For mail in transit; delete after 7 days."),
                 Some((_, DkimState::Standby)) => {
-                    ("DKIM, standby", "Waits for the next rotation, or for the loss of the record that signs.")
+                    ("DKIM, standby", "Used after the next rotation, or if the active key's record is lost.")
                 }
                 Some((DkimAlgorithm::Ed25519Sha256, _)) => ("DKIM, Ed25519", "Second signature."),
                 Some((DkimAlgorithm::RsaSha256, _)) | None => ("DKIM, RSA", "Proves the mail is yours and unchanged."),
@@ -123,7 +123,7 @@ fn words(row: &DomainRow, record: &ExpectedRecord) -> (&'static str, &'static st
     }
 }
 
-/// A record's name without the domain that it belongs to, as most providers' forms want it.
+/// Returns a record name without its domain, as most DNS provider forms expect it.
 fn relative(name: &str, domain: &str) -> String {
     match name.strip_suffix(domain) {
         Some("") => "@".to_owned(),
@@ -132,7 +132,7 @@ fn relative(name: &str, domain: &str) -> String {
     }
 }
 
-/// Splits a found value where it begins to differ from the expected one.
+/// Splits a published value at its first difference from the expected value.
 fn compared(found: &str, value: &str, status: RecordStatus) -> FoundValue {
     let same = match status {
         RecordStatus::Mismatch => {
@@ -163,7 +163,7 @@ fn advice(record: &ExpectedRecord, status: RecordStatus, found: &[String]) -> St
     }
 }
 
-/// The SPF record `found` with the mechanism of ours, before its last word on everybody else (RFC 7208 5.1).
+/// Adds our mechanism to the published SPF record, before its final `all` or `redirect` (RFC 7208 5.1).
 fn joined_spf(found: &str, ours: &str) -> String {
     let mechanism = ours.split_ascii_whitespace().nth(1).unwrap_or_default();
     let mut terms: Vec<_> = found.split_ascii_whitespace().collect();
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_is_marked_where_it_begins() {
+    fn a_difference_is_marked_from_its_first_character() {
         let parts = |found: &str, value: &str| {
             let FoundValue { same, different } = compared(found, value, RecordStatus::Mismatch);
             (same, different)
@@ -190,21 +190,21 @@ mod tests {
     }
 
     #[test]
-    fn an_spf_record_that_is_there_is_added_to() {
+    fn our_mechanism_is_added_to_an_existing_spf_record() {
         let ours = "v=spf1 a:mail.example.com ~all";
         assert_eq!(joined_spf("v=spf1 mx -all", ours), "v=spf1 mx a:mail.example.com -all");
         assert_eq!(joined_spf("v=spf1 mx redirect=x.test", ours), "v=spf1 mx redirect=x.test a:mail.example.com");
     }
 
     #[test]
-    fn names_are_told_without_the_domain_too() {
+    fn record_names_are_shown_without_the_domain_too() {
         assert_eq!(relative("s._domainkey.example.com", "example.com"), "s._domainkey");
         assert_eq!(relative("example.com", "example.com"), "@");
         assert_eq!(relative("bounces.example.net", "example.com"), "bounces.example.net");
     }
 
     #[test]
-    fn a_long_text_is_cut_into_strings() {
+    fn a_long_text_is_split_into_strings() {
         let text = strings(&"a".repeat(300));
         assert_eq!(text, format!("\"{}\" \"{}\"", "a".repeat(255), "a".repeat(45)));
     }

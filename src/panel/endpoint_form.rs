@@ -1,4 +1,4 @@
-//! The form of a webhook endpoint: what it holds, and the JSON object that would ask the API for the same.
+//! Form of a webhook endpoint, and its conversion to the API's JSON object.
 
 use serde_json::{Map, Value};
 
@@ -7,25 +7,25 @@ use super::form::Form;
 use crate::domain::event::EventType;
 use crate::store::row::endpoint::EndpointRow;
 
-/// The form, filled with what is set, or with what was typed and refused.
+/// The form, filled with the current settings or with rejected input.
 #[derive(Debug)]
 pub(super) struct EndpointForm {
-    /// Where events are posted.
+    /// URL that receives events.
     pub(super) url: String,
-    /// The account's own words.
+    /// Description chosen by the account.
     pub(super) description: String,
-    /// The types to choose from.
+    /// Event types to choose from.
     pub(super) events: Vec<EventBox>,
     /// Errors of the form.
     pub(super) faults: FormFaults,
 }
 
-/// A type of events, and whether it is chosen.
+/// An event type and whether it is selected.
 #[derive(Debug)]
 pub(super) struct EventBox {
-    /// Its name.
+    /// Name of the event type.
     pub(super) name: &'static str,
-    /// Whether it is chosen.
+    /// Whether the type is selected.
     pub(super) is_ticked: bool,
 }
 
@@ -34,23 +34,23 @@ fn boxes(is_ticked: impl Fn(EventType) -> bool) -> Vec<EventBox> {
 }
 
 impl EndpointForm {
-    /// The form of an endpoint that is to be.
+    /// Returns the form for a new endpoint.
     pub(super) fn empty() -> Self {
         Self { url: String::new(), description: String::new(), events: boxes(|_| false), faults: FormFaults::none() }
     }
 
-    /// The form of an endpoint that is there.
+    /// Returns the form for an existing endpoint.
     pub(super) fn of(row: &EndpointRow) -> Self {
         Self {
             url: row.url.clone(),
             description: row.description.clone().unwrap_or_default(),
-            // Where all are taken no box is ticked: those that are yet to come are taken too.
+            // An endpoint that receives all types has no box ticked, because future types are included too.
             events: boxes(|kind| row.events.as_ref().is_some_and(|events| events.contains(&kind))),
             faults: FormFaults::none(),
         }
     }
 
-    /// The form as it was sent, and refused.
+    /// Returns the form with the rejected input.
     pub(super) fn refused(form: &Form, faults: FormFaults) -> Self {
         let ticked = form.all("events");
         Self {
@@ -62,14 +62,14 @@ impl EndpointForm {
     }
 }
 
-/// The body that would ask the API for the same. Fields that a form does not have stay as they are.
+/// Converts the form to the equivalent API body. Fields that the form lacks stay unchanged.
 pub(super) fn as_body(form: &Form) -> Map<String, Value> {
     let mut body = Map::new();
     body.extend(form.field("url").map(|url| ("url".to_owned(), Value::from(url))));
     let own_words = |text: &str| if text.is_empty() { Value::Null } else { Value::from(text) };
     body.extend(form.field("description").map(|text| ("description".to_owned(), own_words(text))));
     let events = form.all("events");
-    // Boxes that are not ticked send nothing, so the form says that it has them.
+    // Browsers don't send unticked boxes, so a hidden field says that the form has them.
     if form.is_ticked("has_events") || !events.is_empty() {
         let events = if events.is_empty() { Value::Null } else { Value::from(events) };
         body.insert("events".to_owned(), events);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_asks_for_what_the_api_would_be_asked_for() {
+    fn a_form_becomes_the_equivalent_api_body() {
         let chosen = body("url=https://a.test&events=bounced&events=failed&description=shop&has_events=1");
         let asked =
             serde_json::json!({ "url": "https://a.test", "events": ["bounced", "failed"], "description": "shop" });

@@ -1,4 +1,4 @@
-//! An event as the panel reads it back from the bytes that were written once, for the timeline and for lists.
+//! An event, parsed from its stored JSON, for the timeline and for lists.
 
 use jiff::tz::TimeZone;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use super::timestamp::{Days, Moment};
 use crate::base::time::Timestamp;
 use crate::domain::event::{Bounce, Complaint, EventType, TlsFacts};
 
-/// An event.
+/// An event as the panel shows it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Event {
     pub(super) id: String,
@@ -33,22 +33,22 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Reads an event; none where its bytes are damaged, which is ours to look into and no reason to show nothing.
+    /// Parses an event. Returns `None` if its bytes are damaged; the page then skips it, and the log has an error.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).inspect_err(|error| tracing::error!(%error, "could not read an event")).ok()
     }
 
-    /// When it was.
+    /// Returns the time of the event.
     pub(super) fn at(&self) -> Timestamp {
         self.created_at.parse().unwrap_or(Timestamp::ZERO)
     }
 
-    /// The recipient's domain.
+    /// Returns the recipient's domain.
     pub(super) fn receiver(&self) -> String {
         self.to.rsplit_once('@').map_or_else(|| self.to.clone(), |(_, domain)| domain.to_lowercase())
     }
 
-    /// The receiver's answer; where none answered, what we make of that.
+    /// Returns the receiver's response, or our description if there was none.
     pub(super) fn answer(&self) -> &str {
         let ours = self.bounce.as_ref().map(|bounce| bounce.advice.as_str());
         self.smtp_response.as_deref().or(ours).unwrap_or_default()
@@ -57,26 +57,26 @@ impl Event {
 
 /// An event in a list.
 pub(super) struct EventLine {
-    /// The day that begins with this line.
+    /// Day heading, if this line is the first of its day.
     pub(super) day: Option<String>,
-    /// When.
+    /// Time of the event.
     pub(super) at: Moment,
     /// Type of the event.
     pub(super) badge: Badge,
-    /// Where its message is.
+    /// Path of the message page.
     pub(super) path: String,
-    /// To whom the message was.
+    /// Recipient of the message.
     pub(super) to: String,
     /// Subject of the message.
     pub(super) subject: Option<String>,
-    /// The attempt's number; empty where there was none.
+    /// Attempt number, or an empty string if there was no attempt.
     pub(super) attempt: String,
-    /// The beginning of the answer.
+    /// Beginning of the response.
     pub(super) answer: String,
 }
 
 impl EventLine {
-    /// The lines of events in their order, at this moment.
+    /// Converts events to list lines, in the same order.
     pub(super) fn list(events: Vec<Event>, zone: &TimeZone, now: Timestamp) -> Vec<Self> {
         let mut days = Days::new(now);
         let line = |event| {

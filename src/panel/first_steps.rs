@@ -1,4 +1,5 @@
-//! The first steps of an account that has sent nothing: each ticks itself, and a form sends a test message.
+//! First steps of an account that has not sent anything. Steps are ticked automatically, and a form sends a test
+//! message.
 
 use super::components::{Choice, FormFaults};
 use super::form::Form;
@@ -8,38 +9,38 @@ use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
 use crate::engine::listing::PageRequest;
 
-/// Rows of each kind that are looked at.
+/// Maximum number of rows read for each kind.
 const LOOKED_AT: usize = 100;
 
-/// The steps.
+/// State of the first steps.
 pub(super) struct FirstSteps {
     /// Whether a domain is verified.
     pub(super) has_domain: bool,
-    /// Whether a key can be used.
+    /// Whether an active key exists.
     pub(super) has_key: bool,
-    /// Whether there is a webhook.
+    /// Whether a webhook exists.
     pub(super) has_webhook: bool,
-    /// The sender of the test message. None before a domain is verified.
+    /// Sender of the test message. `None` before a domain is verified.
     pub(super) sender: Option<Sender>,
-    /// The recipient of the test message, as it was typed.
+    /// Recipient of the test message, as typed.
     pub(super) to: String,
-    /// Its errors.
+    /// Errors of the form.
     pub(super) faults: FormFaults,
-    /// The languages of the example.
+    /// Languages of the code example.
     pub(super) languages: Vec<Choice>,
-    /// The example.
+    /// Code example.
     pub(super) example: String,
 }
 
-/// The sender of a test message.
+/// Sender of a test message.
 pub(super) struct Sender {
-    /// Its address.
+    /// Address of the sender.
     pub(super) address: String,
-    /// The stream of its domain.
+    /// Stream of the sender's domain.
     pub(super) stream: Stream,
 }
 
-/// A language of the example.
+/// Language of the code example.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Language {
     Curl,
@@ -73,7 +74,7 @@ impl Language {
         Self::ALL.into_iter().find(|language| language.as_str() == name).unwrap_or(Self::Curl)
     }
 
-    /// A program that sends one message, with nothing but the language's own library.
+    /// Returns a program that sends one message with the language's standard library alone.
     fn example(self, url: &str, from: &str) -> String {
         let json = format!(
             "{{\"from\": \"{from}\", \"to\": \"you@example.org\", \"subject\": \"Hello\", \"text\": \"It works.\"}}"
@@ -105,10 +106,10 @@ impl Language {
 }
 
 impl FirstSteps {
-    /// The steps of the account, with the form as it was typed where it was refused.
+    /// Returns the steps of the account, and the form with the rejected input if there is any.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Store errors.
     pub(super) fn of(visit: &Visit<'_>, to: Option<&str>, faults: FormFaults) -> Result<Self, Fault> {
         let (engine, account) = (&visit.api.engine, visit.account_id());
         let some = PageRequest { before: None, limit: LOOKED_AT };
@@ -134,10 +135,10 @@ impl FirstSteps {
     }
 }
 
-/// The sender of a test message: at the oldest verified domain, a transactional one where there is one.
+/// Returns the sender of a test message: an address at the oldest verified domain, preferably a transactional one.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn sender(visit: &Visit<'_>) -> Result<Option<Sender>, Fault> {
     let page = PageRequest { before: None, limit: LOOKED_AT };
     let domains = visit.api.engine.domains(visit.account_id(), page)?.rows;

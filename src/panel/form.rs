@@ -1,5 +1,4 @@
-//! Fields of a form: names and values, decoded, of bounded size. Their meaning is checked by the functions that check
-//! the API's bodies.
+//! Form fields: decoded names and values of bounded size. The functions that check API bodies also check the values.
 
 use hyper::Method;
 use serde_json::{Map, Value};
@@ -11,19 +10,19 @@ use crate::http::body::FORM_BYTES;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 
-/// Fields of a form at most.
+/// Maximum number of fields in a form.
 const FIELDS_MAX: usize = 200;
-/// The longest path, in bytes, to which a visitor is sent after signing in.
+/// Maximum length, in bytes, of a path to return to after signing in.
 pub(super) const NEXT_MAX: usize = 2000;
 
-/// The fields of one form. No formatter shows them: passwords are among them.
+/// Fields of one form. The type does not implement `Debug`, because fields may contain passwords.
 pub(super) struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// The form in a request's body.
+    /// Reads the form in a request body.
     ///
     /// # Errors
-    /// 413 where it is larger than any of our forms.
+    /// 413 if the body is larger than any form of the panel.
     pub(super) fn of(call: &Call<()>) -> Result<Self, Fault> {
         if call.body().len() > FORM_BYTES {
             return Err(ApiError::PayloadTooLarge(FORM_BYTES).into());
@@ -31,45 +30,45 @@ impl Form {
         Ok(Self::read(call.body()))
     }
 
-    /// The form in a request's query: a search, a filter, a tab.
+    /// Reads the form in a request's query: a search, a filter, a tab.
     pub(super) fn of_query(call: &Call<()>) -> Self {
         debug_assert!(call.method == Method::GET || call.method == Method::HEAD || call.method == Method::POST);
         let query = call.path_and_query().split_once('?').map_or("", |(_, query)| query);
         Self::read(query.as_bytes())
     }
 
-    /// The form that these bytes are.
+    /// Decodes a form.
     pub(super) fn read(bytes: &[u8]) -> Self {
         Self(form_urlencoded::parse(bytes).into_owned().take(FIELDS_MAX).collect())
     }
 
-    /// The value of a field; empty where it is not there. Of a name that is given twice, the first.
+    /// Returns the value of a field, or an empty string. If a name occurs twice, the first value counts.
     pub(super) fn text(&self, name: &str) -> &str {
         self.given(name).unwrap_or_default()
     }
 
-    /// The value of a field that says something.
+    /// Returns the value of a field, if it isn't empty.
     pub(super) fn given(&self, name: &str) -> Option<&str> {
         self.field(name).filter(|value| !value.is_empty())
     }
 
-    /// The value of a field that the form has, empty or not.
+    /// Returns the value of a field that the form has, even if it is empty.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim())
     }
 
-    /// The values of a field that may be given many times, such as a group of boxes.
+    /// Returns the values of a field that can occur many times, such as a group of boxes.
     pub(super) fn all(&self, name: &str) -> Vec<&str> {
         self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.trim()).collect()
     }
 
-    /// The members of these names that say something, as the body that would ask the API for the same.
+    /// Returns the non-empty fields with these names as an API body.
     pub(super) fn as_body(&self, names: &[&str]) -> Map<String, Value> {
         let given = |name: &&str| self.given(name).map(|text| ((*name).to_owned(), Value::from(text)));
         names.iter().filter_map(given).collect()
     }
 
-    /// The value of a field as it was typed, white space too.
+    /// Returns the value of a field unchanged, including white space.
     pub(super) fn secret(&self, name: &str) -> Secret {
         let found = self.0.iter().find(|(known, _)| known == name);
         Secret::new(found.map_or("", |(_, value)| value.as_str()))
@@ -81,8 +80,8 @@ impl Form {
     }
 }
 
-/// An address of our own to go on to; the overview where it is another's, none, or too long to be repeated to whoever
-/// is not signed in.
+/// Returns `text` if it is a path of our own, to continue there. For foreign, missing and overlong addresses it returns
+/// the overview, because a long one would be repeated to visitors who are not signed in.
 pub(super) fn own_address(text: &str) -> &str {
     if text.len() > NEXT_MAX {
         return "/";
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_led_elsewhere() {
+    fn redirects_never_leave_the_panel() {
         assert_eq!(own_address("/messages?q=a%20b#c"), "/messages?q=a%20b#c");
         for foreign in ["//evil.example", "/\\evil.example", "https://evil.example", "", "/a\nb", "javascript:x"] {
             assert_eq!(own_address(foreign), "/", "{foreign}");

@@ -1,4 +1,4 @@
-//! Answers for browsers: pages, redirects, and the headers that keep what is shown from doing anything.
+//! Responses for browsers: pages, redirects, and the security headers.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -11,14 +11,14 @@ use crate::http::error::ApiError;
 
 use super::page_error::Fault;
 
-/// Nothing from elsewhere, nothing inline, in no other's frame.
+/// No external resources, nothing inline, no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; font-src 'self'; form-action 'self'; frame-src 'self'; frame-ancestors 'none'; \
     base-uri 'none'; require-trusted-types-for 'script'";
-/// Other people's HTML: no script, no form, no frame, no request; and shown in our own frame alone.
+/// Policy for foreign HTML: no scripts, forms, frames or requests. Only our own pages may frame it.
 const PREVIEW_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
     frame-ancestors 'self'; base-uri 'none'; form-action 'none'";
-/// The same with images, for one view, after a warning.
+/// The same policy with remote images, for one view, after a warning.
 const PREVIEW_WITH_IMAGES_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; \
     img-src data: https: http:; frame-ancestors 'self'; base-uri 'none'; form-action 'none'";
 
@@ -26,16 +26,16 @@ const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-p
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Policy of a preview for remote content.
+/// Whether a preview loads remote content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remote {
-    /// Nothing.
+    /// Loads nothing.
     Blocked,
-    /// Images.
+    /// Loads images.
     Images,
 }
 
-/// A page of ours.
+/// Renders a page.
 pub(super) fn page(status: StatusCode, template: &impl Template) -> Result<Answer, Fault> {
     let body = template.render().map_err(|error| {
         tracing::error!(%error, "could not render a page");
@@ -44,7 +44,7 @@ pub(super) fn page(status: StatusCode, template: &impl Template) -> Result<Answe
     Ok(Answer::bytes(status, HTML, body))
 }
 
-/// Another's HTML, for our frame.
+/// Returns foreign HTML for the sandboxed frame.
 pub(super) fn preview(html: String, remote: Remote) -> Answer {
     let policy = match remote {
         Remote::Blocked => PREVIEW_POLICY,
@@ -55,12 +55,12 @@ pub(super) fn preview(html: String, remote: Remote) -> Answer {
         .with_header(REFERRER_POLICY, "no-referrer")
 }
 
-/// On to another of our addresses, with a GET.
+/// Redirects to another path of ours, with a GET.
 pub(super) fn redirect(to: &str) -> Answer {
     Answer::bytes(StatusCode::SEE_OTHER, HTML, "").with_location(to)
 }
 
-/// The answer with the headers that every answer of the panel carries.
+/// Adds the headers that every panel response carries.
 pub(super) fn guarded(answer: Answer, encrypted: bool) -> Answer {
     let has_policy = answer.headers().contains_key(CONTENT_SECURITY_POLICY);
     let answer = if has_policy {

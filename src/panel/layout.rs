@@ -1,5 +1,5 @@
-//! The frame of every page: the rail, the field that searches and opens, the visitor, the banner of an operator's view,
-//! and the strip of notices, which appears only when something needs attention.
+//! Frame of every page: navigation rail, search field, visitor, banner of an operator's view, and notices. The strip of
+//! notices appears only when something needs attention.
 
 use hyper::Method;
 
@@ -15,18 +15,18 @@ use crate::engine::listing::PageRequest;
 use crate::machine::endpoint::State;
 use crate::store::error::StoreError;
 
-/// Rows of each kind that the rail's counts look at.
+/// Maximum number of rows that a rail count reads for each kind.
 const COUNTED_MAX: usize = 100;
 
-/// A place of the panel.
+/// A page in the rail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Its address.
+    /// Path of the page.
     pub(super) path: &'static str,
-    /// Its name.
+    /// Name of the page.
     pub(super) name: &'static str,
     icon: &'static str,
-    /// The right that the page demands. Visitors without it do not find the place in the rail.
+    /// Right that the page requires. Visitors without the right don't see the page in the rail.
     need: Need,
 }
 
@@ -36,17 +36,17 @@ impl Place {
     }
 }
 
-/// A group of places.
+/// A group of pages in the rail.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Group {
     name: &'static str,
     places: &'static [Place],
 }
 
-/// Mail that was captured: a place in `dev` alone.
+/// Captured mail. The page exists only in `dev`.
 const CAPTURED: &str = "/captured";
 
-/// The rail, in its order. A place is listed when its page exists.
+/// The rail, in order. Every page in it must exist.
 const RAIL: &[Group] = &[
     Group {
         name: "Mail",
@@ -87,10 +87,10 @@ const RAIL: &[Group] = &[
     },
 ];
 
-/// The documentation, which needs no session.
+/// The documentation. It needs no session.
 const DOCS: Place = Place::new("/docs", "Documentation", "help", Need::Look);
 
-/// The places that the visitor finds in the rail.
+/// Returns the pages that the visitor sees in the rail.
 pub(super) fn places<'p>(visit: &'p Visit<'_>) -> impl Iterator<Item = &'static Place> + 'p {
     RAIL.iter().flat_map(|group| group.places).filter(|place| is_found(visit, place))
 }
@@ -102,51 +102,51 @@ fn is_found(visit: &Visit<'_>, place: &Place) -> bool {
 /// A line of the rail.
 #[derive(Debug)]
 pub(super) struct RailLine {
-    /// Its address.
+    /// Path of the page.
     pub(super) path: &'static str,
-    /// Its name.
+    /// Name of the page.
     pub(super) name: &'static str,
-    /// Its sign.
+    /// Icon of the page.
     pub(super) icon: Icon,
-    /// Whether this page belongs to it.
+    /// Whether the current page belongs to this line.
     pub(super) is_here: bool,
-    /// A number beside the name, and its meaning.
+    /// Number beside the name.
     pub(super) count: Option<Count>,
 }
 
-/// A number beside a name of the rail.
+/// A number beside a name in the rail.
 #[derive(Debug)]
 pub(super) struct Count {
     /// The number.
     pub(super) number: String,
-    /// Its meaning.
+    /// Meaning of the number, for screen readers.
     pub(super) words: &'static str,
-    /// Whether it tells of trouble.
+    /// Whether the number reports a problem.
     pub(super) is_trouble: bool,
 }
 
 /// A group of the rail.
 #[derive(Debug)]
 pub(super) struct RailGroup {
-    /// Its name.
+    /// Name of the group.
     pub(super) name: &'static str,
-    /// Its lines.
+    /// Lines of the group.
     pub(super) lines: Vec<RailLine>,
 }
 
 /// Common parts of every page, signed in or not.
 #[derive(Debug)]
 pub(super) struct PageFrame {
-    /// Its title.
+    /// Title of the page.
     pub(super) title: String,
-    /// Its colours.
+    /// Colour theme.
     pub(super) theme: Theme,
     /// Assets that the page loads.
     pub(super) assets: &'static Assets,
 }
 
 impl PageFrame {
-    /// A page of this title.
+    /// Creates the frame of a page with this title.
     pub(super) fn new(title: impl Into<String>, theme: Theme) -> Self {
         Self { title: title.into(), theme, assets: assets() }
     }
@@ -155,63 +155,63 @@ impl PageFrame {
 /// The banner of an operator's view.
 #[derive(Debug)]
 pub(super) struct ViewBanner {
-    /// The end of the view.
+    /// End of the view.
     pub(super) until: Moment,
     /// The operator's reason.
     pub(super) reason: String,
 }
 
-/// The form that takes the last action back.
+/// Form that undoes the last action.
 #[derive(Debug)]
 pub(super) struct Undo {
-    /// Where it goes.
+    /// Path that the form posts to.
     pub(super) action: String,
-    /// The name and the value of its field.
+    /// Name and value of the form's field.
     pub(super) field: Option<(&'static str, String)>,
 }
 
 /// Frame of a page for a signed-in user.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// The page as such.
+    /// Common page parts.
     pub(super) sheet: PageFrame,
-    /// The account's name.
+    /// Name of the account.
     pub(super) account: String,
-    /// The visitor's address.
+    /// Email address of the visitor.
     pub(super) email: String,
-    /// The visitor's role.
+    /// Role of the visitor.
     pub(super) role: &'static str,
-    /// Whether the visitor may change things.
+    /// Whether the visitor may change settings.
     pub(super) may_change: bool,
     /// Whether the visitor may handle mail.
     pub(super) may_handle_mail: bool,
-    /// Whether the visitor may see whole records and take files away.
+    /// Whether the visitor may see whole records and download files.
     pub(super) sees_all: bool,
-    /// The rail.
+    /// Navigation rail.
     pub(super) rail: Vec<RailGroup>,
-    /// The documentation.
+    /// Link to the documentation.
     pub(super) docs: RailLine,
-    /// The name of the rail's line that the page belongs to.
+    /// Name of the rail line that the page belongs to.
     pub(super) section: &'static str,
-    /// The operator's view that lasts.
+    /// Banner of the current operator view.
     pub(super) view: Option<ViewBanner>,
-    /// The notices.
+    /// Notices that need attention.
     pub(super) notices: Vec<Notice>,
-    /// The content of the search field.
+    /// Content of the search field.
     pub(super) search: String,
-    /// Whether single keys do something.
+    /// Whether single-key shortcuts are active.
     pub(super) shortcuts: Shortcuts,
     /// Result of the last action, in one sentence.
     pub(super) done: Option<String>,
-    /// The form that takes it back, where that is one step.
+    /// Form that undoes the last action, if one step can.
     pub(super) undo: Option<Undo>,
 }
 
 impl Frame {
-    /// The frame of a page that belongs to the rail's line `place`.
+    /// Creates the frame of a page that belongs to the rail line `place`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Store errors.
     pub(super) fn new(visit: &Visit<'_>, title: impl Into<String>, place: &str) -> Result<Self, Fault> {
         let sheet = PageFrame::new(title, Theme::of(&visit.call.headers));
         let user = visit.user();
@@ -238,31 +238,31 @@ impl Frame {
         })
     }
 
-    /// The themes to choose from.
+    /// Returns the themes to choose from.
     pub(super) const fn themes(&self) -> &'static [Theme; 3] {
         &Theme::ALL
     }
 
-    /// Whether single keys may do something, to choose from.
+    /// Returns the shortcut settings to choose from.
     pub(super) const fn shortcut_choices(&self) -> &'static [Shortcuts; 2] {
         &Shortcuts::ALL
     }
 
-    /// The frame with a sentence about what just happened.
+    /// Adds a sentence about the finished action.
     #[must_use]
     pub(super) fn with_done<S: Into<String>>(mut self, done: Option<S>) -> Self {
         self.done = done.map(Into::into);
         self
     }
 
-    /// The frame with a form that takes back what just happened.
+    /// Adds a form that undoes the finished action.
     #[must_use]
     pub(super) fn with_undo(mut self, undo: Option<Undo>) -> Self {
         self.undo = undo;
         self
     }
 
-    /// The frame with what was searched for.
+    /// Adds the content of the search field.
     #[must_use]
     pub(super) fn with_search(mut self, search: impl Into<String>) -> Self {
         self.search = search.into();
@@ -287,7 +287,7 @@ fn line(place: &Place, here: &str, count: Option<Count>) -> RailLine {
     RailLine { path: place.path, name: place.name, icon: Icon(place.icon), is_here: place.path == here, count }
 }
 
-/// The number beside a place: waiting messages, domains that are not verified, webhooks that fail. Zero is not shown.
+/// Returns the number beside a page: waiting messages, unverified domains, failing webhooks. Zero is not shown.
 fn count(visit: &Visit<'_>, path: &str) -> Result<Option<Count>, StoreError> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let page = PageRequest { before: None, limit: COUNTED_MAX };
@@ -308,7 +308,7 @@ fn count(visit: &Visit<'_>, path: &str) -> Result<Option<Count>, StoreError> {
     Ok((number > 0).then_some(Count { number: text, words, is_trouble }))
 }
 
-/// A link to a place that exists.
+/// Returns the path if the rail has a page there.
 pub(super) fn link_to(path: &str) -> Option<String> {
     let section = |path: &str| path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default().to_owned();
     let is_place = RAIL.iter().flat_map(|group| group.places).any(|place| section(place.path) == section(path));
@@ -320,14 +320,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_link_leads_to_a_page_that_is_not_there() {
+    fn rail_links_lead_to_existing_pages() {
         assert_eq!(link_to("/messages/x").as_deref(), Some("/messages/x"));
         assert_eq!(link_to("/messages?status=queued").as_deref(), Some("/messages?status=queued"));
         assert_eq!(link_to("/nowhere/x"), None);
     }
 
     #[test]
-    fn every_place_is_a_row_of_the_table_with_the_same_address() {
+    fn every_rail_page_is_a_route_with_the_same_path() {
         let routes = crate::panel::routes();
         for place in RAIL.iter().flat_map(|group| group.places).chain([&DOCS]) {
             assert!(routes.iter().any(|route| route.path == place.path), "{}", place.path);

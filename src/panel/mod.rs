@@ -1,12 +1,12 @@
-//! Floor 7: the panel, what people see in a browser (contract 9). Its pages are rows of the one route table, call the
-//! same engine as the API, and check their forms with the same functions.
+//! Floor 7: the panel, the browser interface (contract 9). Its pages are rows of the one route table. They call the
+//! same engine as the API and check forms with the same functions.
 //!
 //! **To add a page**: write `pages/<noun>.rs` with a struct that derives `askama::Template` over
-//! `data/templates/<noun>.html` (which extends `frame.html` and holds a [`layout::PageFrame`]) and an
-//! `async fn(Visit<'_>) -> Result<Answer, Fault>`; give it a row in [`routes`], which says what a visitor
-//! [needs](page_guard::Need) to come in; and a line in [`layout`]'s rail where people should find it. The door has then
-//! checked the session, the role and where the form came from, and a [`page_error::Fault`] becomes a page by itself. What a
-//! form changes ends in a redirect, so that a reload repeats nothing.
+//! `data/templates/<noun>.html`. The template extends `frame.html` and holds a [`layout::PageFrame`]. Add an `async
+//! fn(Visit<'_>) -> Result<Answer, Fault>` and its row in [`routes`], which names the right that a visitor
+//! [needs](page_guard::Need). Add a line to [`layout`]'s rail if the page belongs there. The page guard has then
+//! checked the session, the role and the form's origin, and a [`page_error::Fault`] becomes a page automatically. A
+//! form that changes something ends in a redirect, so that a reload repeats nothing.
 
 mod assets;
 mod attempts;
@@ -54,12 +54,12 @@ use pages::{
 
 pub use pages::error::page as error_page;
 
-/// The type of a form's body.
+/// Content type of a form.
 const FORM: BodyRule = BodyRule::Of(&["application/x-www-form-urlencoded"]);
-/// The type of one that may carry a file.
+/// Content type of a form that can carry a file.
 const UPLOAD: BodyRule = BodyRule::Of(&["multipart/form-data"]);
 
-/// A page for whoever has a session.
+/// A page for signed-in visitors.
 macro_rules! page {
     ($method:ident, $path:literal, $name:literal, $need:expr, $handler:path) => {
         row(
@@ -72,7 +72,7 @@ macro_rules! page {
     };
 }
 
-/// A page for anyone.
+/// A page that needs no session.
 macro_rules! open {
     ($method:ident, $path:literal, $name:literal, $handler:path) => {
         row(Method::$method, $path, $name, page_guard::check_open, |api, call| {
@@ -92,7 +92,7 @@ fn row(
     if route.method == Method::POST { route.with_body(FORM) } else { route }
 }
 
-/// The rows of the panel.
+/// Returns the routes of the panel.
 pub fn routes() -> Vec<Route<Api>> {
     vec![
         open!(GET, "/assets/{name}", "panel.assets", assets::show),

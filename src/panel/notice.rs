@@ -1,5 +1,5 @@
-//! The strip of notices: what needs attention, one line each, in the order of its weight. A notice is absent from the
-//! page that it leads to.
+//! Notices about problems that need attention, one line each, ordered by severity. A notice is absent from the page
+//! that it links to.
 
 use super::components::grouped;
 use super::layout::link_to;
@@ -17,17 +17,17 @@ use crate::store::op::event::ENDPOINTS_MAX;
 use crate::store::row::domain::DomainRow;
 use crate::store::row::restored::HoldCause;
 
-/// Sending domains that the strip looks at.
+/// Maximum number of sending domains that are checked.
 const DOMAINS_LOOKED_AT: usize = 100;
 
-/// Something that needs attention.
+/// A problem that needs attention.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     /// The problem, in a sentence.
     pub(super) sentence: String,
-    /// The remedy.
+    /// Label of the remedy.
     pub(super) action: &'static str,
-    /// The page of the remedy, if there is one.
+    /// Page of the remedy, if there is one.
     pub(super) path: Option<String>,
 }
 
@@ -36,17 +36,17 @@ impl Notice {
         Self { sentence: sentence.into(), action, path: path.and_then(link_to) }
     }
 
-    /// Whether it leads to a page that belongs to the rail's line `place`.
+    /// Whether the notice links to a page that belongs to the rail line `place`.
     fn leads_to(&self, place: &str) -> bool {
         let section = |path: &str| path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default().to_owned();
         self.path.as_deref().is_some_and(|path| section(path) == section(place))
     }
 }
 
-/// The notices of a page that belongs to the rail's line `place`.
+/// Returns the notices of a page that belongs to the rail line `place`.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn notices(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError> {
     let mut notices = of_service(visit)?;
     notices.extend(of_account(visit)?);
@@ -91,7 +91,7 @@ fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
     Ok(notices)
 }
 
-/// The open alerts, in one sentence.
+/// Returns the notice about open alerts.
 fn alerts(open: OpenAlerts) -> Option<Notice> {
     let severity = open.worst?.as_str();
     let sentence = match open.count {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_needs_attention_from_four_fifths_on() {
+    fn a_quota_is_a_notice_from_80_percent() {
         let window = |used| WindowView { limit: 10, used, remaining: 10 - used, reset: 120 };
         assert_eq!(of_quota("hour", window(7), Timestamp::ZERO), None);
         let notice = of_quota("hour", window(8), Timestamp::ZERO).unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_is_absent_from_the_page_it_leads_to() {
+    fn a_notice_is_absent_from_the_page_it_links_to() {
         let notice = Notice::new("", "", Some("/webhooks/whk_x"));
         assert!(notice.leads_to("/webhooks") && !notice.leads_to("/") && !notice.leads_to("/domains"));
         assert!(Notice::new("", "", Some("/")).leads_to("/"));

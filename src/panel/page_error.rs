@@ -1,4 +1,4 @@
-//! Why a page is not shown, or a form not taken. Every kind becomes a page, or leads to one.
+//! Errors of pages and forms. Every kind becomes an error page or a redirect.
 
 use std::borrow::Cow;
 
@@ -14,17 +14,17 @@ use crate::store::error::StoreError;
 pub(crate) enum Fault {
     /// An error of the API.
     Api(ApiError),
-    /// The form came from another site: 403.
+    /// The form came from another site. Answered with 403.
     ForeignForm,
-    /// The visitor's role may not do this: 403.
+    /// The visitor's role lacks the right. Answered with 403.
     RoleForbids(Role),
-    /// The page is for operators of the service: 403.
+    /// The page is for operators of the service. Answered with 403.
     OperatorsOnly,
-    /// An operator's view shows and changes no more: 403.
+    /// An operator's view does not allow the request. Answered with 403.
     ReadOnlyView,
-    /// Nobody is signed in: to the login, and back to this address.
+    /// The visitor is not signed in. Redirects to the login and then back to this path.
     SignInFirst(String),
-    /// The password must be shown again, then on to this address.
+    /// The visitor must confirm the password. Redirects to the form and then on to this path.
     ProveFirst(String),
 }
 
@@ -46,7 +46,7 @@ impl From<NotDone> for Fault {
     }
 }
 
-/// Text of an error's page.
+/// Text of an error page.
 pub(super) struct ErrorText {
     /// The status.
     pub(super) status: StatusCode,
@@ -56,7 +56,7 @@ pub(super) struct ErrorText {
     pub(super) sentence: Cow<'static, str>,
 }
 
-/// The words for an error that the API has too.
+/// Returns the text for an API error.
 pub(super) fn words(error: &ApiError) -> ErrorText {
     let (title, sentence): (_, Cow<'static, str>) = match error {
         ApiError::NotFound => ("Page not found", "The address is wrong, or its object was deleted.".into()),

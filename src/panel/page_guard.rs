@@ -1,5 +1,5 @@
-//! The door of the panel: where a form came from, who it is, and what they may do. Every page is behind it, so no page
-//! can forget to ask.
+//! Page guard: checks a form's origin, the session and the visitor's rights. Every page is behind it, so a page can't
+//! forget the check.
 
 use hyper::Method;
 use hyper::header::USER_AGENT;
@@ -31,77 +31,77 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::mail::read::{ReadParts, parts_of};
 
-/// The right that a page demands. During an operator's view of an account only reads of [`Need::Look`] and
-/// [`Need::Operate`] are let through, and [`Need::Leave`]: a page that shows more must not need less.
+/// The right that a page requires. An operator's view of an account allows only reads of [`Need::Look`] and
+/// [`Need::Operate`], and [`Need::Leave`]. A page that shows more must therefore require a stronger right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// A session. The page shows no message content, no secret and no export.
+    /// A session. The page shows no message content, secrets or exports.
     Look,
     /// A session of the account's own users: message content, whole records, files.
     Private,
-    /// A session, which ends, or whose view ends.
+    /// A session, to end the session or the operator's view.
     Leave,
-    /// The right of an operator of the service.
+    /// The right of a service operator.
     Operate,
-    /// A session; what is changed is the visitor's own.
+    /// A session, for changes of the visitor's own user.
     Own,
-    /// The same, and a password shown lately: what is changed is how the visitor signs in.
+    /// A session and a recently confirmed password, for changes of the visitor's sign-in.
     OwnSecret,
     /// A role that handles mail.
     Handle,
-    /// The role that changes things.
+    /// A role that changes settings.
     Change,
-    /// The same, and a password shown lately: secrets are told, or doors opened to others.
+    /// A role that changes settings, and a recently confirmed password: secrets are shown, or access is granted.
     Secret,
 }
 
-/// A request by somebody who is signed in and may make it.
+/// A request by a signed-in visitor with the required right.
 pub(super) struct Visit<'v> {
-    /// Everything that pages call.
+    /// The services that pages call.
     pub(super) api: &'v Api,
     /// The request.
     pub(super) call: Call<()>,
     /// User and session of the visitor.
     pub(super) visitor: Visitor,
-    /// The account that is looked at: the visitor's own, unless an operator's view lasts.
+    /// The account on display: the visitor's own account, or the one that an operator views.
     pub(super) account: Account,
-    /// The moment of the request.
+    /// Time of the request.
     pub(super) now: Timestamp,
 }
 
 impl Visit<'_> {
-    /// The identifier of the account that is looked at.
+    /// Returns the identifier of the account on display.
     pub(super) const fn account_id(&self) -> AccountId {
         self.account.id
     }
 
-    /// The account that the visitor belongs to.
+    /// Returns the account that the visitor belongs to.
     pub(super) const fn own_account_id(&self) -> AccountId {
         self.visitor.session.account
     }
 
-    /// The operator's view that lasts, if one does.
+    /// Returns the operator's current view.
     pub(super) fn view(&self) -> Option<&View> {
         self.visitor.view(self.now)
     }
 
-    /// Whether the visitor may ask for what needs this.
+    /// Whether the visitor may make a request that needs this right.
     pub(super) fn may(&self, need: Need, method: &Method) -> bool {
         allowed(&self.visitor, need, method, self.now).is_ok()
     }
 
-    /// Whether the visitor may send the forms of an operator.
+    /// Whether the visitor may send operator forms.
     pub(super) fn may_operate(&self) -> bool {
         self.may_send(Need::Operate)
     }
 
-    /// Whether the visitor may send a form that needs this.
+    /// Whether the visitor may send a form that needs this right.
     pub(super) fn may_send(&self, need: Need) -> bool {
         self.may(need, &Method::POST)
     }
 
-    /// The signed message. None once its content has expired, and none in an operator's view: pages read content
-    /// through this alone.
+    /// Returns the signed message. `None` after its content has expired, and in an operator's view. Pages read content
+    /// only through this function.
     pub(super) async fn signed_message(&self, record: &MessageRecord) -> Result<Option<Vec<u8>>, Fault> {
         match self.view() {
             Some(_) => Ok(None),
@@ -109,7 +109,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The parts of a message, under the rule of [`Self::signed_message`].
+    /// Returns the message's parts, under the rules of [`Self::signed_message`].
     pub(super) async fn parts(&self, record: &MessageRecord) -> Result<Option<ReadParts>, Fault> {
         let list_fields = record.row.list_fields();
         match self.view() {
@@ -125,44 +125,44 @@ impl Visit<'_> {
         &self.visitor.user
     }
 
-    /// For whom things are done here: what the visitor changes stands in the audit log.
+    /// Returns the actor and account for the audit log.
     pub(super) fn on(&self) -> Behalf {
         let person = Person { user: self.user().id, email: self.user().email.as_given().to_owned() };
         Behalf::new(self.account_id(), Actor::Person(person))
     }
 
-    /// The same for another account, of which an operator asks.
+    /// The same for another account, on an operator's request.
     pub(super) fn on_account(&self, account: AccountId) -> Behalf {
         Behalf { account, ..self.on() }
     }
 
-    /// Whether secrets may be made and told without asking for the password first.
+    /// Whether the visitor may create and see secrets without confirming the password first.
     pub(super) fn is_proved(&self) -> bool {
         self.visitor.session.is_proved(self.now)
     }
 
-    /// A moment as the account tells the time.
+    /// Returns a time in the account's time zone.
     pub(super) fn moment(&self, at: Timestamp) -> Moment {
         Moment::new(at, self.account.time_zone.zone())
     }
 
-    /// The identifier in the path. One that is malformed is as unknown as any other.
+    /// Parses the identifier in the path. A malformed one is reported as unknown.
     pub(super) fn id<T: std::str::FromStr>(&self) -> Result<T, Fault> {
         self.id_named("id")
     }
 
-    /// The same for a path that has several.
+    /// The same for a path with several identifiers.
     pub(super) fn id_named<T: std::str::FromStr>(&self, name: &str) -> Result<T, Fault> {
         self.call.param(name).parse().map_err(|_| ApiError::NotFound.into())
     }
 }
 
-/// Handler of a page: a function from a visit to an answer.
+/// Handler of a page: a function from a visit to a response.
 pub(super) type PageHandler = for<'a> fn(Visit<'a>) -> BoxFuture<'a, Result<Answer, Fault>>;
-/// The same where nobody has to be signed in.
+/// Handler of a page that needs no session.
 pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Result<Answer, Fault>>;
 
-/// Lets a visitor in who has what the page needs.
+/// Admits a visitor who has the required right, and shows the page.
 pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandler) -> Result<Answer, ApiError> {
     let asked = RequestParts::of(&call);
     match admit(api, &call, need).and_then(|admitted| within_rate(api, admitted)) {
@@ -175,14 +175,14 @@ pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandl
     }
 }
 
-/// Checks before a form is read whether the visitor may send it, and says whom its bytes are charged to.
+/// Checks before a form is read whether the visitor may send it. Returns the holder of the memory budget for its bytes.
 pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<BudgetHolder, Box<Answer>> {
     let admitted = admit(api, call, need);
     let refused = |fault| Box::new(RequestParts::of(call).answer(api, Err(fault)));
     admitted.map(|(visitor, _)| BudgetHolder::Account(visitor.session.account)).map_err(refused)
 }
 
-/// The same where nobody has to be signed in.
+/// The same for a page that needs no session.
 pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<BudgetHolder, Box<Answer>> {
     if is_unsafe(call) && !is_same_origin(api, call) {
         return Err(Box::new(RequestParts::of(call).answer(api, Err(Fault::ForeignForm))));
@@ -190,7 +190,7 @@ pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<BudgetHolder, Box
     Ok(BudgetHolder::Unauthenticated(call.client().address.map(Network::of_client)))
 }
 
-/// Lets anyone in, but no form from elsewhere.
+/// Admits any visitor, but rejects cross-site forms.
 pub(super) async fn welcome(api: &Api, call: Call<()>, page: OpenHandler) -> Result<Answer, ApiError> {
     let asked = RequestParts::of(&call);
     let outcome =
@@ -206,7 +206,7 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
     if is_unsafe(call) && !is_same_origin(api, call) {
         return Err(Fault::ForeignForm);
     }
-    // The form's input is lost here; it is entered again on the form's page.
+    // The form's input is lost here. The user enters it again on the form's page.
     let back = || if is_unsafe(call) { section_of(call.path()) } else { call.path_and_query().to_owned() };
     let visitor = match cookie::session(api, &call.headers) {
         Some(token) => api.engine.visitor(&token)?,
@@ -230,7 +230,7 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
     Ok((visitor, account))
 }
 
-/// Whether a visitor may ask for what needs this. This is the one guard of roles, operators and views.
+/// Whether a visitor has the right for a request. This is the only guard of roles, operators and views.
 fn allowed(visitor: &Visitor, need: Need, method: &Method, now: Timestamp) -> Result<(), Fault> {
     let role = visitor.user.role;
     let is_read = *method == Method::GET || *method == Method::HEAD;
@@ -247,7 +247,7 @@ fn allowed(visitor: &Visitor, need: Need, method: &Method, now: Timestamp) -> Re
     }
 }
 
-/// Counts a request of a user who was let in.
+/// Counts a request of an admitted user against the rate limit.
 fn within_rate(api: &Api, admitted: (Visitor, Account)) -> Result<(Visitor, Account), Fault> {
     let Engine { rates, clock, .. } = &*api.engine;
     match rates.admit_user(admitted.0.user.id, clock.monotonic()) {
@@ -256,7 +256,7 @@ fn within_rate(api: &Api, admitted: (Visitor, Account)) -> Result<(Visitor, Acco
     }
 }
 
-/// The page that the form at a path stands on: that of the record where it has one, else the list.
+/// Returns the page that contains the form at a path: the record's page if there is one, else the list.
 fn section_of(path: &str) -> String {
     let mut parts = path.trim_start_matches('/').split('/');
     match (parts.next(), parts.next(), parts.next()) {
@@ -267,18 +267,18 @@ fn section_of(path: &str) -> String {
     }
 }
 
-/// Where a request comes from, for the throttle and the list of sessions.
+/// Returns the request's client, for the throttle and the session list.
 pub(super) fn client_of<'c>(api: &Api, call: &'c Call<()>, address: &'c str) -> Client<'c> {
     let agent = call.header(&USER_AGENT).unwrap_or_default();
     Client { address, agent, device: cookie::device(api, &call.headers) }
 }
 
-/// The client's address as text.
+/// Returns the client address as text.
 pub(super) fn address_of(call: &Call<()>) -> String {
     call.client().address.map_or_else(String::new, |address| address.to_string())
 }
 
-/// Parts of a request that are kept for an answer that is not its page.
+/// Request parts that are kept for error pages.
 struct RequestParts {
     headers: hyper::HeaderMap,
     request_id: std::sync::Arc<str>,
@@ -307,7 +307,7 @@ impl RequestParts {
     }
 }
 
-/// `path`, which leads on to `next` in the end.
+/// Returns `path` with `next` as its final destination.
 fn with_next(path: &str, next: &str) -> String {
     if next == "/" || next.len() > NEXT_MAX {
         return path.to_owned();

@@ -1,4 +1,4 @@
-//! Pages of a list: their addresses hold the filters and the place, so that each can be kept and handed on.
+//! Paging of lists. The URL contains the filters and the position, so users can bookmark and share it.
 
 use std::str::FromStr;
 
@@ -8,17 +8,17 @@ use super::form::Form;
 use crate::base::id::Ulid;
 use crate::engine::listing::PageRequest;
 
-/// Where the other pages of a list are.
+/// Links to the other pages of a list.
 #[derive(Debug)]
 pub(super) struct Paging {
-    /// The first page, where this is another.
+    /// The first page, unless this is the first.
     pub(super) newest: Option<String>,
-    /// The next one.
+    /// The next page.
     pub(super) older: Option<String>,
 }
 
 impl Paging {
-    /// The pages around the one that was asked for by `query` with these filters.
+    /// Returns the links around the page that `query` asks for with these filters.
     pub(super) fn new<T: From<Ulid> + ToString>(
         path: &str,
         filters: &[(&str, &str)],
@@ -33,13 +33,13 @@ impl Paging {
     }
 }
 
-/// The page that a query asks for. A place that is none of the list's is its beginning.
+/// Returns the requested page. A position that the list does not have means its beginning.
 pub(super) fn request<T: FromStr + Into<Ulid>>(query: &Form, limit: usize) -> PageRequest {
     let before = query.given("older").and_then(|text| text.parse::<T>().ok());
     PageRequest { before: before.map(Into::into), limit }
 }
 
-/// The address at `path` with those of the parameters that say something.
+/// Returns `path` with the non-empty parameters.
 pub(super) fn address(path: &str, params: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(params.iter().filter(|(_, value)| !value.is_empty()));
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_holds_what_says_something() {
+    fn an_address_contains_only_non_empty_parameters() {
         assert_eq!(address("/keys", &[("a", ""), ("b", "x y&")]), "/keys?b=x+y%26");
         assert_eq!(address("/keys", &[]), "/keys");
     }

@@ -1,5 +1,5 @@
-//! Preview of a message, shown safely: its HTML in a frame without any permission, remote images only on request, and
-//! its text, headers and files as text.
+//! Safe message preview: the HTML in a sandboxed frame, remote images only on request, and text, headers and
+//! attachments as text.
 
 use super::components::{Excerpt, byte_size};
 use super::form::Form;
@@ -9,28 +9,28 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::mail::read::{AttachedFile, ReadParts};
 
-/// The content of a message as its page shows it.
+/// Message content as its page shows it.
 pub(super) struct Preview {
-    /// Where the frame's document is; none where there is no HTML.
+    /// URL of the frame's document. `None` if there is no HTML.
     pub(super) frame: Option<String>,
     /// CSS class of the frame.
     pub(super) class: &'static str,
-    /// Where the images from elsewhere would be loaded, where there are any and they are not.
+    /// URL that loads remote images, if there are any and they are blocked.
     pub(super) with_images: Option<String>,
-    /// The same page with the frame in its other width.
+    /// The same page with the other frame width.
     pub(super) other_width: String,
-    /// Name of the other width.
+    /// Label of the link to the other width.
     pub(super) other_width_words: &'static str,
     /// The plain text.
     pub(super) text: Option<Excerpt>,
-    /// Own headers.
+    /// Custom headers.
     pub(super) headers: Vec<(String, String)>,
-    /// Files, in words.
+    /// Descriptions of the attachments.
     pub(super) files: Vec<String>,
 }
 
 impl Preview {
-    /// The preview of `parts` on the page at `path`, whose frame's document is at `path`/preview.
+    /// Creates the preview of `parts` on the page at `path`. The frame's document is at `path`/preview.
     pub(super) fn new(parts: ReadParts, path: &str, query: &Form) -> Self {
         let (wants_images, is_narrow) = (wants_images(query), query.text("width") == "narrow");
         let has_remote = parts.html.as_deref().is_some_and(has_remote_images);
@@ -57,13 +57,13 @@ fn wants_images(query: &Form) -> bool {
     query.text("images") == "remote"
 }
 
-/// A file in words: its name, type and size.
+/// Describes an attachment: name, type and size.
 fn file(file: &AttachedFile) -> String {
     let name = file.filename.as_deref().unwrap_or("no name");
     format!("{name} ({}, {})", file.content_type, byte_size(file.size as u64))
 }
 
-/// Whether the HTML names something to be fetched from elsewhere. A guess, for a link: the policy does not guess.
+/// Whether the HTML refers to remote resources. This guess only controls a link; the policy blocks them in any case.
 fn has_remote_images(html: &str) -> bool {
     let html = html.to_ascii_lowercase();
     ["src=\"http", "src='http", "src=http", "url(http", "url('http", "url(\"http"]
@@ -71,7 +71,7 @@ fn has_remote_images(html: &str) -> bool {
         .any(|sign| html.contains(sign))
 }
 
-/// The HTML, for the frame alone.
+/// Returns the HTML for the sandboxed frame.
 pub(super) fn document(parts: ReadParts, query: &Form) -> Result<Answer, Fault> {
     let html = parts.html.ok_or(ApiError::NotFound)?;
     Ok(html::preview(html, if wants_images(query) { Remote::Images } else { Remote::Blocked }))

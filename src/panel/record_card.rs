@@ -1,26 +1,26 @@
-//! Part of every record's page for programs and their authors: its identifier, its JSON, and the command that gets it.
+//! API section of a record's page: identifier, JSON, and the curl command.
 
 use super::page_guard::Visit;
 
-/// The foot of a record's page.
+/// API section of a record's page.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Its identifier.
+    /// Identifier of the record.
     pub(super) id: String,
-    /// Where the panel shows it as the API does.
+    /// Path of the record's JSON in the panel.
     pub(super) json: String,
-    /// The command.
+    /// The curl command.
     pub(super) curl: String,
 }
 
 impl Record {
-    /// The foot of the record `id`, whose page is at `page` and which the API has at `path`.
+    /// Creates the section of the record `id`. Its page is at `page`, and its API resource at `path`.
     pub(super) fn new(visit: &Visit<'_>, id: impl ToString, page: &str, path: &str) -> Self {
         Self { id: id.to_string(), json: format!("{page}/json"), curl: curl(visit, path) }
     }
 }
 
-/// The command that gets what the API has at `path`.
+/// Returns the curl command for an API path.
 pub(super) fn curl(visit: &Visit<'_>, path: &str) -> String {
     let public_url = visit.api.engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
     format!("curl {public_url}{path} -H \"Authorization: Bearer $POSTRIDER_API_KEY\"")

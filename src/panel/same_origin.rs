@@ -1,7 +1,7 @@
-//! Where a form came from: another site must not be able to send one in a visitor's name.
+//! Origin check of forms, against cross-site request forgery.
 //!
-//! Browsers say it themselves, in a header that no page can set (`Sec-Fetch-Site`, Fetch Metadata), and older ones, or
-//! any over plain HTTP, in `Origin`. So no form needs a token, and none can be forgotten.
+//! Browsers report the origin in a header that no page can set: `Sec-Fetch-Site` (Fetch Metadata). Older browsers, and
+//! all of them over plain HTTP, send `Origin`. Forms therefore need no token, so no form can lack one.
 
 use hyper::header::{HeaderName, ORIGIN};
 use url::Url;
@@ -11,15 +11,15 @@ use crate::http::state::Api;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whether the request was made by one of our own pages, or by the person themselves.
+/// Whether the request comes from a page of the panel or was entered by the user.
 pub(super) fn is_same_origin(api: &Api, call: &Call<()>) -> bool {
     if call.headers.contains_key(SEC_FETCH_SITE) {
         return matches!(call.header(&SEC_FETCH_SITE), Some("same-origin" | "none"));
     }
-    // All known browsers send one of them, so a request without either is refused.
+    // All known browsers send one of the two headers, so a request without either is rejected.
     let Some(origin) = call.header(&ORIGIN) else { return false };
     let Some((_, origin_host)) = origin.split_once("://") else { return false };
-    // Behind a proxy the host that we are asked for may be another than the one in the browser.
+    // Behind a proxy, the requested host can differ from the one in the browser.
     let public = api.engine.settings.public_url.get().and_then(|url| Url::parse(url).ok());
     let is_public = public.is_some_and(|url| url.origin().ascii_serialization() == origin);
     is_public || call.host().is_some_and(|host| host.eq_ignore_ascii_case(origin_host))

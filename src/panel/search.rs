@@ -1,5 +1,5 @@
-//! Query of the search box: words of the subject, operators, or a pasted value whose kind is recognised. Filters of the
-//! API have their names and are checked by the same function.
+//! Query of the search box: words of the subject, operators, or a pasted value whose kind is recognised. Operators have
+//! the names of the API's filters, and the same function checks them.
 
 use jiff::tz::TimeZone;
 
@@ -9,9 +9,9 @@ use crate::domain::violation::Violations;
 use crate::engine::messages::MessageFilter;
 use crate::http::handlers::messages::{filter_of, metadata_of, named_id};
 
-/// Characters of a search that are read.
+/// Maximum number of characters read from a search.
 const CHARACTERS_MAX: usize = 500;
-/// The operators, each with the filter that it sets: the API's first, then those of the panel alone.
+/// Operators and their filters: first those of the API, then those of the panel alone.
 const OPERATORS: [(&str, &str); 13] = [
     ("to", "to"),
     ("from", "from"),
@@ -28,17 +28,17 @@ const OPERATORS: [(&str, &str); 13] = [
     ("answer", "answer"),
 ];
 
-/// The form of a day.
+/// Format of a day.
 const DAY: &str = "2026-11-20";
 
-/// One part of a search.
+/// One term of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Term {
-    /// A message's own identifier.
+    /// Identifier of a message.
     Id(MessageId),
-    /// A filter of the API, its value, and the text that it was typed as.
+    /// An API filter, its value, and the text as typed.
     Filter(&'static str, String, String),
-    /// A metadata pair, as the API's parameter and its value, and the text that it was typed as.
+    /// A metadata pair as the API's parameter and its value, and the text as typed.
     Metadata(String, String, String),
     /// A word of the subject.
     Word(String),
@@ -46,18 +46,18 @@ pub(super) enum Term {
     Not(Box<Term>),
 }
 
-/// A search as it was understood.
+/// A parsed search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Search {
-    /// Text as it was typed.
+    /// Search text as typed.
     pub(super) text: String,
-    /// The status that was chosen beside it.
+    /// Status from the status field.
     pub(super) status: String,
-    /// The stream that was chosen beside it.
+    /// Stream from the stream field.
     pub(super) stream: String,
-    /// Its parts.
+    /// Terms of the search.
     pub(super) terms: Vec<Term>,
-    /// Parts that were not understood.
+    /// Errors of terms that could not be parsed.
     pub(super) faults: Vec<String>,
     values: Vec<(&'static str, String)>,
     unwanted: Vec<(&'static str, String)>,
@@ -66,7 +66,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Reads what was typed and chosen; days without a time are those of `zone`.
+    /// Parses a search. Days without a time are days of `zone`.
     pub(super) fn read(text: &str, status: &str, stream: &str, zone: &TimeZone) -> Self {
         let text: String = text.chars().take(CHARACTERS_MAX).collect();
         let mut search = Self {
@@ -96,7 +96,7 @@ impl Search {
     fn leave_out(&mut self, part: &str, zone: &TimeZone) {
         match self.term(part, zone) {
             Some(Term::Filter("after" | "before", _, typed)) => {
-                self.faults.push(format!("-{typed} says what the other of after and before says without the minus"));
+                self.faults.push(format!("-{typed} is not supported; use before: or after: without the minus"));
             }
             Some(term) => self.terms.push(Term::Not(Box::new(term))),
             None => {}
@@ -112,14 +112,14 @@ impl Search {
         let filter = |name, value: String| Term::Filter(name, value, part.to_owned());
         if let Some((name, value)) = metadata_pair(part) {
             if value.is_empty() {
-                self.faults.push(format!("{part} wants a value right behind the colon"));
+                self.faults.push(format!("{part} needs a value directly after the colon"));
                 return None;
             }
             return Some(Term::Metadata(format!("metadata[{name}]"), value.to_owned(), part.to_owned()));
         }
         Some(match operator {
             Some((_, "")) => {
-                self.faults.push(format!("{part} wants a value right behind the colon"));
+                self.faults.push(format!("{part} needs a value directly after the colon"));
                 return None;
             }
             Some((name @ ("after" | "before"), value)) => filter(name, moment(value, zone)),
@@ -137,7 +137,7 @@ impl Search {
         })
     }
 
-    /// The terms as the values of filters; a chosen status or stream stands beside what was typed.
+    /// Collects the terms as filter values. A status or stream from its own field counts beside the typed text.
     fn gather(&mut self) {
         let mut words = Vec::new();
         for term in &self.terms {
@@ -153,14 +153,14 @@ impl Search {
                 },
                 Term::Metadata(name, value, typed) => {
                     if self.metadata.iter().any(|(known, _)| known == name) {
-                        self.faults.push(format!("{typed} asks for a second value of the same kind"));
+                        self.faults.push(format!("{typed} sets the same filter twice"));
                     }
                     self.metadata.push((name.clone(), value.clone()));
                 }
                 Term::Filter("subject", value, _) => words.push(value.to_lowercase()),
                 Term::Filter(name, value, typed) => {
                     if self.values.iter().any(|(known, _)| known == name) {
-                        self.faults.push(format!("{typed} asks for a second value of the same kind"));
+                        self.faults.push(format!("{typed} sets the same filter twice"));
                     }
                     self.values.push((name, value.clone()));
                 }
@@ -176,12 +176,12 @@ impl Search {
         }
     }
 
-    /// The value of a filter of the API.
+    /// Returns the value of an API filter.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The day that was typed for `after` or `before`; empty where it was none, or a time.
+    /// Returns the day typed for `after` or `before`. Empty if none was typed, or if it has a time.
     pub(super) fn day(&self, name: &str) -> &str {
         let typed = self.terms.iter().find_map(|term| match term {
             Term::Filter(known, _, typed) if *known == name => typed.split_once(':').map(|(_, value)| value),
@@ -190,7 +190,7 @@ impl Search {
         typed.filter(|value| value.len() == DAY.len()).unwrap_or_default()
     }
 
-    /// Returns the filter for the engine; `violations` receives values that no message can have.
+    /// Returns the filter for the engine. `violations` receives invalid values.
     pub(super) fn filter(&self, violations: &mut Violations) -> MessageFilter {
         let unwanted = self.unwanted.iter().map(|(name, value)| {
             let given = |wanted: &str| (wanted == *name).then_some(value.as_str());
@@ -205,18 +205,18 @@ impl Search {
         MessageFilter { without, metadata, ..filter_by(|name| self.value(name), violations) }
     }
 
-    /// Whether nothing is asked for, so that everything is shown.
+    /// Whether the search is empty, so that all messages match.
     pub(super) fn is_empty(&self) -> bool {
         let pairs = self.metadata.len() + self.unwanted_metadata.len();
         self.values.len() + self.unwanted.len() + self.faults.len() + pairs == 0
     }
 
-    /// Returns the parameters for an address of this search.
+    /// Returns the query parameters of this search.
     pub(super) fn params(&self) -> Vec<(&'static str, String)> {
         vec![("q", self.text.clone()), ("status", self.status.clone()), ("stream", self.stream.clone())]
     }
 
-    /// The search without one of its parts, for each: the part, and the parameters without it.
+    /// Returns, for each term, the term and the search parameters without it.
     pub(super) fn without_each(&self) -> impl Iterator<Item = (String, Vec<(&'static str, String)>)> {
         let parts: Vec<String> = parts(&self.text).collect();
         let chosen = [("status", &self.status), ("stream", &self.stream)];
@@ -234,7 +234,7 @@ impl Search {
     }
 }
 
-/// A search in which `after` and `before` are these, where they are given; an empty one is none.
+/// Returns the search text with these values of `after` and `before`. An empty value removes the term.
 pub(super) fn with_times(text: &str, times: [(&str, Option<&str>); 2]) -> String {
     let is_kept = |part: &String| {
         let name = part.split_once(':').map_or("", |(name, _)| name);
@@ -245,7 +245,7 @@ pub(super) fn with_times(text: &str, times: [(&str, Option<&str>); 2]) -> String
     kept.chain(given.map(|(name, value)| format!("{name}:{value}"))).collect::<Vec<_>>().join(" ")
 }
 
-/// The filter of these values: those of the API, checked as there, and those of the panel alone.
+/// Returns the filter for these values: the API's filters with their checks, and the panel's own.
 fn filter_by<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Violations) -> MessageFilter {
     let domain = given("domain").and_then(|text| violations.check("domain", text.parse()));
     let key = given("key").and_then(|text| violations.check("key", text.parse()));
@@ -254,7 +254,7 @@ fn filter_by<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Viola
     MessageFilter { domain, key, code, answer, ..filter_of(given, violations) }
 }
 
-/// The name and value of `metadata.order:10482`.
+/// Parses the name and value of `metadata.order:10482`.
 fn metadata_pair(part: &str) -> Option<(&str, &str)> {
     let (operator, pair) = part.split_once('.')?;
     pair.split_once(':').filter(|(name, _)| operator.eq_ignore_ascii_case("metadata") && !name.is_empty())
@@ -264,7 +264,7 @@ fn named<'a>(pairs: impl IntoIterator<Item = &'a (String, String)>) -> impl Iter
     pairs.into_iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-/// The parts of a search: divided by white space, held together by double quotes.
+/// Splits a search at white space. Double quotes keep words together.
 fn parts(text: &str) -> impl Iterator<Item = String> {
     let mut parts = vec![String::new()];
     let mut is_quoted = false;
@@ -288,7 +288,8 @@ fn quoted(part: &str) -> String {
     }
 }
 
-/// A day, such as `2026-11-20`, as its first moment in the zone; anything else as it is, for the API's own check.
+/// Converts a day, such as `2026-11-20`, to its first moment in the zone. Other text stays as it is, for the API's own
+/// check.
 pub(super) fn moment(text: &str, zone: &TimeZone) -> String {
     let day: Option<jiff::civil::Date> = text.parse().ok().filter(|_| text.len() == DAY.len());
     let start = day.and_then(|day| day.to_zoned(zone.clone()).ok());
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_set_filters_and_words_are_of_the_subject() {
+    fn operators_set_filters_and_other_words_match_the_subject() {
         let search = read("to:ann@example.com status:bounced Your \"big order\" after:2026-11-20");
         assert_eq!(search.value("to"), Some("ann@example.com"));
         assert_eq!(search.value("status"), Some("bounced"));
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_shows_its_kind() {
+    fn the_kind_of_a_pasted_value_is_recognised() {
         let id = MessageId::default();
         assert_eq!(read(&id.to_string()).terms, [Term::Id(id)]);
         assert_eq!(
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leading_minus_leaves_out_what_follows_it() {
+    fn a_leading_minus_excludes_a_term() {
         let search = read("order -invoice -to:ann@example.com -status:bounced -code:550 -");
         let mut violations = Violations::new();
         let filter = search.filter(&mut violations);
@@ -337,12 +338,12 @@ mod tests {
         assert_eq!(filter.without[0].subject_words, ["invoice"]);
         assert_eq!((filter.without[3].code, filter.without[3].to.is_none()), (Some(550), true));
         assert!(violations.by_field().is_empty() && search.faults.is_empty() && !read("-x").is_empty());
-        assert!(read("-!").filter(&mut violations).without.is_empty(), "no word: nothing is left out");
+        assert!(read("-!").filter(&mut violations).without.is_empty(), "without a word, nothing is excluded");
         assert_eq!(read("-after:2026-11-20").faults.len(), 1);
     }
 
     #[test]
-    fn what_receivers_said_keys_and_domains_are_asked_for_too() {
+    fn responses_keys_and_domains_can_be_searched() {
         let mut violations = Violations::new();
         let filter = read("code:451 answer:\"Try Again\" domain:GMAIL.com").filter(&mut violations);
         assert_eq!((filter.code, filter.answer.as_deref()), (Some(451), Some("try again")));
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_asked_for_by_its_name() {
+    fn metadata_is_searched_by_its_name() {
         let mut violations = Violations::new();
         let search = read("metadata.order:10482 Metadata.a.b:\"x y\" -metadata.test:1 big");
         let filter = search.filter(&mut violations);
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn chosen_days_take_the_place_of_typed_ones() {
+    fn chosen_days_replace_typed_ones() {
         let times = |after, before| [("after", after), ("before", before)];
         let text = "\"big order\" After:2026-11-20 before:2026-11-21";
         assert_eq!(with_times(text, times(None, None)), text);
@@ -379,15 +380,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told() {
-        assert_eq!(read("to:").faults, ["to: wants a value right behind the colon"]);
-        assert_eq!(read("to:a@b.c to:d@e.f").faults, ["to:d@e.f asks for a second value of the same kind"]);
-        // No operator: a word like any other.
+    fn invalid_terms_are_reported() {
+        assert_eq!(read("to:").faults, ["to: needs a value directly after the colon"]);
+        assert_eq!(read("to:a@b.c to:d@e.f").faults, ["to:d@e.f sets the same filter twice"]);
+        // Not an operator, so it is an ordinary word.
         assert_eq!(read("re: order").value("subject"), Some("re: order"));
     }
 
     #[test]
-    fn each_part_can_be_left_out() {
+    fn each_term_can_be_removed() {
         let search = Search::read("big \"my order\" to:a@b.c", "queued", "", &TimeZone::UTC);
         let without: Vec<_> = search.without_each().map(|(part, params)| (part, params[0].1.clone())).collect();
         assert_eq!(without[0], ("big".to_owned(), "\"my order\" to:a@b.c".to_owned()));

@@ -1,5 +1,5 @@
-//! Sender reputation of the account, in sentences: the verdict of the overview, and its remedies. Judged by the machine
-//! that `GET /v1/me` and the log use.
+//! Sender reputation of the account in sentences: the verdict on the overview, and remedies. The same state machine
+//! serves `GET /v1/me` and the log.
 
 use super::chart::percent;
 use super::components::{Badge, grouped};
@@ -8,7 +8,7 @@ use crate::engine::reputation::Reputation;
 use crate::machine::reputation::{Level, Measure, Rate};
 use crate::store::row::outcomes::OutcomeCounts;
 
-/// One stream and measure, over both windows.
+/// One stream and measure, over both periods.
 pub(super) struct StandingLine {
     /// The stream.
     pub(super) stream: Stream,
@@ -16,31 +16,31 @@ pub(super) struct StandingLine {
     pub(super) measure: &'static str,
     /// Level of the measure.
     pub(super) badge: Badge,
-    /// The rate of the last day, and of the last week.
+    /// Rates of the last day and of the last week.
     pub(super) rates: [String; 2],
-    /// Where it begins to matter, in words.
+    /// Thresholds, in words.
     pub(super) thresholds: &'static str,
 }
 
-/// Something to do about a rate.
+/// A rate that needs attention.
 pub(super) struct Finding {
     /// The problem, in a sentence.
     pub(super) sentence: String,
-    /// Whether receivers refuse mail for it.
+    /// Whether providers may block mail because of the rate.
     pub(super) is_alarm: bool,
     /// Remedy.
     pub(super) advice: &'static str,
-    /// Where to look.
+    /// Page with the messages behind the rate.
     pub(super) path: &'static str,
 }
 
 /// Reputation of an account.
 pub(super) struct AccountReputation {
-    /// In one sentence.
+    /// Verdict in one sentence.
     pub(super) verdict: String,
     /// Findings that need attention, the worst first.
     pub(super) findings: Vec<Finding>,
-    /// Stream by stream, those that sent something.
+    /// Rates by stream, for streams with messages.
     pub(super) lines: Vec<StandingLine>,
 }
 
@@ -96,7 +96,7 @@ fn messages(count: u64) -> String {
     if count == 1 { "1 message".to_owned() } else { format!("{} messages", grouped(count)) }
 }
 
-/// Where no rate can be told, neither can that all is well.
+/// Returns the badge of a level. Without enough data for a rate it does not claim success.
 fn badge(level: Level, rates: [Rate; 2]) -> Badge {
     match level {
         Level::Ok if rates.iter().all(|rate| rate.millionths().is_none()) => {
@@ -116,7 +116,7 @@ fn line(stream: Stream, measure: Measure, level: Level, rates: [Rate; 2]) -> Sta
     StandingLine { stream, measure, badge: badge(level, rates), rates: rates.map(told), thresholds }
 }
 
-/// A rate with what it is made of; the counts alone where they are too few for a percentage.
+/// Formats a rate with its counts, or the counts alone if they are too few for a percentage.
 fn told(rate: Rate) -> String {
     let counts = format!("{} of {}", grouped(rate.count), grouped(rate.of));
     rate.millionths().map_or_else(|| counts.clone(), |share| format!("{} ({counts})", percent(share)))

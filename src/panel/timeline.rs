@@ -1,5 +1,5 @@
-//! A message's timeline as its page tells it: every event with the receiver's answer as received, and a sentence of our
-//! own beside it.
+//! Timeline of a message as its page shows it: every event with the receiver's response as received, and our own
+//! explanation.
 
 use super::attempts::of_delivery;
 use super::components::Badge;
@@ -15,45 +15,45 @@ use crate::store::error::StoreError;
 use crate::store::op::audit::host;
 use crate::store::row::message::SmtpFacts;
 
-/// One step, ready to be shown.
+/// One step of the timeline.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// When.
+    /// Time of the event.
     pub(super) at: Moment,
-    /// Time since the step before; empty for the first.
+    /// Time since the previous step. Empty for the first step.
     pub(super) gap: String,
     /// The type of the event.
     kind: EventType,
-    /// The type of the event as a badge.
+    /// Badge of the event type.
     pub(super) badge: Badge,
-    /// The same in a sentence of ours.
+    /// Explanation in a sentence.
     pub(super) sentence: String,
-    /// Facts, name and value.
+    /// Facts as names and values.
     pub(super) facts: Vec<(&'static str, String)>,
-    /// The receiver's answer as received.
+    /// The receiver's response as received.
     pub(super) answer: Option<String>,
     /// Explanation and remedy.
     pub(super) advice: Option<String>,
-    /// When it goes on.
+    /// Time of the next attempt.
     pub(super) next: Option<Moment>,
     /// Transcript of a failed attempt.
     pub(super) transcript: Option<String>,
-    /// The deliveries of it to webhooks.
+    /// Webhook deliveries of the event.
     pub(super) told: Vec<WebhookLine>,
-    /// The connection in one line; empty where no server was asked.
+    /// The connection in one line. Empty if no server was contacted.
     pub(super) wire: String,
-    /// Attempts after this one that had the same answer, and are not shown one by one.
+    /// Number of following attempts with the same response, folded into this step.
     pub(super) repeated: usize,
 }
 
 impl Step {
-    /// The deliveries to webhooks in a few words: `2 of 3 delivered`.
+    /// Summarises the webhook deliveries: `2 of 3 delivered`.
     pub(super) fn delivered_of(&self) -> String {
         let delivered = self.told.iter().filter(|told| told.is_delivered).count();
         format!("{delivered} of {} delivered", self.told.len())
     }
 
-    /// Whether this step says the same as `other`: a deferral with the same answer.
+    /// Whether this step is a deferral with the same response as `other`.
     fn repeats(&self, other: &Self) -> bool {
         self.kind == EventType::Deferred
             && other.kind == EventType::Deferred
@@ -63,25 +63,25 @@ impl Step {
     }
 }
 
-/// A webhook's delivery of an event.
+/// A webhook delivery of an event.
 #[derive(Debug)]
 pub(super) struct WebhookLine {
-    /// To which address.
+    /// URL of the endpoint.
     pub(super) url: String,
     /// Status.
     pub(super) badge: Badge,
-    /// Whether the endpoint has taken it.
+    /// Whether the delivery succeeded.
     is_delivered: bool,
-    /// Where its attempts are; none where its endpoint is gone.
+    /// Page of the delivery. `None` if its endpoint was deleted.
     pub(super) path: Option<String>,
-    /// Last answer, and the number of attempts.
+    /// Last response, and the number of attempts.
     pub(super) answer: String,
 }
 
-/// The steps of a timeline, oldest first.
+/// Returns the steps of a timeline, oldest first.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn steps(visit: &Visit<'_>, record: &MessageRecord, events: &[Vec<u8>]) -> Result<Vec<Step>, StoreError> {
     let engine = &visit.api.engine;
     let mut transcripts = engine.transcripts(visit.account_id(), record.id)?;
@@ -99,7 +99,7 @@ pub(super) fn steps(visit: &Visit<'_>, record: &MessageRecord, events: &[Vec<u8>
     Ok(folded(steps))
 }
 
-/// The steps without the middle of each row of deferrals that have the same answer. The first and the last stay.
+/// Folds each run of deferrals with the same response. The first and the last of a run stay.
 fn folded(steps: Vec<Step>) -> Vec<Step> {
     let mut kept: Vec<Step> = Vec::with_capacity(steps.len());
     for step in steps {
@@ -135,7 +135,7 @@ fn step(visit: &Visit<'_>, record: &MessageRecord, event: Event) -> Step {
     }
 }
 
-/// The deliveries of an event, as the timeline's side tells them.
+/// Returns the webhook deliveries of an event for the timeline.
 fn told(visit: &Visit<'_>, event: EventId) -> Result<Vec<WebhookLine>, StoreError> {
     let engine = &visit.api.engine;
     let mut told = Vec::new();
@@ -179,14 +179,14 @@ fn sentence(record: &MessageRecord, event: &Event) -> String {
     }
 }
 
-/// The submission of the message.
+/// Describes the submission of the message.
 fn injected(submission: Option<&SmtpFacts>) -> String {
     let Some(facts) = submission else { return "Accepted and queued.".to_owned() };
     let tls = facts.tls_version.as_deref().unwrap_or("no TLS");
     format!("Accepted by SMTP from {} ({tls}, key {}) and queued.", facts.client_address, facts.key_prefix)
 }
 
-/// The connection in one line: reply code, server, TLS, duration, relay.
+/// Describes the connection in one line: reply code, server, TLS, duration, relay.
 fn wire(event: &Event) -> String {
     let code = event.smtp_code.map(|code| match &event.smtp_enhanced_code {
         Some(enhanced) => format!("{code} {enhanced}"),

@@ -1,4 +1,4 @@
-//! A moment as people read it: in the account's time zone, with UTC in the tooltip and a form that scripts understand.
+//! A time as people read it: in the account's time zone, with UTC in the tooltip and a machine-readable form.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use crate::base::time::Timestamp;
 
-/// A moment in a zone. Written as a `time` element.
+/// A time in a zone. Rendered as a `time` element.
 #[derive(Debug, Clone)]
 pub(super) struct Moment {
     at: Timestamp,
@@ -16,37 +16,37 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// `at`, shown in `zone`.
+    /// Creates the time `at`, shown in `zone`.
     pub(super) const fn new(at: Timestamp, zone: TimeZone) -> Self {
         Self { at, zone }
     }
 
-    /// The text: `2026-11-20 16:04:05 CET`.
+    /// Returns the text: `2026-11-20 16:04:05 CET`.
     pub(super) fn text(&self) -> String {
         zoned(self.at, &self.zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
     }
 
-    /// The day alone: `20 Nov`.
+    /// Returns the day alone: `20 Nov`.
     pub(super) fn day(&self) -> String {
         zoned(self.at, &self.zone).strftime("%-d %b").to_string()
     }
 
-    /// The date: `2026-11-20`.
+    /// Returns the date: `2026-11-20`.
     pub(super) fn date(&self) -> String {
         zoned(self.at, &self.zone).strftime("%Y-%m-%d").to_string()
     }
 
-    /// The name of the zone at this moment: `CET`.
+    /// Returns the zone's name at this time: `CET`.
     pub(super) fn zone_name(&self) -> String {
         zoned(self.at, &self.zone).strftime("%Z").to_string()
     }
 
-    /// The time of day as a `time` element, for lists whose rows stand under their day.
+    /// Returns the time of day as a `time` element, for lists grouped by day.
     pub(super) fn clock(&self) -> Clock<'_> {
         Clock(self)
     }
 
-    /// The time of day, to the minute: `16:04`.
+    /// Returns the time of day, to the minute: `16:04`.
     pub(super) fn hour(&self) -> String {
         zoned(self.at, &self.zone).strftime("%H:%M").to_string()
     }
@@ -57,14 +57,14 @@ fn zoned(at: Timestamp, zone: &TimeZone) -> jiff::Zoned {
     jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_zoned(zone.clone())
 }
 
-/// The first moment of the day that `now` is in.
+/// Returns the start of the day that contains `now`.
 pub(super) fn start_of_day(now: Timestamp, zone: &TimeZone) -> Timestamp {
     let start = zoned(now, zone).start_of_day().map(|day| day.timestamp().as_millisecond());
     start.ok().and_then(|millis| u64::try_from(millis).ok()).map_or(Timestamp::ZERO, Timestamp::from_millis)
 }
 
 impl fmt::Display for Moment {
-    /// Digits and names of zones: nothing in it is markup.
+    /// The output contains only digits and zone names, so it needs no escaping.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.text();
         let (date, rest) = text.split_once(' ').unwrap_or((&text, ""));
@@ -87,19 +87,20 @@ impl fmt::Display for Clock<'_> {
 
 impl HtmlSafe for Clock<'_> {}
 
-/// The days of a list: the name of the day above each row that begins one.
+/// Day headings of a list. The first row of each day gets one.
 pub(super) struct Days {
     today: Timestamp,
     last: Option<String>,
 }
 
 impl Days {
-    /// The days of a list that is shown at this moment.
+    /// Creates the day headings of a list that is shown at this time.
     pub(super) const fn new(today: Timestamp) -> Self {
         Self { today, last: None }
     }
 
-    /// The name of the day where `moment` begins one: `Today`, `Sun 6 Dec`, `Sun 6 Dec 2026` in another year.
+    /// Returns the day's name if `moment` is the first of its day: `Today`, `Sun 6 Dec`, or `Sun 6 Dec 2026` in another
+    /// year.
     pub(super) fn begin(&mut self, moment: &Moment) -> Option<String> {
         let date = moment.date();
         if self.last.as_ref() == Some(&date) {
@@ -116,12 +117,12 @@ impl Days {
     }
 }
 
-/// Returns the time since the step before: `+1.8 s`.
+/// Returns the time since the previous step: `+1.8 s`.
 pub(super) fn gap(earlier: Timestamp, later: Timestamp) -> String {
     format!("+{}", lasted(later.since(earlier)))
 }
 
-/// A time in the unit that fits: `1.8 s`.
+/// Formats a duration in a suitable unit: `1.8 s`.
 pub(super) fn lasted(time: Duration) -> String {
     let millis = time.as_millis();
     let tenths = |unit: u128| format!("{}.{}", millis / unit, millis % unit * 10 / unit);
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_told_in_the_zone_and_meant_in_utc() {
+    fn a_time_is_shown_in_the_zone_and_marked_up_in_utc() {
         let zone = TimeZone::get("Europe/Vienna").unwrap();
         let moment = Moment::new(Timestamp::from_millis(1_700_000_000_000), zone.clone());
         assert_eq!(
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_begins_a_day_names_it() {
+    fn the_first_row_of_a_day_names_it() {
         let zone = TimeZone::get("Europe/Vienna").unwrap();
         let at = |text: &str| Moment::new(text.parse().unwrap(), zone.clone());
         let mut days = Days::new("2026-12-06T22:30:00.000+00:00".parse().unwrap());
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_told_in_the_unit_that_fits() {
+    fn gaps_are_shown_in_a_suitable_unit() {
         let after = |millis| gap(Timestamp::ZERO, Timestamp::from_millis(millis));
         assert_eq!([0, 999, 1_840, 90_000].map(after), ["+0 ms", "+999 ms", "+1.8 s", "+1.5 min"]);
         assert_eq!([7_200_000, 259_200_000].map(after), ["+2.0 h", "+3.0 days"]);

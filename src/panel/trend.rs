@@ -1,4 +1,4 @@
-//! Outcomes of an account's messages over time, from the hourly counts: charts, and the table behind them.
+//! Outcomes of an account's messages over time, from the hourly counts: charts, and the tables behind them.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ use crate::store::row::outcomes::OutcomeCounts;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Receivers in the table at most.
+/// Maximum number of receivers in the table.
 const PROVIDERS: usize = 10;
 
-/// Shown period.
+/// Period on display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Span {
-    /// 24 hours, by the hour.
+    /// The last 24 hours, by hour.
     Day,
-    /// Seven days, by the day.
+    /// The last seven days, by day.
     Week,
-    /// Thirty days, by the day.
+    /// The last thirty days, by day.
     Month,
 }
 
 impl Span {
-    /// All, in the order of the choice.
+    /// All periods, in the order of the choice.
     pub(super) const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
 
-    /// Its name in addresses.
+    /// Returns the name in addresses.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Day => "24h",
@@ -43,7 +43,7 @@ impl Span {
         }
     }
 
-    /// Its name for people.
+    /// Returns the name for people.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Day => "24 hours",
@@ -52,7 +52,7 @@ impl Span {
         }
     }
 
-    /// The span of this name; a week where it is none.
+    /// Returns the period with this name, or a week for an unknown name.
     pub(super) fn named(name: &str) -> Self {
         Self::ALL.into_iter().find(|span| span.as_str() == name).unwrap_or(Self::Week)
     }
@@ -64,7 +64,7 @@ impl Span {
         }
     }
 
-    /// The search for the messages of this span up to `now`.
+    /// Returns the search for the messages of this period up to `now`.
     pub(super) fn search(self, now: Timestamp, zone: &TimeZone) -> String {
         let from = self.question(now, zone, None).from;
         match self.step() {
@@ -73,7 +73,7 @@ impl Span {
         }
     }
 
-    /// Steps in 7 days, over which rates are taken.
+    /// Returns the number of steps in 7 days, the window for rates.
     const fn steps_of_week(self) -> usize {
         match self.step() {
             Step::Hour => 7 * 24,
@@ -81,7 +81,7 @@ impl Span {
         }
     }
 
-    /// The question for the 7 days before this span, without the first step: its rates begin with them.
+    /// Returns the query for the 7 days before this period, without the first step. The rolling rates need them.
     pub(super) fn question_before(self, now: Timestamp, zone: &TimeZone, stream: Option<Stream>) -> OutcomesQuestion {
         let question = self.question(now, zone, stream);
         let from = match self.step() {
@@ -91,9 +91,9 @@ impl Span {
         OutcomesQuestion { from, to: question.from, ..question }
     }
 
-    /// The question for this span up to `now`. Days are those of `zone`.
+    /// Returns the query for this period up to `now`. Days are days of `zone`.
     pub(super) fn question(self, now: Timestamp, zone: &TimeZone, stream: Option<Stream>) -> OutcomesQuestion {
-        // From the middle of a day its beginning is found whatever hours were skipped or repeated since.
+        // Counting back from midday finds the start of a day even if hours were skipped or repeated since.
         let days_ago = |days| start_of_day(start_of_day(now, zone) + DAY / 2 - DAY * days, zone);
         let from = match self {
             Self::Day => now - HOUR * 23,
@@ -106,15 +106,15 @@ impl Span {
 
 /// One row of the table behind the charts.
 pub(super) struct Row {
-    /// Which step, or which receiver.
+    /// Name of the step or receiver.
     pub(super) name: String,
-    /// The counts, in the table's order.
+    /// Counts, in the table's order.
     pub(super) counts: [String; 5],
-    /// Bounces among what was answered.
+    /// Share of bounces among all responses.
     pub(super) bounce_rate: String,
-    /// Complaints among what was delivered.
+    /// Share of complaints among deliveries.
     pub(super) complaint_rate: String,
-    /// The time within which half of the deliveries were made, and 95% of them.
+    /// Median and 95th percentile of the time to delivery.
     pub(super) times: [String; 2],
 }
 
@@ -136,36 +136,36 @@ impl Row {
     }
 }
 
-/// The charts and the tables of a span.
+/// Charts and tables of a period.
 pub(super) struct Trend {
     /// Deliveries over time.
     pub(super) deliveries: Chart,
-    /// Bounces against their thresholds.
+    /// Bounce rate against its thresholds.
     pub(super) bounces: Chart,
-    /// Complaints against theirs.
+    /// Complaint rate against its thresholds.
     pub(super) complaints: Chart,
-    /// Step by step, the newest first.
+    /// Rows by step, the newest first.
     pub(super) rows: Vec<Row>,
-    /// By receiver, the largest first.
+    /// Rows by receiver, the largest first.
     pub(super) providers: Vec<Row>,
-    /// Whether any step has enough deliveries for a percentage.
+    /// Whether any step has enough deliveries for a rate.
     pub(super) has_rates: bool,
-    /// Whether anything was sent.
+    /// Whether no message was sent.
     pub(super) is_empty: bool,
 }
 
-/// The targets of a chart's columns.
+/// Link targets of a chart's columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
-    /// To the messages that they count, of this stream where one is chosen.
+    /// The messages that a column counts, of this stream if one is selected.
     Messages(Option<Stream>),
-    /// Nowhere: the messages are another account's.
+    /// No links, because the messages belong to another account.
     None,
 }
 
 impl Trend {
-    /// Renders the counts of a span in `zone`. Its rates are of the 7 days up to each step, for which the counts
-    /// `before` the span are needed.
+    /// Renders the counts of a period in `zone`. Each rate covers the 7 days up to its step, so the counts `before` the
+    /// period are needed.
     pub(super) fn new(before: &Outcomes, outcomes: &Outcomes, span: Span, zone: &TimeZone, links: Links) -> Self {
         let weeks = rolling(before, outcomes, span.steps_of_week());
         let names: Vec<_> = outcomes.series.iter().map(|(at, _)| name_of(*at, span, zone)).collect();
@@ -198,7 +198,7 @@ impl Trend {
     }
 }
 
-/// The counts of the 7 days up to each step of `outcomes`.
+/// Returns the counts of the 7 days up to each step of `outcomes`.
 fn rolling(before: &Outcomes, outcomes: &Outcomes, steps_of_week: usize) -> Vec<OutcomeCounts> {
     let all: Vec<_> = before.series.iter().chain(&outcomes.series).map(|(_, counts)| counts).collect();
     let week = |end: usize| {
@@ -209,7 +209,7 @@ fn rolling(before: &Outcomes, outcomes: &Outcomes, steps_of_week: usize) -> Vec<
     (before.series.len()..all.len()).map(week).collect()
 }
 
-/// The messages that a step counts.
+/// Returns the link to the messages that a step counts.
 fn link(at: Timestamp, span: Span, zone: &TimeZone, links: Links) -> Option<String> {
     let Links::Messages(stream) = links else { return None };
     let search = match span.step() {
@@ -223,7 +223,7 @@ fn link(at: Timestamp, span: Span, zone: &TimeZone, links: Links) -> Option<Stri
     Some(paging::address("/messages", &[("q", &search), ("stream", stream)]).replace('&', "&amp;"))
 }
 
-/// The beginning of the hour of a moment, as a search takes it.
+/// Returns the start of an hour in the format of the search.
 fn hour_text(at: Timestamp) -> String {
     Timestamp::from_millis(at.as_millis() / 3_600_000 * 3_600_000).to_string()
 }
@@ -232,7 +232,7 @@ fn words_of_rate(rate: Rate) -> String {
     rate.millionths().map_or_else(|| "not enough data".to_owned(), percent)
 }
 
-/// A step's name: the hour that it begins with, or the day that its middle is in.
+/// Returns the name of a step: its first hour, or the day that contains its middle.
 fn name_of(at: Timestamp, span: Span, zone: &TimeZone) -> String {
     match span.step() {
         Step::Hour => Moment::new(at, zone.clone()).hour(),
@@ -240,7 +240,7 @@ fn name_of(at: Timestamp, span: Span, zone: &TimeZone) -> String {
     }
 }
 
-/// Delivered messages without those returned later, so that no message stands in the bar twice.
+/// Returns delivered messages without those that bounced later, so that each message counts once in a bar.
 fn delivered(counts: &OutcomeCounts) -> u64 {
     counts.answered().saturating_sub(counts.bounced())
 }
@@ -274,7 +274,7 @@ fn deliveries(total: &OutcomeCounts, span: Span) -> Heading {
 
 fn heading_of(measure: Measure, span: Span) -> Heading {
     let (name, title, what) = match measure {
-        Measure::Bounces => ("bounces", "Bounce rate", "bounces among what was answered, against 2% and 5%"),
+        Measure::Bounces => ("bounces", "Bounce rate", "bounces among answered messages, against 2% and 5%"),
         Measure::Complaints => ("complaints", "Complaint rate", "complaints among deliveries, against 0.1% and 0.3%"),
     };
     let about = format!("The share of {what}, of the 7 days up to each step of the last {}.", span.words());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn days_begin_at_midnight_of_the_zone_over_a_change_of_the_clock_too() {
+    fn days_start_at_midnight_of_the_zone_across_a_clock_change() {
         // 2026-10-28 12:00 in Vienna; summer time ended on the 25th.
         let now: Timestamp = "2026-10-28T11:00:00.000+00:00".parse().unwrap();
         let question = Span::Week.question(now, &zone(), None);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_is_told_from_a_hundred_deliveries_on_and_the_counts_always() {
+    fn percentages_need_a_hundred_deliveries_and_counts_are_always_shown() {
         let now: Timestamp = "2026-10-28T11:00:00.000+00:00".parse().unwrap();
         let few = Outcomes { series: vec![(now, counts(98, 1, 0))], total: counts(98, 1, 0), ..Outcomes::default() };
         let trend = Trend::new(&Outcomes::default(), &few, Span::Day, &zone(), Links::None);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_seven_days_up_to_each_step() {
+    fn each_rate_covers_the_seven_days_up_to_its_step() {
         let now: Timestamp = "2026-10-28T11:00:00.000+00:00".parse().unwrap();
         let day = |days: u32| now - DAY * days;
         let before =
@@ -341,7 +341,7 @@ mod tests {
         let outcomes = Outcomes { series, ..Outcomes::default() };
         let weeks = rolling(&before, &outcomes, Span::Week.steps_of_week());
         let bounced: Vec<_> = weeks.iter().map(OutcomeCounts::bounced).collect();
-        assert_eq!(bounced, [60, 60, 60, 60, 60, 10, 0], "the eighth day is out of the week");
+        assert_eq!(bounced, [60, 60, 60, 60, 60, 10, 0], "the eighth day is outside the window");
         let question = Span::Week.question_before(now, &zone(), None);
         assert_eq!((question.to, question.from), (Span::Week.question(now, &zone(), None).from, question.to - DAY * 6));
         let question = Span::Day.question_before(now, &zone(), None);
@@ -349,14 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_came_back_stands_in_the_bar_once() {
+    fn a_returned_message_counts_once_in_its_bar() {
         let counts = counts(10, 3, 2);
         assert_eq!(bar(&counts).parts, [("good", 8), ("bad", 3), ("wait", 0)]);
         assert_eq!(words_of_bar(&counts), "8 delivered, 3 bounced, 0 failed");
     }
 
     #[test]
-    fn a_column_leads_to_the_messages_that_it_counts() {
+    fn a_column_links_to_the_messages_that_it_counts() {
         let at: Timestamp = "2026-10-21T22:00:00.000+00:00".parse().unwrap();
         let to = |span, links| link(at, span, &zone(), links);
         let day = to(Span::Week, Links::Messages(None)).unwrap();

@@ -1,38 +1,39 @@
-//! A form that may carry a file: `multipart/form-data` (RFC 7578). Parts are slices of the body, which is bounded; what
-//! they hold is checked by whoever asked for it.
+//! A form that can carry a file: `multipart/form-data` (RFC 7578). Parts are slices of the bounded body. Callers check
+//! their content.
 
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
 
 use crate::http::route::Call;
 
-/// Parts of a form at most.
+/// Maximum number of parts in a form.
 const PARTS_MAX: usize = 20;
-/// Bytes of a part's header at most.
+/// Maximum number of bytes in a part's header.
 const HEADER_BYTES_MAX: usize = 4_096;
 
-/// The parts of one form, by name.
+/// Parts of one form, by name.
 pub(super) struct Upload(Vec<(String, Bytes)>);
 
 impl Upload {
-    /// The form in a request's body. One that can't be read has no parts.
+    /// Reads the form in a request's body. An unreadable form has no parts.
     pub(super) fn of(call: &Call<()>) -> Self {
         let boundary = call.header(&CONTENT_TYPE).and_then(boundary);
         Self(boundary.map_or_else(Vec::new, |boundary| parts(call.body(), boundary)))
     }
 
-    /// The bytes of a part; none where it is not there or empty, as that of a file that was not chosen is.
+    /// Returns the bytes of a part. `None` if it is missing or empty; browsers send an empty part if no file was
+    /// chosen.
     pub(super) fn bytes(&self, name: &str) -> Option<Bytes> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, bytes)| bytes.clone()).filter(|bytes| !bytes.is_empty())
     }
 
-    /// The text of a part; empty where it is not there or no text.
+    /// Returns the text of a part. Empty if the part is missing or not valid text.
     pub(super) fn text(&self, name: &str) -> String {
         self.bytes(name).and_then(|bytes| String::from_utf8(bytes.into()).ok()).unwrap_or_default()
     }
 }
 
-/// The boundary that a content type names (RFC 2046 5.1.1).
+/// Returns the boundary from a content type (RFC 2046 5.1.1).
 fn boundary(content_type: &str) -> Option<&str> {
     let parameters = content_type.split(';').skip(1).filter_map(|parameter| parameter.trim().split_once('='));
     let found = parameters.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("boundary"));
@@ -43,7 +44,7 @@ fn parts(body: &Bytes, boundary: &str) -> Vec<(String, Bytes)> {
     let (first, delimiter) = (format!("--{boundary}"), format!("\r\n--{boundary}"));
     let mut parts = Vec::new();
     let Some(mut at) = find(body, first.as_bytes()).map(|at| at + first.len()) else { return parts };
-    // Behind a delimiter stands a line end, or two hyphens where it was the last one.
+    // A delimiter is followed by a line end, or by two hyphens after the last part.
     while parts.len() < PARTS_MAX && body[at..].starts_with(b"\r\n") {
         let Some(length) = find(&body[at..], delimiter.as_bytes()) else { break };
         parts.extend(part(body, at + 2, at + length));
@@ -52,7 +53,7 @@ fn parts(body: &Bytes, boundary: &str) -> Vec<(String, Bytes)> {
     parts
 }
 
-/// The part whose header begins at `from` and whose content ends at `to`.
+/// Parses the part whose header begins at `from` and whose content ends at `to`.
 fn part(body: &Bytes, from: usize, to: usize) -> Option<(String, Bytes)> {
     let part = body.get(from..to)?;
     let head = &part[..part.len().min(HEADER_BYTES_MAX)];
@@ -61,7 +62,7 @@ fn part(body: &Bytes, from: usize, to: usize) -> Option<(String, Bytes)> {
     Some((name.to_owned(), body.slice(from + end + 4..to)))
 }
 
-/// The name that a part's header gives it (RFC 7578 4.2).
+/// Returns the name in a part's header (RFC 7578 4.2).
 fn name(header: &str) -> Option<&str> {
     let line = header.split("\r\n").find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_found_by_their_names_with_what_they_hold_as_it_is() {
+    fn parts_are_found_by_name_with_unchanged_content() {
         let form = read(
             "--b0\r\nContent-Disposition: form-data; name=\"act\"\r\n\r\ncheck\r\n\
              --b0\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.csv\"\r\nContent-Type: text/csv\r\n\r\n\
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_has_no_parts() {
+    fn an_invalid_form_has_no_parts() {
         for body in
             ["", "--b0", "--b0--", "--b0\r\n", "--b0\r\n\r\n--b0", "--b1\r\n\r\nx\r\n--b1--", "--b0\r\nx\r\n--b0--"]
         {

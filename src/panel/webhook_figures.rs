@@ -1,4 +1,4 @@
-//! Figures of one webhook: how many of its newest attempts succeeded, how long they took, and its failures by result.
+//! Figures of one webhook: success rate and duration of its newest attempts, and its failures by result.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::store::row::delivery::AttemptRow;
 
 /// Period of the figures.
 const LATELY: Duration = Duration::from_secs(24 * 3600);
-/// Newest deliveries that are looked at: some milliseconds.
+/// Maximum number of deliveries read. This takes some milliseconds.
 const LOOKED_AT: usize = 100;
 
-/// The figures as facts. None without an attempt.
+/// Returns the figures as facts. Empty without an attempt.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn figures(visit: &Visit<'_>, id: EndpointId) -> Result<Vec<(&'static str, String)>, StoreError> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let page = PageRequest { before: None, limit: LOOKED_AT };
@@ -51,21 +51,21 @@ fn of(attempts: &[AttemptRow]) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The failures with one result.
+/// Failures with the same result.
 pub(super) struct FailureGroup {
-    /// The status that was answered, or the error's name.
+    /// Response status, or the name of the error.
     pub(super) result: String,
     /// Explanation.
     pub(super) words: &'static str,
     /// Number of failures.
     pub(super) count: usize,
-    /// The newest of them.
+    /// Time of the newest failure.
     pub(super) at: Moment,
-    /// Its delivery's page.
+    /// Page of the newest failure's delivery.
     pub(super) path: String,
 }
 
-/// Groups failures, which come newest first, by their result; the result of the newest failure first.
+/// Groups failures, which come newest first, by result. The result of the newest failure comes first.
 pub(super) fn grouped_failures(
     visit: &Visit<'_>,
     id: EndpointId,
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_of_attempts_and_none_without_one() {
+    fn figures_are_computed_from_attempts_and_absent_without_one() {
         assert!(of(&[]).is_empty());
         let mut attempts: Vec<_> = (1..=19).map(|millis| attempt(millis, None)).collect();
         attempts.push(attempt(10_000, Some("timeout")));

@@ -85,7 +85,7 @@ story("a failed attempt opens to the talk, and mail that was captured is seen as
   await page.getByRole("link", { name: "Captured", exact: true }).click();
   const seen = page.frameLocator("iframe.preview");
   await seen.getByText("Hello Ann").waitFor();
-  await page.getByRole("link", { name: "Its message and timeline" }).click();
+  await page.getByRole("link", { name: "Message and timeline" }).click();
   await page.waitForURL(`**/messages/${taken}`);
 });
 

@@ -60,7 +60,7 @@ task("rotate a webhook's secret", async () => {
   await rail("Webhooks");
   await open("Order status");
   await press("Rotate secret");
-  await shown("The new signing secret");
+  await shown("New signing secret");
   await shown(/^whsec_/);
 });
 
@@ -117,7 +117,7 @@ task("change a DKIM key", async () => {
   await open("books.example.org");
   await page.locator("summary").getByText("Rotate DKIM keys").click();
   await press("Rotate DKIM keys");
-  await shown("New keys made. They sign once published.");
+  await shown("New keys created. They sign once published.");
 });
 
 task("find out whether the DMARC policy may be tightened", async () => {

@@ -1,5 +1,4 @@
-//! One account, for operators of the service: what it sends and keeps, its rates and users, its quota, suspending and
-//! resuming it, and looking at it.
+//! Page of one account, for service operators: usage, rates, users, quota, suspension, and the operator's view.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -49,13 +48,13 @@ struct AccountPage {
     is_own: bool,
 }
 
-/// The suspension that lasts.
+/// The current suspension.
 struct Suspension {
     since: Moment,
     reason: String,
 }
 
-/// The fields of the forms as they were typed and refused.
+/// Rejected form input.
 struct Typed {
     form: AccountForm,
     reason: (String, FormFaults),
@@ -87,7 +86,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
         "saved" => Some("Account saved."),
         "suspended" => Some("Account suspended: it sends and changes nothing."),
         "resumed" => Some("Account resumed: its queue and webhooks continue."),
-        "view-ended" => Some("The view is ended."),
+        "view-ended" => Some("View ended."),
         _ => None,
     };
     let zone = visit.account.time_zone.zone();
@@ -135,7 +134,7 @@ fn facts(visit: &Visit<'_>, account: &Account) -> Result<Vec<(&'static str, Stri
     ])
 }
 
-/// Number of users of each role.
+/// Returns the number of users of each role.
 fn users(visit: &Visit<'_>, account: AccountId) -> Result<Vec<(Role, usize)>, Fault> {
     let page = PageRequest { before: None, limit: USERS_COUNT };
     let users = visit.api.engine.users(account, page)?.rows;
@@ -147,7 +146,7 @@ fn back(id: AccountId, done: &str) -> Answer {
     html::redirect(&format!("/accounts/{id}?done={done}"))
 }
 
-/// `POST /accounts/{id}`: name and quota.
+/// `POST /accounts/{id}`: changes name and quota.
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (account, form) = (find(&visit)?, Form::of(&visit.call)?);
     let change = match change_of(as_body(&form)) {
@@ -185,7 +184,7 @@ pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, Fault> 
     Ok(back(account.id, "resumed"))
 }
 
-/// `POST /accounts/{id}/view`: the operator looks at the account from then on.
+/// `POST /accounts/{id}/view`: starts the operator's view of the account.
 pub(in crate::panel) async fn begin_view(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (account, form) = (find(&visit)?, Form::of(&visit.call)?);
     let reason = match reason_of(form.as_body(&["reason"])) {
@@ -205,7 +204,7 @@ pub(in crate::panel) async fn begin_view(visit: Visit<'_>) -> Result<Answer, Fau
     }
 }
 
-/// `POST /view/end`: back to the operator's own account. What is over already stays so.
+/// `POST /view/end`: returns to the operator's own account. An expired view is not an error.
 pub(in crate::panel) async fn end_view(visit: Visit<'_>) -> Result<Answer, Fault> {
     let viewed = visit.view().map(|view| view.account);
     visit.api.engine.end_view(visit.visitor.key).await?;

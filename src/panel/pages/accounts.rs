@@ -1,4 +1,4 @@
-//! All accounts, for operators of the service: how much each sends and keeps, and creating another.
+//! List of all accounts, for service operators: usage of each account, and a form that creates another.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -19,7 +19,7 @@ use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::Moment;
 
-/// Accounts of a page.
+/// Rows of a page.
 const ROWS: usize = 50;
 
 #[derive(Template)]
@@ -44,20 +44,20 @@ struct AccountLine {
     is_own: bool,
 }
 
-/// The form of an account: a new one, or one that is changed.
+/// Form of a new or existing account.
 pub(super) struct AccountForm {
-    /// Its name.
+    /// Name of the account.
     pub(super) name: String,
-    /// Messages in an hour.
+    /// Quota of messages per hour.
     pub(super) per_hour: String,
-    /// Messages in a day.
+    /// Quota of messages per day.
     pub(super) per_day: String,
-    /// The errors of the fields.
+    /// Errors of the fields.
     pub(super) faults: FormFaults,
 }
 
 impl AccountForm {
-    /// The fields as they were typed.
+    /// Returns the form with the typed values.
     pub(super) fn typed(form: &Form, faults: FormFaults) -> Self {
         Self {
             name: form.text("name").to_owned(),
@@ -67,7 +67,7 @@ impl AccountForm {
         }
     }
 
-    /// The fields of an account as it is.
+    /// Returns the form with the account's current values.
     pub(super) fn of(account: &Account) -> Self {
         Self {
             name: account.name.as_str().to_owned(),
@@ -78,7 +78,7 @@ impl AccountForm {
     }
 }
 
-/// The body that would ask the API for the same. Numbers that are none are left to the API's own check.
+/// Converts the form to the equivalent API body. Invalid numbers stay text, for the API's own check.
 pub(super) fn as_body(form: &Form) -> Map<String, Value> {
     let mut body = Map::new();
     body.extend(form.field("name").map(|name| ("name".to_owned(), Value::from(name))));
@@ -90,7 +90,7 @@ pub(super) fn as_body(form: &Form) -> Map<String, Value> {
     body
 }
 
-/// Whether an account may send, in a badge.
+/// Returns the badge that shows whether an account may send.
 pub(super) const fn badge_of(is_suspended: bool) -> Badge {
     if is_suspended { Badge::new("Suspended", "bad", "stop") } else { Badge::new("Active", "good", "check") }
 }
@@ -110,7 +110,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
 fn written(visit: &Visit<'_>, status: StatusCode, form: AccountForm) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let done = match query.text("done") {
-        "view-ended" => Some("The view is ended."),
+        "view-ended" => Some("View ended."),
         _ => None,
     };
     let Page { rows, next } = visit.api.engine.accounts(paging::request::<AccountId>(&query, ROWS))?;

@@ -1,4 +1,4 @@
-//! Alerts: the open ones first, then those of the last 90 days, and what people were told of each.
+//! Alerts: open ones first, then those of the last 90 days, with the notices that were sent.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::Moment;
 use crate::store::row::alert::{AlertNotice, NoticeStatus};
 
-/// Open alerts that are shown at once.
+/// Maximum number of open alerts shown.
 const OPEN_MAX: usize = 100;
 /// Resolved alerts of a page.
 const ROWS: usize = 30;
@@ -34,12 +34,12 @@ struct AlertsPage {
     paging: Paging,
 }
 
-/// An alert as it is shown.
+/// An alert as the page shows it.
 struct AlertLine {
     id: AlertId,
     condition: &'static str,
     severity: &'static str,
-    /// The class of its badge.
+    /// CSS class of the badge.
     badge: &'static str,
     is_of_service: bool,
     summary: String,
@@ -77,7 +77,7 @@ impl AlertLine {
     }
 }
 
-/// A notice in words, without its recipient.
+/// Describes a notice, without its recipient.
 fn shown(visit: &Visit<'_>, notice: &AlertNotice) -> String {
     let at = visit.moment(notice.at).text();
     let (kind, channel) = (notice.kind.as_str(), notice.channel.as_str());
@@ -88,7 +88,7 @@ fn shown(visit: &Visit<'_>, notice: &AlertNotice) -> String {
     format!("{kind} by {channel} at {at}: {status}")
 }
 
-/// The page of a subject, where it has one.
+/// Returns the page of a subject, if it has one.
 fn path_of(Subject { kind, id, .. }: &Subject) -> Option<String> {
     match kind {
         SubjectKind::Domain => Some(format!("/domains/{id}")),

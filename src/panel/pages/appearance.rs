@@ -1,5 +1,5 @@
-//! Light, dark, or as the system has it, and whether single keys do something: kept in cookies, so that the page is
-//! written right at once.
+//! Colour theme and single-key shortcuts. Cookies keep the choice, so that the first byte of a page already reflects
+//! it.
 
 use hyper::header::{REFERER, SET_COOKIE};
 use url::Url;
@@ -12,7 +12,7 @@ use crate::panel::form::{Form, own_address};
 use crate::panel::html;
 use crate::panel::page_error::Fault;
 
-/// `POST /appearance`: keeps the choice, and goes back to where it was made.
+/// `POST /appearance`: saves the choice and returns to the previous page.
 pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
     let form = Form::of(&call)?;
     let chosen = match Shortcuts::named(form.text("shortcuts")) {

@@ -1,4 +1,4 @@
-//! The audit log: who changed what of the account, newest first.
+//! The audit log of the account's changes and their actors, newest first.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -16,7 +16,7 @@ use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::{Days, Moment};
 use crate::store::row::audit::AuditRow;
 
-/// Lines of a page.
+/// Rows of a page.
 const ROWS: usize = 50;
 
 #[derive(Template)]
@@ -29,11 +29,11 @@ struct AuditPage {
 
 /// A line of the log.
 struct AuditLine {
-    /// The day that begins with this line.
+    /// Day heading, if this line is the first of its day.
     day: Option<String>,
     at: Moment,
     who: String,
-    /// The page of the API key that it was.
+    /// Page of the API key that made the change.
     who_path: Option<String>,
     action: &'static str,
     name: String,
@@ -60,7 +60,7 @@ impl AuditLine {
     }
 }
 
-/// The page of an object. What was removed since has none, and says so there.
+/// Returns the page of an object. The page of a deleted object answers 404.
 fn path_of(object: &str) -> Option<String> {
     let section = match object.split_once('_')?.0 {
         "acc" => return Some("/settings".to_owned()),

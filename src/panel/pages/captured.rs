@@ -1,5 +1,5 @@
-//! The mail that `dev` captured instead of mailing it: what a receiver would have seen. In `serve` these pages are not
-//! there.
+//! Mail that `dev` captured instead of sending it, as a receiver would have seen it. These pages do not exist in
+//! `serve`.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::panel::page_guard::Visit;
 use crate::panel::preview::{self, Preview};
 use crate::panel::timestamp::{Days, Moment};
 
-/// Mail that the list shows.
+/// Maximum number of rows in the list.
 const ROWS: usize = 100;
 
 #[derive(Template)]
@@ -34,7 +34,7 @@ struct CapturedPage {
 
 /// One captured message in the list.
 struct CapturedLine {
-    /// The day that begins with this line.
+    /// Day heading, if this line is the first of its day.
     day: Option<String>,
     id: MessageId,
     at: Moment,
@@ -49,12 +49,12 @@ struct CapturedMailPage {
     mail: CapturedMail,
     at: Moment,
     size: String,
-    /// Whether the account has the message too: not where somebody else's mail was relayed.
+    /// Whether the message belongs to the account. Mail relayed for others does not.
     is_ours: bool,
     preview: Preview,
 }
 
-/// The captured mail, where there is a receiver that captures.
+/// Returns the store of captured mail, if the service captures mail.
 fn capture(visit: &Visit<'_>) -> Result<Arc<Capture>, Fault> {
     visit.api.dev.as_ref().map(|dev| Arc::clone(&dev.capture)).ok_or_else(|| ApiError::NotFound.into())
 }
@@ -77,7 +77,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// One captured message, with its bytes. Past its content's deadline it is refused everywhere (contract 7).
+/// Returns one captured message with its bytes. After the content deadline every page refuses it (contract 7).
 async fn find(visit: &Visit<'_>) -> Result<(CapturedMail, Vec<u8>), Fault> {
     let (id, capture): (MessageId, _) = (visit.id()?, capture(visit)?);
     if visit.api.engine.is_content_over(id)? {
@@ -112,13 +112,13 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// `GET /captured/{id}/preview`: the HTML, for the sandboxed frame alone.
+/// `GET /captured/{id}/preview`: the HTML for the sandboxed frame.
 pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (_, bytes) = find(&visit).await?;
     preview::document(parts(&visit, bytes).await?, &Form::of_query(&visit.call))
 }
 
-/// `GET /captured/{id}/source`: what came in, byte by byte, as text.
+/// `GET /captured/{id}/source`: the unchanged bytes as text.
 pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (_, bytes) = find(&visit).await?;
     Ok(Answer::bytes(StatusCode::OK, "text/plain; charset=utf-8", bytes))

@@ -1,4 +1,4 @@
-//! The checklist of a domain: what large receivers ask for, and how the domain stands against it.
+//! Checklist of a domain: requirements of large receivers, and whether the domain meets them.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -28,7 +28,7 @@ struct ChecklistPage {
     curl: String,
 }
 
-/// One item.
+/// One checklist item.
 struct ItemLine {
     badge: Badge,
     title: &'static str,
@@ -60,11 +60,11 @@ fn verdict(items: &[(ItemId, Judgement)]) -> String {
     let count = |status| items.iter().filter(|(_, judgement)| judgement.status == status).count();
     let things = |count: usize| if count == 1 { "1 item".to_owned() } else { format!("{count} items") };
     match (count(Status::Fail), count(Status::Warn)) {
-        (0, 0) => "No item fails.".to_owned(),
-        (0, warnings) => format!("No item fails. {} may be better.", things(warnings)),
-        (failures, 0) => format!("{} of the list fail.", things(failures)),
+        (0, 0) => "No item failed.".to_owned(),
+        (0, warnings) => format!("No item failed. {} with a warning.", things(warnings)),
+        (failures, 0) => format!("{} failed.", things(failures)),
         (failures, warnings) => {
-            format!("{} of the list fail, and {} may be better.", things(failures), things(warnings))
+            format!("{} failed, {} with a warning.", things(failures), things(warnings))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The page before something is deleted for good: it names the consequences, and wants the name typed.
+//! Confirmation page of a permanent deletion. It names the consequences and asks for the name.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -10,19 +10,19 @@ use crate::panel::layout::Frame;
 use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 
-/// The thing to delete.
+/// The object to delete.
 pub(super) struct Deletion {
-    /// The title of the page.
+    /// Title of the page.
     pub(super) title: String,
-    /// The consequences.
+    /// Consequences of the deletion.
     pub(super) consequences: &'static str,
-    /// The name that is to be typed.
+    /// Name that the user must type.
     pub(super) name: String,
-    /// The target of the form.
+    /// Path that the form posts to.
     pub(super) action: String,
-    /// The name of its button.
+    /// Label of the button.
     pub(super) button: &'static str,
-    /// The page of what is to be deleted.
+    /// Page of the object.
     pub(super) back: String,
 }
 
@@ -31,22 +31,22 @@ pub(super) struct Deletion {
 struct DeletePage {
     frame: Frame,
     deletion: Deletion,
-    /// Whether another name was typed.
+    /// Whether the typed name did not match.
     is_wrong: bool,
 }
 
-/// The page that asks.
+/// Shows the confirmation page.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn show(visit: &Visit<'_>, place: &str, deletion: Deletion) -> Result<Answer, Fault> {
     written(visit, StatusCode::OK, place, deletion, false)
 }
 
-/// The page once more, where the form does not have the name. None where it has.
+/// Shows the page again if the typed name does not match. Returns `None` if it matches.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn refused(visit: &Visit<'_>, place: &str, deletion: Deletion) -> Result<Option<Answer>, Fault> {
     let form = Form::of(&visit.call)?;
     if form.text("name").eq_ignore_ascii_case(deletion.name.trim()) {

@@ -1,4 +1,4 @@
-//! One delivery of a webhook: every attempt with what was answered, and sending it again.
+//! One webhook delivery: every attempt with its response, and a form that sends the event again.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -37,7 +37,7 @@ struct DeliveryPage {
     record: Record,
 }
 
-/// The delivery in the path, of the endpoint in the path.
+/// Returns the delivery in the path, which must belong to the endpoint in the path.
 fn find(visit: &Visit<'_>) -> Result<(DeliveryRecord, NumberedAttempts), Fault> {
     let (endpoint, id): (EndpointId, DeliveryId) = (visit.id()?, visit.id_named("delivery")?);
     let found = visit.api.engine.delivery(visit.account_id(), id)?;
@@ -71,13 +71,13 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// `GET /webhooks/{id}/deliveries/{delivery}/json`: the record as the API gives it.
+/// `GET /webhooks/{id}/deliveries/{delivery}/json`: the record as the API returns it.
 pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (record, attempts) = find(&visit)?;
     Ok(delivery_shown(&record, &attempts))
 }
 
-/// `POST /webhooks/{id}/deliveries/{delivery}/redeliver`: the same event in a delivery of its own.
+/// `POST /webhooks/{id}/deliveries/{delivery}/redeliver`: sends the same event in a new delivery.
 pub(in crate::panel) async fn redeliver(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (record, _) = find(&visit)?;
     visit.api.engine.redeliver(visit.on(), record.id).await.map_err(not_redelivered)?;

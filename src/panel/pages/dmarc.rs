@@ -1,6 +1,6 @@
-//! The DMARC reports of one domain: the next step first, then the record, the sources, and the days as bars.
+//! DMARC reports of one domain: the next step first, then the record, the sources, and a chart by day.
 //!
-//! Whatever a report says is a stranger's text: the templates escape it, and nothing of it becomes an address.
+//! Text in a report comes from strangers. The templates escape it, and no link is built from it.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -25,14 +25,14 @@ use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::Record;
 
-/// Sources that the page shows, the largest ones. The API gives more.
+/// Maximum number of sources on the page, the largest ones. The API returns more.
 const SOURCES_MAX: usize = 50;
-/// Days of a range whose days are shown one by one; those of a longer one are added up to weeks.
+/// Longest range that is shown day by day. Longer ranges are shown by week.
 const DAYS_SHOWN: u32 = 90;
 const WEEK: u32 = 7;
-/// Reports that the page shows, the last received ones.
+/// Maximum number of reports on the page, the latest ones.
 const REPORTS_MAX: usize = 20;
-/// Ranges that the page offers, in days.
+/// Ranges to choose from, in days.
 const RANGES: [u32; 4] = [7, DAYS_DEFAULT, 90, DAYS_MAX];
 
 #[derive(Template)]
@@ -61,7 +61,7 @@ struct DmarcPage {
     record: Record,
 }
 
-/// The record that applies.
+/// The effective DMARC record.
 struct PolicyLine {
     text: String,
     at: String,
@@ -70,7 +70,7 @@ struct PolicyLine {
     none: &'static str,
 }
 
-/// A day of the table behind the chart.
+/// One row of the table behind the chart.
 struct DayLine {
     day: String,
     counts: [String; 4],
@@ -88,7 +88,7 @@ struct SourceLine {
     spf: String,
     dkim_domains: String,
     spf_domains: String,
-    /// The first and the last day.
+    /// First and last day.
     seen: [String; 2],
 }
 
@@ -122,9 +122,9 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let days = days_of(query.given("days")).unwrap_or(DAYS_DEFAULT);
     let done = match query.text("done") {
-        "marked" => Some("The source is marked."),
-        "ignored" => Some("The reporter is taken out of the counts."),
-        "counted" => Some("The reporter counts again."),
+        "marked" => Some("Source saved."),
+        "ignored" => Some("Reporter ignored: its reports no longer count."),
+        "counted" => Some("The reporter's reports count again."),
         _ => None,
     };
     let engine = &visit.api.engine;
@@ -160,7 +160,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// `GET /domains/{id}/dmarc/json`: the figures as the API gives them.
+/// `GET /domains/{id}/dmarc/json`: the figures as the API returns them.
 pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
     Ok(shown(visit.api, visit.account_id(), visit.id()?, DAYS_DEFAULT).await?)
 }
@@ -221,11 +221,13 @@ impl PolicyLine {
                 is_inherited: found.is_inherited,
                 none: "",
             },
-            Discovery::Absent => without(Badge::new("no record", "bad", "cross"), "None was found at the last check."),
+            Discovery::Absent => {
+                without(Badge::new("no record", "bad", "cross"), "No record was found at the last check.")
+            }
             Discovery::Invalid(text) => {
                 Self { text: text.clone(), ..without(Badge::new("invalid", "bad", "cross"), "Receivers ignore it.") }
             }
-            Discovery::Unknown => without(Badge::new("unknown", "calm", "clock"), "It was not checked yet."),
+            Discovery::Unknown => without(Badge::new("unknown", "calm", "clock"), "Not checked yet."),
         }
     }
 }
@@ -245,11 +247,11 @@ fn choice(own: &str, range: u32, days: u32) -> Choice {
     Choice { words: format!("{range} days"), path: format!("{own}?days={range}"), is_here: range == days }
 }
 
-/// The steps of the chart and of the table behind it, oldest first: days, or the weeks of a long range.
+/// Returns the steps of the chart and of its table, oldest first: days, or weeks of a long range.
 fn steps(overview: &Overview) -> Vec<(u32, DmarcCounts)> {
     let (first, last) = (overview.from, overview.to);
     let width = if last - first < DAYS_SHOWN { 1 } else { WEEK };
-    // The last step ends with the last day, so the first one may be shorter.
+    // The last step ends with the last day, so the first one can be shorter.
     let begin = |step: u32| (last + 1).saturating_sub((step + 1) * width).max(first);
     let count = (last - first + width) / width;
     let mut steps: Vec<_> = (0..count).rev().map(|step| (begin(step), DmarcCounts::ZERO)).collect();
@@ -329,7 +331,10 @@ impl ReportLine {
         let (begin, end) = (day(row.begin), day(row.end));
         Self {
             reporter: row.reporter.clone(),
-            from_domain: row.from_domain.as_ref().map_or_else(|| "no single author".to_owned(), ToString::to_string),
+            from_domain: row
+                .from_domain
+                .as_ref()
+                .map_or_else(|| "no single From address".to_owned(), ToString::to_string),
             range: if begin == end { begin } else { format!("{begin} to {end}") },
             messages: grouped(row.messages),
             passed: grouped(row.passed),
@@ -342,14 +347,14 @@ impl ReportLine {
     }
 }
 
-/// A day (UTC) for people, with its year where that is another than `today`'s.
+/// Formats a day (UTC), with its year if it differs from the year of `today`.
 fn short(day: u32, today: u32) -> String {
     let form = if date(day)[..4] == date(today)[..4] { "%-d %b" } else { "%-d %b %Y" };
     let at = jiff::Timestamp::from_second(i64::from(day) * 86_400).unwrap_or_default();
     at.to_zoned(jiff::tz::TimeZone::UTC).strftime(form).to_string()
 }
 
-/// A share of all, in percent with one decimal.
+/// Formats a share in percent with one decimal.
 fn share(count: u64, of: u64) -> String {
     if of == 0 {
         return "–".to_owned();

@@ -1,5 +1,5 @@
-//! The documentation, as it belongs to this version: `docs/*.md`, written as pages and served without a session. The
-//! same files can be read where the source is. Only the API's page is generated from its description.
+//! Documentation of this version: `docs/*.md`, rendered as pages that need no session. The source tree has the same
+//! files. Only the API reference is generated, from the API description.
 
 use std::sync::LazyLock;
 
@@ -17,17 +17,17 @@ use crate::panel::html as answers;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::Fault;
 
-/// The page that the others are reached from.
+/// Start page of the documentation.
 const FRONT: &str = "index";
 
-/// The files by their names, in the order in which they are listed.
+/// Lists the files by name, in navigation order.
 macro_rules! files {
     ($($name:literal),+ $(,)?) => {
         [$(($name, include_str!(concat!("../../../docs/", $name, ".md")))),+]
     };
 }
 
-/// Every file, but for `api`, which would say a second time what the description says.
+/// Every file except `api`, which would duplicate the API description.
 static FILES: [(&str, &str); 24] = files![
     "index",
     "install",
@@ -55,7 +55,7 @@ static FILES: [(&str, &str); 24] = files![
     "dependencies",
 ];
 
-/// A file, ready to be shown.
+/// A documentation page, ready to render.
 #[derive(Debug)]
 struct Page {
     name: &'static str,
@@ -63,7 +63,7 @@ struct Page {
     body: String,
 }
 
-/// Where among the files the API's page is listed.
+/// Position of the API reference among the files.
 const API_PLACE: usize = 9;
 
 static PAGES: LazyLock<Vec<Page>> = LazyLock::new(|| {
@@ -88,7 +88,7 @@ impl Page {
         Self { name, title, body: written(markdown) }
     }
 
-    /// Where it is served.
+    /// Returns the path of the page.
     fn path(&self) -> String {
         if self.name == FRONT { "/docs".to_owned() } else { format!("/docs/{}", self.name) }
     }
@@ -110,7 +110,7 @@ fn show(call: &Call<()>, name: &str) -> Result<Answer, Fault> {
     answers::page(StatusCode::OK, &DocsPage { sheet, here: page.name, body: &page.body, pages: &PAGES })
 }
 
-/// The page that this Markdown makes. Headings can be linked to, and links to other files lead to their pages.
+/// Renders Markdown as HTML. Headings get anchors, and links to other files lead to their pages.
 fn written(markdown: &str) -> String {
     let events = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect::<Vec<_>>();
     let mut out = String::new();
@@ -137,7 +137,7 @@ fn linked(mut events: Vec<Event<'_>>) -> Vec<Event<'_>> {
     events
 }
 
-/// The text of the heading that `events` begin with.
+/// Returns the text of the heading at the start of `events`.
 fn text_behind(events: &[Event<'_>]) -> String {
     let inside = events.iter().take_while(|event| !matches!(event, Event::End(_)));
     inside
@@ -145,7 +145,7 @@ fn text_behind(events: &[Event<'_>]) -> String {
         .collect()
 }
 
-/// Returns the anchor of a heading, as forges form it.
+/// Returns the anchor of a heading, in the format of Git forges.
 fn anchor(heading: &str) -> String {
     let kept = heading
         .to_lowercase()
@@ -155,7 +155,7 @@ fn anchor(heading: &str) -> String {
     kept.replace(' ', "-")
 }
 
-/// Where a link to another file leads; none for any other link.
+/// Converts a link to another file to its page. Returns `None` for other links.
 fn path_of(link: &str) -> Option<String> {
     let (file, fragment) = link.split_once('#').map_or((link, None), |(file, fragment)| (file, Some(fragment)));
     let name = file.strip_suffix(".md")?;
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markdown_becomes_a_page_whose_headings_can_be_linked_to() {
+    fn markdown_is_rendered_with_heading_anchors_and_page_links() {
         let page =
             written("# Title\n\n## What `it` is\n\n[there](other.md#part) and [out](https://example.org/x.md)\n");
         assert!(page.contains(r#"<h2 id="what-it-is">"#), "{page}");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_is_listed_and_every_link_between_them_leads_somewhere() {
+    fn every_file_is_listed_and_links_between_files_resolve() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs");
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_has_its_heading_among_the_errors() {
+    fn every_error_code_has_a_heading_in_the_error_reference() {
         let (_, errors) = FILES.iter().find(|(name, _)| *name == "errors").unwrap();
         let described = include_str!("../../../docs/openapi.json");
         let described: serde_json::Value = serde_json::from_str(described).unwrap();

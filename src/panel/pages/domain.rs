@@ -1,4 +1,4 @@
-//! One sending domain: the records that it should publish and what was found of them, its DKIM keys, its stream.
+//! One sending domain: its expected and published DNS records, its DKIM keys, and its stream.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -47,13 +47,13 @@ struct DomainPage {
 
 /// Meaning of a domain's status for sending.
 enum StatusMeaning {
-    /// Nothing is sent yet.
+    /// Not verified yet, so mail is rejected.
     Pending,
-    /// All is well.
+    /// Verified.
     Verified,
-    /// Verified by decree: nobody looks.
+    /// Pre-verified by `dev`; DNS is never checked.
     Decreed,
-    /// Its record vanished; it counts until then.
+    /// The DKIM record is missing. The domain stays verified until then.
     Failing { seen_at: Moment, until: Moment },
 }
 
@@ -78,7 +78,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let done = match Form::of_query(&visit.call).text("done") {
         "added" => Some("Domain added. Publish its records, then check."),
         "checked" => Some("Records checked."),
-        "rotated" => Some("New keys made. They sign once published."),
+        "rotated" => Some("New keys created. They sign once published."),
         "scheduled" => Some("Rotation changed."),
         "rotated-standby" => Some("The standby keys sign from now on. Publish the records of the next ones."),
         "waiting" => Some("Not rotated: the records of the next keys are not published yet."),
@@ -136,13 +136,13 @@ fn key_line(visit: &Visit<'_>, key: &DkimKeyRow) -> KeyLine {
     }
 }
 
-/// `GET /domains/{id}/json`: the record as the API gives it.
+/// `GET /domains/{id}/json`: the record as the API returns it.
 pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, row) = find(&visit)?;
     Ok(shown(visit.api, id, &row))
 }
 
-/// `POST /domains/{id}/verify`: looks for the records now, past every cache.
+/// `POST /domains/{id}/verify`: checks the records now, bypassing every cache.
 pub(in crate::panel) async fn verify(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: DomainId = visit.id()?;
     visit.api.engine.check_domain(visit.on(), id).await.map_err(refused)?;
@@ -163,7 +163,7 @@ pub(in crate::panel) async fn rotate_dkim(visit: Visit<'_>) -> Result<Answer, Fa
     Ok(html::redirect(&format!("/domains/{id}?done={done}")))
 }
 
-/// `POST /domains/{id}`: changes the stream, or the rotation of the keys.
+/// `POST /domains/{id}`: changes the stream or the key rotation.
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, _) = find(&visit)?;
     let form = Form::of(&visit.call)?;
@@ -181,7 +181,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
 fn deletion(id: DomainId, row: &DomainRow) -> Deletion {
     Deletion {
         title: format!("Delete domain {}", row.name),
-        consequences: "New mail is rejected, accepted mail is still sent. Re-adding makes new keys.",
+        consequences: "New mail is rejected, accepted mail is still sent. Re-adding creates new keys.",
         name: row.name.to_string(),
         action: format!("/domains/{id}/delete"),
         button: "Delete domain",

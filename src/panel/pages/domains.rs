@@ -1,4 +1,4 @@
-//! The account's sending domains: how they stand, and adding another.
+//! Sending domains of the account with their status, and a form that adds another.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -20,7 +20,7 @@ use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::Moment;
 
-/// Domains of a page.
+/// Rows of a page.
 const ROWS: usize = 50;
 
 #[derive(Template)]
@@ -45,7 +45,7 @@ struct DomainLine {
     last_checked_at: Option<Moment>,
 }
 
-/// The badge of a domain.
+/// Returns the badge of a domain status.
 pub(super) const fn badge_of(status: DomainStatus) -> Badge {
     match status {
         DomainStatus::Pending => Badge::new("pending", "wait", "clock"),
@@ -59,11 +59,11 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     written(&visit, StatusCode::OK, &Form::of_query(&visit.call), FormFaults::none())
 }
 
-/// The list, with what was typed where it was refused.
+/// Renders the list, and the form with rejected input if there is any.
 fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFaults) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let done = match query.text("done") {
-        "deleted" => Some("The domain is removed. Messages accepted from it are still sent."),
+        "deleted" => Some("Domain deleted. Mail that was accepted from it is still sent."),
         _ => None,
     };
     let page = paging::request::<DomainId>(&query, ROWS);

@@ -1,4 +1,4 @@
-//! Errors as pages: what happened, what to do, and the request to quote. In the frame for whoever is signed in.
+//! Error pages: the error, the remedy, and the request ID to quote.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -24,7 +24,7 @@ struct ErrorPage<'a> {
     is_signed_in: bool,
 }
 
-/// The page of an error that the API has too; the service asks for it where a person looks.
+/// Renders the page of an API error. The service calls it for requests from browsers.
 pub fn page(api: &Api, error: &ApiError, headers: &HeaderMap, request_id: &str) -> Answer {
     let mut answer = written(api, &words(error), headers, request_id);
     if let Some(seconds) = error.retry_after() {
@@ -36,28 +36,25 @@ pub fn page(api: &Api, error: &ApiError, headers: &HeaderMap, request_id: &str) 
     html::guarded(answer, false)
 }
 
-/// The 403 of a form from elsewhere, or of a role that only looks.
+/// Renders the 403 of a cross-site form, or of a role without the right.
 pub(in crate::panel) fn forbidden(api: &Api, fault: &Fault, headers: &HeaderMap, request_id: &str) -> Answer {
     let (title, sentence) = match fault {
-        Fault::RoleForbids(Role::Member) => (
-            "Owners only",
-            "Your role handles mail and suppressions, and changes nothing else. Ask an owner of the account.",
-        ),
-        Fault::RoleForbids(_) => {
-            ("Owners only", "Your role looks at everything and changes nothing. Ask an owner of the account.")
+        Fault::RoleForbids(Role::Member) => {
+            ("Owners only", "Your role can only handle mail and suppressions. Ask an owner of the account.")
         }
+        Fault::RoleForbids(_) => ("Owners only", "Your role is read-only. Ask an owner of the account."),
         Fault::OperatorsOnly => (
             "Operators only",
-            "This page is for the operators of the service. The command line names them on the server.",
+            "This page is for operators of the service. Operators are appointed on the server's command line.",
         ),
         Fault::ReadOnlyView => (
-            "Not in a view",
-            "You look at this account as operator: read-only, and without message content, secrets and exports. End \
-             the view to go on.",
+            "Not available in a view",
+            "You view this account as operator: read-only, without message content, secrets and exports. End \
+             the view to continue.",
         ),
         Fault::ForeignForm | Fault::Api(_) | Fault::SignInFirst(_) | Fault::ProveFirst(_) => (
             "Form blocked",
-            "It was not sent by a page of this panel, so nothing was changed. Reload the page and send it again.",
+            "The form did not come from this panel, so nothing was changed. Reload the page and send it again.",
         ),
     };
     let words = ErrorText { status: StatusCode::FORBIDDEN, title, sentence: sentence.into() };

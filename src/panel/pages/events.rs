@@ -1,5 +1,4 @@
-//! The account's event log, newest first, with the filters of the API; and the stream by which it stays fresh while
-//! somebody looks.
+//! Event log of the account, newest first, with the API's filters, and the stream that keeps an open page up to date.
 
 use std::sync::Arc;
 
@@ -28,7 +27,7 @@ use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 use crate::panel::search::moment;
 
-/// Rows of a page: with all that it loads, it stays under 60 KB.
+/// Rows of a page. The page and everything it loads stay below 60 KB.
 const ROWS: usize = 40;
 
 #[derive(Template)]
@@ -41,14 +40,14 @@ struct EventsPage {
     lines: Vec<EventLine>,
     newer: Option<String>,
     older: Option<String>,
-    /// Where news of what is shown come from; a page of the past has none.
+    /// Path of the live stream. `None` for a page with older events.
     live: Option<String>,
-    /// The addresses of the same events as files, CSV and JSON lines.
+    /// Download links of the same events: CSV and JSON lines.
     files: [String; 2],
     curl: String,
 }
 
-/// Filters as they were typed.
+/// Filters as typed.
 #[derive(Default)]
 struct TypedFilters {
     kind: String,
@@ -68,8 +67,8 @@ impl TypedFilters {
         [&self.kind, &self.message, &self.after, &self.before].iter().any(|text| !text.is_empty())
     }
 
-    /// The filter of the API; none where nothing can fit, for what is no identifier is as unknown as any other. Days
-    /// without a time are those of `zone`.
+    /// Returns the API's filter. `None` if no event can match; a malformed identifier is treated as unknown. Days
+    /// without a time are days of `zone`.
     fn filter(&self, zone: &TimeZone, violations: &mut Violations) -> Option<EventFilter> {
         let kind = match self.kind.as_str() {
             "" => None,
@@ -87,7 +86,7 @@ impl TypedFilters {
         Some(EventFilter { message, kind, after, before })
     }
 
-    /// An address with what is asked for, and one thing more.
+    /// Returns `path` with the filters and one more parameter.
     fn address(&self, path: &str, more: Option<(&str, &str)>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         let asked = [
@@ -146,7 +145,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// `GET /events/export`: the events that the filters let through, as a file.
+/// `GET /events/export`: the events that match the filters, as a file.
 pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
     let mut violations = Violations::new();
     let (query, zone) = (Form::of_query(&visit.call), visit.account.time_zone.zone());
@@ -155,7 +154,7 @@ pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> 
     export_of(&visit, &query, filter, violations).await
 }
 
-/// The rows that `filter` asks for, as a file in the form that `query` names, for as long as the session lasts.
+/// Returns the rows that match `filter` as a file in the requested format. The download ends when the session ends.
 pub(super) async fn export_of(
     visit: &Visit<'_>,
     query: &Form,
@@ -170,14 +169,14 @@ pub(super) async fn export_of(
     Ok(exported(visit.api, account, filter, format, still_may).await?)
 }
 
-/// `GET /events/stream`: the API's stream, for as long as the session lasts.
+/// `GET /events/stream`: the API's event stream. It ends when the session ends.
 pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let mut violations = Violations::new();
     let zone = visit.account.time_zone.zone();
     let filter = TypedFilters::of(&query).filter(&zone, &mut violations);
     let given = last_event_id(&visit.call, &mut violations);
-    // The header is the newer one: it comes with a reconnection.
+    // The header is newer than the parameter: browsers send it when they reconnect.
     let after = given.or_else(|| query.given("last_event_id").and_then(|text| text.parse().ok()));
     violations.or(|| Some(())).map_err(ApiError::from)?;
     let caller = Caller { account: visit.account_id(), key: None };
@@ -187,7 +186,7 @@ pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, Fault> 
     Ok(followed(EventStream::while_allowed(follower, still_may)))
 }
 
-/// Where news of one message come from, behind the last event that is shown.
+/// Returns the path of a message's live stream, starting after the last event on the page.
 pub(super) fn news_of(message: MessageId, events: &[Vec<u8>]) -> String {
     let last = events.last().and_then(|bytes| Event::read(bytes)).map(|event| event.id);
     let asked = TypedFilters { message: message.to_string(), ..TypedFilters::default() };

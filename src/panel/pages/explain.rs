@@ -1,4 +1,4 @@
-//! Explains the header section of a test mail. Nothing is kept.
+//! Explains the headers of a test message. Nothing is stored.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -22,7 +22,7 @@ struct ExplainPage {
     result: Option<Explained>,
 }
 
-/// The result, as the page shows it.
+/// Result of the analysis, as the page shows it.
 struct Explained {
     receiver: String,
     from_domain: String,
@@ -43,9 +43,9 @@ pub(in crate::panel) async fn explain_headers(visit: Visit<'_>) -> Result<Answer
 fn page(visit: &Visit<'_>, headers: String) -> Result<Answer, Fault> {
     let is_too_long = headers.len() > HEADERS_BYTES_MAX;
     let result = (!headers.trim().is_empty() && !is_too_long).then(|| Explained::new(explain(&headers)));
-    let fault = if is_too_long { "Paste the headers alone: this has more than 64 KiB." } else { "" };
+    let fault = if is_too_long { "Paste only the headers: the text is larger than 64 KiB." } else { "" };
     let status = if is_too_long { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
-    let frame = Frame::new(visit, "Explain a test mail", "/domains")?;
+    let frame = Frame::new(visit, "Explain a test message", "/domains")?;
     html::page(status, &ExplainPage { frame, headers, fault, result })
 }
 

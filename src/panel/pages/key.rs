@@ -1,4 +1,4 @@
-//! One API key: what it may do, its name, and revoking it.
+//! One API key: permissions, name, and revocation.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -84,12 +84,12 @@ fn written(
     html::page(status, &page)
 }
 
-/// `GET /keys/{id}/json`: the record as the API gives it.
+/// `GET /keys/{id}/json`: the record as the API returns it.
 pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
     Ok(shown(&find(&visit)?))
 }
 
-/// `POST /keys/{id}`: the name alone can change.
+/// `POST /keys/{id}`: renames the key. Nothing else can change.
 pub(in crate::panel) async fn rename(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (key, form) = (find(&visit)?, Form::of(&visit.call)?);
     let name = form.field("name").map(|name| ("name".to_owned(), name.into()));
@@ -122,7 +122,7 @@ pub(in crate::panel) async fn ask_to_revoke(visit: Visit<'_>) -> Result<Answer, 
     delete::show(&visit, "/keys", deletion(&key))
 }
 
-/// `POST /keys/{id}/revoke`: at once and for good.
+/// `POST /keys/{id}/revoke`: revokes the key immediately and permanently.
 pub(in crate::panel) async fn revoke(visit: Visit<'_>) -> Result<Answer, Fault> {
     let key = find(&visit)?;
     if let Some(refused) = delete::refused(&visit, "/keys", deletion(&key))? {

@@ -1,4 +1,4 @@
-//! The account's API keys: what each may do and when it was last used, and making another.
+//! API keys of the account with their permissions and last use, and a form that creates another.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -23,7 +23,7 @@ use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::Moment;
 
-/// Keys of a page.
+/// Rows of a page.
 const ROWS: usize = 50;
 
 #[derive(Template)]
@@ -51,7 +51,7 @@ struct KeyLine {
     expires_at: Option<Moment>,
 }
 
-/// The form of a key that is to be.
+/// Form of a new key.
 struct KeyForm {
     name: String,
     stream: String,
@@ -61,7 +61,7 @@ struct KeyForm {
     faults: FormFaults,
 }
 
-/// A key that is told this once.
+/// A new key whose secret is shown once.
 struct NewKey {
     name: String,
     secret: String,
@@ -71,7 +71,7 @@ struct NewKey {
 const fn meaning(scope: Scope) -> &'static str {
     match scope {
         Scope::Send => "send messages",
-        Scope::Read => "look at everything",
+        Scope::Read => "read everything",
         Scope::Manage => "change everything else",
     }
 }
@@ -98,7 +98,7 @@ impl KeyForm {
     }
 }
 
-/// Returns the status of a key at `now`.
+/// Returns the badge of a key's status at `now`.
 pub(super) fn badge_of(key: &ApiKey, now: Timestamp) -> Badge {
     match key.revoked_at {
         Some(_) => Badge::new("revoked", "bad", "stop"),
@@ -107,12 +107,12 @@ pub(super) fn badge_of(key: &ApiKey, now: Timestamp) -> Badge {
     }
 }
 
-/// The permissions of a key in a word or two, for a list.
+/// Returns the permissions of a key in a word or two, for lists.
 fn permissions(key: &ApiKey) -> String {
     if key.scopes.as_list().len() == Scope::ALL.len() { "all".to_owned() } else { scopes_of(key) }
 }
 
-/// Returns the permissions of a key, in words.
+/// Returns the permissions of a key in words.
 pub(super) fn scopes_of(key: &ApiKey) -> String {
     key.scopes.as_list().iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
 }
@@ -150,7 +150,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, told: Option<Ne
     html::page(status, &page)
 }
 
-/// The body that would ask the API for the same.
+/// Converts the form to the equivalent API body.
 fn as_body(visit: &Visit<'_>, form: &Form) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("name".to_owned(), form.text("name").into());
@@ -160,13 +160,13 @@ fn as_body(visit: &Visit<'_>, form: &Form) -> Map<String, Value> {
     body
 }
 
-/// A day as its first moment in the account's zone; anything else as it is, for the API's own check.
+/// Converts a day to its first moment in the account's zone. Other text stays as it is, for the API's own check.
 fn first_moment(visit: &Visit<'_>, text: &str) -> String {
     let day = text.parse::<Date>().ok().and_then(|day| day.to_zoned(visit.account.time_zone.zone()).ok());
     day.map_or_else(|| text.to_owned(), |start| start.timestamp().to_string())
 }
 
-/// `POST /keys`: the secret is made here, and told this once.
+/// `POST /keys`: creates a key and shows its secret once.
 pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
     let new = match new_of(as_body(&visit, &form), visit.now) {

@@ -1,4 +1,4 @@
-//! The way in and the way out: address and password, then the second factor where there is one. Every failure has the
+//! Sign-in and sign-out: email address and password, then the second factor if the user has one. All failures give the
 //! same answer.
 
 use askama::Template;
@@ -22,7 +22,7 @@ use crate::panel::page_error::Fault;
 use crate::panel::page_guard::{Visit, address_of, client_of};
 use crate::store::error::OpError;
 
-/// Characters of an address that a page repeats.
+/// Maximum length, in characters, of an address that a page repeats.
 const EMAIL_MAX: usize = 320;
 
 #[derive(Template)]
@@ -50,27 +50,26 @@ struct CodePage<'a> {
     refused: Option<String>,
 }
 
-/// Why somebody is not let in, as they are told, and how.
+/// Refusal of a sign-in as the user sees it.
 pub(in crate::panel) struct LoginRefusal {
     status: StatusCode,
-    /// The sentence.
+    /// Explanation in one sentence.
     pub(in crate::panel) sentence: String,
-    /// Whole seconds to wait.
+    /// Time to wait, in whole seconds.
     pub(in crate::panel) wait_seconds: Option<u64>,
 }
 
 impl LoginRefusal {
-    /// The refusal of an attempt; `wrong` is the one sentence for all that was wrong.
+    /// Converts a refusal. All wrong credentials get the same sentence, `wrong`.
     ///
     /// # Errors
-    /// The store's failure.
+    /// Store errors.
     pub(in crate::panel) fn of(stop: OpError<SignInRefusal>, wrong: &str) -> Result<Self, Fault> {
         let (status, sentence, wait_seconds) = match stop {
             OpError::Refused(SignInRefusal::Wrong) => (StatusCode::UNAUTHORIZED, wrong.to_owned(), None),
             OpError::Refused(SignInRefusal::Throttled(throttled)) => {
                 let seconds = throttled.retry_after_secs;
-                let sentence =
-                    format!("Too many attempts have failed. Wait {} min and try again.", seconds.div_ceil(60));
+                let sentence = format!("Too many failed attempts. Wait {} min and try again.", seconds.div_ceil(60));
                 (StatusCode::TOO_MANY_REQUESTS, sentence, Some(seconds))
             }
             OpError::Refused(SignInRefusal::Crowded) => return Err(ApiError::Overloaded.into()),
@@ -79,10 +78,10 @@ impl LoginRefusal {
         Ok(Self { status, sentence, wait_seconds })
     }
 
-    /// `page`, which tells the refusal, as an answer.
+    /// Renders `page`, which shows the refusal, with the matching status.
     ///
     /// # Errors
-    /// A page that can't be written.
+    /// Fails if the page can't be rendered.
     pub(in crate::panel) fn answer(&self, page: &impl Template) -> Result<Answer, Fault> {
         let answer = html::page(self.status, page)?;
         Ok(match self.wait_seconds {
@@ -92,7 +91,7 @@ impl LoginRefusal {
     }
 }
 
-/// The session that the browser brings, at whichever stage.
+/// Returns the session in the request's cookie, at any stage of the sign-in.
 pub(super) fn visitor(api: &Api, call: &Call<()>) -> Result<Option<Visitor>, Fault> {
     match cookie::session(api, &call.headers) {
         Some(token) => Ok(api.engine.visitor(&token)?),
@@ -100,7 +99,7 @@ pub(super) fn visitor(api: &Api, call: &Call<()>) -> Result<Option<Visitor>, Fau
     }
 }
 
-/// The address as the page repeats it; nothing where it is longer than any address (RFC 5321 4.5.3.1).
+/// Returns the address for the page, or an empty string if it is longer than any valid address (RFC 5321 4.5.3.1).
 fn repeated(email: &str) -> &str {
     if email.chars().nth(EMAIL_MAX).is_some() { "" } else { email }
 }
@@ -132,7 +131,7 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
     }
 }
 
-/// Ends the session that the browser brought, whosever it was: a token never outlives a login.
+/// Ends the session in the request's cookie, whichever user it belongs to: a token never outlives a sign-in.
 pub(super) async fn leave_other(api: &Api, call: &Call<()>) -> Result<(), Fault> {
     if let Some(old) = visitor(api, call)? {
         api.engine.leave_session(old.session.account, old.session.user, old.key).await?;
@@ -155,7 +154,7 @@ pub(super) fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {
     }
 }
 
-/// The session that awaits its second factor.
+/// Returns the session that waits for its second factor.
 fn awaiting(api: &Api, call: &Call<()>) -> Result<Visitor, Fault> {
     let found = visitor(api, call)?.filter(|visitor| visitor.session.stage == Stage::CodeAwaited);
     found.ok_or_else(|| Fault::SignInFirst("/".to_owned()))
@@ -165,7 +164,7 @@ fn awaiting(api: &Api, call: &Call<()>) -> Result<Visitor, Fault> {
 pub(in crate::panel) async fn ask_code(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
     awaiting(api, &call)?;
     let query = Form::of_query(&call);
-    let sheet = PageFrame::new("Second factor", Theme::of(&call.headers));
+    let sheet = PageFrame::new("Two-factor authentication", Theme::of(&call.headers));
     html::page(StatusCode::OK, &CodePage { sheet, next: own_address(query.text("next")), refused: None })
 }
 
@@ -179,7 +178,7 @@ pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<
         Ok(begun) => Ok(entered(api, &begun, next)),
         Err(stop) => {
             let refused = LoginRefusal::of(stop, "Wrong or used code.")?;
-            let sheet = PageFrame::new("Second factor", Theme::of(&call.headers));
+            let sheet = PageFrame::new("Two-factor authentication", Theme::of(&call.headers));
             refused.answer(&CodePage { sheet, next, refused: Some(refused.sentence.clone()) })
         }
     }

@@ -1,4 +1,4 @@
-//! Changes of a user's own account: the password, and open sessions elsewhere.
+//! Changes of the visitor's own user: password, and sessions in other browsers.
 
 use hyper::header::{RETRY_AFTER, SET_COOKIE};
 
@@ -15,7 +15,7 @@ use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 use crate::store::op::session::Which;
 
-/// `POST /settings/password`: the present one is asked for, every time.
+/// `POST /settings/password`: changes the password. The current one is always required.
 pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
     let new = match NewPassword::chosen(form.secret("new_password").expose_text(), &visit.user().email) {
@@ -35,7 +35,7 @@ pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer
     known_again(&visit, html::redirect("/settings?done=password")).await
 }
 
-/// The answer that makes this browser known again, after all of the user's were forgotten.
+/// Marks this browser as known again, after a change that removed all known browsers of the user.
 async fn known_again(visit: &Visit<'_>, answer: Answer) -> Result<Answer, Fault> {
     Ok(match visit.api.engine.remember_browser(visit.visitor.key).await? {
         Some(browser) => answer.with_header(SET_COOKIE, &cookie::with_device(visit.api, &browser)),
@@ -43,7 +43,7 @@ async fn known_again(visit: &Visit<'_>, answer: Answer) -> Result<Answer, Fault>
     })
 }
 
-/// `POST /settings/sessions`: ends the named one, or all but this one.
+/// `POST /settings/sessions`: ends one session, or all except this one.
 pub(in crate::panel) async fn end_sessions(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
     let mut key = SessionKey::default();

@@ -1,4 +1,4 @@
-//! One message: what was sent, its timeline, and its content seen safely.
+//! One message: envelope and status, timeline, and a safe preview of its content.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -37,20 +37,20 @@ struct MessagePage {
     subject: Option<String>,
     from: String,
     to: String,
-    /// The outcome in one sentence, once there is one.
+    /// Outcome in one sentence, once the message has one.
     summary: Option<String>,
     facts: Vec<(&'static str, String)>,
     technical: Vec<(&'static str, String)>,
     metadata: Vec<(String, String)>,
     injected_at: Moment,
     next_attempt_at: Option<Moment>,
-    /// Why it waits, in a sentence.
+    /// Reason why the message waits.
     waits: Option<String>,
     content_until: Moment,
     is_content_gone: bool,
     retention_days: u64,
     may_cancel: bool,
-    /// The site, where mail for it is paused.
+    /// Site for which mail is paused, if it is.
     paused: Option<String>,
     sent_with: Option<SentWith>,
     steps: Vec<Step>,
@@ -59,24 +59,24 @@ struct MessagePage {
     record: Record,
 }
 
-/// The key that a message was sent with.
+/// API key that submitted the message.
 struct SentWith {
-    /// Its name; none where it can't be found any more.
+    /// Name of the key. `None` if the key no longer exists.
     name: Option<String>,
     path: String,
 }
 
-/// Part of the content that is shown.
+/// Selected part of the content.
 enum Tab {
-    /// The message as its reader sees it.
+    /// Rendered message.
     Preview(Preview),
-    /// The bytes.
+    /// Raw source.
     Source(Excerpt),
-    /// The record as the API gives it.
+    /// Record as the API returns it.
     Json(Excerpt),
-    /// Nothing is left to see.
+    /// The content was deleted.
     Gone,
-    /// An operator looks, who is shown none.
+    /// An operator's view, which shows no content.
     Withheld,
 }
 
@@ -151,7 +151,7 @@ fn from(row: &MessageRow) -> String {
     }
 }
 
-/// The outcome in one sentence; none while the message is on its way.
+/// Returns the outcome in one sentence. `None` while the message is in transit.
 fn summary(record: &MessageRecord) -> Option<String> {
     let MessageRecord { row, transfer, .. } = record;
     let server = transfer.last.mx_host.as_deref().unwrap_or("the receiving server");
@@ -182,7 +182,7 @@ fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Facts for those who look closely. An unsubscribe URL may hold a token of its recipient, so a view shows none.
+/// Returns technical details. Unsubscribe URLs may contain a recipient token, so an operator's view omits them.
 fn technical(record: &MessageRecord, is_view: bool) -> Vec<(&'static str, String)> {
     let MessageRecord { row, transfer, .. } = record;
     let last = &transfer.last;
@@ -221,7 +221,7 @@ async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<
     })
 }
 
-/// `GET /messages/{id}/preview`: the HTML, for the sandboxed frame alone.
+/// `GET /messages/{id}/preview`: the HTML for the sandboxed frame.
 pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
     let parts = visit.parts(&record).await?.ok_or(ApiError::ContentGone)?;
@@ -236,26 +236,26 @@ pub(in crate::panel) async fn download(visit: Visit<'_>) -> Result<Answer, Fault
     Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed).with_header(CONTENT_DISPOSITION, &name))
 }
 
-/// `GET /messages/{id}/source`: the signed message, as text that no browser takes for more.
+/// `GET /messages/{id}/source`: the signed message as plain text.
 pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
     let signed = visit.signed_message(&record).await?.ok_or(ApiError::ContentGone)?;
     Ok(Answer::bytes(StatusCode::OK, "text/plain; charset=utf-8", signed))
 }
 
-/// `GET /messages/{id}/json`: the very bytes of the API.
+/// `GET /messages/{id}/json`: the same bytes as the API's answer.
 pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
     Ok(Answer::json_bytes(StatusCode::OK, record_json(visit.api, visit.account_id(), &record).await?))
 }
 
-/// `POST /messages/{id}/try`: not at its time, but now.
+/// `POST /messages/{id}/try`: retries the message now.
 pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: MessageId = visit.id()?;
     visit.api.engine.try_message(visit.on(), id).await.map_err(|stop| match stop {
         OpError::Refused(TryRefusal::NotFound) => ApiError::NotFound,
         OpError::Refused(TryRefusal::TooLate) => {
-            ApiError::Conflict("The message has ended or is being sent at this moment.".to_owned())
+            ApiError::Conflict("The message is finished or is being sent.".to_owned())
         }
         OpError::Failed(error) => error.into(),
     })?;
@@ -267,9 +267,9 @@ pub(in crate::panel) async fn cancel(visit: Visit<'_>) -> Result<Answer, Fault> 
     let id: MessageId = visit.id()?;
     visit.api.engine.cancel(visit.on(), id).await.map_err(|stop| match stop {
         OpError::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
-        OpError::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
-            "The message has ended or is being sent at this moment; it can't be canceled any more.".to_owned(),
-        ),
+        OpError::Refused(CancelRefusal::TooLate) => {
+            ApiError::Conflict("The message is finished or is being sent; it can no longer be canceled.".to_owned())
+        }
         OpError::Failed(error) => error.into(),
     })?;
     Ok(html::redirect(&format!("/messages/{id}?done=canceled")))

@@ -1,4 +1,4 @@
-//! The list of messages: found by address, subject, Message-ID or operators, newest first.
+//! List of messages, newest first, with search by address, subject, Message-ID and operators.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -26,7 +26,7 @@ use crate::panel::pages::events;
 use crate::panel::search::{Search, Term, with_times};
 use crate::panel::timestamp::{Days, Moment};
 
-/// Rows of a page: with all that it loads, it stays under 60 KB.
+/// Rows of a page. The page and everything it loads stay below 60 KB.
 const ROWS: usize = 40;
 
 #[derive(Template)]
@@ -41,18 +41,18 @@ struct MessagesPage {
     newer: Option<String>,
     older: Option<String>,
     is_filtered: bool,
-    /// End of the search, if the page ended because of it.
+    /// Time at which the search stopped, if it stopped before the end.
     looked_back_to: Option<Moment>,
     without: Vec<(String, String)>,
-    /// The time from which on messages are found by metadata, where that was asked for and does not hold for all.
+    /// Time from which metadata is indexed, if the search uses metadata and some messages are older.
     indexed_since: Option<Moment>,
-    /// The addresses of the same messages as files, CSV and JSON lines.
+    /// Download links of the same messages: CSV and JSON lines.
     files: [String; 2],
 }
 
 /// A message in a list.
 pub(in crate::panel) struct MessageLine {
-    /// The day that begins with this line.
+    /// Day heading, if this line is the first of its day.
     pub(in crate::panel) day: Option<String>,
     pub(in crate::panel) path: String,
     pub(in crate::panel) at: Moment,
@@ -64,12 +64,12 @@ pub(in crate::panel) struct MessageLine {
 }
 
 impl MessageLine {
-    /// Whether a second line says why: for messages that are not on their way or at their end as they should be.
+    /// Whether a second line shows the reason: for messages with problems.
     pub(in crate::panel) const fn is_trouble(&self) -> bool {
         matches!(self.badge.tone().as_bytes(), b"bad" | b"wait")
     }
 
-    /// The lines of messages in their order, at this moment.
+    /// Converts messages to list lines, in the same order.
     pub(in crate::panel) fn list(records: &[MessageRecord], zone: &TimeZone, now: Timestamp) -> Vec<Self> {
         let mut days = Days::new(now);
         let line = |record| {
@@ -83,7 +83,7 @@ impl MessageLine {
         let MessageRecord { id, row, transfer, waiting, .. } = record;
         let answer = transfer.last.smtp_response.as_deref().unwrap_or_default();
         let status = transfer.state.status();
-        // The answer of a message that a recipient complained about is that of its delivery, and no reason.
+        // For complaints, the last response belongs to the delivery and explains nothing.
         let reason = match status {
             Status::Complained => Some("Marked as spam"),
             _ => waiting.as_ref().map(|wait| waits(wait.reason)).filter(|_| answer.is_empty()),
@@ -101,17 +101,17 @@ impl MessageLine {
     }
 }
 
-/// Returns the reason why a message waits, in few words.
+/// Returns the reason why a message waits, in a few words.
 const fn waits(reason: WaitReason) -> &'static str {
     match reason {
-        WaitReason::Backoff => "Waits for its next attempt",
-        WaitReason::Throttled => "Waits until the site takes more mail",
-        WaitReason::Paused => "Waits because you paused mail for the site",
-        WaitReason::Dns => "Waits for the name servers",
-        WaitReason::Relay => "Waits for the relay",
-        WaitReason::Busy => "Waits for a free connection",
-        WaitReason::Held => "Waits for the operator to release the queue",
-        WaitReason::Unconfirmed => "Waits for the replica",
+        WaitReason::Backoff => "Waiting for the next attempt",
+        WaitReason::Throttled => "Throttled: the site accepts no more mail for now",
+        WaitReason::Paused => "Waiting: you paused mail for the site",
+        WaitReason::Dns => "Waiting for DNS",
+        WaitReason::Relay => "Waiting for the relay",
+        WaitReason::Busy => "Waiting for a free connection",
+        WaitReason::Held => "On hold until the operator releases the queue",
+        WaitReason::Unconfirmed => "Waiting for the replica",
     }
 }
 
@@ -136,7 +136,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let newer: Option<MessageId> = query.given("newer").and_then(|text| text.parse().ok());
     let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
     let found = match newer {
-        // A malformed filter, or one that names a message of another account, finds nothing.
+        // A malformed filter, or one with another account's message, matches nothing.
         _ if !faults.is_empty() => Page { rows: Vec::new(), next: None },
         Some(after) => engine.newer_messages(account, filter, after, ROWS).await?,
         None => {
@@ -168,13 +168,13 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// The search of a page or of an export. Days that were chosen beside it take the place of typed ones.
+/// Returns the search of a page or export. Days from the date fields replace typed ones.
 fn search_of(query: &Form, zone: &TimeZone) -> Search {
     let text = with_times(query.text("q"), ["after", "before"].map(|name| (name, query.field(name))));
     Search::read(&text, query.text("status"), query.text("stream"), zone)
 }
 
-/// `GET /messages/export`: the messages that the search finds, as a file.
+/// `GET /messages/export`: the messages that match the search, as a file.
 pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (query, zone, engine) = (Form::of_query(&visit.call), visit.account.time_zone.zone(), &visit.api.engine);
     let (search, mut violations) = (search_of(&query, &zone), Violations::new());
@@ -184,7 +184,7 @@ pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> 
     events::export_of(&visit, &query, Some(ExportFilter::Messages(Box::new(filter))), violations).await
 }
 
-/// Where the pages before and after this one are.
+/// Returns the links to the previous and next page.
 fn links(
     search: &Search,
     found: &Page<MessageRecord>,
@@ -201,7 +201,7 @@ fn links(
     (newer, found.next.map(|before| to("older", MessageId(before))))
 }
 
-/// The address of `path` with these parameters.
+/// Returns `path` with these parameters.
 fn address(path: &str, params: &[(&'static str, String)], place: Option<(&'static str, MessageId)>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in params.iter().filter(|(_, value)| !value.is_empty()) {

@@ -1,4 +1,4 @@
-//! The pages: each reads what was asked, has the engine do it, and shows what came of it.
+//! Pages of the panel. Each parses its request, calls the engine, and renders the result.
 
 pub(super) mod account;
 pub(super) mod accounts;

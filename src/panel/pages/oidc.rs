@@ -1,5 +1,5 @@
-//! Signing in by OpenID Connect: the way to the provider, and the way back. A failure is a page with one sentence and
-//! the request to quote; the log has its reason under the same request, without an address.
+//! Sign-in with OpenID Connect: the redirect to the provider, and the callback. A failure is a page with one sentence
+//! and the request ID. The log has the reason under the same request ID, without an address.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -23,7 +23,7 @@ use crate::panel::page_error::Fault;
 use crate::panel::page_guard::{address_of, client_of};
 use crate::store::error::OpError;
 
-/// Characters of a setup link's token at most: the cookie carries it.
+/// Maximum length, in characters, of a setup link's token, because the cookie contains it.
 const LINK_MAX: usize = 200;
 
 #[derive(Template)]
@@ -34,16 +34,17 @@ struct RefusedPage<'a> {
     request_id: &'a str,
 }
 
-/// The link to the provider, where there is one.
+/// Link that starts a sign-in at the provider.
 pub(super) struct ProviderLink {
-    /// The provider's host.
+    /// Host of the provider.
     pub(super) name: String,
-    /// Our address that leads there.
+    /// Our path that redirects to the provider.
     pub(super) path: String,
 }
 
 impl ProviderLink {
-    /// The link of a sign-in that leads to `next`. `is_again` has the provider ask the person even where it knows them.
+    /// Returns the link of a sign-in that continues to `next`. With `is_again` the provider must authenticate the user
+    /// again.
     pub(super) fn new(api: &Api, next: &str, is_again: bool) -> Option<Self> {
         let name = api.engine.oidc.get()?.provider_name().to_owned();
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -52,7 +53,7 @@ impl ProviderLink {
         Some(Self { name, path: format!("/login/oidc?{}", query.finish()) })
     }
 
-    /// The link on the page of the setup link that has this token.
+    /// Returns the link for the page of the setup link with this token.
     pub(super) fn of_setup(api: &Api, token: &str) -> Option<Self> {
         let name = api.engine.oidc.get()?.provider_name().to_owned();
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -94,38 +95,38 @@ pub(in crate::panel) async fn finish(api: &Api, call: Call<()>) -> Result<Answer
         Err(OpError::Refused(refusal)) => refused(&call, &refusal),
         Err(OpError::Failed(error)) => Err(error.into()),
     };
-    // A sign-in ends with its answer, whatever that is.
+    // The callback always ends the sign-in, even if it failed.
     answer.map(|answer| answer.and_header(SET_COOKIE, &cookie::without_oidc(api)))
 }
 
-/// The page of a refusal.
+/// Renders the page of a refusal.
 fn refused(call: &Call<()>, refusal: &OidcRefusal) -> Result<Answer, Fault> {
     tracing::warn!(request_id = &*call.request_id, reason = %refusal, "sign-in by OpenID Connect failed");
     let (status, sentence) = match refusal {
         OidcRefusal::NotStarted => (
             StatusCode::BAD_REQUEST,
-            "This browser has not started this sign-in, or it took longer than 10 minutes: start again.",
+            "This browser has not started this sign-in, or it took longer than 10 minutes. Start again.",
         ),
         OidcRefusal::Denied(_) => (StatusCode::FORBIDDEN, "The identity provider refused the sign-in."),
         OidcRefusal::Provider(_) | OidcRefusal::Slow => (
             StatusCode::BAD_GATEWAY,
-            "The identity provider can't be reached, or gives wrong answers: try again later.",
+            "The identity provider can't be reached or returned an invalid answer. Try again later.",
         ),
         OidcRefusal::Issuer | OidcRefusal::Token(_) | OidcRefusal::OtherSubject => {
-            (StatusCode::BAD_GATEWAY, "The identity provider's answer can't be trusted, so nobody was signed in.")
+            (StatusCode::BAD_GATEWAY, "The identity provider's answer can't be trusted. You were not signed in.")
         }
         OidcRefusal::Unverified => {
             (StatusCode::FORBIDDEN, "The identity provider has not verified your email address.")
         }
         OidcRefusal::Nobody => {
-            (StatusCode::FORBIDDEN, "There is no user with your address: ask an owner of the account to add you.")
+            (StatusCode::FORBIDDEN, "There is no user with your address. Ask an owner of the account to add you.")
         }
         OidcRefusal::Taken => {
-            (StatusCode::FORBIDDEN, "The user with your address signs in with another identity: ask an owner.")
+            (StatusCode::FORBIDDEN, "The user with your address signs in with another identity. Ask an owner.")
         }
-        OidcRefusal::Disabled => (StatusCode::FORBIDDEN, "You may not sign in: ask an owner of the account."),
-        OidcRefusal::Closed => (StatusCode::FORBIDDEN, "The account takes no new users: ask an owner of it."),
-        OidcRefusal::Throttled(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many attempts have failed: try again later."),
+        OidcRefusal::Disabled => (StatusCode::FORBIDDEN, "You may not sign in. Ask an owner of the account."),
+        OidcRefusal::Closed => (StatusCode::FORBIDDEN, "The account accepts no new users. Ask one of its owners."),
+        OidcRefusal::Throttled(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many failed attempts. Try again later."),
         OidcRefusal::Crowded => return Err(ApiError::Overloaded.into()),
     };
     let sheet = PageFrame::new("Sign-in failed", Theme::of(&call.headers));

@@ -1,5 +1,5 @@
-//! Quick open: one field that takes an identifier, an address, a domain or the name of a page, and leads there.
-//! Anything else is searched for among the messages. It is a form like any other, so it works without scripts.
+//! Quick open: one field that accepts an identifier, address, domain or page name and redirects to its page. Other text
+//! becomes a message search. It is an ordinary form, so it works without scripts.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -19,17 +19,17 @@ use crate::store::op::suppression::Name;
 #[template(path = "open.html")]
 struct OpenPage {
     frame: Frame,
-    /// An identifier of nothing that the visitor may see.
+    /// An identifier that belongs to nothing the visitor may see.
     missing: Option<String>,
-    /// The pages that can be named.
+    /// Pages that can be opened by name.
     places: Vec<(&'static str, &'static str)>,
 }
 
-/// The target of a text.
+/// Destination for a text.
 enum Target {
-    /// An address of ours.
+    /// A path of the panel.
     Page(String),
-    /// An identifier of nothing that the visitor may see.
+    /// An identifier that belongs to nothing the visitor may see.
     Missing,
 }
 
@@ -71,7 +71,7 @@ fn target(visit: &Visit<'_>, text: &str) -> Result<Target, Fault> {
     Ok(Target::Page(paging::address("/messages", &[("q", text)])))
 }
 
-/// The page of the object with this identifier; none where the text is no identifier.
+/// Returns the page of the object with this identifier. `None` if the text is not an identifier.
 fn by_id(visit: &Visit<'_>, text: &str) -> Result<Option<Target>, Fault> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let path = match text.split_once('_').map(|(prefix, _)| prefix) {

@@ -1,6 +1,5 @@
-//! The overview: what needs attention, the figures of one period, deliveries over time, what receivers objected to, and
-//! the newest messages. Its figures are hourly counts; no message is read for them. An account without a message shows
-//! the first steps instead.
+//! Overview: notices, figures of one period, deliveries over time, delivery problems, and the newest messages. The
+//! figures are hourly counts, so no message is read for them. An account without messages sees the first steps instead.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -29,7 +28,7 @@ use crate::panel::sender_reputation::AccountReputation;
 use crate::panel::trend::{Links, Span, Trend};
 use crate::store::row::outcomes::OutcomeCounts;
 
-/// Messages shown.
+/// Number of messages shown.
 const NEWEST: usize = 5;
 const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
 const WEEK: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
@@ -53,14 +52,14 @@ struct OverviewPage {
     newest: Vec<MessageLine>,
     spans: Vec<Choice>,
     streams: Vec<Choice>,
-    /// The period in words.
+    /// Description of the period.
     shown: String,
     widest: String,
     trend: Trend,
     live: &'static str,
 }
 
-/// One figure of the period, and the messages that it counts.
+/// One figure of the period, with a link to the messages that it counts.
 struct Figure {
     name: &'static str,
     figure: String,
@@ -68,7 +67,7 @@ struct Figure {
     path: Option<String>,
 }
 
-/// One quota window as a bar.
+/// One quota window as a progress bar.
 struct QuotaBar {
     name: &'static str,
     used: String,
@@ -78,7 +77,7 @@ struct QuotaBar {
     resets_in: String,
 }
 
-/// The period and the stream that are shown.
+/// The selected period and stream.
 #[derive(Clone, Copy)]
 struct Period {
     span: Span,
@@ -90,7 +89,7 @@ impl Period {
         Self { span: Span::named(query.text("range")), stream: query.text("stream").parse().ok() }
     }
 
-    /// The address of the page for this period.
+    /// Returns the path of the page for this period.
     fn address(self) -> String {
         let stream = self.stream.map(|stream| format!("&stream={stream}")).unwrap_or_default();
         format!("/?range={}{stream}", self.span.as_str())
@@ -158,7 +157,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// The page with the form of the test message as it was typed and refused.
+/// Renders the page with the rejected test message form.
 pub(super) async fn refused(
     visit: &Visit<'_>,
     status: StatusCode,
@@ -179,7 +178,7 @@ async fn newest(visit: &Visit<'_>) -> Result<Vec<MessageRecord>, Fault> {
     Ok(visit.api.engine.messages(visit.account_id(), MessageFilter::default(), page).await?.rows)
 }
 
-/// The figures of the period. Only messages are counted: a message may have many attempts.
+/// Returns the figures of the period. They count messages: a message can have many attempts.
 fn figures(visit: &Visit<'_>, period: Period, total: &OutcomeCounts) -> Result<Vec<Figure>, Fault> {
     let zone = visit.account.time_zone.zone();
     let search = period.span.search(visit.now, &zone);
@@ -200,7 +199,7 @@ fn figures(visit: &Visit<'_>, period: Period, total: &OutcomeCounts) -> Result<V
     ])
 }
 
-/// A share of messages; the count alone where there are too few for a percentage.
+/// Formats a share of messages, or the count alone if there are too few for a percentage.
 fn share(name: &'static str, rate: Rate, path: Option<String>) -> Figure {
     let counts = format!("{} of {}", grouped(rate.count), grouped(rate.of));
     match rate.millionths() {
@@ -217,7 +216,7 @@ fn median(all: &DeliveryTime) -> Figure {
     Figure { name: "Median time", figure, hint, path: None }
 }
 
-/// Number of messages accepted in the same hours a week before, for the shortest period.
+/// Returns the number of messages accepted in the same hours a week before, for the shortest period.
 fn before(visit: &Visit<'_>, period: Period) -> Result<String, Fault> {
     if period.span != Span::Day {
         return Ok(String::new());

@@ -1,5 +1,5 @@
-//! The password once more, and the code where there is a second factor, before secrets are told or doors opened to
-//! others. It holds for a quarter of an hour, as a sign-in does.
+//! Password confirmation, with the second factor if the user has one, before secrets are shown or access is granted. It
+//! is valid for 15 minutes, as after a sign-in.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -54,8 +54,8 @@ pub(in crate::panel) async fn attempt(visit: Visit<'_>) -> Result<Answer, Fault>
         Ok(()) => Ok(html::redirect(next)),
         Err(stop) => {
             let wrong = match &visit.user().totp {
-                Some(_) => "The password or the code is wrong. Each code works once.",
-                None => "That is not your password.",
+                Some(_) => "Wrong password or code. Each code works once.",
+                None => "Wrong password.",
             };
             let refused = LoginRefusal::of(stop, wrong)?;
             refused.answer(&ProofPage::new(&visit, next, Some(refused.sentence.clone())))

@@ -1,4 +1,4 @@
-//! Receiving providers: the answers of each to the account's messages, with advice and the provider's own pages.
+//! Receiving providers: each provider's responses to the account's mail, advice, and links to its postmaster pages.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::panel::page_guard::Visit;
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::lasted;
 
-/// The spans to choose from, in days.
+/// Periods to choose from, in days.
 const SPANS: [u32; 4] = [1, 7, 30, 90];
 
 #[derive(Template)]
@@ -51,7 +51,7 @@ struct ProviderLine {
     links: Vec<LinkView>,
 }
 
-/// A frequent answer.
+/// A frequent response.
 struct AnswerLine {
     count: String,
     answer: String,

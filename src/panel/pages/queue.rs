@@ -1,4 +1,4 @@
-//! Queue of the account by site: what waits, until when, and the site's last answer.
+//! Queue of the account by site: number of waiting messages, next attempt, and the site's last response.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -18,9 +18,9 @@ use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::Moment;
 
-/// Waiting messages that are looked at.
+/// Maximum number of waiting messages read.
 const LOOKED_AT: usize = 2_000;
-/// Sites that are shown.
+/// Maximum number of sites shown.
 const SITES: usize = 200;
 
 #[derive(Template)]
@@ -28,11 +28,11 @@ const SITES: usize = 200;
 struct QueuePage {
     frame: Frame,
     lines: Vec<SiteLine>,
-    /// Pauses under names for which nothing waits.
+    /// Paused sites without waiting mail.
     pauses: Vec<(SiteName, Moment)>,
     is_cut: bool,
     looked_at: String,
-    /// Time for which a message is retried, in hours.
+    /// Maximum time for which a message is retried, in hours.
     hours: u64,
     live: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Changes of mail that waits for a site: pausing, resuming and retrying it now.
+//! Changes of a site's queue: pause, resume, and retry now.
 
 use crate::domain::site_name::SiteName;
 use crate::engine::pauses::RetryResult;
@@ -14,7 +14,7 @@ use crate::panel::paging;
 use crate::store::error::OpError;
 use crate::store::op::NotFound;
 
-/// The site that a form names. What is no name is as unknown as any other.
+/// Returns the site in the form. An invalid name is treated as unknown.
 fn site(visit: &Visit<'_>) -> Result<SiteName, Fault> {
     Form::of(&visit.call)?.text("site").parse().map_err(|_| ApiError::NotFound.into())
 }
@@ -29,13 +29,13 @@ pub(super) fn done(what: &str) -> Option<&'static str> {
         "paused" => Some("Paused; mail in transit will finish."),
         "resumed" => Some("Resumed."),
         "tried" => Some("Retrying."),
-        "tried-part" => Some("Retrying the first of them; retry again for more."),
+        "tried-part" => Some("Retrying the first messages; retry again for more."),
         "probed" => Some("Nothing to retry; probing again."),
         _ => None,
     }
 }
 
-/// The form that resumes the site that was just paused.
+/// Returns the form that resumes the site that was just paused.
 pub(super) fn undo(visit: &Visit<'_>, query: &Form) -> Option<Undo> {
     let site: SiteName = query.text("site").parse().ok().filter(|_| query.text("done") == "paused")?;
     let undo = Undo { action: "/queue/resume".to_owned(), field: Some(("site", site.as_str().to_owned())) };
@@ -49,7 +49,7 @@ pub(in crate::panel) async fn pause(visit: Visit<'_>) -> Result<Answer, Fault> {
     Ok(html::redirect(&paging::address("/queue", &[("done", "paused"), ("site", site.as_str())])))
 }
 
-/// `POST /queue/resume`: what is not paused goes on anyway.
+/// `POST /queue/resume`: resumes the site. Resuming a site that isn't paused is not an error.
 pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, Fault> {
     match visit.api.engine.resume_site(visit.on(), site(&visit)?).await {
         Ok(()) | Err(OpError::Refused(NotFound)) => Ok(back("resumed")),

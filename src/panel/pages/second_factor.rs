@@ -1,4 +1,4 @@
-//! Setting up the second factor: a secret as a square and as text, and a code that proves that the telephone has it.
+//! Setup of the second factor: a secret as QR code and text, and a code that proves that the authenticator has it.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ use crate::panel::layout::Frame;
 use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 
-/// Light modules around the square (ISO 18004 5.3.8).
+/// Width of the quiet zone around the code, in modules (ISO 18004 5.3.8).
 const QUIET: usize = 4;
 
 #[derive(Template)]
@@ -52,11 +52,11 @@ fn written(
     let text = totp::base32(bytes);
     let uri = uri(visit, &text);
     let code = QrCode::new(&uri).map_err(|error| {
-        tracing::error!(%error, "could not make a QR code");
+        tracing::error!(%error, "could not create a QR code");
         ApiError::Internal
     })?;
     let page = SecondFactorPage {
-        frame: Frame::new(visit, "Second factor", "/settings")?,
+        frame: Frame::new(visit, "Two-factor authentication", "/settings")?,
         square: path_of(&code),
         side: code.width() + 2 * QUIET,
         uri,
@@ -67,14 +67,14 @@ fn written(
     html::page(status, &page)
 }
 
-/// The address that authenticator apps read.
+/// Returns the URI that authenticator apps read.
 fn uri(visit: &Visit<'_>, secret: &str) -> String {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20");
     let (host, email) = (encoded(&visit.api.engine.settings.hostname), encoded(visit.user().email.as_given()));
     format!("otpauth://totp/{host}:{email}?secret={secret}&issuer={host}")
 }
 
-/// The dark modules as the path of an SVG, a rectangle for each run of them in a row.
+/// Draws the dark modules as an SVG path, one rectangle per run in a row.
 fn path_of(code: &QrCode) -> String {
     let (width, colors, mut path) = (code.width(), code.to_colors(), String::new());
     for (y, row) in colors.chunks(width).enumerate() {
@@ -98,7 +98,7 @@ pub(in crate::panel) async fn set_up(visit: Visit<'_>) -> Result<Answer, Fault> 
     }
     let secret = Secret::new(bytes);
     let Some(step) = totp::accepted_step(&secret, form.text("code"), SystemClock::new().now(), 0) else {
-        let refused = Some("That is not the code that this secret gives now. Check the telephone's clock.");
+        let refused = Some("Wrong code. Check that the clock of your device is correct.");
         return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &bytes, refused);
     };
     change_own_user(&visit, UserChange { totp: Some(Some((secret, step))), ..UserChange::default() }).await?;
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_of_dark_modules_is_one_rectangle_and_none_is_lost() {
+    fn a_run_of_dark_modules_is_one_rectangle() {
         let code = QrCode::new("otpauth://totp/Postrider").unwrap();
         let (path, colors) = (path_of(&code), code.to_colors());
-        // A finder pattern is 7 modules wide at both ends of the first row.
+        // A finder pattern is 7 modules wide and stands at both ends of the first row.
         assert!(path.starts_with(&format!("M{QUIET} {QUIET}h7v1h-7z")), "{path}");
         let lengths = path
             .split('h')

@@ -1,4 +1,4 @@
-//! The account's settings, and the visitor's own: password, second factor, sessions.
+//! Settings of the account, and of the visitor: password, second factor, sessions.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -19,7 +19,7 @@ use crate::panel::timestamp::Moment;
 use crate::store::error::OpError;
 use crate::store::op::NotFound;
 
-/// Zones that are offered; any other of the database may be typed.
+/// Suggested time zones. The field accepts every zone of the IANA database.
 const ZONES: [&str; 32] = [
     "UTC",
     "Europe/London",
@@ -69,7 +69,7 @@ struct SettingsPage {
     sessions: Vec<SessionLine>,
 }
 
-/// Values of the form's fields: the current ones, or those that were typed and refused.
+/// Values of the form fields: current settings or rejected input.
 struct Values {
     name: String,
     time_zone: String,
@@ -109,7 +109,7 @@ impl Values {
         }
     }
 
-    /// The body that would ask the API for the same. Fields that a form does not have stay as they are.
+    /// Converts the form to the equivalent API body. Fields that the form lacks stay unchanged.
     fn as_body(form: &Form) -> Map<String, Value> {
         let mut body = Map::new();
         for name in ["name", "time_zone"] {
@@ -119,7 +119,7 @@ impl Values {
             let days = text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from);
             body.insert("content_retention_days".to_owned(), days);
         }
-        // A box that is not ticked sends nothing, so the form says that it has some.
+        // Browsers don't send unticked boxes, so a hidden field says that the form has some.
         if form.is_ticked("has_boxes") {
             for name in ["hosted_unsubscribe", "keep_message_id"] {
                 body.insert(name.to_owned(), Value::from(form.is_ticked(name)));
@@ -133,7 +133,7 @@ impl Values {
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let done = match Form::of_query(&visit.call).text("done") {
         "saved" => Some("Settings saved."),
-        "password" => Some("Your password is changed, and every other session is signed out."),
+        "password" => Some("Password changed. Every other session is signed out."),
         "sessions" => Some("Signed out."),
         "totp" => Some("Two-factor authentication is on."),
         "totp-removed" => Some("Two-factor authentication is off."),
@@ -142,7 +142,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     written(&visit, StatusCode::OK, Values::of(&visit.account), FormFaults::none(), None, done)
 }
 
-/// The page, with what was typed where it was refused.
+/// Renders the page, and the form with rejected input if there is any.
 fn written(
     visit: &Visit<'_>,
     status: StatusCode,
@@ -176,13 +176,13 @@ fn written(
     html::page(status, &page)
 }
 
-/// The page that says why a password was not changed.
+/// Renders the page with the reason why the password was not changed.
 pub(in crate::panel) fn with_password_fault(visit: &Visit<'_>, sentence: String) -> Result<Answer, Fault> {
     let values = Values::of(&visit.account);
     written(visit, StatusCode::UNPROCESSABLE_ENTITY, values, FormFaults::none(), Some(sentence), None)
 }
 
-/// `POST /settings`: checked as the API checks the same change.
+/// `POST /settings`: changes the settings, with the API's checks.
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
     let change = match change_of(Values::as_body(&form)) {

@@ -1,4 +1,4 @@
-//! The page behind a setup link: somebody chooses their own password, and is signed in.
+//! Page of a setup link, where a user chooses a password and is signed in.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -20,14 +20,14 @@ use crate::panel::page_guard::{address_of, client_of};
 #[template(path = "setup.html")]
 struct SetupPage<'a> {
     sheet: PageFrame,
-    /// Nobody's, where the link is not good any more.
+    /// Address of the user. `None` if the link is no longer valid.
     email: Option<&'a str>,
     token: &'a str,
     refused: Option<String>,
     provider: Option<ProviderLink>,
 }
 
-/// Of the link that is over, has been used, or never was one: which of them is not told.
+/// Renders the page of an invalid link. It does not reveal whether the link expired, was used, or never existed.
 fn over(call: &Call<()>) -> Result<Answer, Fault> {
     let sheet = PageFrame::new("Link expired", Theme::of(&call.headers));
     html::page(StatusCode::GONE, &SetupPage { sheet, email: None, token: "", refused: None, provider: None })
@@ -46,7 +46,7 @@ fn asked(
     html::page(status, &SetupPage { sheet, email: Some(email), token, refused, provider })
 }
 
-/// `GET /setup`: changes nothing, so a program that looks at links on the way uses none of them up.
+/// `GET /setup`: shows the form. It changes nothing, so a link scanner does not use up the link.
 pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
     let query = Form::of_query(&call);
     let token = query.text("token");
@@ -73,7 +73,7 @@ pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer
     match api.engine.set_up(found, password, client_of(api, &call, &address)).await {
         Ok(begun) => Ok(entered(api, &begun, "/")),
         Err(stop) => {
-            // Used by somebody else in between.
+            // Another request has used the link in the meantime.
             LoginRefusal::of(stop, "")?;
             over(&call)
         }

@@ -1,4 +1,4 @@
-//! SMTP submission: the settings to copy into a program, and the last refusals.
+//! SMTP submission: settings for other programs, and the latest refusals.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -17,7 +17,7 @@ use crate::panel::timestamp::Moment;
 #[template(path = "smtp.html")]
 struct SmtpPage {
     frame: Frame,
-    /// Name, value and the element's identifier; none where nothing listens.
+    /// Name, value and element ID of each setting. `None` if SMTP submission is not configured.
     settings: Option<Vec<(&'static str, String, &'static str)>>,
     refusals: Vec<RefusalLine>,
     curl: String,

@@ -1,4 +1,4 @@
-//! One suppressed address: why, since when, and lifting it.
+//! One suppressed address: reason, date, and removal.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -36,7 +36,7 @@ struct SuppressionPage {
     record: Record,
 }
 
-/// The meaning of a reason, and what follows for removing the suppression.
+/// Returns the meaning of a reason, and its consequence for removing the suppression.
 const fn words(reason: SuppressionReason) -> &'static str {
     match reason {
         SuppressionReason::Bounce => "Permanent bounce; may bounce again.",
@@ -73,7 +73,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// `GET /suppressions/{id}/json`: the record as the API gives it.
+/// `GET /suppressions/{id}/json`: the record as the API returns it.
 pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
     Ok(shown(&find(&visit)?))
 }

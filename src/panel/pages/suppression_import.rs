@@ -1,4 +1,4 @@
-//! Whole lists of suppressions in and out. A list is taken whole or not at all, and may be checked first.
+//! Import and export of suppression lists. An import is all or nothing, and can be checked first.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use crate::panel::record_card::curl;
 use crate::panel::upload::Upload;
 
 const PATH: &str = "/suppressions/import";
-/// Bytes of a list that comes back in the form; a longer one is chosen again.
+/// Maximum size, in bytes, of a list that the form repeats. Longer lists must be uploaded again.
 const SHOWN_BYTES: usize = 64 * 1024;
-/// Faulty lines that the page shows.
+/// Maximum number of invalid lines shown.
 const SHOWN_LINES: usize = 100;
 
 #[derive(Template)]
 #[template(path = "import.html")]
 struct ImportPage {
     frame: Frame,
-    /// Text that was typed or uploaded.
+    /// Text that was pasted or uploaded.
     text: String,
     is_too_long: bool,
     outcome: Outcome,
@@ -39,15 +39,15 @@ struct ImportPage {
 
 /// Result of an import.
 enum Outcome {
-    /// None was sent.
+    /// The page was opened without a list.
     None,
-    /// It is in.
+    /// The list was imported.
     Imported { imported: String, skipped: String },
-    /// It would do this.
+    /// The list was only checked.
     Checked(Imported),
-    /// It can't be read.
+    /// The list can't be read.
     Unreadable(String),
-    /// These lines are wrong.
+    /// The list has invalid lines.
     Faulty { lines: Vec<FaultyLine>, more: usize },
 }
 
@@ -77,7 +77,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, list: &Bytes, outcome: Outcome
     html::page(status, &page)
 }
 
-/// `POST /suppressions/import`: `act` says whether the list is only checked.
+/// `POST /suppressions/import`: imports the list, or only checks it, depending on `act`.
 pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, Fault> {
     let upload = Upload::of(&visit.call);
     drop(visit.call.take_body());
@@ -100,7 +100,7 @@ pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, Fau
         let would = visit.api.engine.preview_import(visit.account_id(), Arc::new(suppressions)).await??;
         return written(&visit, StatusCode::OK, &list, Outcome::Checked(would));
     }
-    // The import holds the list in its own form.
+    // Frees the upload: the import keeps its own copy of the list.
     drop((upload, list));
     let Imported { imported, skipped } =
         visit.api.engine.import_suppressions(visit.on(), Arc::new(suppressions)).await.map_err(not_imported)?;
@@ -108,13 +108,13 @@ pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, Fau
     Ok(html::redirect(&address(PATH, &[("imported", imported.as_str()), ("skipped", skipped.as_str())])))
 }
 
-/// An object begins with a brace, and no name of a column does.
+/// Detects the format: a JSON object begins with a brace, and no CSV column name does.
 fn form_of(list: &[u8]) -> Written {
     let first = list.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'{') { Written::JsonLines } else { Written::Csv }
 }
 
-/// `GET /suppressions/export`: the list as a file, in the form that the import takes.
+/// `GET /suppressions/export`: the list as a file that the import accepts.
 pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (engine, session, account) = (Arc::clone(&visit.api.engine), visit.visitor.key, visit.account_id());
     Ok(exported(visit.api, account, move || engine.still_sees(session, account).unwrap_or(false)).await?)

@@ -1,4 +1,4 @@
-//! The addresses that nothing is sent to: finding one, and adding another.
+//! Suppressed addresses with search, and a form that adds another.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -22,7 +22,7 @@ use crate::panel::record_card::curl;
 use crate::panel::timestamp::Moment;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
-/// Suppressions of a page.
+/// Rows of a page.
 const ROWS: usize = 50;
 const PATH: &str = "/suppressions";
 
@@ -57,7 +57,7 @@ impl SuppressionsPage {
     }
 }
 
-/// The badge of a reason.
+/// Returns the badge of a reason.
 pub(super) const fn badge_of(reason: SuppressionReason) -> Badge {
     let word = reason.as_str();
     match reason {
@@ -74,19 +74,19 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     written(&visit, StatusCode::OK, &Form::read(b""), FormFaults::none()).await
 }
 
-/// The list, with what was typed where it was refused.
+/// Renders the list, and the form with rejected input if there is any.
 async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFaults) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let mut violations = Violations::new();
     let filter = filter_of(|name| query.given(name), &mut violations);
-    // A malformed filter finds nothing, and says why.
+    // A malformed filter matches nothing, and the page shows the error.
     let Page { rows, next } = match violations.is_empty() {
         true => found(visit, filter, &query).await?,
         false => Page { rows: Vec::new(), next: None },
     };
     let done = match query.text("done") {
         "added" => Some(format!("{} is suppressed. Queued messages are canceled.", query.text("email"))),
-        "already" => Some("The address was suppressed already, and stays so for its first reason.".to_owned()),
+        "already" => Some("The address was already suppressed; its first reason is kept.".to_owned()),
         "lifted" => Some(format!("{} is no longer suppressed.", query.text("lifted"))),
         "imported" => Some("List imported.".to_owned()),
         _ => None,
@@ -109,7 +109,7 @@ async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: For
     html::page(status, &page)
 }
 
-/// The form that takes back what the address of the page says was done, as long as that can be.
+/// Returns the form that undoes the last action, while that is possible.
 fn undo(visit: &Visit<'_>, query: &Form, rows: &[SuppressionRow]) -> Option<Undo> {
     let undo = match (query.text("done"), rows) {
         ("added", [row]) => Undo { action: format!("{PATH}/{}/remove", row.id), field: None },

@@ -1,5 +1,5 @@
-//! The service as a whole, for its operators: how it is, what it keeps, what stands in the way of mail, and what waits
-//! in the queue. No address and no text of an answer is shown: those belong to the accounts.
+//! System page for service operators: health, storage, checks, and the queue. It shows no address and no response text,
+//! because those belong to the accounts.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -23,11 +23,11 @@ use crate::panel::timestamp::{Moment, lasted};
 use crate::store::SizeBytes;
 use crate::store::error::StoreError;
 
-/// Destinations that are shown.
+/// Maximum number of destinations shown.
 const SITES: usize = 100;
-/// Lines of the log that are shown.
+/// Maximum number of log lines shown.
 const LOG_LINES: usize = 10;
-/// Less free space than so many times the configured least is worth a look.
+/// Free space is flagged below this multiple of the configured minimum.
 const ROOMY: u64 = 16;
 
 #[derive(Template)]
@@ -52,7 +52,7 @@ struct SystemPage {
     log: Vec<LogEntry>,
 }
 
-/// The certificate of HTTP.
+/// TLS certificate of the HTTP listener.
 struct CertificateLine {
     badge: Badge,
     until: Option<Moment>,
@@ -62,11 +62,11 @@ struct CertificateLine {
 struct ClockLine {
     badge: Badge,
     now: Moment,
-    /// The cause of the doubt.
+    /// Reason why the clock is in doubt.
     cause: Option<&'static str>,
 }
 
-/// The last results of the checks, the worst first.
+/// Latest results of the checks, the worst first.
 struct DoctorLines {
     at: Moment,
     failures: usize,
@@ -82,7 +82,7 @@ struct DoctorLine {
     remedy: String,
 }
 
-/// The queue of one destination, of all accounts.
+/// Queue of one destination, across all accounts.
 struct SiteLine {
     site: String,
     relay: String,
@@ -100,7 +100,7 @@ struct LogEntry {
     message: String,
 }
 
-/// Measurements of the disk.
+/// Measurements of the store and the disk.
 struct Measured {
     sizes: SizeBytes,
     growth: Option<Growth>,
@@ -128,8 +128,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let mut sites = engine.queue().await?;
     sites.sort_by_key(|site| std::cmp::Reverse((site.waiting, site.in_flight)));
     let done = match Form::of_query(&visit.call).text("done") {
-        "checked" => Some("The checks have run."),
-        "running" => Some("The checks are running already. Load this page again in some seconds."),
+        "checked" => Some("Checks finished."),
+        "running" => Some("Checks are already running. Reload this page in a few seconds."),
         _ => None,
     };
     let started_at = sources.map_or(visit.now, |sources| sources.started_at);
@@ -156,7 +156,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// `POST /system/doctor`: runs every check, which takes some seconds.
+/// `POST /system/doctor`: runs every check. This takes some seconds.
 pub(in crate::panel) async fn examine(visit: Visit<'_>) -> Result<Answer, Fault> {
     let examined = match visit.api.status.get() {
         Some(sources) => sources.doctor.examine().await,
@@ -277,7 +277,8 @@ fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
     }
 }
 
-/// The reply code of an answer and its enhanced code, without its text. Words of our own stand for no answer.
+/// Returns the reply code and enhanced status code of a response, without its text. Our own words stand for a missing
+/// response.
 fn reply_code(answer: &str) -> String {
     let (code, rest) = answer.split_at_checked(3).unwrap_or(("", ""));
     if code.len() != 3 || !code.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_an_answer_its_codes_alone_are_shown() {
+    fn only_the_codes_of_a_response_are_shown() {
         for (answer, code) in [
             ("421 4.7.0 ann@example.com: try later", "421 4.7.0"),
             ("450-4.2.1 <ann@example.com>\r\n450 busy", "450 4.2.1"),

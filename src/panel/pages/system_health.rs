@@ -1,4 +1,4 @@
-//! Parts of the operator's page that say how the service is: its open alerts, and the state of replication.
+//! Health sections of the system page: open alerts of the service, and the state of replication.
 
 use crate::base::id::AlertId;
 use crate::domain::alert::{Scope, Severity};
@@ -12,9 +12,9 @@ use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::{Moment, lasted};
 use crate::store::error::StoreError;
 
-/// Open alerts that are read, of all accounts.
+/// Maximum number of open alerts read, across all accounts.
 const ALERTS_READ: usize = 500;
-/// Open alerts of the service that are shown.
+/// Maximum number of open service alerts shown.
 const ALERTS_SHOWN: usize = 20;
 
 /// An open alert of the service.
@@ -28,10 +28,10 @@ pub(super) struct SystemAlert {
     pub(super) opened_at: Moment,
 }
 
-/// The open alerts of the service, newest first. It blocks.
+/// Returns the open alerts of the service, newest first. Blocks.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn open_alerts(engine: &Engine) -> Result<Vec<Alert>, StoreError> {
     let filter = AlertFilter { state: Some(AlertState::Open), condition: None };
     let page = PageRequest { before: None, limit: ALERTS_READ };
@@ -40,7 +40,7 @@ pub(super) fn open_alerts(engine: &Engine) -> Result<Vec<Alert>, StoreError> {
 }
 
 impl SystemAlert {
-    /// The alert as it is shown.
+    /// Converts an alert for the page.
     pub(super) fn new(visit: &Visit<'_>, alert: Alert) -> Self {
         let Alert { id, row, .. } = alert;
         Self {
@@ -59,7 +59,7 @@ impl SystemAlert {
     }
 }
 
-/// The state of replication. None where none is configured.
+/// State of replication.
 pub(super) struct ReplicationState {
     pub(super) badge: Badge,
     pub(super) facts: Vec<(&'static str, String)>,
@@ -69,7 +69,7 @@ pub(super) struct ReplicationState {
 }
 
 impl ReplicationState {
-    /// The state at the moment of the visit.
+    /// Returns the current state. `None` if replication is not configured.
     pub(super) fn of(visit: &Visit<'_>) -> Option<Self> {
         let status = visit.api.engine.replication.get()?.status(visit.now);
         Some(Self {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_state_of_replication_has_its_badge_and_a_deposed_machine_its_own() {
+    fn each_replication_state_has_its_badge() {
         let of = |role, state| badge(&ReplicaStatus { role, state, ..ReplicaStatus::off() });
         let words: std::collections::BTreeSet<_> =
             State::ALL.iter().map(|state| of(Role::Active, *state).to_string()).collect();

@@ -1,4 +1,4 @@
-//! The test message of the first steps: one message to an address that the user types, under every rule and quota.
+//! Test message of the first steps: one message to a typed address, subject to every rule and quota.
 
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
@@ -17,8 +17,8 @@ use crate::panel::html;
 use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 
-/// The text of the message.
-const TEXT: &str = "This message was sent from the Postrider panel to test that mail goes out.";
+/// Body text of the message.
+const TEXT: &str = "This is a test message, sent from the Postrider panel.";
 
 /// `POST /test-message`.
 pub(in crate::panel) async fn send(visit: Visit<'_>) -> Result<Answer, Fault> {
@@ -40,7 +40,7 @@ pub(in crate::panel) async fn send(visit: Visit<'_>) -> Result<Answer, Fault> {
     }
 }
 
-/// Submits the message as the API would. Returns its identifier.
+/// Submits the message like the API and returns its identifier.
 async fn accepted(visit: &Visit<'_>, sender: &Sender, to: &str) -> Result<String, ApiError> {
     let engine = &visit.api.engine;
     let mut body = Map::new();

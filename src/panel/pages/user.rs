@@ -1,5 +1,5 @@
-//! One user: their role and how they sign in, and what owners change of it. Nobody changes their own user here, so that
-//! nobody locks themselves out.
+//! One user: role, sign-in, and the changes that owners can make. Users can't change themselves here, so that they
+//! can't lock themselves out.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -32,7 +32,7 @@ struct UserPage {
     created_at: Moment,
     last_sign_in_at: Option<Moment>,
     is_self: bool,
-    /// Whether the visitor may renew how they sign in.
+    /// Whether the visitor may reset the user's sign-in.
     may_renew: bool,
     is_proved: bool,
     prove_next: String,
@@ -74,27 +74,27 @@ fn written(visit: &Visit<'_>, user: &User, told: Option<NewSecret>) -> Result<An
     html::page(StatusCode::OK, &page)
 }
 
-/// Whether the visitor may renew how a user signs in: only operators do that for an operator.
+/// Whether the visitor may reset a user's sign-in. Only operators may do that for an operator.
 fn may_renew(visit: &Visit<'_>, user: &User) -> bool {
     !user.is_operator || visit.user().is_operator
 }
 
-/// The user in the path, who is another than the visitor.
+/// Returns the user in the path, who must not be the visitor.
 fn other(visit: &Visit<'_>) -> Result<User, Fault> {
     let user = find(visit)?;
     if user.id == visit.user().id {
-        let sentence = "Ask another owner to change your own user, so that nobody locks themselves out.";
+        let sentence = "You can't change your own user here. Ask another owner.";
         return Err(ApiError::Conflict(sentence.to_owned()).into());
     }
     Ok(user)
 }
 
-/// `POST /users/{id}`: `action` says what: `role`, `disable`, `enable`, `password`, `link`, `totp`.
+/// `POST /users/{id}`: runs the `action`: `role`, `disable`, `enable`, `password`, `link` or `totp`.
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (user, form) = (other(&visit)?, Form::of(&visit.call)?);
     let action = form.text("action");
     if matches!(action, "password" | "link" | "totp") && !may_renew(&visit, &user) {
-        let sentence = "This user is an operator of the service. Only operators renew how they sign in.";
+        let sentence = "This user is an operator of the service. Only operators can reset their sign-in.";
         return Err(ApiError::Conflict(sentence.to_owned()).into());
     }
     if action == "link" {
@@ -120,7 +120,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
     }
 }
 
-/// Makes the link by which another user chooses a password.
+/// Creates a link with which the user chooses a password, and shows it.
 async fn tell_link(visit: &Visit<'_>, user: &User) -> Result<Answer, Fault> {
     let disabled = || ApiError::Conflict("Sign-in of this user is disabled. Enable it first.".to_owned());
     let link = visit.api.engine.setup_link(visit.on(), user.id).await?.ok_or_else(disabled)?;

@@ -1,4 +1,4 @@
-//! The people who may sign in: listing them, and adding another.
+//! Users of the account, and a form that invites another.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -23,7 +23,7 @@ use crate::panel::timestamp::Moment;
 use crate::store::error::OpError;
 use crate::store::op::invitation::INVITATIONS_MAX;
 
-/// Users shown; a team of more has its command line.
+/// Maximum number of users shown. The command line lists all.
 const SHOWN_MAX: usize = 200;
 
 #[derive(Template)]
@@ -51,15 +51,15 @@ struct UserLine {
     is_self: bool,
 }
 
-/// A secret that is shown this once.
+/// A secret that is shown once.
 pub(super) struct NewSecret {
-    /// The address of its user.
+    /// Address of the user.
     pub(super) email: String,
     /// The secret.
     pub(super) what: ToldSecret,
 }
 
-/// A password, or the link by which its user chooses one.
+/// A password, or a link with which the user chooses one.
 pub(super) enum ToldSecret {
     /// A password.
     Password(String),
@@ -110,7 +110,7 @@ fn written(
     html::page(status, &page)
 }
 
-/// `POST /users`: invites somebody by mail; where no mail is sent, their link is shown this once.
+/// `POST /users`: invites a user by mail. If the service sends no mail, the page shows the link once.
 pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
     let mut violations = Violations::new();
@@ -127,7 +127,7 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
             written(&visit, StatusCode::OK, "", FormFaults::none(), Some(told), None)
         }
         Err(OpError::Refused(InvitationRefusal::User(UserRefusal::EmailTaken))) => {
-            refused_form(&visit, &form, Violations::of("email", "signs in to this service already"))
+            refused_form(&visit, &form, Violations::of("email", "is already a user of this service"))
         }
         Err(OpError::Refused(InvitationRefusal::TooMany { until })) => too_many_invitations(&visit, &form, until),
         Err(OpError::Refused(InvitationRefusal::User(refusal))) => Err(refused(OpError::Refused(refusal))),
@@ -135,11 +135,10 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
     }
 }
 
-/// The answer where the account has invited as many people as it may in a day.
+/// Answers that the account has reached its daily limit of invitations.
 fn too_many_invitations(visit: &Visit<'_>, form: &Form, until: Timestamp) -> Result<Answer, Fault> {
     let at = visit.moment(until).text();
-    let sentence =
-        format!("can't be invited before {at}: an account invites at most {INVITATIONS_MAX} people in 24 hours");
+    let sentence = format!("can't be invited before {at}: an account can invite {INVITATIONS_MAX} people in 24 hours");
     let (status, faults) = (StatusCode::TOO_MANY_REQUESTS, Violations::of("email", sentence));
     let answer = written(visit, status, form.text("email"), faults.into(), None, None)?;
     let seconds = until.since(visit.now).as_secs().max(1);
@@ -151,11 +150,13 @@ fn refused_form(visit: &Visit<'_>, form: &Form, faults: Violations) -> Result<An
     written(visit, status, form.text("email"), faults.into(), None, None)
 }
 
-/// Why a user is not changed, as a fault of the page.
+/// Converts a refused user change to an error page.
 pub(in crate::panel) fn refused(stop: OpError<UserRefusal>) -> Fault {
     match stop {
         OpError::Refused(UserRefusal::NotFound) => ApiError::NotFound.into(),
-        OpError::Refused(UserRefusal::EmailTaken) => ApiError::Conflict("The address is taken.".to_owned()).into(),
+        OpError::Refused(UserRefusal::EmailTaken) => {
+            ApiError::Conflict("The address is already in use.".to_owned()).into()
+        }
         OpError::Refused(UserRefusal::TooMany) => too_many().into(),
         OpError::Refused(UserRefusal::LastOwner) => last_owner().into(),
         OpError::Refused(UserRefusal::Crowded) => ApiError::Overloaded.into(),

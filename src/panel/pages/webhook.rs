@@ -1,4 +1,4 @@
-//! One webhook endpoint: how it stands and why, what it was sent, and the forms that change it.
+//! One webhook endpoint: status, failures, deliveries, and the forms that change it.
 
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ use crate::panel::webhook_figures::{FailureGroup, figures, grouped_failures};
 use crate::store::op::audit::host;
 use crate::store::row::endpoint::EndpointRow;
 
-/// Deliveries of a page.
+/// Rows of a page.
 const ROWS: usize = 8;
-/// Periods that a replay offers, in hours and in words.
-const REPLAYS: [(u64, &str); 4] = [(1, "hour"), (24, "day"), (7 * 24, "week"), (30 * 24, "30 days")];
+/// Periods for a replay, in hours and in words.
+const REPLAYS: [(u64, &str); 4] = [(1, "1 hour"), (24, "1 day"), (7 * 24, "1 week"), (30 * 24, "30 days")];
 
 #[derive(Template)]
 #[template(path = "webhook.html")]
@@ -39,13 +39,13 @@ struct WebhookPage {
     frame: Frame,
     id: EndpointId,
     title: String,
-    /// The address; none in an operator's view, since it may hold a secret of the receiver.
+    /// URL of the endpoint. `None` in an operator's view, because the URL may contain a secret of the receiver.
     url: Option<String>,
     badge: Badge,
     is_enabled: bool,
     failures: u8,
     disabled_at: Option<Moment>,
-    /// The failures that count against it, by their result.
+    /// Consecutive failures, grouped by result.
     causes: Vec<FailureGroup>,
     facts: Vec<(&'static str, String)>,
     last_success_at: Option<Moment>,
@@ -53,11 +53,11 @@ struct WebhookPage {
     created_at: Moment,
     updated_at: Moment,
     deliveries: Vec<DeliveryLine>,
-    /// Which deliveries are shown, and which may be.
+    /// Delivery states to choose from.
     states: Vec<Choice>,
-    /// The state that is shown; empty where all are.
+    /// The selected state, or an empty string for all.
     state: &'static str,
-    /// End of the search, if the page ended because of it.
+    /// Time at which the search stopped, if it stopped before the end.
     looked_back_to: Option<Moment>,
     paging: Paging,
     replays: Vec<ReplayFrom>,
@@ -80,33 +80,33 @@ struct DeliveryLine {
     next_attempt_at: Option<Moment>,
 }
 
-/// A moment to replay from.
+/// A start time for a replay.
 struct ReplayFrom {
     value: String,
     words: String,
 }
 
-/// A secret that is told this once.
+/// A signing secret that is shown once.
 pub(super) struct NewSecret {
     /// The secret.
     pub(super) secret: String,
-    /// Whether it came with the endpoint.
+    /// Whether the endpoint is new.
     pub(super) is_new: bool,
 }
 
-/// The endpoint in the path, which is the account's own.
+/// Returns the endpoint in the path, which must belong to the account.
 pub(super) fn find(visit: &Visit<'_>) -> Result<(EndpointId, EndpointRow), Fault> {
     let id: EndpointId = visit.id()?;
     let row = visit.api.engine.endpoint(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
     Ok((id, row))
 }
 
-/// The name of an endpoint: its description, or the host that it is at.
+/// Returns the title of an endpoint: its description or its host.
 pub(super) fn title(row: &EndpointRow) -> String {
     row.description.clone().filter(|words| !words.is_empty()).unwrap_or_else(|| host(row).to_owned())
 }
 
-/// The page before it is deleted.
+/// Returns the confirmation page of a deletion.
 pub(super) fn deletion(id: EndpointId, row: &EndpointRow) -> Deletion {
     Deletion {
         title: format!("Delete webhook {}", title(row)),
@@ -144,7 +144,7 @@ fn done(visit: &Visit<'_>) -> Option<&'static str> {
     }
 }
 
-/// The page of an endpoint; with a form where one was refused, and a secret where one was made.
+/// Renders the page, with a rejected form or a new secret if there is one.
 pub(super) fn written(
     visit: &Visit<'_>,
     status: StatusCode,
@@ -214,7 +214,7 @@ fn delivery_line(visit: &Visit<'_>, record: &DeliveryRecord) -> Result<DeliveryL
     })
 }
 
-/// The deliveries' states to choose from.
+/// Returns the delivery states to choose from.
 fn states(own: &str, chosen: Option<Status>) -> Vec<Choice> {
     let choice = |state: Option<Status>| Choice {
         words: state.map_or("all", Status::as_str).to_owned(),
@@ -224,20 +224,19 @@ fn states(own: &str, chosen: Option<Status>) -> Vec<Choice> {
     std::iter::once(None).chain(Status::ALL.map(Some)).map(choice).collect()
 }
 
-/// Moments to replay from. The first is the one that is meant after an outage.
+/// Returns the start times for a replay. The first one is useful after an outage.
 fn replays(visit: &Visit<'_>, row: &EndpointRow) -> Vec<ReplayFrom> {
-    let since_success = row.last_success_at.map(|at| ReplayFrom {
-        value: at.to_string(),
-        words: format!("since the last success, {}", visit.moment(at).text()),
-    });
+    let since_success = row
+        .last_success_at
+        .map(|at| ReplayFrom { value: at.to_string(), words: format!("last success, {}", visit.moment(at).text()) });
     let others = REPLAYS.iter().map(|(hours, words)| ReplayFrom {
         value: (visit.now - Duration::from_secs(hours * 3600)).to_string(),
-        words: format!("of the last {words}"),
+        words: format!("{words} ago"),
     });
     since_success.into_iter().chain(others).collect()
 }
 
-/// `GET /webhooks/{id}/json`: the record as the API gives it.
+/// `GET /webhooks/{id}/json`: the record as the API returns it.
 pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, row) = find(&visit)?;
     Ok(endpoint_shown(id, &row))

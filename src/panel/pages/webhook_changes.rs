@@ -1,4 +1,4 @@
-//! Changes of one webhook endpoint: settings, pausing and reactivating, secret, test, replay, and deletion.
+//! Changes of one webhook endpoint: settings, pause and reactivation, secret, test, replay, and deletion.
 
 use hyper::StatusCode;
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ fn back(id: EndpointId, done: &str) -> Answer {
     html::redirect(&format!("/webhooks/{id}?done={done}"))
 }
 
-/// `POST /webhooks/{id}`: checked as the API checks the same change.
+/// `POST /webhooks/{id}`: changes the settings, with the API's checks.
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, row) = find(&visit)?;
     let form = Form::of(&visit.call)?;
@@ -36,7 +36,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
     Ok(back(id, "saved"))
 }
 
-/// `POST /webhooks/{id}/reactivate`: what was held for it is due.
+/// `POST /webhooks/{id}/reactivate`: enables the endpoint. Its held deliveries become due.
 pub(in crate::panel) async fn reactivate(visit: Visit<'_>) -> Result<Answer, Fault> {
     enable(&visit, true).await?;
     Ok(back(visit.id()?, "reactivated"))
@@ -54,7 +54,7 @@ async fn enable(visit: &Visit<'_>, enabled: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `POST /webhooks/{id}/rotate-secret`: the new one is told this once.
+/// `POST /webhooks/{id}/rotate-secret`: creates a new secret and shows it once.
 pub(in crate::panel) async fn rotate_secret(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: EndpointId = visit.id()?;
     let (row, secret) = visit.api.engine.rotate_secret(visit.on(), id).await.map_err(refused)?;
@@ -69,7 +69,7 @@ pub(in crate::panel) async fn test(visit: Visit<'_>) -> Result<Answer, Fault> {
     Ok(back(id, "test"))
 }
 
-/// `POST /webhooks/{id}/replay`: events since a moment once more, all or those that failed.
+/// `POST /webhooks/{id}/replay`: sends the events since a time again, all or only the failed ones.
 pub(in crate::panel) async fn replay(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, _) = find(&visit)?;
     let form = Form::of(&visit.call)?;

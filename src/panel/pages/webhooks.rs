@@ -1,4 +1,4 @@
-//! The account's webhook endpoints: how they stand, and registering another.
+//! Webhook endpoints of the account with their status, and a form that creates another.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -37,7 +37,7 @@ struct WebhooksPage {
 struct EndpointLine {
     path: String,
     title: String,
-    /// The host, where the title is the description.
+    /// Host of the URL, if the title is the description.
     host: Option<String>,
     badge: Badge,
     failures: u8,
@@ -49,7 +49,7 @@ struct EndpointLine {
 /// `GET /webhooks`.
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let done = match Form::of_query(&visit.call).text("done") {
-        "deleted" => Some("The webhook is deleted. Its outstanding deliveries end as failed."),
+        "deleted" => Some("Webhook deleted. Its pending deliveries are marked as failed."),
         _ => None,
     };
     written(&visit, StatusCode::OK, EndpointForm::empty(), done)
@@ -85,7 +85,7 @@ fn written(
     html::page(status, &page)
 }
 
-/// Which events an endpoint takes.
+/// Describes the event types that an endpoint receives.
 pub(super) fn events_in_words(events: Option<&[crate::domain::event::EventType]>) -> String {
     match events {
         Some(events) => events.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", "),
@@ -93,7 +93,7 @@ pub(super) fn events_in_words(events: Option<&[crate::domain::event::EventType]>
     }
 }
 
-/// `POST /webhooks`: the secret is made here, and told this once.
+/// `POST /webhooks`: creates an endpoint and shows its secret once.
 pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
     let new = match new_of(as_body(&form), &visit.api.guard) {

@@ -1,4 +1,4 @@
-//! The audit log: every change has its line, which says who made it, and no line has a secret.
+//! Tests of the audit log: every change has a line with its actor, and no line contains a secret.
 
 use super::*;
 use crate::base::id::KeyId;
@@ -19,7 +19,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn whatever_is_changed_through_the_panel_has_its_line() {
+async fn every_change_through_the_panel_is_logged() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let message = world.send(serde_json::json!({ "to": "wait@example.com" })).await;
@@ -116,7 +116,7 @@ async fn whatever_is_changed_through_the_panel_has_its_line() {
 }
 
 #[tokio::test]
-async fn what_is_refused_has_no_line() {
+async fn refused_changes_are_not_logged() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let webhook = world.endpoint().await;
@@ -129,7 +129,7 @@ async fn what_is_refused_has_no_line() {
 }
 
 #[tokio::test]
-async fn lines_of_programs_the_operator_and_the_service_say_so() {
+async fn lines_name_programs_the_operator_and_the_service() {
     let world = World::new().await;
     let (account, key) = (world.account, KeyId::default());
     for actor in [Actor::Key(key), Actor::Operator, Actor::Service] {
@@ -143,7 +143,7 @@ async fn lines_of_programs_the_operator_and_the_service_say_so() {
 }
 
 #[tokio::test]
-async fn the_log_is_paged_and_an_accounts_own() {
+async fn the_log_is_paged_and_limited_to_the_account() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for days in 1..=60 {

@@ -1,9 +1,9 @@
-//! Bodies of forms: how large they may be, and who may send one at all.
+//! Tests of form bodies: size limits, and the right to send them.
 
 use super::*;
 
 impl Browser {
-    /// Sends the head of a request whose body never comes, and reads the answer.
+    /// Sends a request head without a body, and reads the answer.
     async fn announce(&mut self, path: &str, kind: &str, length: usize) -> Reply {
         let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let request = format!(
@@ -33,7 +33,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const UPLOAD: &str = "multipart/form-data; boundary=b0";
 
 #[tokio::test]
-async fn no_form_is_larger_than_64_kib_and_none_is_read_that_is() {
+async fn forms_larger_than_64_kib_are_rejected_without_reading() {
     let world = World::new().await;
     let mut owner = world.owner().await;
     for path in ["/login", "/setup", "/login/code", "/appearance", "/logout", "/settings", "/keys"] {
@@ -43,7 +43,7 @@ async fn no_form_is_larger_than_64_kib_and_none_is_read_that_is() {
 }
 
 #[tokio::test]
-async fn an_upload_is_read_only_of_a_visitor_who_may_send_it() {
+async fn an_upload_is_read_only_if_the_visitor_may_send_it() {
     let world = World::new().await;
     let (mut stranger, mut viewer, mut owner) = (world.browser(), world.viewer().await, world.owner().await);
     let upload = 25 * 1024 * 1024;
@@ -55,7 +55,7 @@ async fn an_upload_is_read_only_of_a_visitor_who_may_send_it() {
 }
 
 #[tokio::test]
-async fn unfinished_forms_of_strangers_leave_visitors_and_small_forms_their_room() {
+async fn unfinished_forms_of_strangers_do_not_exhaust_the_memory_budget() {
     let world = World::new().await;
     let mut owner = world.owner().await;
     let mut held = Vec::new();
@@ -69,7 +69,7 @@ async fn unfinished_forms_of_strangers_leave_visitors_and_small_forms_their_room
         stream.write_all(&[b'a'; 64_999]).await.unwrap();
         held.push(stream);
     }
-    // Five of 64,999 bytes are more than one address may hold.
+    // Five bodies of 64,999 bytes are more than one address may hold.
     let mut answer = [0; 12];
     let mut refused = 0;
     for stream in &mut held {

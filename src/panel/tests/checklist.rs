@@ -1,10 +1,10 @@
-//! The page with the checklist of a domain.
+//! Tests of a domain's checklist page.
 
 use super::*;
 use crate::engine::listing::PageRequest;
 
 #[tokio::test]
-async fn the_page_shows_every_item_with_who_requires_it() {
+async fn the_page_shows_every_item_with_its_requiring_receivers() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let domains = world.engine.domains(world.account, PageRequest { before: None, limit: 1 }).unwrap().rows;
@@ -13,7 +13,7 @@ async fn the_page_shows_every_item_with_who_requires_it() {
     for shown in ["SPF names this server", "Google, Yahoo, Microsoft", "The domain is transactional.", "Unknown"] {
         assert!(page.shows(shown), "{shown} in {}", page.body);
     }
-    assert!(page.shows("No item fails.") && !page.shows("/verify"), "{}", page.body);
+    assert!(page.shows("No item failed.") && !page.shows("/verify"), "{}", page.body);
     assert!(browser.get(&path).await.shows(&format!("href=\"{path}/checklist\"")));
     assert_eq!(browser.get("/domains/dom_x/checklist").await.status, 404);
 }

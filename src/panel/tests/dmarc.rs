@@ -1,4 +1,4 @@
-//! The page of a domain's DMARC reports: the next step, marks, and texts of strangers that stay texts.
+//! Tests of the DMARC report page: the next step, marked sources, and escaping of foreign text.
 
 use super::*;
 use crate::base::id::DomainId;
@@ -52,7 +52,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn the_page_shows_the_next_step_first_and_strangers_texts_as_texts() {
+async fn the_page_shows_the_next_step_first_and_escapes_foreign_text() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = world.reported().await;
@@ -66,7 +66,7 @@ async fn the_page_shows_the_next_step_first_and_strangers_texts_as_texts() {
     assert!(page.shows("A signature proves who wrote a report, not that it is true."));
     assert!(!page.body.contains(REPORTER) && page.body.contains("script&#62;alert(1)"), "{}", page.body);
     assert!(page.shows("class=\"tip\">14 Nov: "), "each day has its bar, under a short name: {}", page.body);
-    assert!(!page.shows("P=none"), "a tag stays as it is written");
+    assert!(!page.shows("P=none"), "a record tag keeps its case");
     let json = browser.get(&format!("/domains/{id}/dmarc/json")).await;
     assert!(json.body.starts_with("{\"domain\":\"shop.example.com\""));
     for days in ["7", "400", "x"] {
@@ -75,7 +75,7 @@ async fn the_page_shows_the_next_step_first_and_strangers_texts_as_texts() {
 }
 
 #[tokio::test]
-async fn a_source_is_marked_and_a_reporter_ignored_on_the_page() {
+async fn a_source_can_be_marked_and_a_reporter_ignored() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let path = format!("/domains/{}/dmarc", world.reported().await);

@@ -1,4 +1,4 @@
-//! Sending domains: adding one, its records against what was found, and what to do where one has vanished.
+//! Tests of sending domains: adding one, expected and published records, and advice for a missing record.
 
 use super::*;
 use crate::base::id::DomainId;
@@ -12,7 +12,7 @@ impl World {
         self.engine.domain(self.account, id).unwrap().unwrap()
     }
 
-    /// Records a look that found what `find` says.
+    /// Records a DNS check with the results of `find`.
     async fn found(&self, id: DomainId, find: impl Fn(&ExpectedRecord) -> (RecordStatus, Vec<String>)) {
         let expected = expected_records(&self.domain(id), &self.engine.settings);
         let findings = expected.into_iter().map(|record| {
@@ -36,7 +36,7 @@ async fn added(browser: &mut Browser) -> DomainId {
 }
 
 #[tokio::test]
-async fn a_domain_is_added_and_its_page_tells_what_to_publish() {
+async fn the_page_of_a_new_domain_shows_its_records() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = added(&mut browser).await;
@@ -55,7 +55,7 @@ async fn a_domain_is_added_and_its_page_tells_what_to_publish() {
 }
 
 #[tokio::test]
-async fn what_is_no_domain_comes_back_with_its_fault() {
+async fn an_invalid_domain_is_shown_again_with_its_error() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for (name, fault) in [("not a domain", "name-fault"), ("", "name-fault"), ("example.test", "name-fault")] {
@@ -67,7 +67,7 @@ async fn what_is_no_domain_comes_back_with_its_fault() {
 }
 
 #[tokio::test]
-async fn what_was_found_stands_beside_what_should_be_there() {
+async fn published_records_are_shown_beside_expected_ones() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = added(&mut browser).await;
@@ -91,7 +91,7 @@ async fn what_was_found_stands_beside_what_should_be_there() {
 }
 
 #[tokio::test]
-async fn a_vanished_record_tells_until_when_mail_is_sent() {
+async fn a_missing_record_shows_the_end_of_the_grace_period() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = added(&mut browser).await;
@@ -106,7 +106,7 @@ async fn a_vanished_record_tells_until_when_mail_is_sent() {
 }
 
 #[tokio::test]
-async fn keys_are_rotated_the_stream_changed_and_the_domain_removed() {
+async fn keys_are_rotated_the_stream_changed_and_the_domain_deleted() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = added(&mut browser).await;
@@ -128,7 +128,7 @@ async fn keys_are_rotated_the_stream_changed_and_the_domain_removed() {
 }
 
 #[tokio::test]
-async fn a_domain_of_dev_is_verified_by_decree() {
+async fn a_dev_domain_is_pre_verified() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let list = browser.get("/domains").await;

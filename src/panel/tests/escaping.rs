@@ -1,10 +1,10 @@
-//! Tests: text from others is shown and never interpreted: subjects, names, addresses, answers and searches full of
-//! markup.
+//! Tests: foreign text full of markup is shown and never interpreted, in subjects, names, addresses, responses and
+//! searches.
 
 use super::*;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
 
-/// Each would do something if a page took it for its own.
+/// Payloads that would have an effect if a page interpreted them.
 pub(super) const PAYLOADS: [&str; 20] = [
     "<script>alert(1)</script>",
     "\"><script>alert(1)</script>",
@@ -28,7 +28,7 @@ pub(super) const PAYLOADS: [&str; 20] = [
     "<meta http-equiv=refresh content=0;url=//evil.test>",
 ];
 
-/// Returns a text as a page shows it.
+/// Returns a text as pages escape it.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {
@@ -44,13 +44,13 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// Whether a page holds the payload as it is, where that would do something: without markup it is shown as it is.
+/// Whether a page contains the payload unescaped. Payloads without markup need no escaping.
 pub(super) fn does(page: &Reply, payload: &str) -> bool {
     escaped(payload) != payload && page.shows(payload)
 }
 
 #[tokio::test]
-async fn markup_in_a_message_is_shown_as_text_everywhere() {
+async fn markup_in_a_message_is_escaped_on_every_page() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for payload in PAYLOADS {
@@ -85,14 +85,14 @@ async fn markup_in_a_message_is_shown_as_text_everywhere() {
             let page = browser.get(path).await;
             assert_eq!(page.status, 200);
             assert!(!does(&page, payload), "{payload} at {path}");
-            // In source and JSON it is written in their own ways first.
+            // Source and JSON encode the payload in their own format first.
             assert!(page.shows(&escaped(payload)) || path.contains("tab="), "{payload} at {path}");
         }
     }
 }
 
 #[tokio::test]
-async fn markup_in_what_is_typed_is_shown_as_text() {
+async fn markup_in_form_input_is_escaped() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for payload in PAYLOADS {

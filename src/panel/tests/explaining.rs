@@ -1,12 +1,12 @@
-//! The page that explains a test mail.
+//! Tests of the page that explains a test message.
 
 use super::*;
 
 #[tokio::test]
-async fn a_pasted_header_section_is_explained_and_shown_as_text() {
+async fn pasted_headers_are_explained_and_escaped() {
     let world = World::new().await;
     let mut owner = world.owner().await;
-    assert!(owner.get("/explain").await.shows("Explain a test mail"));
+    assert!(owner.get("/explain").await.shows("Explain a test message"));
     let headers = "Authentication-Results: <b>mx</b>; spf=fail smtp.mailfrom=a@x.example\r\nFrom: a@shop.example";
     let page = owner.post("/explain", &[("headers", headers)]).await;
     assert_eq!(page.status, 200);

@@ -1,4 +1,4 @@
-//! The event log and the queue as pages, and the stream that keeps a page fresh.
+//! Tests of the event log, of the queue page, and of the stream that keeps a page up to date.
 
 use super::*;
 use crate::domain::event::EventType;
@@ -20,7 +20,7 @@ fn links(page: &Reply, message: MessageId) -> usize {
 }
 
 #[tokio::test]
-async fn events_are_filtered_as_the_api_filters_them_and_lead_to_their_messages() {
+async fn events_are_filtered_like_the_api_and_link_to_their_messages() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(browser.get("/events").await.shows("No events yet"));
@@ -45,7 +45,7 @@ async fn events_are_filtered_as_the_api_filters_them_and_lead_to_their_messages(
 }
 
 #[tokio::test]
-async fn pages_of_events_lead_back_and_forth_without_a_gap() {
+async fn event_pages_have_no_gaps_in_either_direction() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for number in 0..90 {
@@ -63,14 +63,14 @@ async fn pages_of_events_lead_back_and_forth_without_a_gap() {
     let second = browser.get(&link(&first, "next").unwrap()).await;
     let third = browser.get(&link(&second, "next").unwrap()).await;
     assert_eq!((shown(&second).len(), shown(&third).len(), link(&third, "next")), (40, 10, None));
-    assert!(!third.shows("data-live"), "nothing new comes to a page of the past");
+    assert!(!third.shows("data-live"), "a page of older events has no live updates");
     let back = browser.get(&link(&third, "prev").unwrap()).await;
     assert_eq!(shown(&back), shown(&second));
     let newest = browser.get(&link(&back, "prev").unwrap()).await;
     assert_eq!((shown(&newest), link(&newest, "prev")), (shown(&first), None));
 }
 
-/// A connection on which a stream is read.
+/// A connection that reads an event stream.
 pub(super) struct Following(TcpStream, String);
 
 impl Following {
@@ -83,7 +83,7 @@ impl Following {
         Self(stream, String::new())
     }
 
-    /// Reads until the text is there; false where the stream ends before.
+    /// Reads until the text arrives. Returns false if the stream ends first.
     pub(super) async fn has(&mut self, text: &str) -> bool {
         let mut buffer = [0; 4096];
         while !self.1.contains(text) {
@@ -97,7 +97,7 @@ impl Following {
 }
 
 #[tokio::test]
-async fn a_page_follows_the_log_for_as_long_as_the_session_lasts() {
+async fn the_event_stream_ends_with_the_session() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let before = world.send(serde_json::json!({})).await;
@@ -115,22 +115,22 @@ async fn a_page_follows_the_log_for_as_long_as_the_session_lasts() {
     assert!(!of_one.1.contains(&other.to_string()) && !of_one.1.contains("event: queued"), "{}", of_one.1);
     browser.post("/logout", &[]).await;
     let unseen = world.send(serde_json::json!({})).await;
-    assert!(!of_all.has(&unseen.to_string()).await, "who is signed out is told nothing more");
+    assert!(!of_all.has(&unseen.to_string()).await, "the stream ends at sign-out");
     assert_eq!(world.browser().get("/events/stream").await.location(), "/login?next=%2Fevents%2Fstream");
     let mut browser = world.owner().await;
     assert_eq!(browser.get("/events/stream?type=opened").await.status, 422);
 }
 
 #[tokio::test]
-async fn an_empty_queue_says_that_nothing_waits() {
+async fn an_empty_queue_is_reported() {
     let world = World::new().await;
     let page = world.viewer().await.get("/queue").await;
     assert!(page.shows("Queue is empty") && page.shows("href=\"/messages\""));
 }
 
 #[test]
-fn every_type_of_event_is_followed() {
+fn every_event_type_is_followed() {
     let template = include_str!("../../../data/templates/live.html");
     let kinds = EventType::ALL.map(EventType::as_str).join(" ");
-    assert!(template.contains(&format!("data-kinds=\"{kinds}\"")), "a script hears of types by their names alone");
+    assert!(template.contains(&format!("data-kinds=\"{kinds}\"")), "the script subscribes to event types by name");
 }

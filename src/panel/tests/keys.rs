@@ -1,4 +1,4 @@
-//! API keys: made and told once, renamed, revoked; and the password that is asked for before.
+//! Tests of API keys: creating, renaming and revoking them, and the password confirmation.
 
 use super::*;
 use crate::base::secret::Secret;
@@ -15,7 +15,7 @@ fn secret_of(page: &Reply) -> String {
 }
 
 #[tokio::test]
-async fn a_key_is_made_told_once_and_does_what_it_may() {
+async fn a_new_key_is_shown_once_and_has_its_permissions() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(browser.get("/keys").await.shows("No keys yet"));
@@ -38,7 +38,7 @@ async fn a_key_is_made_told_once_and_does_what_it_may() {
 }
 
 #[tokio::test]
-async fn a_refused_key_comes_back_as_it_was_typed_with_its_faults() {
+async fn a_rejected_key_form_keeps_its_input_and_shows_errors() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let form = [("name", " "), ("stream", "marketing"), ("expires_on", "2020-01-01")];
@@ -55,7 +55,7 @@ async fn a_refused_key_comes_back_as_it_was_typed_with_its_faults() {
 }
 
 #[tokio::test]
-async fn a_key_is_renamed_and_revoked_for_good() {
+async fn a_key_is_renamed_and_permanently_revoked() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let secret = secret_of(&browser.post("/keys", &[("name", "old"), ("scopes", "read")]).await);
@@ -76,7 +76,7 @@ async fn a_key_is_renamed_and_revoked_for_good() {
 }
 
 #[tokio::test]
-async fn secrets_are_made_only_by_whoever_has_shown_the_password_lately() {
+async fn secrets_require_a_recent_password_confirmation() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let webhook = world.endpoint().await;
@@ -90,7 +90,7 @@ async fn secrets_are_made_only_by_whoever_has_shown_the_password_lately() {
         assert_eq!(browser.post(&path, &form).await.location(), back);
     }
     assert!(world.engine.keys(world.account, PAGE).unwrap().rows.is_empty());
-    // Pages ask before anything is typed.
+    // Pages ask for the confirmation before the form is filled in.
     for path in ["/keys".to_owned(), "/webhooks".to_owned(), format!("/webhooks/{webhook}")] {
         let page = browser.get(&path).await;
         assert!(page.shows(&format!("href=\"/login/confirm?next={path}\"")), "{path}");
@@ -103,7 +103,7 @@ async fn secrets_are_made_only_by_whoever_has_shown_the_password_lately() {
 }
 
 #[tokio::test]
-async fn whoever_has_a_second_factor_shows_its_code_too_and_each_code_once() {
+async fn the_confirmation_requires_a_second_factor_code_that_works_once() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let user = world.engine.users(world.account, PAGE).unwrap().rows[0].id;

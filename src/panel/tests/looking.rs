@@ -35,7 +35,7 @@ fn bounce() -> TransferEnd {
 }
 
 #[tokio::test]
-async fn a_message_tells_its_whole_story() {
+async fn a_message_page_shows_its_whole_timeline() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     browser.post("/settings", &[("time_zone", "Europe/Vienna")]).await;
@@ -63,7 +63,7 @@ async fn a_message_tells_its_whole_story() {
 }
 
 #[tokio::test]
-async fn the_record_is_the_very_bytes_of_the_api_and_the_source_is_text() {
+async fn the_record_equals_the_api_answer_and_the_source_is_text() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let message = world.send(serde_json::json!({ "html": "<p>Hi</p><img src=\"https://x.test/p\">" })).await;
@@ -79,11 +79,11 @@ async fn the_record_is_the_very_bytes_of_the_api_and_the_source_is_text() {
     let images = browser.get(&format!("/messages/{message}/preview?images=remote")).await;
     assert!(images.header("content-security-policy").contains("img-src data: https: http:;"));
     let page = browser.get(&format!("/messages/{message}")).await;
-    assert!(page.shows("sandbox=\"\"") && page.shows("Load them for this view"));
+    assert!(page.shows("sandbox=\"\"") && page.shows("Load images"));
 }
 
 #[tokio::test]
-async fn content_that_is_gone_says_since_when_and_the_timeline_stays() {
+async fn deleted_content_shows_its_date_and_keeps_the_timeline() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     browser.post("/settings", &[("content_retention_days", "7")]).await;
@@ -97,7 +97,7 @@ async fn content_that_is_gone_says_since_when_and_the_timeline_stays() {
 }
 
 #[tokio::test]
-async fn a_waiting_message_is_withdrawn_once() {
+async fn a_waiting_message_is_canceled_once() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let message = world.send(serde_json::json!({})).await;
@@ -108,7 +108,7 @@ async fn a_waiting_message_is_withdrawn_once() {
 }
 
 #[tokio::test]
-async fn messages_are_found_by_what_is_typed_pasted_or_chosen() {
+async fn messages_are_found_by_typed_pasted_and_chosen_filters() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let mut ids = Vec::new();
@@ -144,7 +144,7 @@ async fn messages_are_found_by_what_is_typed_pasted_or_chosen() {
 }
 
 #[tokio::test]
-async fn pages_of_messages_lead_back_and_forth_without_a_gap() {
+async fn message_pages_have_no_gaps_in_either_direction() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for number in 0..100 {
@@ -169,7 +169,7 @@ async fn pages_of_messages_lead_back_and_forth_without_a_gap() {
 }
 
 #[tokio::test]
-async fn the_overview_counts_its_period_and_shows_how_to_begin() {
+async fn the_overview_counts_its_period_and_shows_first_steps() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let empty = browser.get("/").await;
@@ -186,7 +186,7 @@ async fn the_overview_counts_its_period_and_shows_how_to_begin() {
 }
 
 #[tokio::test]
-async fn the_overview_counts_messages_and_not_attempts() {
+async fn the_overview_counts_messages_not_attempts() {
     let world = World::new().await;
     let message = world.send(serde_json::json!({})).await;
     for response in ["451 4.3.0 First", "451 4.3.0 Second"] {
@@ -218,7 +218,7 @@ async fn examples_name_the_public_url() {
 }
 
 #[tokio::test]
-async fn pages_have_their_headers_and_programs_their_json() {
+async fn pages_have_security_headers_and_programs_get_json() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for path in ["/", "/login", "/nowhere", "/messages/nonsense"] {
@@ -232,7 +232,7 @@ async fn pages_have_their_headers_and_programs_their_json() {
         assert_eq!(page.header("cross-origin-opener-policy"), "same-origin");
     }
     let page = browser.get("/login?next=/users").await;
-    assert_eq!(page.location(), "/users", "who is signed in goes on");
+    assert_eq!(page.location(), "/users", "a signed-in visitor continues");
     let style =
         browser.get("/").await.body.split("href=\"/assets/").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let asset = browser.get(&format!("/assets/{style}")).await;
@@ -244,7 +244,7 @@ async fn pages_have_their_headers_and_programs_their_json() {
         assert_eq!((reply.status, reply.shows("<html")), (status, false), "{path}");
     }
     let program = browser.ask("GET", "/nowhere", "Accept: application/json\r\n", "").await;
-    // The header is given twice here, and html is named once: a page all the same.
+    // The header occurs twice here, and one value names HTML, so the answer is a page.
     assert_eq!(program.status, 404);
     let reply = browser.ask("DELETE", "/messages", "", "").await;
     assert_eq!((reply.status, reply.header("allow")), (405, "GET, HEAD"));
@@ -255,7 +255,7 @@ async fn pages_have_their_headers_and_programs_their_json() {
 }
 
 #[tokio::test]
-async fn lists_have_a_row_for_each_day_and_name_the_zone_once() {
+async fn lists_have_a_row_per_day_and_name_the_zone_once() {
     let world = World::new().await;
     world.send(serde_json::json!({})).await;
     world.advance(DAY);

@@ -1,5 +1,5 @@
-//! Stories over the real table, pages, engine and store, on a real loopback connection: a browser of few words, which
-//! keeps its cookies and says where its forms come from.
+//! Tests of the panel over the real routes, pages, engine and store, on a loopback connection. The test browser keeps
+//! its cookies and reports the origin of its forms.
 
 mod audit;
 mod bodies;
@@ -95,7 +95,7 @@ impl World {
         Self::at("http://panel.test").await
     }
 
-    /// The same, reached under this address.
+    /// The same, with this public URL.
     async fn at(public_url: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
@@ -130,7 +130,7 @@ impl World {
         Browser { address: self.address, cookies: BTreeMap::new(), origin: Origin::Own }
     }
 
-    /// A browser whose owner is signed in.
+    /// Returns a browser in which the owner is signed in.
     async fn owner(&self) -> Browser {
         let mut browser = self.browser();
         let reply = browser.sign_in(EMAIL, &self.password).await;
@@ -138,12 +138,12 @@ impl World {
         browser
     }
 
-    /// A browser of somebody who may only look.
+    /// Returns a browser of a read-only user.
     async fn viewer(&self) -> Browser {
         self.user_of(Role::Viewer).await
     }
 
-    /// A browser of a user of this role, who is signed in.
+    /// Returns a browser in which a user of this role is signed in.
     async fn user_of(&self, role: Role) -> Browser {
         let email = format!("val.{role}@example.test");
         let made = self.engine.create_user(self.account, email.parse().unwrap(), role).await;
@@ -152,12 +152,12 @@ impl World {
         browser
     }
 
-    /// Sends a message of these members over the usual ones.
+    /// Sends a message with these members over the default ones.
     async fn send(&self, members: serde_json::Value) -> MessageId {
         self.send_as(&Caller { account: self.account, key: None }, members).await
     }
 
-    /// The same by somebody else.
+    /// The same for another caller.
     async fn send_as(&self, caller: &Caller, members: serde_json::Value) -> MessageId {
         let mut body = serde_json::json!({
             "from": "shop@example.test", "to": "bob@example.com", "subject": "Your order", "text": "Thank you."
@@ -173,7 +173,7 @@ impl World {
         answer["id"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Records how the attempt of a message ended.
+    /// Records the end of a message's delivery attempt.
     async fn settle(&self, message: MessageId, end: TransferEnd, facts: AttemptFacts) {
         let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
         let (account, chance, others, provider) = (self.account, [0; 4], Vec::new(), None);
@@ -183,23 +183,23 @@ impl World {
     }
 }
 
-/// Where a browser says that its forms come from.
+/// Origin that a browser reports for its forms.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// A page of the panel, by `Sec-Fetch-Site`.
+    /// A page of the panel, reported by `Sec-Fetch-Site`.
     Own,
     /// These header lines instead.
     Lines(&'static str),
 }
 
-/// A browser of few words.
+/// A minimal browser.
 struct Browser {
     address: SocketAddr,
     cookies: BTreeMap<String, String>,
     origin: Origin,
 }
 
-/// Answer of the panel.
+/// A response of the panel.
 #[derive(Debug)]
 struct Reply {
     status: u16,
@@ -222,7 +222,7 @@ impl Reply {
         rest.split_once(after).map_or(rest, |(text, _)| text)
     }
 
-    /// The body of an answer that came in chunks.
+    /// Returns the body of a chunked response.
     fn unchunked(&self) -> String {
         let (mut text, mut rest) = (String::new(), self.body.as_str());
         while let Some((size, after)) = rest.split_once("\r\n") {
@@ -256,7 +256,7 @@ impl Browser {
         self.ask("POST", path, &headers, &body).await
     }
 
-    /// Sends a form that may carry a file.
+    /// Sends a form with a file.
     async fn upload(&mut self, path: &str, parts: &[(&str, &str)]) -> Reply {
         let part = |(name, text): &(&str, &str)| {
             format!("--b0\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"x\"\r\n\r\n{text}\r\n")

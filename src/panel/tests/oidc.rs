@@ -1,4 +1,4 @@
-//! Signing in by OpenID Connect, at a provider that a story scripts.
+//! Tests of sign-in with OpenID Connect, against a scripted provider.
 
 use std::sync::Mutex;
 
@@ -21,13 +21,13 @@ const ISSUER: &str = "https://login.example.com/tenant";
 struct Script {
     pair: EcdsaKeyPair,
     key_id: &'static str,
-    /// Claims beside the usual ones, or instead of them.
+    /// Claims in addition to the usual ones, or instead of them.
     claims: Value,
     nonce: String,
     userinfo: Value,
     document: Value,
     fails: Option<PostError>,
-    /// Requests received, in order: paths, and the forms of token requests.
+    /// Received requests in order: paths, and the forms of token requests.
     asked: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ impl IdentityProvider for Provider {
     }
 }
 
-/// A service whose users may sign in at a provider; new ones of `corp.example` are made.
+/// Starts a service whose users can sign in at a provider. Users of `corp.example` are created automatically.
 async fn world() -> (World, Provider) {
     let (world, provider) = (World::new().await, Provider::new());
     let settings = OidcSettings {
@@ -127,7 +127,7 @@ async fn world() -> (World, Provider) {
     (world, provider)
 }
 
-/// Goes to the provider; its address, and what it was told of the sign-in.
+/// Starts a sign-in and returns the parameters of the redirect to the provider.
 async fn begun(browser: &mut Browser, provider: &Provider, path: &str) -> BTreeMap<String, String> {
     let reply = browser.get(path).await;
     assert_eq!(reply.status, 303, "{}", reply.body);
@@ -148,7 +148,7 @@ async fn signed_in(browser: &mut Browser, provider: &Provider) -> Reply {
 }
 
 #[tokio::test]
-async fn somebody_of_an_allowed_domain_becomes_a_user_and_is_known_by_their_subject() {
+async fn a_user_of_an_allowed_domain_is_created_and_recognised_by_subject() {
     let (world, provider) = world().await;
     let mut browser = world.browser();
     let login = browser.get("/login?next=/messages").await;
@@ -175,7 +175,7 @@ async fn somebody_of_an_allowed_domain_becomes_a_user_and_is_known_by_their_subj
     assert_eq!(found().role, Role::Member);
     let mut owner = world.owner().await;
     assert!(owner.get("/audit").await.shows("new@corp.example as member, at their first sign-in by OpenID Connect"));
-    // The address may change; the subject does not.
+    // The address may change; the subject stays.
     provider.change(|script| script.claims = json!({ "email": "renamed@corp.example", "email_verified": false }));
     let mut other = world.browser();
     assert_eq!(signed_in(&mut other, &provider).await.status, 303);
@@ -188,7 +188,7 @@ async fn somebody_of_an_allowed_domain_becomes_a_user_and_is_known_by_their_subj
 }
 
 #[tokio::test]
-async fn a_user_who_exists_keeps_their_role_and_needs_a_verified_address() {
+async fn an_existing_user_keeps_the_role_and_needs_a_verified_address() {
     let (world, provider) = world().await;
     provider.change(|script| script.claims = json!({ "email": "ANN@example.test", "email_verified": false }));
     let reply = signed_in(&mut world.browser(), &provider).await;
@@ -199,7 +199,7 @@ async fn a_user_who_exists_keeps_their_role_and_needs_a_verified_address() {
     assert_eq!(signed_in(&mut browser, &provider).await.status, 303);
     assert!(browser.get("/audit").await.shows("bound an identity of OpenID Connect to"));
     assert!(browser.get("/users").await.shows("ann@example.test"), "she is the owner");
-    // The provider said nothing of when she has signed in there, so this is no proof for secrets.
+    // The provider did not report the authentication time, so this is no password confirmation.
     assert_eq!(browser.post("/keys", &[("name", "k")]).await.location(), "/login/confirm?next=%2Fkeys");
     assert!(browser.get("/login/confirm?next=/keys").await.shows("/login/oidc?next=%2Fkeys&#38;again=1"));
     let told = begun(&mut browser, &provider, "/login/oidc?next=/keys&again=1").await;
@@ -216,7 +216,7 @@ async fn a_user_who_exists_keeps_their_role_and_needs_a_verified_address() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_of_the_house_or_is_disabled_stays_outside() {
+async fn foreign_domains_and_disabled_users_are_refused() {
     let (world, provider) = world().await;
     for email in ["new@other.example", "new@sub.corp.example", "no address"] {
         provider.change(|script| script.claims = json!({ "email": email }));
@@ -236,15 +236,15 @@ async fn whoever_is_not_of_the_house_or_is_disabled_stays_outside() {
     world.engine.suspend_account(world.account.into(), reason).await.unwrap();
     provider.change(|script| script.claims = json!({ "sub": "sub-3", "email": "third@corp.example" }));
     let reply = signed_in(&mut world.browser(), &provider).await;
-    assert!(reply.status == 403 && reply.shows("takes no new users"), "{}", reply.body);
+    assert!(reply.status == 403 && reply.shows("accepts no new users"), "{}", reply.body);
 }
 
 #[tokio::test]
-async fn an_answer_belongs_to_the_browser_and_the_sign_in_that_asked_for_it() {
+async fn an_answer_is_bound_to_the_browser_and_sign_in_that_requested_it() {
     let (world, provider) = world().await;
     let mut browser = world.browser();
     let told = begun(&mut browser, &provider, "/login/oidc").await;
-    // A link with another's code and state signs nobody in (login CSRF).
+    // Another user's code and state sign nobody in (login CSRF).
     let reply = returned(&mut world.browser(), &told).await;
     assert!(reply.status == 400 && reply.shows("has not started this sign-in"), "{}", reply.body);
     let second = begun(&mut browser, &provider, "/login/oidc").await;
@@ -261,7 +261,7 @@ async fn an_answer_belongs_to_the_browser_and_the_sign_in_that_asked_for_it() {
 }
 
 #[tokio::test]
-async fn what_the_provider_did_not_sign_for_this_sign_in_is_refused() {
+async fn claims_that_do_not_match_this_sign_in_are_refused() {
     let (world, provider) = world().await;
     for claims in [
         json!({ "iss": "https://login.example.com" }),
@@ -276,7 +276,7 @@ async fn what_the_provider_did_not_sign_for_this_sign_in_is_refused() {
 }
 
 #[tokio::test]
-async fn the_userinfo_endpoint_is_asked_where_the_token_has_no_address() {
+async fn the_userinfo_endpoint_is_used_if_the_token_has_no_address() {
     let (world, provider) = world().await;
     provider.change(|script| {
         script.claims = json!({ "email": null, "email_verified": null });
@@ -287,11 +287,11 @@ async fn the_userinfo_endpoint_is_asked_where_the_token_has_no_address() {
     assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
     provider.asked();
     assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
-    assert!(!provider.asked().contains(&"/userinfo".to_owned()), "who is bound needs no address");
+    assert!(!provider.asked().contains(&"/userinfo".to_owned()), "a bound user needs no address");
 }
 
 #[tokio::test]
-async fn documents_are_kept_and_an_unknown_key_fetches_the_keys_again_a_few_times_a_minute() {
+async fn documents_are_cached_and_unknown_keys_refetch_a_few_times_a_minute() {
     let (world, provider) = world().await;
     let fetched = |path: &str| provider.asked().iter().filter(|asked| asked.ends_with(path)).count();
     assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
@@ -320,7 +320,7 @@ async fn documents_are_kept_and_an_unknown_key_fetches_the_keys_again_a_few_time
 }
 
 #[tokio::test]
-async fn a_provider_in_trouble_is_a_page_and_is_not_asked_again_at_once() {
+async fn a_failing_provider_is_an_error_page_and_is_not_retried_at_once() {
     let (world, provider) = world().await;
     provider.change(|script| script.fails = Some(PostError::Timeout));
     let mut browser = world.browser();
@@ -342,7 +342,7 @@ async fn a_provider_in_trouble_is_a_page_and_is_not_asked_again_at_once() {
 }
 
 #[tokio::test]
-async fn an_invitation_is_accepted_by_a_sign_in_at_the_provider_with_the_role_that_it_names() {
+async fn an_invitation_is_accepted_by_a_provider_sign_in_with_its_role() {
     let (world, provider) = world().await;
     for (number, role) in [Role::Owner, Role::Member, Role::Viewer].into_iter().enumerate() {
         let email = format!("guest{number}@other.example");

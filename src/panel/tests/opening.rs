@@ -1,9 +1,9 @@
-//! Quick open, and the first steps with their test message.
+//! Tests of quick open, and of the first steps with their test message.
 
 use super::*;
 
 #[tokio::test]
-async fn the_field_opens_ids_addresses_domains_and_pages() {
+async fn quick_open_finds_ids_addresses_domains_and_pages() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let message = world.send(serde_json::json!({})).await;
@@ -25,7 +25,7 @@ async fn the_field_opens_ids_addresses_domains_and_pages() {
         ("gmail.com".to_owned(), "/messages?q=domain%3Agmail.com".to_owned()),
         ("ann@example.com".to_owned(), "/messages?q=ann%40example.com".to_owned()),
         ("your order".to_owned(), "/messages?q=your+order".to_owned()),
-        // Pages of operators are none of an owner's.
+        // Owners don't see the operators' pages.
         ("system".to_owned(), "/messages?q=system".to_owned()),
     ] {
         let query: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
@@ -34,14 +34,14 @@ async fn the_field_opens_ids_addresses_domains_and_pages() {
     }
     for unknown in [MessageId::default().to_string(), "dom_x".to_owned(), AccountId::default().to_string()] {
         let reply = browser.get(&format!("/open?q={unknown}")).await;
-        assert!(reply.status == 404 && reply.shows("Nothing has the ID"), "{unknown}");
+        assert!(reply.status == 404 && reply.shows("Nothing found with ID"), "{unknown}");
     }
     let form = browser.get("/open").await;
     assert!(form.status == 200 && form.shows("id=\"open-q\"") && form.shows(">Queue</a>"));
 }
 
 #[tokio::test]
-async fn first_steps_tick_themselves_and_send_a_test_message_under_every_rule() {
+async fn first_steps_are_ticked_automatically_and_send_a_test_message() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let page = browser.get("/").await;

@@ -1,4 +1,4 @@
-//! Operators of the service: their pages, and their view of another account.
+//! Tests of the operators' pages, and of their view of another account.
 
 use super::following::Following;
 use super::*;
@@ -10,7 +10,7 @@ use crate::engine::users::UserChange;
 
 const PAGE: PageRequest = PageRequest { before: None, limit: 50 };
 
-/// The pages whose reads show message content, whole records or files.
+/// Pages that show message content, whole records or files.
 const PRIVATE: [&str; 17] = [
     "panel.dmarc.json",
     "panel.messages.export",
@@ -30,7 +30,7 @@ const PRIVATE: [&str; 17] = [
     "panel.domain.json",
     "panel.key.json",
 ];
-/// The reads that are about how the visitor signs in.
+/// Pages about the visitor's own sign-in.
 const OWN: [&str; 2] = ["panel.proof", "panel.totp"];
 /// Routes that need no session.
 const OPEN: [&str; 12] = [
@@ -49,7 +49,7 @@ const OPEN: [&str; 12] = [
 ];
 
 impl World {
-    /// A browser of an operator whose own account is another, and their user.
+    /// Returns a browser of an operator from another account, and the user.
     async fn operator(&self) -> (Browser, AccountId, User) {
         let account = self.engine.create_account("Hosting".parse().unwrap(), None, self.engine.settings.quota).await;
         let account = account.unwrap().id;
@@ -62,7 +62,7 @@ impl World {
         (browser, account, user)
     }
 
-    /// The same, who looks at the world's account.
+    /// The same, with a view of the test account.
     async fn viewing(&self) -> (Browser, AccountId, User) {
         let (mut browser, account, user) = self.operator().await;
         let path = format!("/accounts/{}/view", self.account);
@@ -70,7 +70,7 @@ impl World {
         (browser, account, user)
     }
 
-    /// The audit log of an account, the oldest line first.
+    /// Returns the audit log of an account, the oldest line first.
     fn log(&self, account: AccountId) -> Vec<(Action, String, String)> {
         let lines = self.engine.audit_log(account, PAGE).unwrap().rows.into_iter().rev();
         lines.map(|(_, line)| (line.change.action, line.change.name, line.actor.to_string())).collect()
@@ -82,7 +82,7 @@ fn line(action: Action, name: &str, who: &str) -> (Action, String, String) {
 }
 
 #[tokio::test]
-async fn the_operators_pages_are_for_operators_alone() {
+async fn operator_pages_are_limited_to_operators() {
     let world = World::new().await;
     let (mut operator, own, _) = world.operator().await;
     let mut owner = world.owner().await;
@@ -106,7 +106,7 @@ async fn the_operators_pages_are_for_operators_alone() {
 }
 
 #[tokio::test]
-async fn the_system_page_shows_open_alerts_of_the_service_and_the_state_of_replication() {
+async fn the_system_page_shows_service_alerts_and_replication() {
     use crate::domain::alert::{Condition, Severity, Sighting};
     use crate::store::op::alert::RaiseAlert;
     let world = World::new().await;
@@ -170,7 +170,7 @@ async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
             (Action::AccountResumed, olga()),
         ]
     );
-    // An operator whose own account is suspended still resumes it.
+    // An operator whose own account is suspended can still resume it.
     let own = world.engine.user_by_email(&olga().parse().unwrap()).unwrap().unwrap().0;
     browser.post(&format!("/accounts/{own}/suspend"), &[("reason", "by mistake")]).await;
     assert_eq!(browser.post("/settings", &[("name", "x")]).await.status, 403);
@@ -178,7 +178,7 @@ async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
 }
 
 #[tokio::test]
-async fn a_view_shows_another_account_without_content_and_leaves_two_lines() {
+async fn a_view_shows_another_account_without_content_and_is_logged_twice() {
     let world = World::new().await;
     let message =
         world.send(serde_json::json!({ "text": "the secret text", "headers": { "X-Own": "own-header" } })).await;
@@ -206,7 +206,7 @@ async fn a_view_shows_another_account_without_content_and_leaves_two_lines() {
 }
 
 #[tokio::test]
-async fn a_view_gives_reads_of_pages_alone_whatever_the_table_holds() {
+async fn a_view_allows_only_reads_of_pages() {
     let world = World::new().await;
     let (mut browser, ..) = world.viewing().await;
     for route in crate::panel::routes() {
@@ -225,7 +225,7 @@ async fn a_view_gives_reads_of_pages_alone_whatever_the_table_holds() {
 }
 
 #[tokio::test]
-async fn a_view_ends_by_time_with_the_right_and_with_the_session_and_its_streams_with_it() {
+async fn a_view_ends_by_time_loss_of_the_right_or_sign_out_with_its_streams() {
     for end in ["time", "right", "sign-out", "end"] {
         let world = World::new().await;
         let message = world.send(serde_json::json!({})).await;
@@ -256,7 +256,7 @@ async fn a_view_ends_by_time_with_the_right_and_with_the_session_and_its_streams
 }
 
 #[tokio::test]
-async fn a_view_wants_a_reason_and_operators_who_are_none_any_more_begin_none() {
+async fn a_view_needs_a_reason_and_a_current_operator() {
     let world = World::new().await;
     let (mut browser, own, user) = world.operator().await;
     let path = format!("/accounts/{}/view", world.account);
@@ -270,7 +270,7 @@ async fn a_view_wants_a_reason_and_operators_who_are_none_any_more_begin_none() 
 }
 
 #[tokio::test]
-async fn owners_do_not_sign_in_as_an_operator_of_their_account() {
+async fn owners_cannot_sign_in_as_an_operator_of_their_account() {
     let world = World::new().await;
     let mut owner = world.owner().await;
     let made =

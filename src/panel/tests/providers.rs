@@ -1,4 +1,4 @@
-//! The page about receiving providers.
+//! Tests of the page about receiving providers.
 
 use super::*;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
@@ -16,10 +16,10 @@ fn blocked() -> TransferEnd {
 }
 
 #[tokio::test]
-async fn the_page_shows_each_provider_with_advice_answers_and_links() {
+async fn each_provider_is_shown_with_advice_answers_and_links() {
     let world = World::new().await;
     let mut browser = world.owner().await;
-    assert!(browser.get("/providers").await.shows("No provider was asked in this time."));
+    assert!(browser.get("/providers").await.shows("No messages in this period"));
     let message = world.send(serde_json::json!({})).await;
     let facts = AttemptFacts {
         smtp_code: Some(550),

@@ -1,4 +1,4 @@
-//! Tests of manual control of waiting mail, of a message's origin, and of the event log as a file.
+//! Tests of pause, resume and retry, of a message's origin, and of exports.
 
 use super::*;
 use crate::domain::api_key::Scopes;
@@ -16,7 +16,7 @@ async fn put_off(world: &World) -> MessageId {
 }
 
 #[tokio::test]
-async fn an_owner_pauses_and_resumes_a_site_and_both_have_their_line() {
+async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for _ in 0..2 {
@@ -42,11 +42,11 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_have_their_line() {
     let (paused, resumed) = (Action::SitePaused, Action::SiteResumed);
     let told = [(paused, "google"), (paused, "google"), (paused, "example.com"), (resumed, "google")];
     assert_eq!(lines[..4], told);
-    assert_eq!(lines[4..], [(resumed, "example.com")], "what was not paused is no change");
+    assert_eq!(lines[4..], [(resumed, "example.com")], "resuming an active site is not logged");
 }
 
 #[tokio::test]
-async fn a_site_is_paused_by_owners_alone_and_from_here_alone() {
+async fn only_owners_pause_a_site_and_only_from_the_panel() {
     let world = World::new().await;
     let mut viewer = world.viewer().await;
     let message = put_off(&world).await;
@@ -70,7 +70,7 @@ async fn a_site_is_paused_by_owners_alone_and_from_here_alone() {
 }
 
 #[tokio::test]
-async fn a_message_that_was_put_off_is_tried_at_once_and_one_that_has_ended_is_not() {
+async fn a_deferred_message_is_retried_at_once_and_a_finished_one_is_not() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let message = put_off(&world).await;
@@ -88,7 +88,7 @@ async fn a_message_that_was_put_off_is_tried_at_once_and_one_that_has_ended_is_n
 }
 
 #[tokio::test]
-async fn a_message_tells_which_key_sent_it_what_signed_it_and_how_soon_it_was_taken() {
+async fn a_message_page_shows_its_key_signatures_and_delivery_time() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let operator = Caller { account: world.account, key: None };
@@ -111,7 +111,7 @@ async fn a_message_tells_which_key_sent_it_what_signed_it_and_how_soon_it_was_ta
 }
 
 #[tokio::test]
-async fn events_are_handed_out_as_a_file_with_the_filters_of_the_page() {
+async fn events_are_exported_with_the_filters_of_the_page() {
     let world = World::new().await;
     let mut browser = world.viewer().await;
     let mut last = None;
@@ -137,11 +137,11 @@ async fn events_are_handed_out_as_a_file_with_the_filters_of_the_page() {
     assert_eq!(browser.get("/events/export?type=opened").await.status, 422);
     assert!(browser.get("/events?type=delivered").await.shows("href=\"/events/export?type=delivered&#38;format=csv\""));
     assert_eq!(browser.get("/events/export?after=2020-01-01").await.status, 422, "wider than 30 days");
-    assert_eq!(world.browser().get("/events/export").await.status, 303, "only for who has signed in");
+    assert_eq!(world.browser().get("/events/export").await.status, 303, "an export needs a session");
 }
 
 #[tokio::test]
-async fn messages_are_handed_out_as_a_file_with_the_search_of_the_page() {
+async fn messages_are_exported_with_the_search_of_the_page() {
     let world = World::new().await;
     let mut browser = world.viewer().await;
     let first = world.send(serde_json::json!({ "metadata": { "order": "7" } })).await.to_string();
@@ -162,5 +162,5 @@ async fn messages_are_handed_out_as_a_file_with_the_search_of_the_page() {
     let page = browser.get("/messages?q=metadata.order:7").await;
     assert!(page.shows(&first) && !page.shows(&second) && !page.shows("found by metadata"));
     assert!(page.shows("href=\"/messages/export?q=metadata.order%3A7&#38;format=csv\""), "{}", page.body);
-    assert_eq!(world.browser().get("/messages/export").await.status, 303, "only for who has signed in");
+    assert_eq!(world.browser().get("/messages/export").await.status, 303, "an export needs a session");
 }

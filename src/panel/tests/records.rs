@@ -1,5 +1,5 @@
-//! Tests of every record's pages and forms: other accounts' are not found, viewers only read, forms come from the same
-//! origin, and text from others is text.
+//! Tests of every record's pages and forms: records of other accounts are not found, viewers only read, forms must come
+//! from the panel, and foreign text is escaped.
 
 use super::escaping::{PAYLOADS, does, escaped};
 use super::*;
@@ -11,7 +11,7 @@ use crate::engine::listing::PageRequest;
 use crate::store::op::suppression::Suppression;
 use crate::store::row::suppression::SuppressionReason;
 
-/// The pages of records, `{..}` standing for an identifier.
+/// Pages of records, with `{..}` for an identifier.
 const PAGES: [&str; 10] = [
     "/webhooks/{whk}",
     "/webhooks/{whk}/json",
@@ -24,7 +24,7 @@ const PAGES: [&str; 10] = [
     "/suppressions/{sup}",
     "/suppressions/{sup}/json",
 ];
-/// The forms of records.
+/// Forms of records.
 const FORMS: [&str; 16] = [
     "/webhooks/{whk}",
     "/webhooks/{whk}/reactivate",
@@ -43,12 +43,12 @@ const FORMS: [&str; 16] = [
     "/suppressions/{sup}/remove",
     "/suppressions/import",
 ];
-/// The lists, and the forms that add to them.
+/// Lists, and the forms that add to them.
 const LISTS: [&str; 4] = ["/webhooks", "/domains", "/keys", "/suppressions"];
 const FORM: [(&str, &str); 4] =
     [("name", "x.example.com"), ("stream", "marketing"), ("url", "https://x.example.com/"), ("email", "x@example.com")];
 
-/// One record of each kind, of one account.
+/// One record of each kind, all of one account.
 struct Records {
     account: AccountId,
     webhook: EndpointId,
@@ -91,7 +91,7 @@ impl Records {
         self.ids.iter().fold(pattern.to_owned(), |path, (mark, id)| path.replace(mark, id))
     }
 
-    /// Returns the state in which a change would show.
+    /// Returns the state that a change would alter.
     fn state(&self, engine: &Engine) -> String {
         let page = PageRequest { before: None, limit: 99 };
         format!(
@@ -105,7 +105,7 @@ impl Records {
 }
 
 #[tokio::test]
-async fn records_of_another_account_are_not_there_and_stay_as_they_are() {
+async fn records_of_another_account_are_not_found_and_unchanged() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let other = world.engine.create_account("Other".parse().unwrap(), None, QuotaLimits::default()).await.unwrap().id;
@@ -130,7 +130,7 @@ async fn records_of_another_account_are_not_there_and_stay_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_viewer_looks_at_every_record_and_changes_none() {
+async fn a_viewer_reads_every_record_and_changes_none() {
     let world = World::new().await;
     let mut browser = world.viewer().await;
     let records = Records::of(&world.engine, world.account, "words").await;
@@ -153,7 +153,7 @@ async fn a_viewer_looks_at_every_record_and_changes_none() {
 }
 
 #[tokio::test]
-async fn a_form_from_elsewhere_changes_no_record() {
+async fn a_cross_site_form_changes_no_record() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let records = Records::of(&world.engine, world.account, "words").await;
@@ -171,7 +171,7 @@ async fn a_form_from_elsewhere_changes_no_record() {
 }
 
 #[tokio::test]
-async fn every_record_offers_its_identifier_its_json_and_the_command() {
+async fn every_record_page_shows_its_id_json_and_curl_command() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let records = Records::of(&world.engine, world.account, "words").await;
@@ -190,7 +190,7 @@ async fn every_record_offers_its_identifier_its_json_and_the_command() {
 }
 
 #[tokio::test]
-async fn markup_in_a_record_is_shown_as_text_everywhere() {
+async fn markup_in_a_record_is_escaped_on_every_page() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for payload in PAYLOADS {
@@ -203,7 +203,7 @@ async fn markup_in_a_record_is_shown_as_text_everywhere() {
             assert!(page.status == 200 && !does(&page, payload), "{payload} at {path}");
             assert!(page.shows(&escaped(payload)) || path.starts_with("/domains"), "{payload} at {path}");
         }
-        // Refused input is shown again as text too.
+        // Rejected input is escaped too.
         let form =
             [("name", payload), ("url", payload), ("email", payload), ("note", payload), ("description", payload)];
         for path in ["/webhooks", "/domains", "/suppressions", &records.path("/webhooks/{whk}")] {

@@ -1,10 +1,10 @@
-//! Searching by what receivers said, by domains and keys, and for what is left when something is left out.
+//! Tests of message search by response, domain and key, and with excluded terms.
 
 use super::looking::facts;
 use super::*;
 
 #[tokio::test]
-async fn messages_are_found_by_what_became_of_them_and_by_what_is_left_out() {
+async fn messages_are_found_by_responses_and_excluded_terms() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let deferred = TransferEnd::Deferred { bounce: None, not_before: None };
@@ -39,8 +39,7 @@ async fn messages_are_found_by_what_became_of_them_and_by_what_is_left_out() {
         let shown = [0, 1, 2].map(|n| page.shows(&format!("<a href=\"/messages/{}\">", ids[n])));
         assert_eq!((page.status, shown), (200, found), "{search}");
     }
-    for (search, said) in
-        [("code:high", "code: "), ("key:mine", "key: "), ("-before:2023-11-14", "says what the other")]
+    for (search, said) in [("code:high", "code: "), ("key:mine", "key: "), ("-before:2023-11-14", "without the minus")]
     {
         let page = browser.get(&format!("/messages?q={search}")).await;
         assert!(page.shows("role=\"alert\"") && page.shows(said), "{search}");

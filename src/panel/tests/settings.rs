@@ -1,9 +1,9 @@
-//! Tests of the settings: the account's, and one's own password.
+//! Tests of account settings and of the user's own password.
 
 use super::*;
 
 #[tokio::test]
-async fn settings_are_changed_one_or_all_and_shown_again() {
+async fn settings_are_changed_and_shown() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let reply = browser.post("/settings", &[("content_retention_days", "7")]).await;
@@ -22,7 +22,7 @@ async fn settings_are_changed_one_or_all_and_shown_again() {
 }
 
 #[tokio::test]
-async fn a_refused_form_says_why_and_keeps_what_was_typed() {
+async fn a_rejected_form_shows_errors_and_keeps_its_input() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let form = [("name", "Acme"), ("time_zone", "Europe/Atlantis"), ("content_retention_days", "0")];
@@ -37,7 +37,7 @@ async fn a_refused_form_says_why_and_keeps_what_was_typed() {
 }
 
 #[tokio::test]
-async fn a_new_password_asks_for_the_old_one_and_signs_out_everywhere_else() {
+async fn a_new_password_needs_the_old_one_and_ends_other_sessions() {
     let world = World::new().await;
     let (mut browser, mut other) = (world.owner().await, world.owner().await);
     let change = |old: &str, new: &str| [("current_password", old.to_owned()), ("new_password", new.to_owned())];
@@ -61,7 +61,7 @@ async fn a_new_password_asks_for_the_old_one_and_signs_out_everywhere_else() {
 }
 
 #[tokio::test]
-async fn the_theme_is_kept_and_written_into_every_page() {
+async fn the_theme_is_stored_and_applied_to_every_page() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(browser.get("/").await.shows("data-theme=\"system\""));
@@ -72,7 +72,7 @@ async fn the_theme_is_kept_and_written_into_every_page() {
 }
 
 #[tokio::test]
-async fn single_keys_can_be_turned_off() {
+async fn single_key_shortcuts_can_be_turned_off() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(browser.get("/").await.shows("<body data-shortcuts=\"on\">"));

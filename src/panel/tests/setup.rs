@@ -1,4 +1,4 @@
-//! Setup links: whoever has one chooses the password, once.
+//! Tests of setup links, with which a user chooses a password once.
 
 use super::*;
 use crate::base::id::UserId;
@@ -13,7 +13,7 @@ impl World {
         self.engine.create_user(self.account, "cleo@example.test".parse().unwrap(), Role::Viewer).await.unwrap().0.id
     }
 
-    /// The path and query of a link, and its token.
+    /// Returns the path and query of a link, and its token.
     async fn link(&self, user: UserId) -> (String, String) {
         let url = self.engine.setup_link(self.account, user).await.unwrap().unwrap().url;
         let path = url.strip_prefix("http://panel.test").unwrap().to_owned();
@@ -23,13 +23,13 @@ impl World {
 }
 
 #[tokio::test]
-async fn whoever_has_the_link_chooses_the_password_once_and_is_signed_in() {
+async fn a_setup_link_sets_the_password_once_and_signs_in() {
     let world = World::new().await;
     let (path, token) = world.link(world.cleo().await).await;
     let mut browser = world.browser();
     for _ in 0..2 {
         let page = browser.get(&path).await;
-        assert_eq!(page.status, 200, "looking uses nothing up");
+        assert_eq!(page.status, 200, "showing the page does not use up the link");
         assert!(page.shows("cleo@example.test"));
     }
     for (weak, said) in [("short", "at least 12 characters"), ("passwordpassword", "too easy to guess")] {
@@ -47,7 +47,7 @@ async fn whoever_has_the_link_chooses_the_password_once_and_is_signed_in() {
 }
 
 #[tokio::test]
-async fn a_link_ends_after_a_day_with_another_password_and_while_its_user_is_kept_out() {
+async fn a_link_ends_after_a_day_by_a_password_change_and_for_disabled_users() {
     let world = World::new().await;
     let user = world.cleo().await;
     let mut browser = world.browser();
@@ -71,7 +71,7 @@ async fn a_link_ends_after_a_day_with_another_password_and_while_its_user_is_kep
 }
 
 #[tokio::test]
-async fn the_audit_log_says_who_made_a_link_and_that_its_use_was_by_that_link() {
+async fn the_audit_log_names_the_link_and_its_creator() {
     let world = World::new().await;
     let user = world.cleo().await;
     let mut owner = world.owner().await;
@@ -101,7 +101,7 @@ async fn a_link_ends_when_its_user_becomes_an_operator() {
     let operator = UserChange { operator: Some(true), ..UserChange::default() };
     world.engine.change_user(crate::engine::audit::Behalf::operator(world.account), user, operator).await.unwrap();
     let mut browser = world.browser();
-    assert_eq!(browser.get(&path).await.status, 410, "an owner may have kept it");
+    assert_eq!(browser.get(&path).await.status, 410, "an owner may still know the link");
     assert_eq!(browser.post("/setup", &[("token", &token), ("password", CHOSEN)]).await.status, 410);
     let (path, _) = world.link(user).await;
     assert_eq!(browser.get(&path).await.status, 200);

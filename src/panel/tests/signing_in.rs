@@ -1,4 +1,4 @@
-//! The way in: sessions, the throttle, the second factor, and forms from elsewhere.
+//! Tests of sign-in: sessions, throttle, second factor, and cross-site forms.
 
 use super::*;
 use crate::base::secret::Secret;
@@ -6,7 +6,7 @@ use crate::base::totp;
 use crate::net::clock::SystemClock;
 
 #[tokio::test]
-async fn whoever_is_not_signed_in_is_led_to_the_login_and_back() {
+async fn an_anonymous_visitor_is_sent_to_the_login_and_back() {
     let world = World::new().await;
     let mut browser = world.browser();
     let reply = browser.get("/messages?q=order").await;
@@ -20,7 +20,7 @@ async fn whoever_is_not_signed_in_is_led_to_the_login_and_back() {
 }
 
 #[tokio::test]
-async fn a_page_for_anyone_repeats_no_long_text() {
+async fn public_pages_do_not_repeat_long_text() {
     let world = World::new().await;
     let mut browser = world.browser();
     assert!(browser.get("/login?email=a%40b.example&next=/keys").await.body.contains("a@b.example"));
@@ -55,7 +55,7 @@ async fn every_failure_has_the_same_answer() {
 }
 
 #[tokio::test]
-async fn ten_failures_of_one_address_close_its_door_for_a_while() {
+async fn ten_failures_for_one_address_throttle_it() {
     let world = World::new().await;
     let mut browser = world.browser();
     for _ in 0..10 {
@@ -64,14 +64,14 @@ async fn ten_failures_of_one_address_close_its_door_for_a_while() {
     let reply = browser.sign_in(EMAIL, &world.password).await;
     assert_eq!((reply.status, reply.header("retry-after")), (429, "900"));
     assert!(reply.shows("Wait 15 min"));
-    // Somebody else is not held up by it.
+    // Other addresses are unaffected.
     assert_eq!(browser.sign_in("val.viewer@example.test", "wrong").await.status, 401);
     world.advance(Duration::from_secs(900));
     assert_eq!(browser.sign_in(EMAIL, &world.password).await.status, 303);
 }
 
 #[tokio::test]
-async fn fifty_failures_from_one_place_close_the_door_to_it() {
+async fn fifty_failures_from_one_client_throttle_it() {
     let world = World::new().await;
     let mut browser = world.browser();
     for attempt in 0..50 {
@@ -81,7 +81,7 @@ async fn fifty_failures_from_one_place_close_the_door_to_it() {
 }
 
 #[tokio::test]
-async fn a_session_has_a_cookie_that_only_the_server_reads() {
+async fn the_session_cookie_is_http_only_and_replaced_at_sign_in() {
     let plain = World::new().await;
     let mut browser = plain.browser();
     let reply = browser.sign_in(EMAIL, &plain.password).await;
@@ -102,7 +102,7 @@ async fn a_session_has_a_cookie_that_only_the_server_reads() {
 }
 
 #[tokio::test]
-async fn a_session_ends_by_leaving_by_idleness_and_at_the_latest_after_a_week() {
+async fn a_session_ends_by_sign_out_idleness_or_after_a_week() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let token = browser.cookies["postrider"].clone();
@@ -119,7 +119,7 @@ async fn a_session_ends_by_leaving_by_idleness_and_at_the_latest_after_a_week() 
     for _ in 0..28 {
         world.advance(DAY / 4);
         busy.get("/").await;
-        // Being seen is written down without anybody waiting for it; a commit behind it is not.
+        // The last-seen time is written in the background. A later commit includes it.
         world.engine.create_account("Other".parse().unwrap(), None, QuotaLimits::default()).await.unwrap();
     }
     assert_eq!(busy.get("/").await.status, 303);
@@ -127,7 +127,7 @@ async fn a_session_ends_by_leaving_by_idleness_and_at_the_latest_after_a_week() 
 }
 
 #[tokio::test]
-async fn sessions_are_listed_and_ended_from_elsewhere() {
+async fn sessions_are_listed_and_ended_from_another_browser() {
     let world = World::new().await;
     let (mut here, mut there) = (world.owner().await, world.owner().await);
     let page = here.get("/settings").await;
@@ -137,7 +137,7 @@ async fn sessions_are_listed_and_ended_from_elsewhere() {
     assert_eq!(reply.location(), "/settings?done=sessions");
     assert_eq!((here.get("/").await.status, there.get("/").await.status), (200, 303));
 
-    // Nobody ends another's by its key.
+    // A session key of another user ends nothing.
     let mut viewer = world.viewer().await;
     let page = here.get("/settings").await;
     let key = page.body.split("name=\"session\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
@@ -148,7 +148,7 @@ async fn sessions_are_listed_and_ended_from_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_form_from_elsewhere_changes_nothing() {
+async fn a_cross_site_form_changes_nothing() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for lines in [
@@ -173,7 +173,7 @@ async fn a_form_from_elsewhere_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_second_factor_is_asked_for_after_the_password_and_each_code_once() {
+async fn the_second_factor_follows_the_password_and_each_code_works_once() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let page = browser.get("/settings/totp").await;
@@ -191,7 +191,7 @@ async fn the_second_factor_is_asked_for_after_the_password_and_each_code_once() 
     let mut other = world.browser();
     let reply = other.sign_in(EMAIL, &world.password).await;
     assert_eq!(reply.location(), "/login/code?next=%2F");
-    assert_eq!(other.get("/messages").await.status, 303, "half a login opens nothing");
+    assert_eq!(other.get("/messages").await.status, 303, "a half-finished sign-in opens nothing");
     assert_eq!(other.get("/login/code").await.status, 200);
     assert_eq!(other.post("/login/code", &[("code", &code)]).await.status, 401, "it was shown already");
     let before = other.cookies["postrider"].clone();
@@ -208,5 +208,5 @@ async fn the_second_factor_is_asked_for_after_the_password_and_each_code_once() 
     }
     assert_eq!(third.post("/login/code", &[("code", "000000")]).await.status, 429);
     world.advance(Duration::from_secs(300));
-    assert_eq!(third.get("/login/code").await.status, 303, "nobody waits longer than five minutes");
+    assert_eq!(third.get("/login/code").await.status, 303, "a half-finished sign-in expires after five minutes");
 }

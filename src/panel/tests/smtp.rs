@@ -1,4 +1,4 @@
-//! SMTP submission: the settings to copy, the refusals, and the timeline of a message that came by it.
+//! Tests of SMTP submission: the settings, the refusals, and the timeline of a submitted message.
 
 use super::*;
 use crate::domain::api_key::Scopes;
@@ -21,14 +21,14 @@ async fn session(world: &World) -> (SmtpSession, String) {
 }
 
 #[tokio::test]
-async fn the_page_has_the_settings_to_copy_where_something_listens() {
+async fn the_page_has_settings_to_copy_if_submission_is_configured() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(browser.get("/smtp").await.shows("SMTP submission is not configured"));
     let address = SmtpAddress { host: "mail.example.com".to_owned(), port: Some(587), tls_port: Some(465) };
     world.engine.settings.smtp.set(address).unwrap();
     let page = browser.get("/smtp").await;
-    for shown in ["mail.example.com", "587 (STARTTLS)", "465 (SSL/TLS)", "postrider", "Nothing was refused."] {
+    for shown in ["mail.example.com", "587 (STARTTLS)", "465 (SSL/TLS)", "postrider", "No refusals"] {
         assert!(page.shows(shown), "{shown} in {}", page.body);
     }
     assert!(browser.get("/").await.shows("href=\"/smtp\""));
@@ -48,7 +48,7 @@ async fn refusals_are_listed_and_escaped() {
 }
 
 #[tokio::test]
-async fn the_timeline_tells_that_a_message_came_by_smtp() {
+async fn the_timeline_shows_that_a_message_came_by_smtp() {
     let world = World::new().await;
     let (mut session, prefix) = session(&world).await;
     session.sender(SmtpSender::default());

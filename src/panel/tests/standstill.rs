@@ -1,4 +1,4 @@
-//! A restored store, whose queues stand still until the operator lets them go.
+//! Tests of a restored store, whose queues are on hold until the operator releases them.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::store::row::restored::{HoldCause, Restored};
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
 
-/// Makes the store one that was restored.
+/// Marks the store as restored.
 #[derive(Serialize, Deserialize)]
 struct Restore(Restored);
 
@@ -25,7 +25,7 @@ impl Op for Restore {
 }
 
 #[tokio::test]
-async fn every_page_says_so_while_a_restored_queue_stands_still() {
+async fn every_page_has_a_notice_while_a_restored_queue_is_on_hold() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(!browser.get("/").await.shows("on hold"));

@@ -1,4 +1,4 @@
-//! Suppressions: finding, adding and lifting them, and whole lists in and out.
+//! Tests of suppressions: search, adding, removing, import and export.
 
 use super::*;
 use crate::engine::listing::PageRequest;
@@ -20,7 +20,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn an_address_is_suppressed_and_what_waits_for_it_withdrawn() {
+async fn suppressing_an_address_cancels_its_queued_messages() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(browser.get("/suppressions").await.shows("No suppressed addresses"));
@@ -41,7 +41,7 @@ async fn an_address_is_suppressed_and_what_waits_for_it_withdrawn() {
 }
 
 #[tokio::test]
-async fn suppressions_are_found_by_address_and_reason_page_by_page() {
+async fn suppressions_are_searched_by_address_and_reason_and_paged() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for number in 0..60 {
@@ -71,7 +71,7 @@ async fn suppressions_are_found_by_address_and_reason_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_suppression_tells_why_and_is_lifted() {
+async fn a_suppression_shows_its_reason_and_can_be_removed() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let suppression = Suppression {
@@ -101,7 +101,7 @@ async fn a_suppression_tells_why_and_is_lifted() {
 }
 
 #[tokio::test]
-async fn a_list_is_checked_first_and_then_imported_whole() {
+async fn a_list_is_checked_first_and_then_imported() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     world.suppress("a@example.com", SuppressionReason::Manual).await;
@@ -128,7 +128,7 @@ async fn a_list_is_checked_first_and_then_imported_whole() {
 }
 
 #[tokio::test]
-async fn a_list_with_a_fault_is_refused_line_by_line_and_nothing_imported() {
+async fn a_list_with_errors_is_rejected_line_by_line_and_not_imported() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let list = "email,reason\na@example.com,bounce\nnobody,boredom\n";

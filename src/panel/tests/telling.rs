@@ -1,4 +1,4 @@
-//! Tests of a message's page beside its events, of the overview, and of the pages that only `dev` shows.
+//! Tests of a message's page beside its events, of the overview, and of the `dev` pages.
 
 use super::looking::facts;
 use super::*;
@@ -22,7 +22,7 @@ fn bounced() -> TransferEnd {
 }
 
 #[tokio::test]
-async fn a_failed_attempt_opens_to_what_was_said_and_one_that_went_well_does_not() {
+async fn a_failed_attempt_shows_its_conversation_and_a_successful_one_does_not() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let (failed, taken) = (world.send(serde_json::json!({})).await, world.send(serde_json::json!({})).await);
@@ -35,11 +35,11 @@ async fn a_failed_attempt_opens_to_what_was_said_and_one_that_went_well_does_not
     world.engine.store.commit(SweepEvents { due: Timestamp::ZERO }).await.unwrap();
     let page = world.owner().await.get(&format!("/messages/{failed}")).await;
     assert!(page.shows("Undeliverable."), "the timeline stays");
-    assert!(!page.shows("SMTP conversation"), "what was said goes with the event log");
+    assert!(!page.shows("SMTP conversation"), "the transcript expires with the event log");
 }
 
 #[tokio::test]
-async fn a_message_s_page_tells_at_the_side_whom_webhooks_told() {
+async fn the_timeline_shows_the_webhook_deliveries_of_each_event() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let mut endpoints = Vec::new();
@@ -67,7 +67,7 @@ async fn a_message_s_page_tells_at_the_side_whom_webhooks_told() {
 }
 
 #[tokio::test]
-async fn a_message_is_seen_wide_and_narrow_and_kept_as_a_file() {
+async fn a_message_preview_has_two_widths_and_a_download() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let message = world.send(serde_json::json!({ "html": "<p>Hi</p><img src=\"https://x.test/p\">" })).await;
@@ -88,7 +88,7 @@ async fn a_message_is_seen_wide_and_narrow_and_kept_as_a_file() {
 }
 
 #[tokio::test]
-async fn the_overview_draws_what_was_counted_and_says_how_the_account_stands() {
+async fn the_overview_draws_the_counts_and_judges_the_reputation() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     for number in 0..120 {
@@ -118,7 +118,7 @@ async fn the_overview_draws_what_was_counted_and_says_how_the_account_stands() {
 }
 
 #[tokio::test]
-async fn captured_mail_is_a_page_of_dev_alone() {
+async fn captured_mail_pages_exist_only_in_dev() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(!browser.get("/").await.shows("/captured"));
@@ -130,7 +130,7 @@ async fn captured_mail_is_a_page_of_dev_alone() {
 }
 
 #[tokio::test]
-async fn the_overview_tells_what_receivers_objected_to_and_how_last_week_was() {
+async fn the_overview_shows_delivery_problems_and_last_week() {
     let world = World::new().await;
     let first = world.send(serde_json::json!({ "to": "a@long-ago.test" })).await;
     world.settle(first, bounced(), facts(550, "550 5.1.1 Who?")).await;

@@ -1,4 +1,4 @@
-//! The throttle of sign-ins: whom strangers can lock out, and whom they can't.
+//! Tests of the sign-in throttle: strangers can't lock out known browsers.
 
 use super::*;
 use crate::base::secret::Secret;
@@ -11,7 +11,7 @@ use crate::net::clock::SystemClock;
 const DEVICE: &str = "postrider-device";
 
 impl World {
-    /// Closes the door to everybody who tries the owner's name and is not known.
+    /// Throttles the owner's address for unknown browsers.
     async fn strangers_fail(&self) {
         let mut stranger = self.browser();
         for _ in 0..10 {
@@ -28,7 +28,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn strangers_lock_out_no_browser_that_its_user_has_signed_in_with() {
+async fn strangers_cannot_lock_out_a_known_browser() {
     let world = World::new().await;
     let mut known = world.owner().await;
     known.post("/logout", &[]).await;
@@ -40,11 +40,11 @@ async fn strangers_lock_out_no_browser_that_its_user_has_signed_in_with() {
     assert_eq!(
         world.browser().sign_in("val.viewer@example.test", "x").await.status,
         429,
-        "the client's door is closed too"
+        "the client is throttled too"
     );
     assert_eq!(known.sign_in(EMAIL, &world.password).await.status, 303);
 
-    // It is an entry of its own, and no way around the throttle.
+    // A known browser has an entry of its own, so it is throttled too.
     for _ in 0..10 {
         assert_eq!(known.sign_in(EMAIL, "wrong").await.status, 401);
     }
@@ -53,7 +53,7 @@ async fn strangers_lock_out_no_browser_that_its_user_has_signed_in_with() {
 }
 
 impl World {
-    /// Begins so many attempts of which the client hears no end, and waits until they have ended.
+    /// Starts this many attempts, drops each client before its answer, and waits until all have ended.
     async fn cut_off(&self, password: &str, attempts: usize) {
         let before = Arc::strong_count(&self.engine);
         for _ in 0..attempts {
@@ -68,7 +68,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn an_attempt_that_the_client_cuts_off_counts_as_what_it_is() {
+async fn an_aborted_attempt_counts_by_its_result() {
     let world = World::new().await;
     for _ in 0..3 {
         world.cut_off(&world.password, 4).await;
@@ -79,7 +79,7 @@ async fn an_attempt_that_the_client_cuts_off_counts_as_what_it_is() {
 }
 
 #[tokio::test]
-async fn a_browser_is_known_by_a_cookie_of_its_own_user_and_for_400_days() {
+async fn a_known_browser_has_a_cookie_of_its_user_for_400_days() {
     let world = World::new().await;
     let mut viewer = world.viewer().await;
     let mut owner = world.owner().await;
@@ -101,7 +101,7 @@ async fn a_browser_is_known_by_a_cookie_of_its_own_user_and_for_400_days() {
 }
 
 #[tokio::test]
-async fn signing_out_everywhere_and_a_new_password_forget_every_other_browser() {
+async fn signing_out_everywhere_or_a_new_password_forgets_other_browsers() {
     let world = World::new().await;
     let (mut here, mut there) = (world.owner().await, world.owner().await);
     let before = here.cookies[DEVICE].clone();
@@ -122,7 +122,7 @@ async fn signing_out_everywhere_and_a_new_password_forget_every_other_browser() 
     assert_eq!(there.sign_in(EMAIL, new).await.status, 429);
     assert_eq!(here.sign_in(EMAIL, new).await.status, 303);
 
-    // Set by the operator, it forgets this one too.
+    // A password set by the operator forgets this browser too.
     let password = NewPassword::chosen("another horse battery staple", &EMAIL.parse().unwrap()).unwrap();
     let change = UserChange { password: Some(password), ..UserChange::default() };
     world.engine.change_user(world.account, world.owner_id().await, change).await.unwrap();
@@ -130,7 +130,7 @@ async fn signing_out_everywhere_and_a_new_password_forget_every_other_browser() 
 }
 
 #[tokio::test]
-async fn strangers_keep_nobody_who_is_signed_in_from_showing_the_password() {
+async fn strangers_cannot_block_the_password_confirmation() {
     let world = World::new().await;
     let mut owner = world.owner().await;
     owner.cookies.remove(DEVICE);
@@ -144,7 +144,7 @@ async fn strangers_keep_nobody_who_is_signed_in_from_showing_the_password() {
 }
 
 #[tokio::test]
-async fn whoever_has_the_password_alone_locks_no_known_browser_out_of_the_second_factor() {
+async fn a_stolen_password_cannot_lock_known_browsers_out_of_the_second_factor() {
     let world = World::new().await;
     let mut owner = world.owner().await;
     let page = owner.get("/settings/totp").await;
@@ -155,7 +155,7 @@ async fn whoever_has_the_password_alone_locks_no_known_browser_out_of_the_second
     assert_eq!(set.location(), "/settings?done=totp");
     let mut thief = world.browser();
     thief.sign_in(EMAIL, &world.password).await;
-    assert!(!thief.cookies.contains_key(DEVICE), "half a login makes no browser known");
+    assert!(!thief.cookies.contains_key(DEVICE), "a half-finished sign-in does not make the browser known");
     for _ in 0..10 {
         thief.post("/login/code", &[("code", "000000")]).await;
     }
@@ -166,7 +166,7 @@ async fn whoever_has_the_password_alone_locks_no_known_browser_out_of_the_second
 }
 
 #[tokio::test]
-async fn an_attempt_that_the_service_could_not_judge_counts_for_nothing() {
+async fn an_attempt_during_overload_is_not_counted() {
     let world = World::new().await;
     let mut known = world.owner().await;
     let mut browser = world.browser();
@@ -175,17 +175,13 @@ async fn an_attempt_that_the_service_could_not_judge_counts_for_nothing() {
         let reply = browser.sign_in(EMAIL, "wrong").await;
         assert_eq!((reply.status, reply.header("retry-after")), (503, "1"));
     }
-    assert_eq!(
-        known.sign_in(EMAIL, &world.password).await.status,
-        303,
-        "a crowd of strangers keeps nobody out who is known"
-    );
+    assert_eq!(known.sign_in(EMAIL, &world.password).await.status, 303, "strangers cannot block a known browser");
     drop(crowd);
     assert_eq!(browser.sign_in(EMAIL, &world.password).await.status, 303);
 }
 
 #[tokio::test]
-async fn a_user_makes_a_limited_number_of_requests_a_minute_and_other_users_are_served() {
+async fn requests_per_user_are_limited_independently() {
     let world = World::new().await;
     let mut owner = world.owner().await;
     let id = world.owner_id().await;
@@ -193,7 +189,7 @@ async fn a_user_makes_a_limited_number_of_requests_a_minute_and_other_users_are_
     let page = owner.get("/messages").await;
     assert_eq!((page.status, page.header("retry-after")), (429, "60"));
     let changed = owner.post("/settings", &[("account_name", "Other")]).await;
-    assert_eq!(changed.status, 429, "nothing is changed, and no line of the audit log is written");
+    assert_eq!(changed.status, 429, "nothing is changed or logged");
     let other = crate::base::id::UserId(crate::base::id::Ulid([9; 16]));
     assert!(world.engine.rates.admit_user(other, world.engine.clock.monotonic()).is_ok());
     world.advance(Duration::from_secs(60));

@@ -1,4 +1,4 @@
-//! Tests of permissions and sign-in.
+//! Tests of user management, roles and sign-in.
 
 use super::*;
 use crate::domain::audit::Actor;
@@ -8,7 +8,7 @@ use crate::engine::users::{UserChange, UserRefusal};
 use crate::store::error::OpError;
 
 #[tokio::test]
-async fn a_viewer_looks_at_everything_and_changes_nothing_but_their_own() {
+async fn a_viewer_reads_everything_and_changes_only_their_own_user() {
     let world = World::new().await;
     let message = world.send(serde_json::json!({})).await;
     let mut browser = world.viewer().await;
@@ -25,7 +25,7 @@ async fn a_viewer_looks_at_everything_and_changes_nothing_but_their_own() {
 }
 
 #[tokio::test]
-async fn an_owner_adds_a_user_who_chooses_a_password_by_a_link() {
+async fn an_invited_user_chooses_a_password_with_the_setup_link() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let reply = browser.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await;
@@ -37,7 +37,7 @@ async fn an_owner_adds_a_user_who_chooses_a_password_by_a_link() {
     let password = "correct horse battery";
     assert_eq!(cleo.post(path, &[("token", token), ("password", password)]).await.status, 303);
     assert_eq!(cleo.sign_in("Cleo@Example.Test", password).await.status, 303);
-    for (email, said) in [("cleo@EXAMPLE.test", "signs in to this service already"), ("cleo", "role=\"alert\"")] {
+    for (email, said) in [("cleo@EXAMPLE.test", "is already a user of this service"), ("cleo", "role=\"alert\"")] {
         let reply = browser.post("/users", &[("email", email), ("role", "owner")]).await;
         assert_eq!(reply.status, 422);
         assert!(reply.shows(said) || reply.shows("email-fault"), "{email}");
@@ -59,7 +59,7 @@ async fn an_owner_adds_a_user_who_chooses_a_password_by_a_link() {
 }
 
 #[tokio::test]
-async fn nobody_changes_or_removes_themselves() {
+async fn users_cannot_change_or_remove_themselves() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let page = crate::engine::listing::PageRequest { before: None, limit: 9 };
@@ -73,7 +73,7 @@ async fn nobody_changes_or_removes_themselves() {
 }
 
 #[tokio::test]
-async fn a_quarter_of_an_hour_after_the_password_it_is_asked_for_again() {
+async fn the_password_must_be_confirmed_again_after_15_minutes() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     world.advance(Duration::from_secs(15 * 60));
@@ -89,7 +89,7 @@ async fn a_quarter_of_an_hour_after_the_password_it_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn users_of_a_suspended_account_look_and_change_only_what_is_their_own() {
+async fn users_of_a_suspended_account_change_only_their_own_user() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let on = Behalf::operator(world.account);
@@ -106,7 +106,7 @@ async fn users_of_a_suspended_account_look_and_change_only_what_is_their_own() {
 }
 
 #[tokio::test]
-async fn every_form_is_for_the_roles_that_may_send_it() {
+async fn every_form_is_limited_to_the_roles_that_may_send_it() {
     const OWN: [&str; 7] = [
         "panel.logout",
         "panel.view.end",
@@ -148,7 +148,7 @@ async fn every_form_is_for_the_roles_that_may_send_it() {
 }
 
 #[tokio::test]
-async fn an_owner_can_not_take_the_last_owner_from_the_account() {
+async fn the_last_owner_of_an_account_cannot_be_removed() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let own = world.owner_id().await;
@@ -162,7 +162,7 @@ async fn an_owner_can_not_take_the_last_owner_from_the_account() {
     let other = others.iter().find(|user| user.id != own).unwrap().id;
     let demoted = [("action", "role"), ("role", "member")];
     assert_eq!(browser.post(&format!("/users/{other}"), &demoted).await.status, 303);
-    // The other one's form was on its way at the same time; their role has changed meanwhile, and owners are counted.
+    // A concurrent form of the other owner changes this role in between. The operation still counts the owners.
     let on = Behalf::new(world.account, Actor::Service);
     let change = || UserChange { role: Some(Role::Member), ..UserChange::default() };
     let refused = world.engine.change_user(on.clone(), own, change()).await;

@@ -1,4 +1,4 @@
-//! Webhooks: registering and changing them, why one was disabled, and what it was sent.
+//! Tests of webhooks: creating and changing them, automatic disabling, and deliveries.
 
 use super::*;
 use crate::base::id::{DeliveryId, EndpointId};
@@ -21,7 +21,7 @@ impl World {
         self.engine.deliveries(self.account, endpoint, None, PAGE).unwrap().unwrap().rows
     }
 
-    /// Records an attempt of a delivery, made now.
+    /// Records an attempt of a delivery at the current time.
     pub(super) async fn attempt(&self, record: &DeliveryRecord, status: u16, body: &str) {
         let Stage::Pending { due } = record.row.state.stage else { panic!("it has ended") };
         let at = self.clock.now();
@@ -38,7 +38,7 @@ impl World {
         self.engine.store.commit(op).await.unwrap();
     }
 
-    /// An endpoint that failed ten times in a row.
+    /// Creates an endpoint that failed ten times in a row.
     async fn disabled(&self) -> EndpointId {
         let endpoint = self.endpoint().await;
         for number in 0..10 {
@@ -76,7 +76,7 @@ async fn a_webhook_is_created_and_its_secret_shown_once() {
 }
 
 #[tokio::test]
-async fn a_refused_webhook_comes_back_as_it_was_typed_with_its_faults() {
+async fn a_rejected_webhook_form_keeps_its_input_and_shows_errors() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = world.endpoint().await;
@@ -122,14 +122,14 @@ async fn a_webhook_is_changed_paused_reactivated_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_disabled_webhook_tells_why_and_is_reactivated() {
+async fn a_disabled_webhook_shows_its_failures_and_is_reactivated() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = world.disabled().await;
     let strip = browser.get("/").await;
     assert!(strip.shows("is disabled after repeated failures") && strip.shows(&format!("href=\"/webhooks/{id}\"")));
     assert!(browser.get("/webhooks").await.shows("Disabled after repeated failures"));
-    // Outstanding deliveries hide nothing of it.
+    // Pending deliveries must not hide the failures.
     for _ in 0..30 {
         world.send(serde_json::json!({})).await;
     }
@@ -146,7 +146,7 @@ async fn a_disabled_webhook_tells_why_and_is_reactivated() {
 }
 
 #[tokio::test]
-async fn a_delivery_shows_each_attempt_with_what_was_answered() {
+async fn a_delivery_shows_each_attempt_with_its_response() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = world.endpoint().await;
@@ -177,7 +177,7 @@ async fn a_delivery_shows_each_attempt_with_what_was_answered() {
 }
 
 #[tokio::test]
-async fn a_test_and_a_replay_are_deliveries_too() {
+async fn tests_and_replays_are_listed_as_deliveries() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = world.endpoint().await;
@@ -201,7 +201,7 @@ async fn a_test_and_a_replay_are_deliveries_too() {
 }
 
 #[tokio::test]
-async fn another_secret_is_shown_once_and_signs_from_then_on() {
+async fn a_rotated_secret_is_shown_once_and_signs_later_attempts() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = world.endpoint().await;
@@ -218,12 +218,12 @@ async fn another_secret_is_shown_once_and_signs_from_then_on() {
 }
 
 #[tokio::test]
-async fn deliveries_are_shown_by_their_state() {
+async fn deliveries_are_filtered_by_state() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = world.endpoint().await;
     let empty = browser.get(&format!("/webhooks/{id}?state=failed")).await;
-    assert!(empty.shows("No delivery is failed.") && empty.shows("All deliveries"));
+    assert!(empty.shows("No failed deliveries") && empty.shows("All deliveries"));
     for number in 0..20 {
         world.send(serde_json::json!({})).await;
         let newest = world.deliveries(id).remove(0);

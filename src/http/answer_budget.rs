@@ -1,5 +1,5 @@
-//! Memory of answers that wait to be read, charged like request bodies ([`super::body_budget`]): a client that requests
-//! much and reads nothing must not use up the memory of others.
+//! Memory budget for answers that wait for their client, charged like request bodies ([`super::body_budget`]). A client
+//! that requests much and reads nothing must not use up the memory of others.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use super::body_budget::{BodyBudgets, BudgetHolder, Charge, Excess, UNCHARGED_BY
 use super::error::ApiError;
 use crate::net::http_body::BodyStream;
 
-/// Charged bytes of a streamed answer: the part that is being read, and the one that the client has not taken.
+/// Charged bytes of a streamed answer: the part in transit and the part that the client has not read yet.
 const STREAM_BYTES: usize = 96 * 1024;
 
 /// Charges the bytes of `answer` to the client, until the last of them is sent or dropped. Small answers and those to
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_answers_of_one_account_hold_a_quarter_and_other_accounts_are_answered() {
+    fn unread_answers_of_one_account_use_at_most_a_quarter() {
         let budgets = budgets();
         let ask = |method, holder| charged(of(vec![b'x'; 10_000]), &method, &budgets, holder);
         let held = [ask(Method::GET, account(1)).unwrap(), ask(Method::GET, account(1)).unwrap()];
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_one_account_hold_a_quarter_until_they_end() {
+    fn streams_of_one_account_use_at_most_a_quarter_until_they_end() {
         let sizes = BudgetSizes { shared: 8 * STREAM_BYTES, strangers: 0, stranger: 0 };
         let budgets = Arc::new(BodyBudgets::new(&sizes));
         let ask = |holder| {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_larger_than_the_share_is_given_to_whoever_holds_nothing_else() {
+    fn an_answer_larger_than_the_share_is_allowed_if_nothing_else_is_charged() {
         let budgets = budgets();
         let ask = || charged(of(vec![b'x'; 30_000]), &Method::GET, &budgets, account(1));
         let held = ask().unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_who_is_signed_in_is_charged_as_the_account() {
+    fn answers_to_a_signed_in_visitor_are_charged_to_the_account() {
         let budgets = budgets();
         let ask = |bytes| {
             let answer = of(vec![b'x'; bytes]).for_account(AccountId(Ulid([1; 16])));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_hold_their_share_beside_what_is_small_or_common() {
+    fn unauthenticated_clients_have_a_share_beside_small_and_shared_answers() {
         let budgets = budgets();
         let cached = Bytes::from(vec![b'x'; 20_000]);
         let ask = |bytes: Bytes| charged(of(bytes), &Method::POST, &budgets, BudgetHolder::Unauthenticated(None));

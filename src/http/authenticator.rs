@@ -57,7 +57,7 @@ pub trait Authenticator: Send + Sync + 'static {
     /// Refuses changes by a caller whose account is suspended.
     ///
     /// # Errors
-    /// [`ApiError::AccountSuspended`], or the store's failure.
+    /// [`ApiError::AccountSuspended`]; store errors.
     fn check_suspension(&self, caller: &Self::Caller) -> Result<(), ApiError>;
 
     /// Refuses changes while another machine may own the log of the replica. May wait for the bucket's answer.

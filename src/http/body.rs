@@ -166,7 +166,7 @@ impl Progress<'_> {
             let too_slow = self.start + self.pace.deadline().min(self.limits.whole);
             let charged_from = charge.is_free().then(|| self.start + self.limits.uncharged);
             let wake = charged_from.map_or(too_slow, |from| from.min(too_slow));
-            // The frame is requested before the timer is set, so a body that has arrived costs no timer.
+            // Polls the frame before it sets the timer, so that a body that has arrived costs no timer.
             let data = match timeout_at(wake, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(fault))) => return Err(unreadable(&fault)),
@@ -183,12 +183,12 @@ impl Progress<'_> {
     }
 }
 
-/// A body that ends early may be retried. One with malformed framing will not be better the next time.
+/// Returns the error for an unreadable body. One that ended early can be retried; malformed framing can't.
 fn unreadable(fault: &hyper::Error) -> ApiError {
     let cause = fault.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     match cause {
         Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
-            ApiError::InvalidJson("The request's body is not chunked as its Transfer-Encoding says.".to_owned())
+            ApiError::InvalidJson("The chunked encoding of the request body is malformed.".to_owned())
         }
         Some(_) | None => ApiError::RequestTimeout,
     }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_taken_with_parameters_or_absent_and_refused_otherwise() {
+    fn a_content_type_is_accepted_with_parameters_or_absent() {
         let json = ["application/json"];
         assert!(check_type(&HeaderMap::new(), &json).is_ok());
         assert!(check_type(&typed("Application/JSON; charset=utf-8"), &json).is_ok());

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn one_account_holds_a_quarter_and_gives_it_back() {
+    fn one_account_uses_at_most_a_quarter_and_releases_it() {
         let budgets = budgets();
         let mut one = Charge::new(&budgets, account(1));
         assert_eq!(one.grow(10_000), Ok(()));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_never_touch_the_shared_supply() {
+    fn unauthenticated_bodies_never_use_the_shared_budget() {
         let budgets = budgets();
         let mut held: Vec<_> = ["192.0.2.1", "192.0.2.2"].map(|from| Charge::new(&budgets, stranger(from))).into();
         assert!(held.iter_mut().all(|charge| charge.grow(10_000).is_ok()));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_holds_its_share_and_an_ipv6_client_that_of_its_64() {
+    fn clients_are_counted_per_address_and_ipv6_clients_per_64() {
         let budgets = budgets();
         let mut one = Charge::new(&budgets, stranger("2001:db8::1"));
         assert_eq!(one.grow(10_000), Ok(()));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_body_of_a_stranger_is_charged_once_it_takes_long_or_grows() {
+    fn a_small_unauthenticated_body_is_charged_once_it_is_slow_or_grows() {
         let budgets = budgets();
         let mut full = Charge::new(&budgets, stranger("192.0.2.1"));
         assert_eq!(full.grow(10_000), Ok(()));

@@ -78,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_content_of_an_attachment_may_be_a_list_of_bytes() {
+    fn attachment_content_may_be_a_list_of_bytes() {
         let body = br#"{"attachments":[{"content":[104,105,255,0]},{"content":"aGk="}],"content":[1],"tags":[[1]]}"#;
         let email = parse_email(body).unwrap();
         assert_eq!(email["attachments"], json!([{"content": "aGn/AA=="}, {"content": "aGk="}]));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_anything_else_in_it_is_no_content() {
+    fn a_list_with_other_elements_is_no_content() {
         for content in ["[256]", "[-1]", "[1.5]", "[null]", "[true]", "[\"a\"]", "[[1]]", "[{\"a\":1}]", "[1,2,\"x\"]"]
         {
             let body = format!("{{\"attachments\":[{{\"content\":{content}}}]}}");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_messages_is_a_list() {
+    fn a_list_of_messages_stays_a_list() {
         assert_eq!(parse_list(b"[{},1]").unwrap(), [json!({}), json!(1)]);
         for bad in ["{}", "", "[", "[{\"a\":1,\"a\":2}]", "\"x\"", "[]x"] {
             assert!(parse_list(bad.as_bytes()).is_err(), "{bad}");

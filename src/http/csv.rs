@@ -9,7 +9,7 @@ pub enum InvalidCsv {
     #[error("a quoted field is never closed")]
     Open,
     /// There is text between a closing quote and the next comma.
-    #[error("after a closing quote there may only be a comma or the line's end; double the quotes inside of a field")]
+    #[error("only a comma or line end may follow a closing quote; double the quotes inside a field")]
     AfterQuote,
 }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn records_carry_the_line_on_which_they_begin() {
+    fn records_have_the_number_of_their_first_line() {
         let text = "\u{feff}a,b\r\n\r\n\"1\n2\",\"say \"\"hi\"\"\"\n,\nlast,\"\"";
         let expected = [
             (1, record(&["a", "b"])),
@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_with_its_line_and_the_next_record_is_read() {
+    fn an_error_has_its_line_and_the_next_record_is_read() {
         assert_eq!(read("\"a\"b,c\nd\n"), [(1, Err(InvalidCsv::AfterQuote)), (2, record(&["d"]))]);
         assert_eq!(read("a\n\"b\nc\n"), [(1, record(&["a"])), (2, Err(InvalidCsv::Open))]);
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(rows in proptest::collection::vec(
+        fn written_records_are_read_back(rows in proptest::collection::vec(
             proptest::collection::vec("[a-z,\"\r\n é]{0,6}", 2..4), 0..5
         )) {
             let mut text = String::new();

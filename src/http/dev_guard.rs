@@ -30,7 +30,7 @@ impl DevForbidden {
     pub(super) fn message(self) -> Cow<'static, str> {
         match self {
             Self::Address(Some(address)) => format!(
-                "/dev answers only clients on this machine, and you come from {address}. Start dev with --dev-allow \
+                "/dev answers only clients on this machine, and your address is {address}. Start dev with --dev-allow \
                  {address} (or POSTRIDER_DEV_ALLOW) to let this address in."
             )
             .into(),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_no_public_record_can_have_are_answered() {
+    fn only_non_public_host_names_are_answered() {
         for host in [
             "localhost",
             "LOCALHOST:8025",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_elsewhere_is_refused_whatever_it_says() {
+    fn a_remote_client_is_refused_whatever_headers_it_sends() {
         let headers = HeaderMap::from_iter([(HOST, "localhost".parse().unwrap())]);
         let address = "172.17.0.1".parse().ok();
         let refused = check(&Uri::from_static("/dev/mail"), &headers, Some(address)).unwrap_err();

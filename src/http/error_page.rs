@@ -1,4 +1,4 @@
-//! Errors as pages: a person who requested a page gets a page, not JSON.
+//! Errors as pages: a browser that requested a page gets an HTML error page, not JSON.
 //!
 //! The service asks here for the form of an error. The panel renders the page.
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_paths_of_programs_are_known_by_their_whole_segments() {
+    fn api_paths_are_recognised_by_whole_segments() {
         for path in ["/v1", "/v1/nowhere", "/dev/mail", "/healthz", "/unsubscribe/x"] {
             assert!(is_for_programs(path), "{path}");
         }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_for_whoever_names_html() {
+    fn only_clients_that_accept_html_explicitly_get_a_page() {
         let takes = |value: &'static str| takes_html(&HeaderMap::from_iter([(ACCEPT, value.parse().unwrap())]));
         assert!(takes("text/html,application/xhtml+xml,*/*;q=0.8") && takes("application/json, TEXT/HTML;q=0.5"));
         assert!(!takes("*/*") && !takes("application/json") && !takes_html(&HeaderMap::new()));

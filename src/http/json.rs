@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_many_values_is_refused_before_they_take_memory() {
+    fn a_body_with_too_many_values_is_rejected_before_it_takes_memory() {
         let with = |count: usize| format!("{{\"a\":[{}0]}}", "0,".repeat(count - 1));
         assert!(parse_object(with(VALUES_MAX - 1).as_bytes()).is_ok());
         assert!(refusal(with(VALUES_MAX).as_bytes()).contains("more than 100000 values"));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_strict_json_object_is_refused_with_its_place() {
+    fn invalid_json_is_rejected_with_its_position() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(32), "]".repeat(32));
         for (body, says) in [
             (&b""[..], "empty"),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_differ_only_in_writing_hash_equally_and_no_others() {
+    fn equal_bodies_hash_equally_whatever_their_notation() {
         let hash = |body: &str| canonical_hash(&parse_object(body.as_bytes()).unwrap());
         let one = hash(r#"{"a":"é","b":[1,{"x":null,"y":-0.0}]}"#);
         assert_eq!(one, hash("{ \"b\" : [1, {\"y\": 0.0, \"x\": null}],\n \"a\": \"\\u00e9\" }"));
@@ -376,7 +376,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_written_object_is_read_back_as_it_was_and_hashes_the_same(value in values()) {
+        fn a_serialised_object_is_read_back_with_the_same_hash(value in values()) {
             let object = Map::from_iter([("v".to_owned(), value)]);
             let read = parse_object(serde_json::to_string_pretty(&object).unwrap().as_bytes()).unwrap();
             prop_assert_eq!(&read, &object);

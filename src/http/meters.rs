@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_counted_under_its_routes_name_and_the_class_of_its_status() {
+    fn an_answer_is_counted_by_route_name_and_status_class() {
         let meters = RequestMeters::new(["messages.create", "messages.show"]);
         meters.answered("messages.create", StatusCode::ACCEPTED, Duration::from_millis(2));
         meters.answered("messages.create", StatusCode::UNPROCESSABLE_ENTITY, Duration::from_millis(1));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_counted_where_an_operator_should_know_of_it() {
+    fn only_relevant_refusals_are_counted() {
         let meters = RequestMeters::new([]);
         meters.refused("quota_exceeded", Timestamp::ZERO);
         meters.refused("validation_failed", Timestamp::ZERO);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_brackets_are_known_by_what_stands_before_them() {
+    fn names_in_brackets_are_known_by_their_prefix() {
         let mut violations = Violations::new();
         let raw = "metadata[order]=10&metadata%5Ba%5Bb%5D=%3D&metadata[order]=11&metadata=1&metadata[x=1";
         let query = Query::parse(raw, &["metadata[]"], &mut violations);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_a_query_is_named_at_once() {
+    fn all_errors_of_a_query_are_reported_together() {
         let mut violations = Violations::new();
         let query = Query::parse("limt=1&cursor=a&cursor=b&email=%zz&limit=%2B5", &KNOWN, &mut violations);
         query.page(&mut violations);

@@ -34,7 +34,7 @@ impl SuppressionExport {
     /// Starts the list of `account`, which continues for as long as `still_may` returns true. Reads the first part.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Store errors.
     pub(crate) async fn begin(
         engine: Arc<Engine>,
         account: AccountId,

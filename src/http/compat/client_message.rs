@@ -1,7 +1,7 @@
-//! A message as a client of another service describes it, made into the body of `POST /v1/messages`, field by field.
+//! A message in the form of another service's client, converted field by field to the body of `POST /v1/messages`.
 //!
-//! The two codecs fill it. Faults of the form are noted under the client's names; all else is checked by
-//! [`Submission::lift`], whose faults are translated.
+//! Both codecs fill it. Errors of its form are recorded under the client's field names. [`Submission::lift`] checks
+//! everything else, and its errors are translated.
 
 use serde_json::{Map, Value};
 
@@ -18,26 +18,26 @@ use crate::domain::text::{has_control, is_longer};
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 
-/// The hint for a second recipient, and for cc and bcc.
+/// Hint for a second recipient, and for cc and bcc.
 pub(super) const ONE_RECIPIENT: &str = "takes one address: send one request per recipient";
-/// The hint for copies.
+/// Hint for copies.
 pub(super) const NO_COPIES: &str = "is not supported: send one request per recipient";
-/// The hint for templates.
+/// Hint for templates.
 pub(super) const NO_TEMPLATES: &str = "templates are not supported: render the message before sending it";
-/// The hint for tracking.
+/// Hint for tracking.
 pub(super) const NO_TRACKING: &str = "tracking is not supported: leave it out";
-/// The value of the one-click header (RFC 8058).
+/// Value of the one-click header (RFC 8058).
 const ONE_CLICK: &str = "List-Unsubscribe=One-Click";
-/// Bytes of a word that a header field can hold unencoded.
+/// Maximum number of bytes in a word that a header field can contain unencoded.
 const WORD_BYTES_MAX: usize = 900;
 
-/// A message in the making.
+/// A message under construction.
 pub(super) struct Letter {
     /// The body of `POST /v1/messages`.
     ours: Map<String, Value>,
     headers: Map<String, Value>,
     metadata: Map<String, Value>,
-    /// The sender and the recipient as the client wrote them.
+    /// Sender and recipient as the client wrote them.
     from_as_given: Option<String>,
     to_as_given: Option<String>,
     to_name: Option<String>,
@@ -45,15 +45,15 @@ pub(super) struct Letter {
     names: Names,
 }
 
-/// A message that may be submitted.
+/// A valid message, ready to submit.
 pub(super) struct Ready {
     pub(super) submission: Submission,
     pub(super) names: Names,
-    /// The recipient as the client wrote it.
+    /// Recipient as the client wrote it.
     pub(super) to_as_given: String,
 }
 
-/// Whether a value counts as absent: clients send these for what is not set.
+/// Whether a value counts as absent. Clients send such values for unset fields.
 pub(super) fn is_absent(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -64,7 +64,7 @@ pub(super) fn is_absent(value: &Value) -> bool {
     }
 }
 
-/// The members of `object` that are not absent.
+/// Returns the members of `object` that are not absent.
 pub(super) fn present(mut object: Map<String, Value>) -> Map<String, Value> {
     object.retain(|_, value| !is_absent(value));
     object
@@ -84,14 +84,14 @@ impl Letter {
         }
     }
 
-    /// Takes a field over as it is.
+    /// Copies a field unchanged.
     pub(super) fn copy(&mut self, fields: &mut Fields<'_>, theirs: &'static str, ours: &str) {
         if let Some(value) = fields.value(theirs) {
             self.ours.insert(ours.to_owned(), value);
         }
     }
 
-    /// Takes the texts, of which one must be there.
+    /// Converts the body texts. At least one is required.
     pub(super) fn bodies(&mut self, fields: &mut Fields<'_>, text: &'static str, html: &'static str) {
         self.copy(fields, text, "text");
         self.copy(fields, html, "html");
@@ -101,7 +101,7 @@ impl Letter {
         }
     }
 
-    /// Takes the sender; its name is our `from_name`.
+    /// Converts the sender. Its display name becomes `from_name`.
     pub(super) fn sender(&mut self, fields: &mut Fields<'_>, field: &'static str) {
         let Some(text) = fields.text(field) else { return };
         match Mailbox::parse(&text) {
@@ -114,7 +114,7 @@ impl Letter {
         self.from_as_given = Some(text);
     }
 
-    /// Takes the one recipient; its name goes to the To header.
+    /// Converts the only recipient. Its display name goes to the To header.
     pub(super) fn recipient(&mut self, fields: &mut Fields<'_>, field: &'static str, text: String) {
         match Mailbox::parse(&text) {
             Some(mailbox) => {
@@ -134,7 +134,7 @@ impl Letter {
         self.to_as_given = Some(text);
     }
 
-    /// Takes the addresses of Reply-To, each of which may have a name.
+    /// Converts the Reply-To addresses, each with an optional name.
     pub(super) fn reply_to(&mut self, fields: &mut Fields<'_>, field: &'static str, given: &[String]) {
         let mut mailboxes = Vec::new();
         for text in given.iter().flat_map(|text| split(text)) {
@@ -154,7 +154,7 @@ impl Letter {
         }
     }
 
-    /// Takes one header.
+    /// Converts one header.
     pub(super) fn header(&mut self, fields: &mut Fields<'_>, list: &str, name: String, value: Value) {
         if value.is_null() {
             return;
@@ -165,7 +165,7 @@ impl Letter {
         self.headers.insert(name, value);
     }
 
-    /// Takes one pair of metadata, which is `field` of the client.
+    /// Converts one metadata pair from the client's field `field`.
     pub(super) fn pair(&mut self, fields: &mut Fields<'_>, field: &str, name: String, value: Value) {
         if value.is_null() {
             return;
@@ -176,19 +176,19 @@ impl Letter {
         }
     }
 
-    /// Notes that a field of ours comes from the client's field `theirs`.
+    /// Records that our field comes from the client's field `theirs`.
     pub(super) fn moved(&mut self, ours: String, theirs: String) {
         self.names.moved(ours, theirs);
     }
 
-    /// Takes the attachments, in our form.
+    /// Sets the attachments, which are already in our form.
     pub(super) fn attachments(&mut self, attachments: Vec<Value>) {
         if !attachments.is_empty() {
             self.ours.insert("attachments".to_owned(), attachments.into());
         }
     }
 
-    /// Has List-Unsubscribe with a URL count as `unsubscribe_url`; List-Unsubscribe-Post comes with it.
+    /// Treats List-Unsubscribe with a URL as `unsubscribe_url`. List-Unsubscribe-Post belongs to it.
     fn unsubscribe(&mut self, faults: &mut Violations) {
         let named = |name: &str| self.headers.keys().find(|key| key.eq_ignore_ascii_case(name)).cloned();
         let (list, post) = (named("list-unsubscribe"), named("list-unsubscribe-post"));
@@ -214,10 +214,10 @@ impl Letter {
         self.list_unsubscribe = Some(given);
     }
 
-    /// The message, where nothing is wrong with it; `faults` are those of its form.
+    /// Returns the message if it is valid. `faults` are the errors of its form.
     ///
     /// # Errors
-    /// Every fault, under the client's names.
+    /// All errors, under the client's field names.
     pub(super) fn lift(
         mut self,
         mut faults: Violations,
@@ -260,18 +260,18 @@ impl Letter {
     }
 }
 
-/// The message for an invalid address, as Postmark's clients parse it.
+/// Returns the message for an invalid address, as Postmark's clients parse it.
 fn invalid_address(field: &str, given: &str) -> String {
     format!("Invalid '{field}' address: '{given}'.")
 }
 
-/// Whether a header can carry the text as it stands.
+/// Whether a header can contain the text without encoding.
 fn is_header_text(text: &str) -> bool {
     let printable = text.bytes().all(|c| c == b' ' || c.is_ascii_graphic());
     printable && text.split(' ').all(|word| word.len() <= WORD_BYTES_MAX)
 }
 
-/// The http or https URL in a List-Unsubscribe header; https comes first.
+/// Returns the URL of a List-Unsubscribe header; https takes precedence over http.
 fn unsubscribe_url(value: &str) -> Option<String> {
     let bracketed = value.split('<').skip(1).filter_map(|rest| rest.split_once('>')).map(|(inside, _)| inside);
     let bare = (!value.contains('<')).then_some(value);
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_url_of_list_unsubscribe_is_found_among_others() {
+    fn the_url_is_found_among_other_list_unsubscribe_values() {
         for (given, url) in [
             ("<https://example.com/u>", Some("https://example.com/u")),
             ("<mailto:u@example.com>, <HTTPS://example.com/u?a=b,c>", Some("HTTPS://example.com/u?a=b,c")),

@@ -1,4 +1,4 @@
-//! Why a door's handler has no success to tell: an error of ours with what the client's own code looks for beside it.
+//! Error of a compatible API's handler: one of our errors, with the keywords that the client's code looks for.
 
 use super::service::{ClientError, CompatService};
 use crate::domain::violation::Violations;
@@ -17,16 +17,16 @@ pub(super) struct Fault {
     words: Box<ErrorKeyword>,
 }
 
-/// Text that the client's code looks for in the message.
+/// Text that the client's code looks for in the error message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ErrorKeyword {
     /// Sentences before the message, such as `Invalid 'To' address: 'x'.`
     opening: Vec<String>,
-    /// A sentence behind the message.
+    /// A sentence after the message.
     closing: Option<String>,
-    /// Postmark's number, where it is not that of the error.
+    /// Postmark's error number, if it differs from the usual one of the error.
     number: Option<u16>,
-    /// Where the message stands in a list.
+    /// Position of the message in a list.
     place: Option<String>,
 }
 
@@ -43,31 +43,31 @@ impl From<Violations> for Fault {
 }
 
 impl Fault {
-    /// The same with a number of Postmark's.
+    /// Sets Postmark's error number.
     pub(super) fn numbered(mut self, number: u16) -> Self {
         self.words.number = Some(number);
         self
     }
 
-    /// The same with sentences that Postmark's clients look for at the beginning of the message.
+    /// Adds sentences that Postmark's clients look for at the start of the message.
     pub(super) fn opened_by(mut self, opening: Vec<String>) -> Self {
         self.words.opening = opening;
         self
     }
 
-    /// The same with a sentence that Postmark's clients look for.
+    /// Adds a sentence that Postmark's clients look for at the end of the message.
     pub(super) fn closed_by(mut self, closing: Option<String>) -> Self {
         self.words.closing = closing;
         self
     }
 
-    /// The same about the message at this place of a list.
+    /// Sets the position of the message in a list.
     pub(super) fn at(mut self, place: String) -> Self {
         self.words.place = Some(place);
         self
     }
 
-    /// The error in the client's words.
+    /// Returns the error in the client's form.
     pub(super) fn told(&self, door: CompatService, request_id: &str) -> ClientError {
         let ErrorKeyword { opening, closing, number, place } = &*self.words;
         let mut told = door.told(&self.error, request_id, place.as_deref());
@@ -75,7 +75,7 @@ impl Fault {
         if door != CompatService::Postmark {
             return told;
         }
-        // On lines of their own: patterns of clients end at a line's end.
+        // Each sentence has its own line, because client patterns end at line ends.
         if !opening.is_empty() {
             told.message = format!("{}\n{}", opening.join("\n"), told.message);
         }
@@ -85,7 +85,7 @@ impl Fault {
         told
     }
 
-    /// The answer to `call`.
+    /// Returns the answer to `call`.
     pub(super) fn answer(&self, door: CompatService, api: &Api, call: &Call<Caller>) -> Answer {
         let told = self.told(door, &call.request_id);
         let answer = door.written(&self.error, &told).refused_as(self.error.code());

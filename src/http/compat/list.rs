@@ -1,5 +1,5 @@
-//! Lists of messages: as many requests as messages, one Idempotency-Key for the whole, and each message by itself where
-//! the client asks for that.
+//! Lists of messages. A list counts as one request per message and has one Idempotency-Key. If the client asks for it,
+//! each message succeeds or fails separately.
 
 use std::future::Future;
 
@@ -26,34 +26,34 @@ use crate::store::error::StoreError;
 use crate::store::op::accept::Accepted;
 use crate::store::op::admission::IdempotencyClaim;
 
-/// Postmark's number for a list that is too long.
+/// Postmark's error number for a list that is too long.
 const TOO_LONG: u16 = 410;
 
 /// Name and maximum length of a list.
 pub(super) struct Kind {
     pub(super) door: CompatService,
-    /// The field under which faults of the whole list are told.
+    /// Field under which errors of the whole list are reported.
     pub(super) field: &'static str,
     pub(super) most: usize,
 }
 
-/// A list that is answered for the first time.
+/// A list that has not been answered before.
 pub(super) struct List {
     pub(super) items: Vec<Value>,
     address: String,
     pub(super) claim: Option<IdempotencyClaim>,
-    /// Kept until the list is answered.
+    /// Marks the key as in use until the list is answered.
     pub(super) in_use: Option<KeyInUse>,
 }
 
-/// The outcome of one message of a list.
+/// Result of one message in a list.
 pub(super) struct Sent {
     pub(super) accepted: Accepted,
-    /// The recipient as the client wrote it.
+    /// Recipient as the client wrote it.
     pub(super) to_as_given: String,
 }
 
-/// Reads the list, counts it against the request rate, and has `work` answer it.
+/// Parses the list, counts it against the request rate, and answers it with `work`.
 pub(super) async fn answer<F: Future<Output = Result<Answer, Fault>> + Send>(
     kind: &Kind,
     api: &Api,
@@ -70,7 +70,7 @@ pub(super) async fn answer<F: Future<Output = Result<Answer, Fault>> + Send>(
         None => work(items).await.unwrap_or_else(|fault| fault.answer(kind.door, api, call)),
     };
     Ok(match counted {
-        // A list has counted more than its request.
+        // The list has counted as more than one request.
         Some(counted) => answer.with_header(RATE_LIMIT, &counted.to_header()),
         None => answer,
     })
@@ -88,11 +88,11 @@ fn read(kind: &Kind, call: &Call<Caller>) -> Result<Vec<Value>, Fault> {
     }
 }
 
-/// Takes the list's Idempotency-Key, or tells what the same list was answered before. `address` is part of what the key
-/// is bound to.
+/// Claims the list's Idempotency-Key, or returns the earlier answer to the same list. The key is also bound to
+/// `address`.
 ///
 /// # Errors
-/// The key is malformed, bound to something else, or in use.
+/// Fails if the key is malformed, bound to another request, or in use.
 pub(super) fn begin(
     api: &Api,
     call: &Call<Caller>,
@@ -107,7 +107,7 @@ pub(super) fn begin(
     let account = call.caller.account;
     let not_now = |error: SubmitError| Fault::from(messages::key_refused(error));
     let Some(bound) = claim else { return Ok(Ok(List { items, address, claim, in_use: None })) };
-    // Taken before the question: the first request may be on its last step.
+    // The key is claimed before the lookup, because the first request may be about to finish.
     let in_use = api.engine.use_key(account, bound.key_hash);
     match api.engine.accepted_before(account, &bound).map_err(not_now)? {
         Some(accepted) => Ok(Err(accepted)),
@@ -115,8 +115,8 @@ pub(super) fn begin(
     }
 }
 
-/// Sends each message of the list by itself, in order. A repetition after a crash sends none of them twice: each has a
-/// key of its own, made of the list's.
+/// Sends the messages of the list separately, in order. Each has a key derived from the list's key, so that a
+/// repetition after a crash sends no message twice.
 pub(super) async fn each(
     api: &Api,
     call: &Call<Caller>,
@@ -143,14 +143,14 @@ pub(super) async fn each(
     read_items.into_iter().map(outcome_of).collect()
 }
 
-/// The idempotency key of the message at `place` of the list with the key `whole`.
+/// Returns the idempotency key of the message at `place` in the list with the key `whole`.
 fn claim_at(whole: &IdempotencyClaim, place: usize, address: &str, item: &Value) -> IdempotencyClaim {
     let key_hash = Sha256::new().chain_update(whole.key_hash).chain_update((place as u64).to_be_bytes());
     IdempotencyClaim { key_hash: key_hash.finalize().into(), body_hash: named_hash(address, item) }
 }
 
-/// Answers the list, and binds its key to the answer. A list of which nothing was sent, or of which something failed on
-/// our side, leaves the key free: repeated, it sends what is left.
+/// Answers the list and binds its key to the answer. If nothing was sent, or if the service failed for some message,
+/// the key stays free: a repetition sends the remaining messages.
 pub(super) async fn finish(
     api: &Api,
     call: &Call<Caller>,
@@ -169,8 +169,8 @@ pub(super) async fn finish(
     Ok(send::ok(body, &quota, false))
 }
 
-/// Whether the same message may be accepted when the list is repeated: we failed, or a request whose client did not
-/// wait is at it still.
+/// Whether a repetition of the list may succeed for this message: the service failed, or an abandoned request is still
+/// running.
 fn is_passing(error: &ApiError) -> bool {
     error.status().is_server_error() || *error == ApiError::IdempotencyInProgress
 }

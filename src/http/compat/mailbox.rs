@@ -1,19 +1,19 @@
-//! One mailbox as the clients of other services write it: an address, or `Name <address>`.
+//! A mailbox in the notation of other services' clients: an address, or `Name <address>`.
 
 use crate::domain::text::unquoted;
 use crate::mail::read::decoded_text;
 
-/// A mailbox taken apart. The address is not checked yet.
+/// A parsed mailbox. The address is not validated yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mailbox {
-    /// The display name, unquoted and with its encoded words decoded.
+    /// Display name, without quotes and with encoded words decoded.
     pub(super) name: Option<String>,
-    /// The text in the address's place.
+    /// Text in place of the address.
     pub(super) address: String,
 }
 
 impl Mailbox {
-    /// The mailbox that `text` holds. Where a comma separates two addresses it holds none.
+    /// Parses a mailbox. Returns `None` if a comma separates two addresses.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if split(text).iter().filter(|entry| entry.contains('@')).count() > 1 {
             return None;
@@ -26,7 +26,7 @@ impl Mailbox {
         Some(Self { name: Some(name).filter(|name| !name.trim().is_empty()), address })
     }
 
-    /// The mailbox as a header writes it.
+    /// Returns the mailbox in header notation.
     pub(super) fn to_header(&self) -> String {
         let Self { name, address } = self;
         match name {
@@ -35,7 +35,7 @@ impl Mailbox {
         }
     }
 
-    /// The mailbox as people write it: the name is quoted only where it could be misread.
+    /// Returns the mailbox for people. The name is quoted only if it is ambiguous otherwise.
     pub(super) fn to_text(&self) -> String {
         match &self.name {
             Some(name) if !name.contains(['"', ',', '<', '>', '@', '(', ')', ':', ';', '\\']) => {
@@ -46,7 +46,7 @@ impl Mailbox {
     }
 }
 
-/// The entries of a list that commas separate; a comma inside quotes or angle brackets separates nothing.
+/// Splits a list at commas, except inside quotes and angle brackets.
 pub(super) fn split(text: &str) -> Vec<&str> {
     let (mut entries, mut start) = (Vec::new(), 0);
     let (mut quoted, mut escaped, mut angled) = (false, false, false);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mailbox_is_an_address_or_a_name_before_it() {
+    fn a_mailbox_is_an_address_with_an_optional_name() {
         for (given, name, address) in [
             ("a@example.com", None, "a@example.com"),
             (" <a@example.com> ", None, "a@example.com"),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn two_addresses_are_no_mailbox() {
+    fn two_addresses_are_not_a_mailbox() {
         for given in ["a@example.com, b@example.net", "Ann <a@example.com>,Bob <b@example.net>", "a@b.cc,a@b.cc"] {
             assert_eq!(Mailbox::parse(given), None, "{given}");
         }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_specials_is_quoted_in_a_header() {
+    fn a_name_with_special_characters_is_quoted_in_a_header() {
         let mailbox = Mailbox { name: Some("Lee, \"Ann\"".to_owned()), address: "a@example.com".to_owned() };
         assert_eq!(mailbox.to_header(), r#""Lee, \"Ann\"" <a@example.com>"#);
         assert_eq!(mailbox.to_text(), mailbox.to_header());

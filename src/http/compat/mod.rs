@@ -1,10 +1,10 @@
-//! Doors for the clients of other services (adoption contract C): the addresses, fields and errors of Resend and
-//! Postmark in front of this API's own submit path.
+//! Compatible APIs for clients of other services (adoption contract C): the paths, fields and errors of Resend and
+//! Postmark, on top of this API's own submission.
 //!
-//! A door is a codec. It reads the foreign body into a [`client_message::Letter`], which is lifted to the same
+//! Each compatible API is a codec. It reads the foreign body into a [`client_message::Letter`], which becomes the same
 //! [`crate::domain::submission::Submission`] as the body of `POST /v1/messages`, and writes the answer in the foreign
 //! form. Keys, scopes, limits, checks, records, events and webhooks are those of the API. The service renders its own
-//! errors through [`service::CompatService`], so every answer under a door's prefix has the client's form.
+//! errors through [`service::CompatService`], so every answer under a compatible prefix has the client's form.
 
 mod client_message;
 mod failure;
@@ -26,9 +26,9 @@ use crate::domain::api_key::Scope::{Manage, Read, Send};
 use crate::engine::Caller;
 use service::CompatService;
 
-/// The rows of both doors. They are not part of the API's own description.
+/// Returns the rows of both compatible APIs. The API's own description does not include them.
 ///
-/// With `root` they answer without the prefix too, for clients that can be told a host alone.
+/// With `root`, the paths also answer without the prefix, for clients that accept only a host name.
 pub fn routes(root: bool) -> Vec<Route<Api>> {
     let mut rows = Vec::new();
     for row in ROWS {
@@ -40,14 +40,14 @@ pub fn routes(root: bool) -> Vec<Route<Api>> {
     rows
 }
 
-/// Whether a row reads a message from its body, or ignores what is there.
+/// Whether a row reads a message from the request body, or ignores the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Body {
     Message,
     Ignored,
 }
 
-/// One address of a door.
+/// One path of a compatible API.
 struct Row {
     door: CompatService,
     method: Method,
@@ -84,7 +84,7 @@ macro_rules! row {
     };
 }
 
-/// Cancelling takes the scope that it takes everywhere: `manage`.
+/// Cancelling requires the scope `manage`, as everywhere.
 const ROWS: [Row; 13] = [
     row!(Resend POST "/v1/compat/resend/emails", "compat.resend.send", Send, Message, resend::send),
     row!(Resend POST "/v1/compat/resend/emails/batch", "compat.resend.batch", Send, Message, resend::batch),

@@ -1,13 +1,13 @@
-//! The client's names for the fields of a message, under which our errors are reported.
+//! Client names of message fields, under which errors are reported.
 
 use super::service::CompatService;
 use crate::domain::violation::Violations;
 
-/// The client's names for the fields of one message.
+/// Client names for the fields of one message.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     door: CompatService,
-    /// Fields of ours that this message was given elsewhere, and where.
+    /// Our fields that came from another field of the client, and that field.
     moved: Vec<(String, String)>,
 }
 
@@ -16,12 +16,12 @@ impl Names {
         Self { door, moved: Vec::new() }
     }
 
-    /// Notes that `ours` comes from the client's field `theirs`.
+    /// Records that our field comes from the client's field `theirs`.
     pub(super) fn moved(&mut self, ours: impl Into<String>, theirs: impl Into<String>) {
         self.moved.push((ours.into(), theirs.into()));
     }
 
-    /// The client's name for a dotted field of ours.
+    /// Returns the client's name for one of our dotted field names.
     pub(super) fn name(&self, ours: &str) -> String {
         let moved = self.moved.iter().find_map(|(from, to)| {
             let rest = ours.strip_prefix(from.as_str())?;
@@ -30,7 +30,7 @@ impl Names {
         moved.unwrap_or_else(|| self.door.field(ours))
     }
 
-    /// The faults under the client's names.
+    /// Returns the errors under the client's names.
     pub(super) fn translated(&self, ours: &Violations) -> Violations {
         let mut theirs = Violations::new();
         for (field, sentences) in ours.by_field() {
@@ -41,7 +41,7 @@ impl Names {
     }
 }
 
-/// Resend's name for a field of ours.
+/// Returns Resend's name for one of our fields.
 pub(super) fn of_resend(ours: &str) -> String {
     let (first, rest) = parted(ours);
     match first {
@@ -52,7 +52,7 @@ pub(super) fn of_resend(ours: &str) -> String {
     }
 }
 
-/// Postmark's name for a field of ours.
+/// Returns Postmark's name for one of our fields.
 pub(super) fn of_postmark(ours: &str) -> String {
     let (first, rest) = parted(ours);
     match first {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_of_ours_has_the_clients_name() {
+    fn a_field_is_reported_under_the_clients_name() {
         for (ours, resend, postmark) in [
             ("from", "from", "From"),
             ("from_name", "from", "From"),

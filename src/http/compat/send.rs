@@ -1,5 +1,5 @@
-//! Sending one message that a door has read: the submit path of the API, its refusals under the client's names, and
-//! the parts of an answer that both doors share.
+//! Sends one message that a compatible API has parsed: submission, refusals under the client's names, and the answer
+//! parts that both compatible APIs share.
 
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -25,19 +25,19 @@ use crate::machine::quota::QuotaView;
 use crate::store::op::accept::Accepted;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 
-/// The identifiers of an accepted message.
+/// Identifiers of an accepted message.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Receipt {
     pub(super) id: String,
     pub(super) created_at: String,
 }
 
-/// The limits that the configuration sets for a message.
+/// Returns the configured limits of a message.
 pub(super) fn limits(api: &Api) -> SubmissionLimits {
     SubmissionLimits { queue_lifetime: api.engine.settings.queue_lifetime }
 }
 
-/// The Idempotency-Key of a request to `address`, bound to its body. Another address has another body.
+/// Returns the Idempotency-Key of a request to `address`, bound to its body and address.
 pub(super) fn claim(
     call: &Call<Caller>,
     address: &str,
@@ -48,7 +48,7 @@ pub(super) fn claim(
     Some(IdempotencyClaim { key_hash, body_hash: named_hash(address, body) })
 }
 
-/// Returns the earlier answer to the same request. A key that is bound to another body shows when it is used.
+/// Returns the earlier answer to the same request. A key bound to another body is detected at submission.
 pub(super) fn before(api: &Api, account: AccountId, claim: Option<&IdempotencyClaim>) -> Option<Accepted> {
     api.engine.accepted_before(account, claim?).ok().flatten()
 }
@@ -56,7 +56,7 @@ pub(super) fn before(api: &Api, account: AccountId, claim: Option<&IdempotencyCl
 /// Accepts the message.
 ///
 /// # Errors
-/// Why nothing was sent.
+/// The reason why the message was not accepted.
 pub(super) async fn submit(
     api: &Api,
     caller: &Caller,
@@ -68,7 +68,7 @@ pub(super) async fn submit(
     api.engine.submit(caller, submission, claim).await.map_err(|error| parties.refused(api, caller, error, &names))
 }
 
-/// The sender and the recipient of a message, for the text of a refusal.
+/// Sender and recipient of a message, for the text of a refusal.
 pub(super) struct Parties {
     from: Address,
     to: Address,
@@ -79,7 +79,7 @@ impl Parties {
         Self { from: submission.from.clone(), to: submission.to.clone() }
     }
 
-    /// The error of one message in the client's words.
+    /// Returns the error of one message in the client's form.
     pub(super) fn refused(&self, api: &Api, caller: &Caller, error: SubmitError, names: &Names) -> Fault {
         let is_suppressed = matches!(error, SubmitError::Refused(Refusal::RecipientSuppressed));
         let fault = refused(messages::not_accepted(api, caller, error, &self.from, &self.to), names);
@@ -87,7 +87,7 @@ impl Parties {
     }
 }
 
-/// The error with its fields under the client's names.
+/// Returns the error with its fields under the client's names.
 pub(super) fn refused(error: ApiError, names: &Names) -> Fault {
     match error {
         ApiError::Invalid(ours) => names.translated(&ours).into(),
@@ -95,7 +95,7 @@ pub(super) fn refused(error: ApiError, names: &Names) -> Fault {
     }
 }
 
-/// The message for a suppressed recipient, as Postmark's clients parse it.
+/// Returns the error text for a suppressed recipient, as Postmark's clients parse it.
 pub(super) fn inactive(address: &str) -> String {
     format!(
         "Found inactive addresses: {address}. Inactive recipients are ones that bounced, complained, unsubscribed or \
@@ -103,10 +103,10 @@ pub(super) fn inactive(address: &str) -> String {
     )
 }
 
-/// The fields that are read from the answer to an accepted message.
+/// Parses the identifiers in the answer to an accepted message.
 ///
 /// # Errors
-/// They are none of ours.
+/// Fails if the stored answer is malformed.
 pub(super) fn receipt(answer: &[u8]) -> Result<Receipt, ApiError> {
     serde_json::from_slice(answer).map_err(|error| {
         tracing::error!(%error, "could not read a stored answer");
@@ -114,13 +114,13 @@ pub(super) fn receipt(answer: &[u8]) -> Result<Receipt, ApiError> {
     })
 }
 
-/// The 200 of a door, with the quota headers.
+/// Returns the 200 of a compatible API, with the quota headers.
 pub(super) fn ok(body: Vec<u8>, quota: &QuotaView, is_replay: bool) -> Answer {
     let answer = messages::with_quota(Answer::json_bytes(StatusCode::OK, body), quota);
     if is_replay { messages::marked_as_replay(answer) } else { answer }
 }
 
-/// The outcome of a handler as an answer.
+/// Converts the result of a handler to an answer.
 pub(super) fn answered(
     door: CompatService,
     api: &Api,

@@ -1,4 +1,4 @@
-//! A message as a door shows it: the record, and its content taken apart as long as it is kept.
+//! A message as a compatible API shows it: the record, and its parsed content while it is kept.
 
 use super::mailbox::Mailbox;
 use crate::base::id::AccountId;
@@ -11,16 +11,16 @@ use crate::http::state::Api;
 use crate::http::view::message::ContentView;
 use crate::mail::read::{ReadParts, recipient_name};
 
-/// The message as it was sent.
+/// Content of the message as it was sent.
 pub(super) struct Content {
     pub(super) parts: ReadParts,
-    /// The recipient's display name.
+    /// Display name of the recipient.
     pub(super) to_name: Option<String>,
-    /// The signed message; what is not UTF-8 is replaced.
+    /// The signed message. Bytes that are not UTF-8 are replaced.
     pub(super) raw: String,
 }
 
-/// The message in the path, and its content where it is still kept.
+/// Returns the message in the path, and its content if it is still kept.
 pub(super) async fn read(
     api: &Api,
     call: &Call<Caller>,
@@ -39,7 +39,7 @@ pub(super) async fn read(
     Ok((account, record, content))
 }
 
-/// The sender with its name.
+/// Returns the sender with its display name.
 pub(super) fn sender(record: &MessageRecord) -> String {
     let (name, address) = (record.row.from_name.clone(), record.row.from.as_given().to_owned());
     Mailbox { name, address }.to_text()

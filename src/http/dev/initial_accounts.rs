@@ -44,7 +44,7 @@ impl InitialAccounts {
     /// Records the initial rows of the first account, and of the accounts that an earlier process created.
     ///
     /// # Errors
-    /// Those of the file system and of the store.
+    /// File system errors and store errors.
     pub fn begin(&self, engine: &Engine, first: AccountId, ids: GivenIds) -> io::Result<()> {
         self.first.get_or_init(|| first);
         let kept: Vec<(AccountId, GivenIds)> = match fs::read(&self.file) {

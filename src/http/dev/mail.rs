@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_whole_seconds_or_milliseconds_up_to_a_minute() {
+    fn a_wait_is_in_seconds_or_milliseconds_up_to_a_minute() {
         for (text, millis) in [("5s", 5000), ("250ms", 250), ("0s", 0), ("60s", 60_000), ("60000ms", 60_000)] {
             assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
         }

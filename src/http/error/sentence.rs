@@ -1,12 +1,12 @@
-//! Long error sentences: that of an invalid request names the fields, with hints.
+//! Long error sentences, such as the one of an invalid request with its fields and hints.
 
 use crate::domain::violation::Violations;
 
-/// For a client whose request was committed, but not confirmed by the bucket of the replica.
+/// Reported if the request was committed but the replica's bucket has not confirmed it.
 pub(super) const IN_DOUBT: &str = "It is in doubt whether this request took effect: the bucket of the replica has not \
                                    confirmed it yet. Repeat it with the same Idempotency-Key.";
 
-/// Names at most three fields.
+/// Returns the sentence for an invalid request. It names at most three fields.
 pub(super) fn of_violations(violations: &Violations) -> String {
     let fields: Vec<&str> = violations.by_field().keys().take(3).map(String::as_str).collect();
     let count = violations.by_field().len();

@@ -1,9 +1,9 @@
-//! Every 422 has its errors, and every answer that asks to wait says for how long.
+//! Tests: every 422 has errors, and every answer that asks to wait has a duration.
 
 use super::*;
 
 #[test]
-fn a_422_always_names_its_errors_and_its_message_carries_the_hints() {
+fn a_422_always_has_errors_and_its_message_contains_the_hints() {
     let mut violations = Violations::of("unsubscribe_ur", "unknown field");
     violations.hint("Did you mean unsubscribe_url?");
     let error = ApiError::from(violations);
@@ -25,7 +25,7 @@ fn a_422_always_names_its_errors_and_its_message_carries_the_hints() {
 }
 
 #[test]
-fn whoever_must_wait_is_told_at_least_one_second() {
+fn every_retry_delay_is_at_least_one_second() {
     assert_eq!(ApiError::RateLimited(0).answer().headers()[RETRY_AFTER], "1");
     for error in [ApiError::StorageFull, ApiError::StorageFailed, ApiError::Overloaded, ApiError::ShuttingDown] {
         assert_eq!(error.status(), 503);

@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_list_is_not_read_to_its_end() {
+    fn reading_stops_after_too_many_invalid_lines() {
         let list = format!("email\n{}", "nobody\n".repeat(FAULTY_LINES_MAX + 1));
         let Err(FaultyList::Lines(violations, lines)) = check(list.as_bytes(), Form::Csv, Timestamp::ZERO) else {
             panic!("taken");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checked_list_is_read_again_batch_by_batch_in_either_form() {
+    fn a_checked_list_is_read_again_by_batch_in_both_formats() {
         let count = 2 * IMPORTED_MAX + 1;
         let csv: String = (0..count).map(|n| format!("\r\n\"a, \"\"{n}\"\"\",a{n}@example.net\r\n")).collect();
         let lines: String = (0..count).map(|n| format!("\n{{\"email\":\"a{n}@example.net\"}}\n")).collect();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_utf_8_is_refused_as_a_whole() {
+    fn a_list_that_is_not_utf_8_is_rejected() {
         let refused = check(b"email\n\xff", Form::Csv, Timestamp::ZERO);
         assert!(matches!(refused, Err(FaultyList::Unreadable(ApiError::Invalid(_)))));
     }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_says_what_it_is_before_its_samples() {
+    fn a_family_starts_with_its_type_and_help() {
         let mut text = Exposition::default();
         text.counters("a_sent", "Messages \"sent\".", [(vec![("stream", "x\"y\\z")], 3)]);
         text.gauges("a_free_bytes", "Free.", [(vec![], 7)]);

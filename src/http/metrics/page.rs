@@ -21,7 +21,7 @@ use crate::store::meters::StoreMeters;
 /// Returns the page at `now`. Blocks on the store and the file system.
 ///
 /// # Errors
-/// Those of the store.
+/// Store errors.
 pub(super) fn page(
     engine: &Engine,
     requests: &RequestMeters,

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_tells_memory_and_files_of_this_process() {
+    fn memory_and_files_of_this_process_are_reported() {
         assert!(resident_bytes().is_some_and(|bytes| bytes > 1 << 20));
         assert!(open_files().is_some_and(|open| open > 2));
     }

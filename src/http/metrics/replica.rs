@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_written_with_one_role_and_one_state() {
+    fn a_status_has_one_role_and_one_state() {
         let mut text = Exposition::default();
         let status = ReplicaStatus {
             role: Role::Active,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_written_by_operation_and_outcome() {
+    fn requests_are_counted_by_operation_and_outcome() {
         let mut text = Exposition::default();
         write_requests(&mut text, Some(&BucketMeters::default()));
         let text = text.finish();

@@ -33,9 +33,10 @@ pub(in crate::http) fn refined(schema: Schema, refine: impl FnOnce(Schema) -> Sc
     refine(schema)
 }
 
-/// Implements [`Shape`] for a struct from its fields: `field: "what it is"`, with `= "name"` where its JSON name is
-/// another and `=> |schema| …` where its type does not tell all. `flat` fields give their members. With `whole` comes
-/// [`FullShape`], which adds the fields that only some answers have, and `plus` members that are spliced in.
+/// Implements [`Shape`] for a struct from its fields. Each entry is `field: "description"`, with `= "name"` if the JSON
+/// name differs, and with `=> |schema| …` if the type alone is not enough. Members of `flat` fields are included
+/// directly. With `whole`, it also implements [`FullShape`], which adds the fields that only some answers have, and the
+/// `plus` members.
 macro_rules! describe {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $json:literal) => { $json };

@@ -21,12 +21,12 @@ fn every_object(value: &Value, at: &str, visit: &mut impl FnMut(&Map<String, Val
 }
 
 #[test]
-fn the_committed_copy_is_what_is_served() {
+fn the_committed_json_is_current() {
     is_committed("docs/openapi.json", &DOCUMENT);
 }
 
 #[test]
-fn the_committed_copy_for_people_says_the_same() {
+fn the_committed_markdown_is_current() {
     is_committed("docs/api.md", for_people().as_bytes());
 }
 
@@ -44,7 +44,7 @@ fn is_committed(file: &str, made: &[u8]) {
 }
 
 #[test]
-fn every_public_route_has_a_description_that_fits_its_row() {
+fn every_public_route_has_a_matching_description() {
     let document = described();
     for route in api::routes().iter().filter(|route| is_public(route)) {
         let name = route.name;
@@ -70,7 +70,7 @@ fn every_public_route_has_a_description_that_fits_its_row() {
 }
 
 #[test]
-fn what_is_not_public_is_not_described() {
+fn routes_that_are_not_public_are_not_described() {
     let routes = api::routes();
     let hidden = routes.iter().filter(|route| !is_public(route));
     let paths = described()["paths"].as_object().unwrap().clone();
@@ -85,7 +85,7 @@ fn what_is_not_public_is_not_described() {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_every_example_fits() {
+fn every_reference_resolves_and_every_example_matches() {
     let document = described();
     let mut examples = 0;
     every_object(&document, "", &mut |object, at| {
@@ -109,7 +109,7 @@ fn every_reference_leads_somewhere_and_every_example_fits() {
 }
 
 #[test]
-fn every_operation_tells_its_errors_and_the_headers_that_every_answer_carries() {
+fn every_operation_lists_its_errors_and_common_headers() {
     let document = described();
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
@@ -121,7 +121,7 @@ fn every_operation_tells_its_errors_and_the_headers_that_every_answer_carries() 
                 assert_eq!(responses.contains_key(status), keyed, "{at} and {status}");
             }
             assert_eq!(responses.contains_key("404"), path.contains('{'), "{at}");
-            // An action takes no members, and refuses a body of another type too.
+            // An action accepts no members, and rejects a body of another type too.
             assert_eq!(responses.contains_key("415"), matches!(&**method, "post" | "patch"), "{at}");
             for (status, response) in responses {
                 let response =
@@ -141,7 +141,7 @@ fn every_operation_tells_its_errors_and_the_headers_that_every_answer_carries() 
 }
 
 #[test]
-fn the_errors_of_the_contract_are_all_there() {
+fn all_errors_of_the_contract_are_described() {
     let document = described();
     let codes = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
     let mut answered: Vec<Value> = Vec::new();

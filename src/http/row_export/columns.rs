@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_nested_members_and_json_where_a_member_holds_others() {
+    fn a_row_has_nested_members_and_json_for_collections() {
         let record = json!({
             "id": "evt_1", "metadata": {"order": "1,2"}, "attempt": 1, "smtp_response": "550 no\r\n\"x\"",
             "tls": null, "bounce": {"kind": "hard", "suppressed": true},

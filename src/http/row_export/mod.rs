@@ -194,7 +194,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
     #[test]
-    fn a_span_has_30_days_at_most_and_by_default() {
+    fn a_span_is_at_most_30_days_which_is_the_default() {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let spanned = |after, before| {
             let mut violations = Violations::new();

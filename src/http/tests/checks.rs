@@ -1,9 +1,9 @@
-//! The order of the checks, and the parts of every answer.
+//! Tests of the check order, and of the parts of every answer.
 
 use super::*;
 
 #[tokio::test]
-async fn a_request_that_passes_is_answered_with_the_headers_that_every_answer_carries() {
+async fn a_valid_request_is_answered_with_the_common_headers() {
     let (_server, mut client) = connected().await;
     let reply = client.post(r#"{"to":"a@x.example"}"#).await;
     assert_eq!((reply.status, reply.body.as_str()), (202, r#"{"to":"a@x.example"}"#));
@@ -22,7 +22,7 @@ async fn a_request_that_passes_is_answered_with_the_headers_that_every_answer_ca
 }
 
 #[tokio::test]
-async fn without_a_good_key_every_path_that_is_not_open_is_401() {
+async fn without_a_valid_key_every_protected_path_is_401() {
     let (_server, mut client) = connected().await;
     for (path, key) in [("/v1/messages/1", ""), ("/v1/nothing", ""), ("/v1/messages/1", "bad"), ("/queue", "")] {
         let reply = client.get(path, key).await;
@@ -38,7 +38,7 @@ async fn without_a_good_key_every_path_that_is_not_open_is_401() {
 }
 
 #[tokio::test]
-async fn checks_stand_in_the_order_of_the_contract() {
+async fn checks_run_in_the_contracts_order() {
     let (_server, mut client) = connected().await;
     let text = "Content-Type: text/plain\r\n";
     // Each request fails every later check too.
@@ -67,7 +67,7 @@ async fn checks_stand_in_the_order_of_the_contract() {
 }
 
 #[tokio::test]
-async fn another_method_is_told_what_is_allowed_and_head_stands_where_get_does() {
+async fn another_method_is_answered_with_allow_and_head_follows_get() {
     let (_server, mut client) = connected().await;
     let reply = client.ask("DELETE /v1/messages/1", "all", "", "").await;
     assert_eq!((reply.status, reply.header("allow")), (405, "GET, HEAD"));
@@ -78,14 +78,14 @@ async fn another_method_is_told_what_is_allowed_and_head_stands_where_get_does()
     let head = client.ask("HEAD /v1/messages/1", "all", "", "").await;
     assert_eq!((head.status, head.header("content-length")), (200, get.header("content-length")));
     assert_eq!(head.header("content-type"), get.header("content-type"));
-    // No rest of a body is taken for the next request.
+    // Nothing of the body is taken for the next request.
     assert_eq!(client.get("/healthz", "").await.body, "ok\n");
     let reply = client.ask("HEAD /v1/messages", "all", "", "").await;
     assert_eq!((reply.status, reply.header("allow")), (405, "POST"));
 }
 
 #[tokio::test]
-async fn a_path_that_only_looks_like_another_is_unknown() {
+async fn a_similar_path_is_unknown() {
     let (_server, mut client) = connected().await;
     for path in
         ["/v1/messages/", "/v1/messages/1/", "//v1/messages/1", "/V1/messages/1", "/v1/messages/%ff", "/healthz/"]
@@ -97,7 +97,7 @@ async fn a_path_that_only_looks_like_another_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_500_without_detail_and_the_service_lives() {
+async fn a_panic_is_a_500_without_detail_and_the_service_survives() {
     let (_server, mut client) = connected().await;
     let reply = client.get("/v1/panic", "all").await;
     assert_eq!((reply.status, reply.code().as_str()), (500, "internal"));
@@ -107,7 +107,7 @@ async fn a_panic_is_a_500_without_detail_and_the_service_lives() {
 }
 
 #[test]
-fn a_table_that_contradicts_itself_is_refused() {
+fn a_contradictory_table_is_rejected() {
     let row = || Route::<Toy>::open(Method::GET, "/healthz", "health", |state, call| Box::pin(health(state, call)));
     assert!(Router::new([row(), row()]).is_err());
     assert_eq!(router().routes().count(), 10);

@@ -1,4 +1,4 @@
-//! Access by the operator's socket, TLS and HTTP/2; and the shutdown of the service.
+//! Tests of access by the operator's socket, TLS and HTTP/2, and of the shutdown of the service.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -17,7 +17,7 @@ use crate::net::https_redirect::HttpsRedirect;
 use crate::net::tls_settings::TlsSettings;
 
 #[tokio::test]
-async fn the_operators_socket_needs_no_key_and_names_its_account_by_a_header() {
+async fn the_operators_socket_needs_no_key_and_takes_an_account_header() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("admin.sock");
     std::fs::write(&path, "left by a dead process").unwrap();
@@ -62,7 +62,7 @@ async fn secured(
 }
 
 #[tokio::test]
-async fn tls_serves_both_protocols_and_a_swapped_certificate_holds_for_new_connections() {
+async fn tls_serves_both_protocols_and_a_new_certificate_applies_to_new_connections() {
     let (config, client_config) = pair();
     let settings = Arc::new(TlsSettings::new(config));
     let (mut server, _) = server(HttpLimits::default(), ServiceLimits::default());
@@ -86,7 +86,7 @@ async fn tls_serves_both_protocols_and_a_swapped_certificate_holds_for_new_conne
 
 /// No key is accepted in clear text on a TLS listener.
 #[tokio::test]
-async fn who_comes_in_clear_to_a_listener_of_tls_is_sent_to_it() {
+async fn plain_http_on_a_tls_port_is_redirected() {
     let (config, client_config) = pair();
     let (mut server, _) = server(HttpLimits::default(), ServiceLimits::default());
     let door = door(&Arc::new(TlsSettings::new(config)));
@@ -117,7 +117,7 @@ async fn ask_http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S
 }
 
 #[tokio::test]
-async fn http2_is_served_in_clear_by_prior_knowledge() {
+async fn http2_without_tls_is_served_by_prior_knowledge() {
     let (_server, address) = listening(HttpLimits::default(), ServiceLimits::default()).await;
     assert_eq!(ask_http2(TcpStream::connect(address).await.unwrap()).await, (202, "{\"a\":1}".to_owned()));
 
@@ -131,7 +131,7 @@ async fn http2_is_served_in_clear_by_prior_knowledge() {
 }
 
 #[tokio::test]
-async fn the_end_stops_accepting_and_finishes_what_is_running() {
+async fn the_shutdown_stops_accepting_and_finishes_running_requests() {
     let (mut server, toy) = server(HttpLimits::default(), ServiceLimits::default());
     let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
     let (mut idle, mut running) = (Client::open(address).await, Client::open(address).await);
@@ -148,7 +148,7 @@ async fn the_end_stops_accepting_and_finishes_what_is_running() {
 }
 
 #[tokio::test]
-async fn the_end_does_not_wait_longer_than_its_grace() {
+async fn the_shutdown_does_not_exceed_its_grace_period() {
     let (mut server, toy) = server(HttpLimits::default(), ServiceLimits::default());
     let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
     let mut running = Client::open(address).await;
@@ -159,7 +159,7 @@ async fn the_end_does_not_wait_longer_than_its_grace() {
 }
 
 #[tokio::test]
-async fn a_trusted_proxys_client_is_not_on_this_machine_and_nobody_else_is_believed() {
+async fn only_a_trusted_proxys_client_address_is_believed() {
     let told = "X-Forwarded-For: 127.0.0.1\r\n";
     let (_server, mut client) = connected().await;
     assert_eq!(client.ask("GET /dev/mail", "", told, "").await.status, 200, "no proxy is trusted");

@@ -133,7 +133,7 @@ impl Client<TcpStream> {
 }
 
 #[tokio::test]
-async fn a_field_of_connections_resets_its_stream_and_no_other() {
+async fn a_connection_field_resets_only_its_stream() {
     let (_server, mut client) = Client::begin(HttpLimits::default(), &[]).await;
     let mut stream = 1;
     for field in [
@@ -154,14 +154,14 @@ async fn a_field_of_connections_resets_its_stream_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_field_in_capitals_ends_the_connection() {
+async fn an_upper_case_field_ends_the_connection() {
     let (_server, mut client) = Client::begin(HttpLimits::default(), &[]).await;
     client.write(request(1, &[("X-Upper", "case")])).await;
     assert!(client.farewell().await.is_some_and(|code| code != 0));
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_as_long_as_it_says_is_not_served() {
+async fn a_body_with_the_wrong_length_is_not_served() {
     for (length, body) in [("1", "{}"), ("3", "{}"), ("x", "{}"), ("2, 2", "{}"), ("-1", "{}")] {
         let (_server, mut client) = Client::begin(HttpLimits::default(), &[]).await;
         let fields = [
@@ -178,7 +178,7 @@ async fn a_body_that_is_not_as_long_as_it_says_is_not_served() {
 }
 
 #[tokio::test]
-async fn a_head_too_large_is_refused() {
+async fn a_large_head_is_refused() {
     let (_server, mut client) = Client::begin(HttpLimits::default(), &[]).await;
     let large = "x".repeat(9000);
     let whole = block(&[&REQUEST[..], &[("a", &large), ("b", &large)]].concat());
@@ -191,7 +191,7 @@ async fn a_head_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn streams_opened_to_be_reset_end_the_connection() {
+async fn rapid_resets_end_the_connection() {
     let (_server, mut client) = Client::begin(HttpLimits::default(), &[]).await;
     let pair = |stream: u32| [request(stream, &[]), frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat();
     let flood: Vec<u8> = (0..2000).flat_map(|number| pair(2 * number + 1)).collect();
@@ -200,7 +200,7 @@ async fn streams_opened_to_be_reset_end_the_connection() {
 }
 
 #[tokio::test]
-async fn a_head_that_never_ends_ends_the_connection() {
+async fn an_endless_head_ends_the_connection() {
     let (_server, mut client) = Client::begin(HttpLimits::default(), &[]).await;
     client.write(frame(HEADERS, END_STREAM, 1, &block(&REQUEST))).await;
     let poured = client.pour(&frame(CONTINUATION, 0, 1, &block(&[("a", "b")]))).await;
@@ -211,7 +211,7 @@ async fn a_head_that_never_ends_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_replies_and_takes_none_is_cut_off() {
+async fn a_client_that_reads_no_replies_is_disconnected() {
     let limits = || HttpLimits { write_stall: SHORT, head_read: SHORT, ..HttpLimits::default() };
     for flood in [frame(PING, 0, 0, &[0; 8]), frame(SETTINGS, 0, 0, &[]), request(1, &[])] {
         let (_server, mut client) = Client::begin(limits(), &[]).await;
@@ -220,7 +220,7 @@ async fn whoever_asks_for_replies_and_takes_none_is_cut_off() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_given_no_window_is_not_kept_for_ever() {
+async fn an_answer_without_window_is_dropped_after_a_time() {
     let limits = HttpLimits { write_stall: SHORT, head_read: SHORT, ..HttpLimits::default() };
     let initial_window_of_0 = [0, 4, 0, 0, 0, 0];
     let (_server, mut client) = Client::begin(limits, &initial_window_of_0).await;
@@ -234,7 +234,7 @@ async fn an_answer_that_is_given_no_window_is_not_kept_for_ever() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_given_no_window_is_charged_to_the_account_that_asked() {
+async fn an_answer_without_window_is_charged_to_its_account() {
     let budgets = BudgetSizes { shared: 80_000, ..BudgetSizes::default() };
     let limits = ServiceLimits { budgets: Arc::new(BodyBudgets::new(&budgets)), ..ServiceLimits::default() };
     let initial_window_of_0 = [0, 4, 0, 0, 0, 0];
@@ -252,7 +252,7 @@ async fn an_answer_that_is_given_no_window_is_charged_to_the_account_that_asked(
 }
 
 #[tokio::test]
-async fn more_streams_than_are_allowed_are_refused_one_by_one() {
+async fn streams_above_the_limit_are_refused_separately() {
     let limits = HttpLimits { streams: 2, ..HttpLimits::default() };
     let (_server, mut client) = Client::begin(limits, &[]).await;
     // Once our settings are acknowledged they bind.

@@ -16,7 +16,7 @@ async fn with(http: HttpLimits, limits: ServiceLimits) -> (HttpServer<HttpServic
 }
 
 #[tokio::test]
-async fn a_body_too_large_is_refused_by_its_announcement_and_by_its_growth_and_its_connection_closes() {
+async fn a_large_body_is_refused_by_length_or_growth_and_closes_the_connection() {
     let (_server, mut client) = with(HttpLimits::default(), bodies_of(100)).await;
     let head = "POST /v1/messages HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer all\r\n";
     // `Expect: 100-continue` is answered before a byte of the body is sent.
@@ -34,7 +34,7 @@ async fn a_body_too_large_is_refused_by_its_announcement_and_by_its_growth_and_i
 }
 
 #[tokio::test]
-async fn a_refused_body_is_read_off_so_that_its_sender_sees_the_answer() {
+async fn a_refused_body_is_drained_so_that_the_sender_sees_the_answer() {
     let (_server, mut client) = with(HttpLimits::default(), bodies_of(1_000_000)).await;
     for (key, size, status) in [("bad", 1_500_000, 401), ("bad", 20_000, 401)] {
         let reply = client.ask("POST /v1/messages", key, "", &" ".repeat(size)).await;
@@ -45,7 +45,7 @@ async fn a_refused_body_is_read_off_so_that_its_sender_sees_the_answer() {
 }
 
 #[tokio::test]
-async fn a_refused_body_whose_sender_pauses_is_not_waited_for() {
+async fn a_refused_body_is_not_drained_if_its_sender_pauses() {
     let body = BodyLimits { discard_pause: SHORT, ..BodyLimits::default() };
     let limits = ServiceLimits { body, ..ServiceLimits::default() };
     let (_server, address) = listening(HttpLimits::default(), limits).await;
@@ -60,7 +60,7 @@ async fn a_refused_body_whose_sender_pauses_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_body_in_many_pieces_is_put_together() {
+async fn a_body_in_many_pieces_is_joined() {
     let (_server, mut client) = with(HttpLimits::default(), bodies_of(1_000_000)).await;
     let body = format!("{{\"text\":\"{}\"}}", "x".repeat(500_000));
     let reply = client.post(&body).await;
@@ -68,7 +68,7 @@ async fn a_body_in_many_pieces_is_put_together() {
 }
 
 #[tokio::test]
-async fn a_slow_body_is_408_and_its_connection_closes() {
+async fn a_slow_body_is_408_and_closes_the_connection() {
     let body = BodyLimits { window: SHORT, ..BodyLimits::default() };
     let (_server, mut client) = with(HttpLimits::default(), ServiceLimits { body, ..ServiceLimits::default() }).await;
     client
@@ -80,7 +80,7 @@ async fn a_slow_body_is_408_and_its_connection_closes() {
 }
 
 #[tokio::test]
-async fn bodies_that_hold_too_much_together_are_503() {
+async fn bodies_over_the_memory_budget_are_503() {
     let budgets = BudgetSizes { shared: 40, ..BudgetSizes::default() };
     let limits = ServiceLimits { budgets: Arc::new(BodyBudgets::new(&budgets)), ..ServiceLimits::default() };
     let (_server, mut client) = with(HttpLimits::default(), limits).await;
@@ -92,7 +92,7 @@ async fn bodies_that_hold_too_much_together_are_503() {
 }
 
 #[tokio::test]
-async fn a_head_too_large_is_431() {
+async fn a_large_head_is_431() {
     let (server, mut client) = connected().await;
     let large = format!("X-Large: {}\r\n", "x".repeat(17_000));
     assert_eq!(client.ask("GET /healthz", "", &large, "").await.status, 431);
@@ -102,7 +102,7 @@ async fn a_head_too_large_is_431() {
 }
 
 #[tokio::test]
-async fn a_slow_head_is_408_and_an_idle_connection_is_closed_without_a_word() {
+async fn a_slow_head_is_408_and_an_idle_connection_is_closed_silently() {
     let limits = HttpLimits { head_read: SHORT, ..HttpLimits::default() };
     let (_server, mut client) = with(limits, ServiceLimits::default()).await;
     client.write("GET /healthz HTTP/1.1\r\nHost: a-client-that-stops").await;
@@ -111,7 +111,7 @@ async fn a_slow_head_is_408_and_an_idle_connection_is_closed_without_a_word() {
 
     let limits = HttpLimits { head_read: SHORT, ..HttpLimits::default() };
     let (_server, mut client) = with(limits, ServiceLimits::default()).await;
-    assert!(client.is_closed().await, "said nothing at all");
+    assert!(client.is_closed().await, "it sent nothing");
 
     let limits = HttpLimits { head_read: SHORT, idle: SHORT, ..HttpLimits::default() };
     let (_server, mut client) = with(limits, ServiceLimits::default()).await;
@@ -120,7 +120,7 @@ async fn a_slow_head_is_408_and_an_idle_connection_is_closed_without_a_word() {
 }
 
 #[tokio::test]
-async fn at_the_cap_a_connection_waits_until_another_has_answered() {
+async fn at_the_limit_a_connection_waits_until_another_has_answered() {
     let limits = HttpLimits { connections: 1, ..HttpLimits::default() };
     let (mut server, toy) = server(limits, ServiceLimits::default());
     let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
@@ -137,11 +137,11 @@ async fn at_the_cap_a_connection_waits_until_another_has_answered() {
     toy.released.notify_one();
     assert_eq!(first.read().await.status, 204);
     assert_eq!(asked.await.status, 200);
-    assert!(first.is_closed().await, "it made way");
+    assert!(first.is_closed().await, "it was closed in favour of another");
 }
 
 #[tokio::test]
-async fn at_the_cap_the_connections_that_are_idle_longest_make_way() {
+async fn at_the_limit_the_longest_idle_connections_are_closed() {
     let limits = HttpLimits { connections: 4, ..HttpLimits::default() };
     let (_server, address) = listening(limits, ServiceLimits::default()).await;
     let mut clients = Vec::new();
@@ -158,7 +158,7 @@ async fn at_the_cap_the_connections_that_are_idle_longest_make_way() {
 }
 
 #[tokio::test]
-async fn connections_that_never_finish_a_head_or_a_strangers_body_keep_nobody_out() {
+async fn unfinished_requests_of_strangers_keep_nobody_out() {
     let limits = HttpLimits { connections: 4, ..HttpLimits::default() };
     let (_server, address) = listening(limits, ServiceLimits::default()).await;
     let form = "POST /form HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n{";
@@ -178,7 +178,7 @@ async fn connections_that_never_finish_a_head_or_a_strangers_body_keep_nobody_ou
 }
 
 #[tokio::test]
-async fn while_few_places_are_left_idle_connections_end_sooner() {
+async fn idle_connections_end_sooner_when_few_places_are_left() {
     let limits = HttpLimits { connections: 4, idle_pressed: SHORT, ..HttpLimits::default() };
     let (_server, address) = listening(limits, ServiceLimits::default()).await;
     let mut clients = Vec::new();
@@ -191,7 +191,7 @@ async fn while_few_places_are_left_idle_connections_end_sooner() {
 }
 
 #[tokio::test]
-async fn unfinished_bodies_of_strangers_take_nothing_from_those_with_a_key() {
+async fn unfinished_unauthenticated_bodies_do_not_affect_keyed_requests() {
     let budgets = BudgetSizes { shared: 400_000, strangers: 20_000, stranger: 20_000 };
     let (_server, address) = listening(
         HttpLimits::default(),
@@ -216,7 +216,7 @@ async fn unfinished_bodies_of_strangers_take_nothing_from_those_with_a_key() {
 }
 
 #[tokio::test]
-async fn one_account_holds_a_quarter_and_the_others_are_served() {
+async fn one_account_uses_a_quarter_and_others_are_served() {
     let budgets = BudgetSizes { shared: 80_000, ..BudgetSizes::default() };
     let (_server, address) = listening(
         HttpLimits::default(),
@@ -237,7 +237,7 @@ async fn one_account_holds_a_quarter_and_the_others_are_served() {
 }
 
 #[tokio::test]
-async fn each_route_has_a_limit_of_its_own() {
+async fn each_route_has_its_own_limit() {
     let (_server, address) = listening(HttpLimits::default(), ServiceLimits::default()).await;
     for (line, key, most) in [("POST /form", "", 64 * 1024), ("POST /v1/keys", "all", 256 * 1024)] {
         let mut client = Client::open(address).await;
@@ -250,7 +250,7 @@ async fn each_route_has_a_limit_of_its_own() {
 }
 
 #[tokio::test]
-async fn beyond_its_share_an_address_is_turned_away_and_this_machine_has_no_share() {
+async fn an_address_over_its_share_is_refused_and_loopback_has_no_share() {
     let limits = HttpLimits { connections_each: 2, ..HttpLimits::default() };
     let (_server, address) =
         listening(HttpLimits { uncounted: Vec::new(), ..limits.clone() }, ServiceLimits::default()).await;

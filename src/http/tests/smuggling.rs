@@ -33,7 +33,7 @@ async fn is_refused(request: &str) {
 }
 
 #[tokio::test]
-async fn a_body_whose_end_is_in_doubt_is_refused() {
+async fn a_body_with_an_ambiguous_end_is_refused() {
     for fields in [
         "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n",
@@ -68,7 +68,7 @@ async fn a_body_whose_end_is_in_doubt_is_refused() {
 }
 
 #[tokio::test]
-async fn one_host_is_named_and_it_is_a_host() {
+async fn exactly_one_valid_host_is_required() {
     for fields in
         ["", "Host: a\r\nHost: a\r\n", "Host: a\r\nhost: b\r\n", "Host: a b\r\n", "Host: a/../b\r\n", "Host: é\r\n"]
     {
@@ -82,7 +82,7 @@ async fn one_host_is_named_and_it_is_a_host() {
 }
 
 #[tokio::test]
-async fn a_chunked_body_that_is_framed_loosely_is_422_and_ends_the_connection() {
+async fn a_malformed_chunked_body_is_422_and_ends_the_connection() {
     for body in [
         "2 \r\n{}\r\n0\r\n\r\n",
         "2\n{}\r\n0\r\n\r\n",
@@ -106,7 +106,7 @@ async fn a_chunked_body_that_is_framed_loosely_is_422_and_ends_the_connection() 
 }
 
 #[tokio::test]
-async fn requests_before_a_faulty_one_are_answered_before_it() {
+async fn requests_before_a_malformed_one_are_answered_first() {
     let sound = post("Content-Length: 2\r\n", "{}");
     let faulty = post("Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n");
     let stream = [&sound, &sound, &faulty, HIDDEN].concat();

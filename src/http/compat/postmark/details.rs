@@ -1,4 +1,4 @@
-//! Postmark's details of a message, with what happened to it.
+//! Postmark's message details, with the message events.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::engine::messages::MessageRecord;
 use crate::http::compat::shown_message::{Content, sender};
 use crate::machine::transfer::Status;
 
-/// The details.
+/// Details of a message.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Details<'a> {
@@ -74,7 +74,7 @@ enum EventDetails {
     },
 }
 
-/// The members of our own event that are told.
+/// Members of our event that Postmark's form shows.
 #[derive(Deserialize)]
 struct Event {
     r#type: String,
@@ -92,7 +92,7 @@ struct Bounce {
 }
 
 impl<'a> Details<'a> {
-    /// The details of a record; `events` are the bytes of its timeline, oldest first.
+    /// Returns the details of a record. `events` are the JSON bytes of its timeline, oldest first.
     pub(super) fn of(record: &'a MessageRecord, content: Option<&'a Content>, events: &[Vec<u8>]) -> Self {
         let MessageRecord { id, row, transfer, .. } = record;
         let email = row.to.as_given();
@@ -143,11 +143,11 @@ const fn status(status: Status) -> &'static str {
     }
 }
 
-/// The event in Postmark's form, where Postmark has one of its kind.
+/// Converts an event to Postmark's form. Returns `None` for types that Postmark lacks.
 fn told(event: &[u8]) -> Option<MessageEvent> {
     let event: Event = serde_json::from_slice(event).ok()?;
     let Event { smtp_response, bounce, .. } = event;
-    // Where no server answered, our advice says what happened.
+    // Without a server response, our advice explains the failure.
     let said = smtp_response.or_else(|| bounce.map(|bounce| bounce.advice)).unwrap_or_default();
     let transfer = |delivery_message| EventDetails::Transfer {
         delivery_message,

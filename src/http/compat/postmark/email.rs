@@ -1,4 +1,4 @@
-//! Postmark's email, read into a letter.
+//! Parser of Postmark's email into a letter.
 
 use serde_json::{Map, Value};
 
@@ -9,15 +9,15 @@ use crate::http::compat::client_message::{Letter, NO_COPIES, NO_TEMPLATES, NO_TR
 use crate::http::compat::names::Names;
 use crate::http::compat::service::CompatService;
 
-/// The key of our metadata that Postmark's `Tag` stands under.
+/// Our metadata key for Postmark's `Tag`.
 pub(super) const TAG: &str = "tag";
-/// The message for an unknown stream.
+/// Error text for an unknown stream.
 pub(super) const UNKNOWN_STREAM: &str =
     "must be outbound or transactional, or broadcast, broadcasts or marketing, as the domain of From is";
-/// Postmark's number for it.
+/// Postmark's error number for an unknown stream.
 pub(super) const UNKNOWN_STREAM_NUMBER: u16 = 1235;
 
-/// Fields that are known and refused, and why.
+/// Known but unsupported fields, and the error text for each.
 const REFUSED: [(&str, &str); 7] = [
     ("Cc", NO_COPIES),
     ("Bcc", NO_COPIES),
@@ -28,17 +28,17 @@ const REFUSED: [(&str, &str); 7] = [
     ("SendAt", "scheduling is not supported: send the message when it is due"),
 ];
 
-/// An email that was read.
+/// A parsed email.
 pub(super) struct Read {
     pub(super) letter: Letter,
     pub(super) faults: Violations,
-    /// The stream that the client names.
+    /// Stream that the client names.
     pub(super) stream: Option<Stream>,
-    /// Whether it names one that is none.
+    /// Whether the client names an unknown stream.
     pub(super) names_no_stream: bool,
 }
 
-/// The email that `object` describes; further faults go to `faults`.
+/// Parses the email in `object`. Errors are added to `faults`.
 pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> Read {
     let mut letter = Letter::new(Names::of(CompatService::Postmark));
     let mut fields = Fields::new(present(object), &mut faults);
@@ -75,7 +75,7 @@ pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> Read {
     Read { letter, faults, stream, names_no_stream }
 }
 
-/// Refuses what is known and not supported; tracking may be turned off.
+/// Rejects fields that are known but not supported. Tracking may be present if it is turned off.
 fn refuse(fields: &mut Fields<'_>) {
     for (name, why) in REFUSED {
         if fields.value(name).is_some() {
@@ -113,8 +113,8 @@ fn read_header(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, header
     }
 }
 
-/// One attachment in our form. Where its form is at fault a harmless one takes its place, so that no fault of ours is
-/// told beside it.
+/// Converts one attachment to our form. A malformed one is replaced by a harmless one, so that only the error of its
+/// form is reported.
 fn attachment(outer: &mut Fields<'_>, place: usize, value: Value) -> Value {
     let path = format!("Attachments.{place}");
     let harmless = || serde_json::json!({ "filename": "attachment", "content": "" });
@@ -128,7 +128,7 @@ fn attachment(outer: &mut Fields<'_>, place: usize, value: Value) -> Value {
     let mut ours = Map::new();
     match content {
         Some(Value::String(text)) => {
-            // Some clients break base64 into lines.
+            // Some clients split base64 into lines.
             let packed: String = text.split_ascii_whitespace().collect();
             ours.insert("content".to_owned(), packed.into());
         }

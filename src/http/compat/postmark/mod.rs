@@ -1,5 +1,5 @@
-//! Postmark's addresses: sending one email or a list, and the details of one; templates and bulk sends are refused by
-//! name (adoption contract C3).
+//! Postmark's paths: sending one email or a list, and message details. Templates and bulk sends are rejected with an
+//! explanation (adoption contract C3).
 
 mod details;
 mod email;
@@ -50,7 +50,7 @@ async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, Fault> {
     Ok(send::ok(body.to_string().into_bytes(), &quota, is_replay))
 }
 
-/// The email that `value` describes, if it is for the stream of its domain.
+/// Parses the email in `value` and checks that it is for the stream of its domain.
 fn ready(api: &Api, account: AccountId, value: Value, faults: Violations) -> Result<Ready, Fault> {
     let Value::Object(object) = value else {
         return Err(Violations::of("Message", "must be an object").into());
@@ -66,7 +66,7 @@ fn ready(api: &Api, account: AccountId, value: Value, faults: Violations) -> Res
     }
 }
 
-/// The stream that was named must be the domain's. A domain that is unknown is told of later.
+/// Checks that the named stream is the domain's stream. Unknown domains are reported later.
 fn check_stream(api: &Api, account: AccountId, ready: Ready, wanted: Stream) -> Result<Ready, Fault> {
     let snapshot = api.engine.store.snapshot().map_err(ApiError::from)?;
     let name = ready.submission.from.domain().as_str();
@@ -79,7 +79,7 @@ fn check_stream(api: &Api, account: AccountId, ready: Ready, wanted: Stream) -> 
     }
 }
 
-/// Postmark's answer for an accepted message.
+/// Returns Postmark's answer for an accepted message.
 fn accepted_json(sent: &Sent) -> Result<Value, ApiError> {
     let receipt = send::receipt(&sent.accepted.answer)?;
     Ok(json!({

@@ -1,4 +1,4 @@
-//! Resend's email, read into a letter.
+//! Parser of Resend's email into a letter.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::http::compat::client_message::{Letter, NO_COPIES, NO_TEMPLATES, ONE_R
 use crate::http::compat::names::Names;
 use crate::http::compat::service::CompatService;
 
-/// Fields that are known and refused, and why.
+/// Known but unsupported fields, and the error text for each.
 const REFUSED: [(&str, &str); 5] = [
     ("cc", NO_COPIES),
     ("bcc", NO_COPIES),
@@ -17,7 +17,7 @@ const REFUSED: [(&str, &str); 5] = [
     ("topic_id", "topics are not supported: suppress the recipients who opted out"),
 ];
 
-/// The email that `object` describes; further faults go to `faults`.
+/// Parses the email in `object`. Errors are added to `faults`.
 pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> (Letter, Violations) {
     let mut letter = Letter::new(Names::of(CompatService::Resend));
     let mut fields = Fields::new(present(object), &mut faults);
@@ -60,7 +60,7 @@ fn recipient(letter: &mut Letter, fields: &mut Fields<'_>, value: Value) {
     }
 }
 
-/// A string, or the strings of a list.
+/// Returns a string, or the strings of a list.
 fn texts(value: Value) -> Option<Vec<String>> {
     let items = match value {
         Value::Array(items) => items,
@@ -70,8 +70,8 @@ fn texts(value: Value) -> Option<Vec<String>> {
     items.into_iter().map(text).collect()
 }
 
-/// One attachment in our form. Where its form is at fault a harmless one takes its place, so that no fault of ours is
-/// told beside it.
+/// Converts one attachment to our form. A malformed one is replaced by a harmless one, so that only the error of its
+/// form is reported.
 fn attachment(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, value: Value) -> Value {
     let path = outer.path(&format!("attachments.{place}"));
     let harmless = || serde_json::json!({ "filename": "attachment", "content": "" });

@@ -1,4 +1,4 @@
-//! Resend's addresses: sending one email or a list, looking at one, cancelling it (adoption contract C2).
+//! Resend's paths: sending one email or a list, showing one, and cancelling it (adoption contract C2).
 
 mod email;
 mod shown_email;
@@ -24,16 +24,16 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::store::op::accept::Accepted;
 
-/// Which faults of a list refuse it whole.
+/// Header that selects the validation mode of a list.
 const VALIDATION: HeaderName = HeaderName::from_static("x-batch-validation");
 const LIST: Kind = Kind { door: CompatService::Resend, field: "emails", most: 100 };
 
 /// The validation mode of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Validation {
-    /// All of it or nothing.
+    /// The whole list is accepted or rejected.
     Strict,
-    /// Each email by itself.
+    /// Each email is accepted or rejected separately.
     Permissive,
 }
 
@@ -57,7 +57,7 @@ async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, Fault> {
     Ok(send::ok(json!({ "id": id }).to_string().into_bytes(), &accepted.quota, accepted.is_replay))
 }
 
-/// The email that `value` describes.
+/// Parses the email in `value`.
 fn ready(api: &Api, value: Value, faults: Violations) -> Result<Ready, Fault> {
     let Value::Object(object) = value else {
         return Err(Violations::of("email", "must be an object").into());
@@ -95,7 +95,7 @@ fn validation(call: &Call<Caller>) -> Result<Validation, Fault> {
     }
 }
 
-/// All of the emails in one transaction, or none. The first fault is told.
+/// Accepts all emails in one transaction, or none. The first error is reported.
 async fn strict(api: &Api, call: &Call<Caller>, list: List) -> Result<Answer, Fault> {
     let List { items, claim, in_use, .. } = list;
     let (mut submissions, mut read) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
@@ -118,7 +118,7 @@ async fn strict(api: &Api, call: &Call<Caller>, list: List) -> Result<Answer, Fa
     Ok(send::ok(answer, &quota, false))
 }
 
-/// The answer to a list of which all was accepted.
+/// Returns the answer to a list that was accepted as a whole.
 fn accepted_json(ids: &[MessageId]) -> Vec<u8> {
     let data: Vec<_> = ids.iter().map(|id| json!({ "id": id.to_string() })).collect();
     json!({ "data": data }).to_string().into_bytes()
@@ -141,7 +141,7 @@ async fn permissive(api: &Api, call: &Call<Caller>, mut list: List) -> Result<An
     list::finish(api, call, &list, &sent, body).await
 }
 
-/// Where an email stands in a list.
+/// Returns the position of an email in a list.
 fn place(index: usize) -> String {
     format!("emails[{index}]")
 }

@@ -1,4 +1,4 @@
-//! Resend's email, as it shows one.
+//! Resend's view of an email.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::http::compat::mailbox::{Mailbox, split};
 use crate::http::compat::shown_message::{Content, sender};
 use crate::machine::transfer::Status;
 
-/// The email.
+/// An email.
 #[derive(Serialize)]
 pub(super) struct Email<'a> {
     object: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Email<'a> {
     last_event: &'static str,
 }
 
-/// One pair of metadata.
+/// A metadata pair.
 #[derive(Serialize)]
 struct Tag<'a> {
     name: &'a str,
@@ -63,7 +63,7 @@ impl<'a> Email<'a> {
     }
 }
 
-/// Our status in Resend's word.
+/// Returns Resend's word for our status.
 const fn last_event(status: Status) -> &'static str {
     match status {
         Status::Deferred => "delivery_delayed",
@@ -71,7 +71,7 @@ const fn last_event(status: Status) -> &'static str {
     }
 }
 
-/// One address of Reply-To as it was given.
+/// Returns one Reply-To address as it was submitted.
 fn plain(entry: &str) -> String {
     Mailbox::parse(entry).map_or_else(|| entry.to_owned(), |mailbox| mailbox.to_text())
 }

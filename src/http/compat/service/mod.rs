@@ -1,5 +1,5 @@
-//! Which service a client speaks for: the prefix of its addresses, the header with its key, and the form of its errors.
-//! The HTTP service asks here for every answer under a door's prefix.
+//! Services with compatible clients: the path prefix, the key header, and the error form of each. The HTTP service uses
+//! it for every answer under a compatible prefix.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::http::router::RouteMatch;
 
 const POSTMARK_TOKEN: HeaderName = HeaderName::from_static("x-postmark-server-token");
 
-/// A service whose clients may speak to this one.
+/// A service whose clients can use this API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompatService {
     /// resend.com.
@@ -25,18 +25,18 @@ pub enum CompatService {
     Postmark,
 }
 
-/// An error in the client's form, before it is written.
+/// An error in the client's form, before serialisation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClientError {
     pub(super) message: String,
-    /// Postmark's number.
+    /// Postmark's error number.
     pub(super) number: u16,
     name: &'static str,
     code: &'static str,
     errors: Option<BTreeMap<String, Vec<String>>>,
 }
 
-/// Resend's error, with `code` and `errors` of ours.
+/// Resend's error, with our `code` and `errors`.
 #[derive(Serialize)]
 struct ResendError<'a> {
     #[serde(rename = "statusCode")]
@@ -48,7 +48,7 @@ struct ResendError<'a> {
     errors: Option<&'a BTreeMap<String, Vec<String>>>,
 }
 
-/// Postmark's error, with `code` and `errors` of ours.
+/// Postmark's error, with our `code` and `errors`.
 #[derive(Serialize)]
 struct PostmarkError<'a> {
     #[serde(rename = "ErrorCode")]
@@ -61,10 +61,10 @@ struct PostmarkError<'a> {
 }
 
 impl CompatService {
-    /// Both doors.
+    /// Both services.
     const ALL: [Self; 2] = [Self::Resend, Self::Postmark];
 
-    /// The prefix of the routes.
+    /// Returns the prefix of the routes.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Resend => "/v1/compat/resend",
@@ -72,7 +72,7 @@ impl CompatService {
         }
     }
 
-    /// The door under whose prefix `path` is, known or not.
+    /// Returns the service whose prefix `path` has, whether the path is known or not.
     fn of_path(path: &str) -> Option<Self> {
         let rest = path.strip_prefix("/v1/compat/")?;
         Self::ALL.into_iter().find(|door| {
@@ -81,7 +81,7 @@ impl CompatService {
         })
     }
 
-    /// The service whose client asks: that of the row, or of the prefix of an unknown path.
+    /// Returns the service of the client: that of the matched row, or of the prefix of an unknown path.
     pub(in crate::http) fn of_request<S: Authenticator>(found: &RouteMatch<'_, S>, path: &str) -> Option<Self> {
         match found {
             RouteMatch::Row(route, _) | RouteMatch::OtherMethod(route, _) => route.door,
@@ -89,11 +89,11 @@ impl CompatService {
         }
     }
 
-    /// The API key of a request.
+    /// Returns the API key of a request.
     pub(in crate::http) fn key(self, headers: &HeaderMap) -> Result<&str, ApiError> {
         let missing = || ApiError::Unauthenticated(Unauthenticated::Missing);
         match self {
-            // The SDK sends the scheme alone where it was given no key.
+            // The SDK sends the scheme alone if it has no key.
             Self::Resend if headers.get(AUTHORIZATION).is_some_and(|value| value == "Bearer") => Err(missing()),
             Self::Resend => authenticator::bearer(headers),
             Self::Postmark => {
@@ -106,7 +106,7 @@ impl CompatService {
         }
     }
 
-    /// The client's name for a field of ours.
+    /// Returns the client's name for one of our fields.
     pub(super) fn field(self, ours: &str) -> String {
         match self {
             Self::Resend => names::of_resend(ours),
@@ -114,13 +114,13 @@ impl CompatService {
         }
     }
 
-    /// The answer of the error to the request with this identifier.
+    /// Returns the answer with the error, for the request with this ID.
     pub(in crate::http) fn answer(self, error: &ApiError, request_id: &str) -> Answer {
         self.written(error, &self.told(error, request_id, None))
     }
 
-    /// The error in the client's words. Faults of fields are under the client's names already; `place` is where the
-    /// message stands in a list, if it is one of a list.
+    /// Returns the error in the client's form. Field errors already have the client's names. `place` is the position of
+    /// the message in a list, if there is one.
     pub(super) fn told(self, error: &ApiError, request_id: &str, place: Option<&str>) -> ClientError {
         let field = |field: &String| {
             let name = if matches!(error, ApiError::Invalid(_)) { field.clone() } else { self.field(field) };
@@ -155,7 +155,7 @@ impl CompatService {
         }
     }
 
-    /// The answer of these words.
+    /// Serialises an error in the client's form.
     pub(super) fn written(self, error: &ApiError, told: &ClientError) -> Answer {
         let ClientError { message, number, name, code, errors } = told;
         let (status, errors) = (error.status(), errors.as_ref());
@@ -170,7 +170,7 @@ impl CompatService {
     }
 }
 
-/// Every fault as `field: sentence`, and the hints behind them.
+/// Returns all errors as `field: sentence`, followed by the hints.
 fn named(errors: &BTreeMap<String, Vec<String>>, hints: &[String]) -> String {
     let faults = errors.iter().flat_map(|(field, said)| said.iter().map(move |said| format!("{field}: {said}")));
     let mut message = faults.collect::<Vec<_>>().join("; ");
@@ -181,7 +181,7 @@ fn named(errors: &BTreeMap<String, Vec<String>>, hints: &[String]) -> String {
     message
 }
 
-/// Resend's name for an error (contract C1).
+/// Returns Resend's name for an error (contract C1).
 fn resend_name(error: &ApiError) -> &'static str {
     match error {
         ApiError::Unauthenticated(Unauthenticated::Missing) => return "missing_api_key",
@@ -207,7 +207,7 @@ fn resend_name(error: &ApiError) -> &'static str {
     }
 }
 
-/// Postmark's number for an error (contract C1).
+/// Returns Postmark's number for an error (contract C1).
 fn postmark_number(error: &ApiError) -> u16 {
     match error.code() {
         "unauthenticated" | "scope_forbidden" | "stream_forbidden" | "account_suspended" => 10,

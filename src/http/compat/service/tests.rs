@@ -1,4 +1,4 @@
-//! The table of contract C1: what each error of ours is called in the forms of the clients.
+//! Tests of the table in contract C1: the names of our errors in the clients' forms.
 
 use super::*;
 use crate::domain::api_key::Scope;
@@ -9,7 +9,7 @@ fn names(error: &ApiError) -> (u16, &'static str, u16) {
 }
 
 #[test]
-fn every_error_has_its_name_and_its_number() {
+fn every_error_has_its_name_and_number() {
     let missing = Violations::of("to", "is required");
     let mut both = missing.clone();
     both.add("from", "must be an email address");
@@ -47,7 +47,7 @@ fn every_error_has_its_name_and_its_number() {
 }
 
 #[test]
-fn a_message_names_each_fault_with_its_field() {
+fn a_message_names_the_field_of_each_error() {
     let mut violations = Violations::of("to", "is required");
     violations.add("headers.X", "must be a string");
     let told = CompatService::Resend.told(&ApiError::Invalid(violations.clone()), "1", None);
@@ -61,7 +61,7 @@ fn a_message_names_each_fault_with_its_field() {
 }
 
 #[test]
-fn a_door_is_known_by_its_prefix_and_whole_segments() {
+fn a_service_is_recognised_by_its_whole_prefix_segment() {
     for (path, door) in [
         ("/v1/compat/resend", Some(CompatService::Resend)),
         ("/v1/compat/resend/", Some(CompatService::Resend)),
@@ -75,7 +75,7 @@ fn a_door_is_known_by_its_prefix_and_whole_segments() {
 }
 
 #[test]
-fn postmarks_token_is_one_header_with_the_key_alone() {
+fn postmarks_token_is_a_single_header_with_only_the_key() {
     let headers = |values: &[&'static str]| {
         let mut map = HeaderMap::new();
         for value in values {

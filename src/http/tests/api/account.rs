@@ -1,11 +1,11 @@
-//! Keys, the account itself, and the operator's view.
+//! Tests of keys, the account itself, and the operator's view.
 
 use tokio::net::UnixStream;
 
 use super::*;
 
 #[tokio::test]
-async fn me_tells_the_account_its_quota_and_the_key_that_asks() {
+async fn me_shows_the_account_its_quota_and_the_requesting_key() {
     let mut world = World::new().await;
     world.sent_to("a@example.net").await;
     let reply = world.get("/v1/me").await;
@@ -27,7 +27,7 @@ async fn me_tells_the_account_its_quota_and_the_key_that_asks() {
 }
 
 #[tokio::test]
-async fn a_new_key_shows_its_secret_once_and_opens_the_api() {
+async fn a_new_key_shows_its_secret_once_and_authenticates() {
     let mut world = World::new().await;
     let made =
         world.post("/v1/keys", serde_json::json!({ "name": "ci", "stream": "marketing", "scopes": ["read"] })).await;
@@ -51,7 +51,7 @@ async fn a_new_key_shows_its_secret_once_and_opens_the_api() {
 }
 
 #[tokio::test]
-async fn a_key_never_makes_one_that_may_do_more() {
+async fn a_key_cannot_create_a_key_with_more_rights() {
     let mut world = World::new().await;
     let manager = world.new_key(world.account, None, Scopes::parse("scopes", &["manage"]).unwrap()).await;
     let marketer = world.new_key(world.account, Some(Stream::Marketing), Scopes::ALL).await;
@@ -66,7 +66,7 @@ async fn a_key_never_makes_one_that_may_do_more() {
 }
 
 #[tokio::test]
-async fn a_key_is_dead_once_it_expires() {
+async fn an_expired_key_is_rejected() {
     let mut world = World::new().await;
     let made = world.post("/v1/keys", serde_json::json!({ "name": "x", "expires_at": "2023-11-15T00:00:00Z" })).await;
     let secret = made.json()["key"].as_str().unwrap().to_owned();
@@ -76,7 +76,7 @@ async fn a_key_is_dead_once_it_expires() {
 }
 
 #[tokio::test]
-async fn accounts_are_the_operators_alone_and_a_command_may_name_one() {
+async fn only_the_operator_manages_accounts_and_a_command_may_name_one() {
     let mut world = World::new().await;
     world.get("/v1/accounts").await.fails_with(404, "not_found");
     let socket = UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
@@ -102,7 +102,7 @@ async fn accounts_are_the_operators_alone_and_a_command_may_name_one() {
 }
 
 #[tokio::test]
-async fn the_operator_changes_an_account_and_its_quota_counts_at_once() {
+async fn the_operator_changes_an_account_and_its_quota_applies_at_once() {
     let mut world = World::new().await;
     world.sent_to("a@example.net").await;
     let socket = UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
@@ -129,7 +129,7 @@ async fn the_operator_changes_an_account_and_its_quota_counts_at_once() {
 }
 
 #[tokio::test]
-async fn the_queue_is_the_operators_alone() {
+async fn only_the_operator_manages_the_queue() {
     let mut world = World::new().await;
     world.get("/v1/queue").await.fails_with(404, "not_found");
     let socket = UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
@@ -153,7 +153,7 @@ async fn health_is_open_and_readiness_ends_with_the_shutdown() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_of_a_key_never_outlives_a_change_of_it() {
+async fn the_key_cache_never_outlives_a_change_of_the_key() {
     let mut world = World::new().await;
     let made = world.post("/v1/keys", serde_json::json!({ "name": "old", "expires_at": "2023-11-15T22:13:20Z" })).await;
     let (secret, path) = (made.json()["key"].as_str().unwrap().to_owned(), made.header("location").to_owned());
@@ -172,7 +172,7 @@ async fn what_is_remembered_of_a_key_never_outlives_a_change_of_it() {
 }
 
 #[tokio::test]
-async fn the_hundred_and_first_active_key_is_a_conflict_that_names_the_limit() {
+async fn too_many_active_keys_are_a_conflict_that_names_the_limit() {
     let mut world = World::new().await;
     let key = || serde_json::json!({ "name": "ci", "scopes": ["read"] });
     let mut made = Vec::new();
@@ -201,7 +201,7 @@ async fn all_keys_of_an_account_share_one_rate() {
     }
     let refused = world.ask_as(&keys[1], "GET /v1/me", "", &Value::Null).await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, "60"), "{}", refused.body);
-    assert!(refused.header("ratelimit").starts_with("\"key\";r=1;"), "the header tells of the key");
+    assert!(refused.header("ratelimit").starts_with("\"key\";r=1;"), "the header is about the key");
     let (_, stranger) = world.stranger().await;
     assert_eq!(world.ask_as(&stranger, "GET /v1/me", "", &Value::Null).await.status, 200);
     world.advance(Duration::from_secs(60));
@@ -209,7 +209,7 @@ async fn all_keys_of_an_account_share_one_rate() {
 }
 
 #[tokio::test]
-async fn an_account_stores_as_much_content_as_it_may() {
+async fn an_accounts_stored_content_is_limited() {
     let settings = Settings { stored_bytes_per_account: 3000, ..Settings::of_a_story() };
     let mut world = World::set(settings, HttpLimits::default(), Streams::default()).await;
     assert_eq!(

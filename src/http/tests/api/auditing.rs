@@ -1,4 +1,4 @@
-//! The audit log of changes by programs and the operator, and of the service's own events.
+//! Tests of the audit log: changes by programs and the operator, and the service's own events.
 
 use tokio::net::UnixStream;
 
@@ -21,7 +21,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn whatever_a_key_changes_has_a_line_that_names_it() {
+async fn every_change_by_a_key_has_a_line_that_names_the_key() {
     let mut world = World::new().await;
     let message = world.sent_to("a@example.net").await;
     let own = world.engine.authenticate(&world.key).unwrap().unwrap().key.unwrap().id;
@@ -80,7 +80,7 @@ async fn whatever_a_key_changes_has_a_line_that_names_it() {
 }
 
 #[tokio::test]
-async fn whatever_the_operator_changes_has_a_line_too() {
+async fn every_change_by_the_operator_has_a_line() {
     let world = World::new().await;
     let socket = UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
     let mut operator = Client::over(socket);

@@ -1,4 +1,4 @@
-//! `GET /v1/domains/{id}/checklist`: every item, by DNS and the mail of the last days.
+//! Tests of `GET /v1/domains/{id}/checklist`: every item, from DNS and recent mail.
 
 use serde_json::json;
 
@@ -56,7 +56,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn nothing_is_known_before_the_first_look_and_all_of_dns_after_it() {
+async fn dns_items_are_unknown_before_the_first_check() {
     let mut world = World::with_direct_relay().await;
     let (path, domain) = world.checked("transactional").await;
     world.names.publish("PTR 192.0.2.1", "mail.example.com");
@@ -88,7 +88,7 @@ async fn nothing_is_known_before_the_first_look_and_all_of_dns_after_it() {
 }
 
 #[tokio::test]
-async fn every_fault_of_dns_is_an_item_with_its_remedy() {
+async fn every_dns_problem_is_an_item_with_a_remedy() {
     let mut world = World::with_direct_relay().await;
     let (path, domain) = world.checked("transactional").await;
     let verify = format!("{path}/verify");
@@ -126,7 +126,7 @@ async fn every_fault_of_dns_is_an_item_with_its_remedy() {
 }
 
 #[tokio::test]
-async fn a_record_above_the_domain_is_inherited() {
+async fn a_record_of_a_parent_domain_is_inherited() {
     let mut world = World::new().await;
     let made = world.post("/v1/domains", json!({ "name": "news.shop.example", "stream": "marketing" })).await;
     let path = made.header("location").to_owned();
@@ -138,7 +138,7 @@ async fn a_record_above_the_domain_is_inherited() {
 }
 
 #[tokio::test]
-async fn the_mail_of_seven_days_decides_on_one_click_tls_and_rates() {
+async fn the_mail_of_seven_days_decides_the_mail_items() {
     use crate::domain::event::{Authenticated, TlsFacts, TlsPolicy};
     let mut world = World::new().await;
     let page = world.get("/v1/domains").await.json();

@@ -66,7 +66,7 @@ impl Reply {
 }
 
 #[tokio::test]
-async fn every_answer_under_a_prefix_has_the_clients_form() {
+async fn every_answer_under_a_compatible_prefix_has_the_clients_form() {
     let mut world = World::new().await;
     let big = format!("Content-Length: 30000000\r\n{JSON}");
     for (line, headers, body, status, name, number, code) in [
@@ -89,7 +89,7 @@ async fn every_answer_under_a_prefix_has_the_clients_form() {
 }
 
 #[tokio::test]
-async fn a_door_takes_its_own_header_and_no_other() {
+async fn each_compatible_api_accepts_only_its_own_key_header() {
     let mut world = World::new().await;
     let (key, body) = (world.key.clone(), "{}");
     let ask = async |world: &mut World, path: &str, key: &str, headers: &str| {
@@ -115,7 +115,7 @@ async fn a_door_takes_its_own_header_and_no_other() {
 }
 
 #[tokio::test]
-async fn scopes_and_streams_are_those_of_the_api() {
+async fn compatible_apis_enforce_scopes_and_streams() {
     let mut world = World::new().await;
     let all = world.key.clone();
     let id = world.email(json!({})).await.json()["id"].as_str().unwrap().to_owned();
@@ -139,7 +139,7 @@ async fn scopes_and_streams_are_those_of_the_api() {
 }
 
 #[tokio::test]
-async fn the_paths_answer_at_the_root_where_the_operator_wants_it() {
+async fn compatible_paths_answer_at_the_root_if_configured() {
     let mut world = World::new().await;
     let body = json!({"from": "a@example.test", "to": "b@example.org", "text": "x"}).to_string();
     let key = world.key.clone();
@@ -156,7 +156,7 @@ async fn the_paths_answer_at_the_root_where_the_operator_wants_it() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_used_at_one_address_is_refused_at_every_other() {
+async fn a_key_used_at_one_path_is_refused_at_every_other() {
     let mut world = World::new().await;
     let with_key = |name: &str| format!("{JSON}Idempotency-Key: {name}\r\n");
     let ours = json!({"from": "a@example.test", "to": "b@example.org", "text": "x"}).to_string();
@@ -189,7 +189,7 @@ async fn a_key_that_was_used_at_one_address_is_refused_at_every_other() {
 }
 
 #[tokio::test]
-async fn domains_suppression_quota_and_rate_refuse_as_the_api_does() {
+async fn compatible_apis_enforce_domains_suppression_quota_and_rate() {
     let mut world = World::with(QuotaLimits { per_hour: 2, per_day: 10 }, 600).await;
     let unknown =
         world.email(json!({"from": "a@unknown.test"})).await.is_resend(422, "validation_error", "domain_unknown");

@@ -1,5 +1,5 @@
-//! Lists of messages through the compatible APIs: accepted as a whole or one by one, counted as that many requests,
-//! repeated as one.
+//! Tests of message lists through the compatible APIs: accepted as a whole or separately, counted as one request per
+//! message, and repeated as a whole.
 
 use serde_json::json;
 
@@ -33,7 +33,7 @@ impl World {
 const PERMISSIVE: &str = "x-batch-validation: permissive\r\n";
 
 #[tokio::test]
-async fn a_strict_list_is_sent_whole_or_not_at_all() {
+async fn a_strict_list_is_sent_completely_or_not_at_all() {
     let mut world = World::with(QuotaLimits { per_hour: 4, per_day: 100 }, 600).await;
     let sent = world.emails("", &[email("a@example.org"), email("B <b@example.org>")]).await;
     assert_eq!((sent.status, sent.header("x-service-quota-remaining")), (200, "2"), "{}", sent.body);
@@ -65,7 +65,7 @@ async fn a_strict_list_is_sent_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_permissive_list_sends_what_can_be_sent() {
+async fn a_permissive_list_sends_its_valid_messages() {
     let mut world = World::new().await;
     let sent = world.emails(PERMISSIVE, &[email("nobody"), email("a@example.org"), json!(7)]).await;
     assert_eq!(sent.status, 200, "{}", sent.body);
@@ -80,7 +80,7 @@ async fn a_permissive_list_sends_what_can_be_sent() {
 }
 
 #[tokio::test]
-async fn postmark_answers_each_message_of_a_list_in_its_place() {
+async fn postmark_answers_each_message_at_its_position() {
     let mut world = World::with(QuotaLimits { per_hour: 2, per_day: 100 }, 600).await;
     world.post("/v1/suppressions", json!({"email": "gone@example.org"})).await;
     let list = [
@@ -121,7 +121,7 @@ async fn the_messages_of_a_list_are_accepted_together() {
 }
 
 #[tokio::test]
-async fn a_long_list_is_answered_in_its_order() {
+async fn a_long_list_is_answered_in_order() {
     let mut world = World::with(QuotaLimits { per_hour: 240, per_day: 1_000 }, 2_000).await;
     let list: Vec<_> = (0..250).map(|n| message(&format!("a{n}@example.org"))).collect();
     let sent = world.messages("Idempotency-Key: long\r\n", &list).await.json();
@@ -136,7 +136,7 @@ async fn a_long_list_is_answered_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_list_has_its_limits() {
+async fn a_list_has_limits() {
     let mut world = World::with(QuotaLimits::default(), 2_000).await;
     world.emails("", &[]).await.is_resend(422, "validation_error", "validation_failed");
     world.messages("", &[]).await.is_postmark(422, 300, "validation_failed");
@@ -152,7 +152,7 @@ async fn a_list_has_its_limits() {
 }
 
 #[tokio::test]
-async fn a_list_counts_as_many_requests_as_it_has_messages() {
+async fn a_list_counts_as_one_request_per_message() {
     let mut world = World::with(QuotaLimits::default(), 5).await;
     let list = [email("a@example.org"), email("b@example.org"), email("c@example.org")];
     let sent = world.emails("", &list).await;
@@ -177,7 +177,7 @@ async fn a_list_counts_as_many_requests_as_it_has_messages() {
 }
 
 #[tokio::test]
-async fn a_list_is_repeated_as_a_whole() {
+async fn a_repeated_list_returns_the_first_answer() {
     let mut world = World::new().await;
     let key = "Idempotency-Key: list\r\n";
     let list = [email("a@example.org"), email("b@example.org")];
@@ -209,7 +209,7 @@ async fn a_list_is_repeated_as_a_whole() {
 }
 
 #[tokio::test]
-async fn while_a_list_is_sent_its_key_is_in_progress_everywhere() {
+async fn the_key_of_a_running_list_is_in_progress_everywhere() {
     let mut world = World::new().await;
     let first = world.email(json!({})).await;
     assert_eq!(first.status, 200);
@@ -220,7 +220,7 @@ async fn while_a_list_is_sent_its_key_is_in_progress_everywhere() {
     let line = "POST /v1/compat/resend/emails/batch";
     let mut ones = Box::pin(one.ask(line, &key, &headers, &list));
     let mut twos = Box::pin(two.ask(line, &key, &headers, &list));
-    // One of them is held at the writer. Whichever it is, the other is answered at once.
+    // One of the two is blocked at the writer. Whichever it is, the other is answered at once.
     let (refused, running) = tokio::select! {
         reply = &mut ones => (reply, twos),
         reply = &mut twos => (reply, ones),
@@ -237,7 +237,7 @@ async fn while_a_list_is_sent_its_key_is_in_progress_everywhere() {
 }
 
 #[tokio::test]
-async fn a_list_that_was_cut_off_goes_on_where_it_was() {
+async fn an_interrupted_list_continues_with_its_remaining_messages() {
     let mut world = World::new().await;
     let headers = "Idempotency-Key: list\r\n";
     let list = [message("a@example.org"), message("b@example.org"), message("c@example.org")];
@@ -252,7 +252,7 @@ async fn a_list_that_was_cut_off_goes_on_where_it_was() {
     assert_eq!(world.count().await, 3);
 }
 
-/// Frees an idempotency key, as a crash before it was bound leaves it.
+/// Frees an idempotency key, like a crash before the key was bound.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Unbind {
     key: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Postmark's emails: accepted members, members refused by name, and the details of a message (adoption contract C3).
+//! Tests of Postmark's emails: accepted members, rejected members, and message details (adoption contract C3).
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::compat_doors::JSON;
 use super::*;
 
 #[tokio::test]
-async fn every_field_of_an_email_is_taken() {
+async fn every_field_of_an_email_is_accepted() {
     let mut world = World::new().await;
     let sent = world
         .postmark_email(json!({
@@ -37,7 +37,7 @@ async fn every_field_of_an_email_is_taken() {
 }
 
 #[tokio::test]
-async fn each_thing_that_is_not_supported_is_named() {
+async fn each_unsupported_field_is_named() {
     let mut world = World::new().await;
     for (changes, field, number, said) in [
         (json!({"To": "a@example.org,b@example.org"}), "To", 300, "one request per recipient"),
@@ -75,7 +75,7 @@ async fn each_thing_that_is_not_supported_is_named() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_told_as_the_clients_read_it() {
+async fn an_invalid_address_is_reported_as_postmarks_clients_parse_it() {
     let mut world = World::new().await;
     let told = world.postmark_email(json!({"To": "Nobody <no body>"})).await.is_postmark(422, 300, "validation_failed");
     let message = told["Message"].as_str().unwrap();
@@ -90,7 +90,7 @@ async fn an_address_that_is_none_is_told_as_the_clients_read_it() {
 }
 
 #[tokio::test]
-async fn a_stream_is_named_in_any_of_its_names() {
+async fn a_stream_has_several_accepted_names() {
     let mut world = World::new().await;
     for stream in ["outbound", "transactional", "", "broadcast", "broadcasts", "marketing"] {
         let from = if stream.contains('b') && stream != "outbound" || stream == "marketing" {
@@ -105,7 +105,7 @@ async fn a_stream_is_named_in_any_of_its_names() {
 }
 
 #[tokio::test]
-async fn the_details_tell_what_happened_to_a_message() {
+async fn the_details_show_the_events_of_a_message() {
     let mut world = World::new().await;
     let sent = world
         .postmark_email(json!({"From": "Shop <shop@example.test>", "To": "Ann <ann@example.org>", "Subject": "Hi",

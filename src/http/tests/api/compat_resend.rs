@@ -1,4 +1,4 @@
-//! Resend's emails: accepted members, members refused by name, and the view of a message (adoption contract C2).
+//! Tests of Resend's emails: accepted members, rejected members, and the view of a message (adoption contract C2).
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn every_field_of_an_email_is_taken() {
+async fn every_field_of_an_email_is_accepted() {
     let mut world = World::new().await;
     let sent = world
         .email(json!({
@@ -53,7 +53,7 @@ async fn every_field_of_an_email_is_taken() {
 }
 
 #[tokio::test]
-async fn what_a_client_sends_for_nothing_is_absent() {
+async fn empty_values_count_as_absent() {
     let mut world = World::new().await;
     let sent = world
         .email(json!({"subject": "", "html": "", "headers": {}, "cc": [], "bcc": null, "reply_to": "", "tags": [],
@@ -64,7 +64,7 @@ async fn what_a_client_sends_for_nothing_is_absent() {
 }
 
 #[tokio::test]
-async fn each_thing_that_is_not_supported_is_named() {
+async fn each_unsupported_field_is_named() {
     let mut world = World::new().await;
     for (changes, field, said) in [
         (json!({"to": ["a@example.org", "b@example.org"]}), "to", "one request per recipient"),
@@ -114,7 +114,7 @@ async fn each_thing_that_is_not_supported_is_named() {
 }
 
 #[tokio::test]
-async fn a_list_header_with_a_url_is_the_unsubscribe_url_and_goes_out_as_given() {
+async fn a_list_unsubscribe_url_becomes_the_unsubscribe_url() {
     let mut world = World::new().await;
     let marketing = json!({"from": "a@news.example.test"});
     let told = world.email(marketing.clone()).await.is_resend(422, "missing_required_field", "validation_failed");

@@ -1,5 +1,4 @@
-//! Damaged rows behind the API: only the object itself answers 500 `internal`, lists leave it out, and no damaged data
-//! is served.
+//! Tests of damaged rows: only the object itself answers 500 `internal`, lists omit it, and no damaged data is served.
 
 use serde_json::json;
 
@@ -19,7 +18,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_damaged_key_is_never_taken_for_an_unknown_one() {
+async fn a_damaged_key_is_not_reported_as_unknown() {
     let mut world = World::new().await;
     let (stranger, key) = world.stranger().await;
     world.damage(Table::Keys, stranger.as_bytes(), &[]);
@@ -30,7 +29,7 @@ async fn a_damaged_key_is_never_taken_for_an_unknown_one() {
 }
 
 #[tokio::test]
-async fn a_damaged_message_or_event_is_left_out_of_lists_and_is_an_internal_error_itself() {
+async fn a_damaged_row_is_omitted_from_lists_and_is_an_internal_error() {
     let mut world = World::new().await;
     let mut messages = Vec::new();
     for to in ["a@example.net", "b@example.net", "c@example.net"] {
@@ -70,7 +69,7 @@ async fn a_damaged_webhook_or_suppression_is_never_served() {
 }
 
 #[tokio::test]
-async fn a_message_whose_content_is_damaged_is_an_internal_error_and_is_read_only_where_its_answer_has_room() {
+async fn a_message_with_damaged_content_is_an_internal_error() {
     let mut world = World::new().await;
     let path = world.send(letter("a@example.net")).await.header("location").to_owned();
     let whole = world.send(letter("b@example.net")).await.header("location").to_owned();

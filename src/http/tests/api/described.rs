@@ -37,7 +37,7 @@ pub(super) fn check(line: &str, reply: &Reply) {
 }
 
 #[tokio::test]
-async fn the_description_needs_no_key_and_takes_no_parameter() {
+async fn the_description_needs_no_key_and_accepts_no_parameter() {
     let mut world = World::new().await;
     let reply = world.ask_as("", "GET /v1/openapi.json", "", &Value::Null).await;
     assert_eq!((reply.status, reply.header("content-type")), (200, "application/json"));
@@ -49,7 +49,7 @@ async fn the_description_needs_no_key_and_takes_no_parameter() {
 }
 
 #[tokio::test]
-async fn the_handlers_know_every_member_and_every_parameter_that_is_described() {
+async fn handlers_know_every_described_member_and_parameter() {
     let mut world = World::with(QuotaLimits::default(), 10_000).await;
     let ids = world.one_of_each().await;
     for (path, operations) in DOCUMENT["paths"].as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! DMARC reports over the API: figures, marks, and the list of reports.
+//! Tests of DMARC reports over the API: figures, marks, and the list of reports.
 
 use super::*;
 use crate::base::id::DomainId;
@@ -141,7 +141,7 @@ async fn the_figures_of_a_domain_are_complete_and_exact() {
 }
 
 #[tokio::test]
-async fn a_source_is_marked_and_the_mark_taken_away() {
+async fn a_source_is_marked_and_unmarked() {
     let mut world = World::new().await;
     let (id, path) = domain(&mut world).await;
     record(&world, id, "google.com", "1", &[("192.0.2.0/24", 30, 0)]).await;
@@ -180,7 +180,7 @@ async fn a_reporter_is_ignored_and_counted_again() {
 }
 
 #[tokio::test]
-async fn reports_are_listed_newest_first_a_page_at_a_time() {
+async fn reports_are_listed_newest_first_in_pages() {
     let mut world = World::new().await;
     let (id, path) = domain(&mut world).await;
     for number in 1..=3 {

@@ -1,4 +1,4 @@
-//! Sending domains: their registration, and checks of their records.
+//! Tests of sending domains: registration, and checks of their records.
 
 use super::*;
 
@@ -18,7 +18,7 @@ async fn registered(world: &mut World) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn a_new_domain_is_pending_and_tells_its_records() {
+async fn a_new_domain_is_pending_and_lists_its_records() {
     let mut world = World::new().await;
     let (path, domain) = registered(&mut world).await;
     let reply = world.get(&path).await;
@@ -67,7 +67,7 @@ async fn a_new_domain_is_pending_and_tells_its_records() {
 }
 
 #[tokio::test]
-async fn a_published_key_verifies_and_what_is_wrong_is_told() {
+async fn a_published_key_verifies_and_mismatches_are_reported() {
     let mut world = World::new().await;
     let (path, domain) = registered(&mut world).await;
     let verify = format!("{path}/verify");
@@ -100,7 +100,7 @@ async fn a_published_key_verifies_and_what_is_wrong_is_told() {
 }
 
 #[tokio::test]
-async fn a_check_finds_the_dmarc_record_that_a_domain_inherits() {
+async fn a_check_finds_an_inherited_dmarc_record() {
     use crate::domain::dmarc_walk::Discovery;
     use crate::engine::domains::dmarc_record_of;
 
@@ -119,7 +119,7 @@ async fn a_check_finds_the_dmarc_record_that_a_domain_inherits() {
     world.names.publish("_dmarc.shop.example", "v=DMARC1; p=reject");
     assert_eq!(found(&mut world).await.as_deref(), Some("_dmarc.shop.example"));
     world.names.fail("_dmarc.b.shop.example");
-    assert_eq!(found(&mut world).await, None, "the walk stops where nothing is known");
+    assert_eq!(found(&mut world).await, None, "the walk stops at a failed lookup");
     world.names.publish("_dmarc.a.b.shop.example", "v=DMARC1; p=none");
     assert_eq!(found(&mut world).await.as_deref(), Some("_dmarc.a.b.shop.example"));
     let shown = world.get(&path).await.json();
@@ -127,7 +127,7 @@ async fn a_check_finds_the_dmarc_record_that_a_domain_inherits() {
 }
 
 #[tokio::test]
-async fn a_domain_is_verified_by_one_account_at_a_time() {
+async fn only_one_account_at_a_time_can_verify_a_domain() {
     let mut world = World::new().await;
     let (path, domain) = registered(&mut world).await;
     let rsa = record(&domain, "dkim", 0);
@@ -146,7 +146,7 @@ async fn a_domain_is_verified_by_one_account_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_domain_that_is_never_looked_at_stays_verified() {
+async fn a_domain_without_checks_stays_verified() {
     let mut world = World::new().await;
     let page = world.get("/v1/domains").await.json();
     let id = text(&page["data"][0], "id").to_owned();
@@ -156,7 +156,7 @@ async fn a_domain_that_is_never_looked_at_stays_verified() {
 }
 
 #[tokio::test]
-async fn a_domain_changes_its_stream_and_nothing_else() {
+async fn only_the_stream_of_a_domain_can_change() {
     let mut world = World::new().await;
     let (path, _) = registered(&mut world).await;
     let changed = world.patch(&path, serde_json::json!({ "stream": "marketing" })).await;
@@ -168,7 +168,7 @@ async fn a_domain_changes_its_stream_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_key_of_one_stream_can_do_nothing_to_a_domain_of_the_other() {
+async fn a_key_of_one_stream_cannot_change_a_domain_of_the_other() {
     let mut world = World::new().await;
     let (path, before) = registered(&mut world).await;
     let limited = world.new_key(world.account, Some(Stream::Marketing), Scopes::ALL).await;
@@ -198,7 +198,7 @@ async fn a_key_of_one_stream_can_do_nothing_to_a_domain_of_the_other() {
 }
 
 #[tokio::test]
-async fn a_deleted_domain_frees_its_name_for_everyone() {
+async fn a_deleted_domain_frees_its_name() {
     let mut world = World::new().await;
     let (path, domain) = registered(&mut world).await;
     let rsa = record(&domain, "dkim", 0);
@@ -223,7 +223,7 @@ async fn a_deleted_domain_frees_its_name_for_everyone() {
 }
 
 #[tokio::test]
-async fn new_keys_wait_for_their_records_and_the_old_ones_retire_for_seven_days() {
+async fn new_keys_wait_for_their_records_and_old_ones_retire_for_seven_days() {
     let mut world = World::new().await;
     let (path, domain) = registered(&mut world).await;
     let (verify, rotate) = (format!("{path}/verify"), format!("{path}/rotate-dkim"));

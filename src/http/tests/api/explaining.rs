@@ -1,11 +1,11 @@
-//! `POST /v1/explain`.
+//! Tests of `POST /v1/explain`.
 
 use serde_json::json;
 
 use super::*;
 
 #[tokio::test]
-async fn a_test_mail_is_explained_and_a_read_key_is_enough() {
+async fn a_test_message_is_explained_with_a_read_key() {
     let mut world = World::new().await;
     let headers = "Authentication-Results: mx.example; dkim=pass header.d=shop.example header.s=pr1;\r\n \
                    spf=fail smtp.mailfrom=a@elsewhere.example; dmarc=pass\r\nFrom: a@shop.example\r\n";
@@ -25,7 +25,7 @@ async fn a_test_mail_is_explained_and_a_read_key_is_enough() {
 }
 
 #[tokio::test]
-async fn headers_that_are_missing_or_too_long_are_refused() {
+async fn missing_or_long_headers_are_rejected() {
     let mut world = World::new().await;
     for body in
         [json!({}), json!({ "headers": 1 }), json!({ "headers": "x".repeat(64 * 1024 + 1) }), json!({ "mail": "" })]

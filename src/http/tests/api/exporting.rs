@@ -1,4 +1,4 @@
-//! Exports of messages and events: their rows, columns, span and end.
+//! Tests of message and event exports: rows, columns, span and end.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -28,7 +28,7 @@ fn json_lines(reply: &Reply) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_csv_export_has_every_message_oldest_first_and_its_nested_members() {
+async fn a_csv_export_has_every_message_oldest_first_with_nested_members() {
     let mut world = World::with(QuotaLimits::default(), 10_000).await;
     let mut sent = Vec::new();
     for number in 0..260 {
@@ -48,7 +48,7 @@ async fn a_csv_export_has_every_message_oldest_first_and_its_nested_members() {
     assert_eq!(column(&reply.body, "metadata")[7], "{\"order\":\"7\"}");
     assert_eq!(column(&reply.body, "subject")[259], "=1+1, \"quoted\"");
     assert_eq!(column(&reply.body, "smtp_response")[..2], ["550 5.1.1\r\nno", ""]);
-    assert_eq!(column(&reply.body, "waiting.reason")[0], "", "it has ended");
+    assert_eq!(column(&reply.body, "waiting.reason")[0], "", "the message is finished");
     assert_ne!(column(&reply.body, "waiting.reason")[1], "");
     assert_eq!(column(&reply.body, "created_at")[0], "2023-11-14T22:13:20.000+00:00");
     let events = world.get("/v1/events/export?format=csv&type=bounced").await;
@@ -59,7 +59,7 @@ async fn a_csv_export_has_every_message_oldest_first_and_its_nested_members() {
 }
 
 #[tokio::test]
-async fn json_lines_are_the_records_of_the_list() {
+async fn json_lines_equal_the_records_of_the_list() {
     let mut world = World::new().await;
     for to in ["a@example.net", "b@example.net"] {
         world.sent_to(to).await;
@@ -73,13 +73,13 @@ async fn json_lines_are_the_records_of_the_list() {
         assert_eq!(json_lines(&reply), listed, "{list}");
     }
     let empty = world.get("/v1/messages/export?to=c@example.net").await;
-    assert_eq!(records(&empty.body).len(), 1, "the columns alone");
+    assert_eq!(records(&empty.body).len(), 1, "only the columns");
     let (_, stranger) = world.stranger().await;
     assert_eq!(world.client.get("/v1/events/export?format=ndjson", &stranger).await.body, "");
 }
 
 #[tokio::test]
-async fn filters_and_times_of_an_export_are_those_of_the_list() {
+async fn an_export_has_the_filters_and_times_of_the_list() {
     let mut world = World::new().await;
     let old = world.sent_to("a@example.net").await.to_string();
     world.advance(DAY);
@@ -121,7 +121,7 @@ async fn filters_and_times_of_an_export_are_those_of_the_list() {
 }
 
 #[tokio::test]
-async fn a_span_of_more_than_30_days_is_refused_and_one_without_a_begin_has_30() {
+async fn a_span_over_30_days_is_refused_and_30_days_are_the_default() {
     let mut world = World::new().await;
     let old = world.sent_to("a@example.net").await.to_string();
     world.advance(31 * DAY);
@@ -141,7 +141,7 @@ async fn a_span_of_more_than_30_days_is_refused_and_one_without_a_begin_has_30()
 }
 
 #[tokio::test]
-async fn an_account_has_a_few_exports_at_once_and_leaves_the_others_theirs() {
+async fn concurrent_exports_are_limited_per_account() {
     let mut world = World::new().await;
     let all = || ExportFilter::Events(EventFilter::default());
     let mut running: Vec<_> = (0..OF_ACCOUNT_AT_ONCE).map(|_| world.engine.export(world.account, all())).collect();
@@ -156,7 +156,7 @@ async fn an_account_has_a_few_exports_at_once_and_leaves_the_others_theirs() {
 }
 
 #[tokio::test]
-async fn an_export_whose_key_is_revoked_ends_with_an_error_and_not_as_if_it_were_whole() {
+async fn an_export_aborts_with_an_error_when_its_key_is_revoked() {
     let mut world = World::with(QuotaLimits::default(), 10_000).await;
     for _ in 0..260 {
         world.sent_to("a@example.net").await;

@@ -1,4 +1,4 @@
-//! Idempotency keys in detail (contract 3): their binding, its content, and their release.
+//! Tests of idempotency keys (contract 3): their binding, its content, and their release.
 
 use std::sync::mpsc;
 
@@ -58,7 +58,7 @@ async fn count(world: &mut World) -> usize {
 }
 
 #[tokio::test]
-async fn a_key_is_bound_for_24_hours_to_the_second() {
+async fn a_key_is_bound_for_exactly_24_hours() {
     let mut world = World::new().await;
     let first = world.send_with(KEY, &letter("a@example.net")).await;
     first.is_new();
@@ -78,7 +78,7 @@ async fn a_key_is_bound_for_24_hours_to_the_second() {
 }
 
 #[tokio::test]
-async fn a_replay_carries_the_quota_and_the_rate_of_today() {
+async fn a_replay_has_the_current_quota_and_rate() {
     let mut world = World::new().await;
     let first = world.send_with(KEY, &letter("a@example.net")).await;
     world.sent_to("b@example.net").await;
@@ -96,7 +96,7 @@ async fn a_replay_carries_the_quota_and_the_rate_of_today() {
 }
 
 #[tokio::test]
-async fn a_key_belongs_to_the_account_and_not_to_the_api_key() {
+async fn a_key_belongs_to_the_account_not_the_api_key() {
     let mut world = World::new().await;
     let second = world.new_key(world.account, None, Scopes::ALL).await;
     let first = world.send_with(KEY, &letter("a@example.net")).await;
@@ -114,7 +114,7 @@ async fn a_key_belongs_to_the_account_and_not_to_the_api_key() {
 }
 
 #[tokio::test]
-async fn the_same_body_is_what_is_equal_after_parsing() {
+async fn bodies_are_compared_after_parsing() {
     let mut world = World::new().await;
     let body = r#"{"from":"a@example.test","to":"b@example.net","text":"Grüße","metadata":{"a":"1","b":"2"}}"#;
     let key = world.key.clone();
@@ -135,13 +135,13 @@ async fn the_same_body_is_what_is_equal_after_parsing() {
     ] {
         let refused = world.client.ask("POST /v1/messages", &key, KEY, other).await;
         refused.fails_with(409, "idempotency_mismatch");
-        assert_eq!(refused.header("retry-after"), "", "waiting would not help");
+        assert_eq!(refused.header("retry-after"), "", "a retry would not help");
     }
     assert_eq!(count(&mut world).await, 1);
 }
 
 #[tokio::test]
-async fn while_the_first_request_runs_the_key_is_in_progress_whatever_the_body() {
+async fn a_key_is_in_progress_while_the_first_request_runs() {
     let mut world = World::new().await;
     world.send(letter("first@example.net")).await.is_new();
     let let_go = hold(&world);
@@ -150,7 +150,7 @@ async fn while_the_first_request_runs_the_key_is_in_progress_whatever_the_body()
     let key = world.key.clone();
     let mut ones = Box::pin(one.ask("POST /v1/messages", &key, KEY, &body));
     let mut twos = Box::pin(two.ask("POST /v1/messages", &key, KEY, &body));
-    // One of them is held at the writer. Whichever it is, the other is answered at once.
+    // One of the two is blocked at the writer. Whichever it is, the other is answered at once.
     let (refused, running) = tokio::select! {
         reply = &mut ones => (reply, twos),
         reply = &mut twos => (reply, ones),
@@ -168,7 +168,7 @@ async fn while_the_first_request_runs_the_key_is_in_progress_whatever_the_body()
 }
 
 #[tokio::test]
-async fn of_many_that_ask_at_once_with_one_key_one_is_served_and_nothing_is_sent_twice() {
+async fn only_one_of_many_concurrent_requests_with_one_key_sends() {
     let mut world = World::new().await;
     let asked = (0..32).map(|_| {
         let (address, key) = (world.address, world.key.clone());
@@ -192,7 +192,7 @@ async fn of_many_that_ask_at_once_with_one_key_one_is_served_and_nothing_is_sent
 }
 
 #[tokio::test]
-async fn a_client_that_gives_up_does_not_send_twice_by_asking_again() {
+async fn a_retry_after_a_disconnect_does_not_send_twice() {
     let mut world = World::new().await;
     let impatient = world.new_key(world.account, None, Scopes::ALL).await;
     let id = world.engine.authenticate(&impatient).unwrap().unwrap().key.unwrap().id;
@@ -207,7 +207,7 @@ async fn a_client_that_gives_up_does_not_send_twice_by_asking_again() {
     world.send_with(KEY, &letter("b@example.net")).await.fails_with(409, "idempotency_in_progress");
     drop(lost);
     let_go.send(()).unwrap();
-    // It may still be running, or be done. It is not run a second time concurrently.
+    // The first request may still be running, or be done. It must not run a second time concurrently.
     let again = loop {
         let reply = world.send_with(KEY, &letter("a@example.net")).await;
         if reply.status != 409 {
@@ -219,7 +219,7 @@ async fn a_client_that_gives_up_does_not_send_twice_by_asking_again() {
 }
 
 #[tokio::test]
-async fn every_refusal_leaves_the_key_free_for_another_body() {
+async fn every_refusal_leaves_the_key_free() {
     let mut world = World::with(QuotaLimits { per_hour: 100, per_day: 100 }, 40).await;
     let gone = world.sent_to("gone@example.net").await;
     world.settle(gone, hard_bounce(), AttemptFacts::default()).await;
@@ -259,7 +259,7 @@ async fn every_refusal_leaves_the_key_free_for_another_body() {
 }
 
 #[tokio::test]
-async fn a_limit_that_was_met_leaves_the_key_free() {
+async fn a_reached_limit_leaves_the_key_free() {
     let mut world = World::with(QuotaLimits { per_hour: 1, per_day: 10 }, 3).await;
     world.sent_to("a@example.net").await;
     world.send_with(KEY, &letter("b@example.net")).await.fails_with(429, "quota_exceeded");
@@ -273,7 +273,7 @@ async fn a_limit_that_was_met_leaves_the_key_free() {
 }
 
 #[tokio::test]
-async fn our_own_failure_leaves_the_key_free() {
+async fn an_internal_failure_leaves_the_key_free() {
     let mut world = World::new().await;
     let place = world.directory.path().to_owned();
     let away = place.with_extension("away");

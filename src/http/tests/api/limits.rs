@@ -1,4 +1,4 @@
-//! The exact request rate and quota: on the test's clock, and with many concurrent clients.
+//! Tests of the exact request rate and quota: on the test's clock, and with many concurrent clients.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn of(per_hour: u64, per_day: u64) -> QuotaLimits {
 }
 
 #[tokio::test]
-async fn a_key_makes_600_requests_in_any_60_seconds_and_not_one_more() {
+async fn a_key_makes_at_most_600_requests_in_any_60_seconds() {
     let mut world = World::new().await;
     for left in (300..600).rev() {
         assert_eq!(world.get("/v1/me").await.header("ratelimit"), format!("\"key\";r={left};t=60"));
@@ -44,7 +44,7 @@ async fn a_key_makes_600_requests_in_any_60_seconds_and_not_one_more() {
 }
 
 #[tokio::test]
-async fn every_answer_to_a_known_key_tells_its_rate_whatever_it_says() {
+async fn every_answer_to_a_known_key_has_its_rate() {
     let mut world = World::with(QuotaLimits::default(), 100).await;
     let reader = world.new_key(world.account, None, Scopes::parse("scopes", &["read"]).unwrap()).await;
     let all = world.key.clone();
@@ -81,7 +81,7 @@ async fn every_answer_to_a_known_key_tells_its_rate_whatever_it_says() {
 }
 
 #[tokio::test]
-async fn the_quota_headers_name_the_tighter_window_and_on_a_tie_the_one_that_resets_later() {
+async fn the_quota_headers_name_the_tighter_or_later_window() {
     // 22:13:20 of the 14th; the hour ends at 23:00, the day at midnight.
     let (hour, day) = ("1700002800", "1700006400");
     for (limits, expected) in
@@ -103,7 +103,7 @@ async fn the_quota_headers_name_the_tighter_window_and_on_a_tie_the_one_that_res
 }
 
 #[tokio::test]
-async fn who_waits_as_long_as_told_is_admitted_and_not_a_second_before() {
+async fn waiting_as_long_as_reported_is_exactly_enough() {
     let mut world = World::with(of(2, 3), 600).await;
     for (expected_wait, next) in [("2800", Duration::from_secs(2799)), ("3600", Duration::from_secs(3599))] {
         while world.send(letter("a@example.net")).await.status == 202 {}
@@ -122,7 +122,7 @@ async fn who_waits_as_long_as_told_is_admitted_and_not_a_second_before() {
 }
 
 #[tokio::test]
-async fn sixty_four_clients_at_once_get_exactly_the_quota() {
+async fn sixty_four_concurrent_clients_get_exactly_the_quota() {
     let mut world = World::with(of(50, 1000), 600).await;
     let clients = (0..64).map(|number| {
         let (address, key) = (world.address, world.key.clone());
@@ -145,7 +145,7 @@ async fn sixty_four_clients_at_once_get_exactly_the_quota() {
         remaining.extend(client.await.unwrap());
     }
     remaining.sort_unstable();
-    assert_eq!(remaining, (0..50).collect::<Vec<_>>(), "each 202 tells the count as of its own transaction");
+    assert_eq!(remaining, (0..50).collect::<Vec<_>>(), "each 202 has the count of its own transaction");
     let listed = world.get("/v1/messages?limit=100").await.json()["data"].as_array().unwrap().len();
     let hour = world.get("/v1/me").await.json()["quota"]["hour"].clone();
     assert_eq!((listed, &hour["used"], &hour["remaining"]), (50, &50.into(), &0.into()));

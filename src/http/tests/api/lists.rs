@@ -1,4 +1,4 @@
-//! Lists: paging while rows are inserted, filters, cursors, and the event log's 30 days.
+//! Tests of lists: paging while rows are inserted, filters, cursors, and the event log's 30 days.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn ids(page: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pages_neither_repeat_nor_skip_while_messages_come_in() {
+async fn pages_neither_repeat_nor_skip_during_inserts() {
     let mut world = World::new().await;
     let mut sent = Vec::new();
     for number in 0..7 {
@@ -32,7 +32,7 @@ async fn pages_neither_repeat_nor_skip_while_messages_come_in() {
 }
 
 #[tokio::test]
-async fn events_are_the_same_object_everywhere_and_filtered_by_message_and_type() {
+async fn events_are_identical_everywhere_and_filtered_by_message_and_type() {
     let mut world = World::new().await;
     let (one, two) = (world.sent_to("a@example.net").await, world.sent_to("b@example.net").await);
     world.settle(one, hard_bounce(), AttemptFacts::default()).await;
@@ -82,7 +82,7 @@ async fn events_are_the_same_object_everywhere_and_filtered_by_message_and_type(
 }
 
 #[tokio::test]
-async fn a_cursor_goes_on_alone_and_is_refused_with_other_filters_or_elsewhere() {
+async fn a_cursor_works_alone_and_is_rejected_with_other_filters() {
     let mut world = World::new().await;
     for _ in 0..3 {
         let id = world.sent_to("a@example.net").await;
@@ -114,7 +114,7 @@ async fn events_leave_the_log_after_30_days_and_stay_in_the_timeline() {
 }
 
 #[tokio::test]
-async fn a_search_by_metadata_goes_on_by_its_cursor_and_says_what_is_indexed() {
+async fn a_metadata_search_continues_by_cursor_and_reports_its_index() {
     let mut world = World::new().await;
     for _ in 0..3 {
         let mut message = letter("a@example.net");
@@ -132,7 +132,7 @@ async fn a_search_by_metadata_goes_on_by_its_cursor_and_says_what_is_indexed() {
 }
 
 #[tokio::test]
-async fn messages_are_found_by_every_filter_and_by_several_at_once() {
+async fn messages_are_found_by_every_filter_and_by_combinations() {
     let mut world = World::new().await;
     let old = world.sent_to("Ann@example.net").await;
     world.settle(old, TransferEnd::Delivered, AttemptFacts::default()).await;

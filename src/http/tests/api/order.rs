@@ -1,4 +1,4 @@
-//! The order of the checks of POST /v1/messages (contract 1): each pair of neighbours fails at once.
+//! Tests of the check order of POST /v1/messages (contract 1). Each request fails two neighbouring checks.
 
 use super::*;
 
@@ -14,7 +14,7 @@ struct Case<'a> {
 }
 
 #[tokio::test]
-async fn of_two_neighbouring_checks_the_first_is_told() {
+async fn of_two_failed_checks_the_first_is_reported() {
     let mut world = World::with(QuotaLimits { per_hour: 1, per_day: 100 }, 600).await;
     let bound = world.send_with(BOUND, &letter("gone@example.net")).await;
     let gone = bound.json()["id"].as_str().unwrap().parse().unwrap();
@@ -69,7 +69,7 @@ async fn of_two_neighbouring_checks_the_first_is_told() {
             wins: (409, "idempotency_mismatch"),
         },
         Case {
-            fails: "domain unknown, and all behind it",
+            fails: "domain unknown, and all later checks",
             key: &limited,
             headers: "",
             body: message("a@nowhere.test", gone),
@@ -115,7 +115,7 @@ async fn of_two_neighbouring_checks_the_first_is_told() {
         let mut client = Client::open(world.address).await;
         let reply = client.ask("POST /v1/messages", key, headers, &body).await;
         assert_eq!((reply.status, reply.code().as_str()), wins, "{fails}: {}", reply.body);
-        assert_eq!(reply.json().get("errors").is_some(), wins.0 == 422, "{fails}: errors stand on a 422 alone");
+        assert_eq!(reply.json().get("errors").is_some(), wins.0 == 422, "{fails}: only a 422 has errors");
         assert_eq!(reply.header("retry-after").is_empty(), wins.0 != 429, "{fails}");
     }
     // A replay skips all later checks: neither the suppression nor today's quota matters.

@@ -1,4 +1,4 @@
-//! `GET /v1/providers`: the days, the rates, the levels and the frequent answers.
+//! Tests of `GET /v1/providers`: days, rates, levels and frequent answers.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn said(code: u16, response: &str) -> AttemptFacts {
 }
 
 #[tokio::test]
-async fn providers_have_rates_levels_times_and_their_most_frequent_answers() {
+async fn providers_have_rates_levels_times_and_frequent_answers() {
     let mut world = World::new().await;
     for _ in 0..47 {
         let tls = TlsFacts {
@@ -98,7 +98,7 @@ async fn providers_have_rates_levels_times_and_their_most_frequent_answers() {
 }
 
 #[tokio::test]
-async fn messages_for_which_no_server_was_asked_count_for_other_and_days_are_1_to_90() {
+async fn messages_without_a_server_count_for_other_and_days_are_1_to_90() {
     let mut world = World::new().await;
     let message = world.sent_to("a@nowhere.example").await;
     world.settle(message, hard_bounce(), AttemptFacts::default()).await;

@@ -1,4 +1,4 @@
-//! A message's record: its members, its content, and the rest after the content has expired.
+//! Tests of a message's record: its members, its content, and the rest after the content has expired.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn rich() -> Value {
 }
 
 #[tokio::test]
-async fn a_record_has_exactly_the_contracts_members_and_what_was_sent() {
+async fn a_record_has_exactly_the_contracts_members() {
     let mut world = World::new().await;
     let sent = world.send(rich()).await;
     let path = sent.header("location").to_owned();
@@ -80,7 +80,7 @@ async fn a_record_has_exactly_the_contracts_members_and_what_was_sent() {
 }
 
 #[tokio::test]
-async fn content_is_null_from_its_deadline_on_and_the_rest_stays() {
+async fn content_is_null_after_its_deadline_and_the_rest_stays() {
     let mut world = World::new().await;
     let path = world.send(rich()).await.header("location").to_owned();
     world.advance(30 * DAY);
@@ -97,7 +97,7 @@ async fn content_is_null_from_its_deadline_on_and_the_rest_stays() {
 }
 
 #[tokio::test]
-async fn a_raw_message_is_shown_as_it_was_signed() {
+async fn a_raw_message_is_shown_as_signed() {
     let mut world = World::new().await;
     let raw = "From: a@example.test\nTo: b@example.net\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\nX-Mine: yes\n\nHello\n";
     let message = serde_json::json!({ "from": "a@example.test", "to": "b@example.net", "raw": raw });
@@ -109,7 +109,7 @@ async fn a_raw_message_is_shown_as_it_was_signed() {
 }
 
 #[tokio::test]
-async fn an_outcome_shows_in_the_record_and_the_last_wait_is_no_attempt() {
+async fn an_outcome_is_recorded_and_the_final_wait_is_not_an_attempt() {
     let mut world = World::new().await;
     let id = world.sent_to("ann@example.net").await;
     let facts = AttemptFacts {
@@ -133,7 +133,7 @@ async fn an_outcome_shows_in_the_record_and_the_last_wait_is_no_attempt() {
 }
 
 #[tokio::test]
-async fn an_identifier_that_is_malformed_unknown_or_anothers_is_the_same_404() {
+async fn malformed_unknown_and_foreign_identifiers_give_the_same_404() {
     let mut world = World::new().await;
     let id = world.sent_to("ann@example.net").await;
     let (_, stranger) = world.stranger().await;
@@ -156,7 +156,7 @@ async fn an_identifier_that_is_malformed_unknown_or_anothers_is_the_same_404() {
 }
 
 #[tokio::test]
-async fn a_list_shows_records_without_content_and_events() {
+async fn a_list_has_records_without_content_and_events() {
     let mut world = World::new().await;
     world.send(rich()).await;
     let reply = world.get("/v1/messages").await;
@@ -165,7 +165,7 @@ async fn a_list_shows_records_without_content_and_events() {
 }
 
 #[tokio::test]
-async fn a_message_that_waits_is_canceled_once_and_one_on_the_wire_is_not() {
+async fn a_waiting_message_is_canceled_once_and_one_in_transit_is_not() {
     let mut world = World::new().await;
     let id = world.sent_to("ann@example.net").await;
     let (path, cancel) = (format!("/v1/messages/{id}"), format!("/v1/messages/{id}/cancel"));

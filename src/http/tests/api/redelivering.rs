@@ -1,4 +1,4 @@
-//! Deletion of webhook endpoints, and requested redeliveries.
+//! Tests of endpoint deletion, test events, redelivery and replay.
 
 use super::*;
 use crate::domain::audit::Action;
@@ -16,7 +16,7 @@ async fn deliveries(world: &mut World, path: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_deleted_endpoint_is_gone_and_what_it_was_owed_is_not_sent_again() {
+async fn a_deleted_endpoint_and_its_deliveries_are_gone() {
     let mut world = World::new().await;
     let (path, _) = endpoint(&mut world).await;
     world.sent_to("a@example.net").await;
@@ -47,7 +47,7 @@ async fn a_rotation_shows_the_new_secret_once() {
 }
 
 #[tokio::test]
-async fn a_test_is_a_delivery_of_an_event_that_stands_in_no_log() {
+async fn a_test_delivers_an_event_that_is_not_logged() {
     let mut world = World::new().await;
     let (path, made) = endpoint(&mut world).await;
     let reply = world.post(&format!("{path}/test"), Value::Null).await;
@@ -61,7 +61,7 @@ async fn a_test_is_a_delivery_of_an_event_that_stands_in_no_log() {
 }
 
 #[tokio::test]
-async fn an_event_is_delivered_once_more_or_all_since_a_moment() {
+async fn an_event_or_all_since_a_time_are_delivered_again() {
     let mut world = World::new().await;
     let (path, _) = endpoint(&mut world).await;
     world.sent_to("a@example.net").await;

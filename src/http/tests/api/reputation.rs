@@ -1,4 +1,4 @@
-//! Bounce and complaint rates in `GET /v1/me`: their base, when they are reported, and their levels.
+//! Tests of bounce and complaint rates in `GET /v1/me`: their base, when they are reported, and their levels.
 
 use super::*;
 use crate::domain::event::Complaint;
@@ -40,7 +40,7 @@ fn levels(stream: &Value) -> [&str; 2] {
 }
 
 #[tokio::test]
-async fn below_a_hundred_deliveries_there_are_counts_and_no_rates() {
+async fn below_a_hundred_deliveries_there_are_counts_but_no_rates() {
     let mut world = World::new().await;
     world.with_outcomes(90, 9).await;
     let stream = world.transactional().await;
@@ -53,7 +53,7 @@ async fn below_a_hundred_deliveries_there_are_counts_and_no_rates() {
 }
 
 #[tokio::test]
-async fn a_rate_over_its_threshold_is_marked_on_its_stream_alone() {
+async fn a_rate_above_its_threshold_affects_only_its_stream() {
     let mut world = World::new().await;
     let messages = world.with_outcomes(194, 6).await;
     let stream = world.transactional().await;
@@ -63,7 +63,7 @@ async fn a_rate_over_its_threshold_is_marked_on_its_stream_alone() {
         (&0.03.into(), &0.0.into())
     );
     world.complain(messages[0]).await;
-    assert_eq!(levels(&world.transactional().await), ["warn", "ok"], "one complaint is chance");
+    assert_eq!(levels(&world.transactional().await), ["warn", "ok"], "a single complaint is not significant");
     world.complain(messages[1]).await;
     assert_eq!(levels(&world.transactional().await), ["warn", "alarm"]);
     let me = world.get("/v1/me").await.json();

@@ -1,4 +1,4 @@
-//! The rotation of a domain's DKIM keys, scheduled and by request.
+//! Tests of scheduled and requested rotation of a domain's DKIM keys.
 
 use serde_json::json;
 
@@ -83,7 +83,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_schedule_is_0_or_30_to_730_days_and_makes_a_pair_that_waits() {
+async fn a_schedule_is_0_or_30_to_730_days_and_creates_a_pending_pair() {
     let mut world = World::new().await;
     let made = world.post("/v1/domains", json!({ "name": "shop.example", "stream": "transactional" })).await;
     let path = made.header("location").to_owned();
@@ -98,7 +98,7 @@ async fn a_schedule_is_0_or_30_to_730_days_and_makes_a_pair_that_waits() {
     assert_eq!(scheduled["next_rotation_at"], "2025-11-13T22:13:20.000+00:00");
     assert_eq!(states(&scheduled), ["pending"; 4]);
     let required = scheduled["records"].as_array().unwrap().iter().filter(|record| record["required"] == true);
-    assert_eq!(required.count(), 1, "the key that is to sign first");
+    assert_eq!(required.count(), 1, "the first key to sign");
     // The same again changes nothing.
     world.advance(DAY);
     let again = world.patch(&path, json!({ "dkim_rotation_days": 730 })).await.json();
@@ -119,7 +119,7 @@ async fn a_schedule_is_0_or_30_to_730_days_and_makes_a_pair_that_waits() {
 }
 
 #[tokio::test]
-async fn a_seen_pair_stands_by_and_takes_over_when_it_is_due() {
+async fn a_published_pair_is_standby_and_rotates_when_due() {
     let mut world = World::new().await;
     let (path, stands) = world.rotating().await;
     let (old, next) = (selectors(&stands, "active"), selectors(&stands, "standby"));
@@ -140,7 +140,7 @@ async fn a_seen_pair_stands_by_and_takes_over_when_it_is_due() {
 }
 
 #[tokio::test]
-async fn a_rotation_waits_for_a_look_that_sees_the_next_record() {
+async fn a_rotation_waits_until_the_next_record_is_published() {
     let mut world = World::new().await;
     let (path, stands) = world.rotating().await;
     world.withdraw(&stands, "standby");
@@ -148,7 +148,7 @@ async fn a_rotation_waits_for_a_look_that_sees_the_next_record() {
     let waits = world.verified(&path).await;
     assert_eq!(states(&waits), ["active", "active", "standby", "standby"]);
     assert_eq!(waits["next_rotation_at"], stands["next_rotation_at"]);
-    assert_eq!(world.rotation_timers(), [world.clock.now() + DAY], "it is tried again daily");
+    assert_eq!(world.rotation_timers(), [world.clock.now() + DAY], "it is retried daily");
     records(&stands, "standby").for_each(|record| world.names.fail(record["name"].as_str().unwrap()));
     assert_eq!(states(&world.verified(&path).await), ["active", "active", "standby", "standby"]);
     world.publish(&stands, "standby");
@@ -156,13 +156,13 @@ async fn a_rotation_waits_for_a_look_that_sees_the_next_record() {
 }
 
 #[tokio::test]
-async fn a_standby_takes_over_where_the_signing_record_is_missed() {
+async fn a_standby_replaces_a_key_whose_record_is_missing() {
     let mut world = World::new().await;
     let (path, stands) = world.rotating().await;
     let rsa = records(&stands, "active").next().unwrap()["name"].as_str().unwrap().to_owned();
     world.names.fail(&rsa);
     let failed = world.verified(&path).await;
-    assert_eq!(states(&failed), ["active", "active", "standby", "standby"], "a look-up that failed says nothing");
+    assert_eq!(states(&failed), ["active", "active", "standby", "standby"], "a failed lookup changes nothing");
     world.names.0.lock().unwrap().remove(&rsa);
     world.advance(DAY);
     let taken = world.verified(&path).await;
@@ -176,7 +176,7 @@ async fn a_standby_takes_over_where_the_signing_record_is_missed() {
 }
 
 #[tokio::test]
-async fn rotating_by_hand_takes_the_standby_once() {
+async fn a_requested_rotation_uses_the_standby_once() {
     let mut world = World::new().await;
     let (path, stands) = world.rotating().await;
     let rotate = format!("{path}/rotate-dkim");
@@ -195,7 +195,7 @@ async fn rotating_by_hand_takes_the_standby_once() {
 }
 
 #[tokio::test]
-async fn rotating_by_hand_without_the_record_makes_the_rotation_due() {
+async fn a_requested_rotation_without_the_record_becomes_due() {
     let mut world = World::new().await;
     let (path, stands) = world.rotating().await;
     world.withdraw(&stands, "standby");
@@ -207,7 +207,7 @@ async fn rotating_by_hand_without_the_record_makes_the_rotation_due() {
 }
 
 #[tokio::test]
-async fn only_the_rsa_record_of_the_next_pair_has_to_be_seen() {
+async fn only_the_rsa_record_of_the_next_pair_must_be_published() {
     let mut world = World::new().await;
     let (path, stands) = world.rotating().await;
     let ed25519 = records(&stands, "standby").nth(1).unwrap()["name"].as_str().unwrap().to_owned();
@@ -221,7 +221,7 @@ async fn only_the_rsa_record_of_the_next_pair_has_to_be_seen() {
 }
 
 #[tokio::test]
-async fn a_domain_that_is_never_looked_at_keeps_its_rotation_and_signs_with_seen_keys_alone() {
+async fn a_domain_without_checks_keeps_its_rotation_and_signs_with_published_keys() {
     let mut world = World::new().await;
     let page = world.get("/v1/domains").await.json();
     let path = format!("/v1/domains/{}", page["data"][0]["id"].as_str().unwrap());
@@ -235,7 +235,7 @@ async fn a_domain_that_is_never_looked_at_keeps_its_rotation_and_signs_with_seen
     assert_eq!(world.rotation_timers(), [world.clock.now() + DAY]);
     world.publish(&scheduled, "pending");
     world.advance(DAY);
-    // As its timer would do.
+    // Simulates the domain's timer.
     let id = path.rsplit_once('/').unwrap().1.parse().unwrap();
     world.engine.check_domain(Behalf::new(world.account, Actor::Service), id).await.unwrap();
     let rotated = world.get(&path).await.json();
@@ -244,11 +244,11 @@ async fn a_domain_that_is_never_looked_at_keeps_its_rotation_and_signs_with_seen
 }
 
 #[tokio::test]
-async fn records_that_were_seen_and_are_lost_are_noted_until_they_are_back() {
+async fn lost_records_are_tracked_until_they_are_back() {
     use crate::domain::sending_domain::RecordPurpose::{Dmarc, Spf};
     let mut world = World::new().await;
     let (path, _) = world.rotating().await;
-    assert!(world.domain_row(&path).lost.is_empty(), "what was never there is not lost");
+    assert!(world.domain_row(&path).lost.is_empty(), "a record that was never published is not lost");
     world.names.publish("shop.example", "v=spf1 a:mail.example.com -all");
     world.names.publish("_dmarc.shop.example", "v=DMARC1; p=reject");
     world.verified(&path).await;

@@ -1,9 +1,9 @@
-//! POST /v1/messages: accepted, replayed and refused requests.
+//! Tests of POST /v1/messages: accepted, replayed and refused requests.
 
 use super::*;
 
 #[tokio::test]
-async fn a_message_is_accepted_with_the_fields_and_headers_of_the_specification() {
+async fn a_message_is_accepted_with_the_specified_fields_and_headers() {
     let mut world = World::new().await;
     let reply = world.send(letter("Ann@example.net")).await;
     assert_eq!(reply.status, 202, "{}", reply.body);
@@ -27,7 +27,7 @@ async fn a_message_is_accepted_with_the_fields_and_headers_of_the_specification(
 }
 
 #[tokio::test]
-async fn a_repeated_key_replays_the_bytes_and_another_body_is_refused() {
+async fn a_repeated_key_replays_the_answer_and_rejects_another_body() {
     let mut world = World::new().await;
     let key = "Idempotency-Key: order 1\r\n";
     let first = world.send_with(key, &letter("a@example.net")).await;
@@ -49,7 +49,7 @@ async fn a_repeated_key_replays_the_bytes_and_another_body_is_refused() {
 }
 
 #[tokio::test]
-async fn faults_of_the_key_and_of_every_field_come_together() {
+async fn errors_of_the_key_and_of_every_field_are_reported_together() {
     let mut world = World::new().await;
     let long = format!("Idempotency-Key: {}\r\n", "x".repeat(256));
     for header in [long.as_str(), "Idempotency-Key: a\r\nIdempotency-Key: b\r\n", "Idempotency-Key:\r\n"] {
@@ -63,7 +63,7 @@ async fn faults_of_the_key_and_of_every_field_come_together() {
 }
 
 #[tokio::test]
-async fn the_account_says_no_in_the_contracts_order() {
+async fn the_accounts_checks_run_in_the_contracts_order() {
     let mut world = World::with(QuotaLimits { per_hour: 1, per_day: 100 }, 600).await;
     let taken = world.sent_to("gone@example.net").await;
     world.settle(taken, hard_bounce(), AttemptFacts::default()).await;
@@ -102,7 +102,7 @@ async fn the_account_says_no_in_the_contracts_order() {
 }
 
 #[tokio::test]
-async fn scope_rate_and_type_are_asked_before_the_body() {
+async fn scope_rate_and_type_are_checked_before_the_body() {
     let mut world = World::with(QuotaLimits::default(), 2).await;
     let reader = world.new_key(world.account, None, Scopes::parse("scopes", &["read"]).unwrap()).await;
     let nothing = serde_json::json!({});
@@ -117,7 +117,7 @@ async fn scope_rate_and_type_are_asked_before_the_body() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_at_fault_itself_says_so_before_its_domain_is_looked_for() {
+async fn an_invalid_message_is_reported_before_its_domain_is_checked() {
     let mut world = World::new().await;
     let raw = serde_json::json!({ "from": "a@nowhere.test", "to": "b@example.net", "raw": "no header\n\nx" });
     let reply = world.send(raw).await;
@@ -126,7 +126,7 @@ async fn a_message_that_is_at_fault_itself_says_so_before_its_domain_is_looked_f
 }
 
 #[tokio::test]
-async fn faults_of_raw_are_told_together_with_all_others() {
+async fn errors_of_raw_are_reported_with_all_others() {
     let mut world = World::new().await;
     let raw = "From: a@news.example.test\r\nno colon\r\n\r\nx";
     let refused = world.send(serde_json::json!({ "from": "a@example.com", "to": "b", "raw": raw })).await;

@@ -1,9 +1,9 @@
-//! Changes of an account's settings and keys.
+//! Tests of changes to an account's settings and keys.
 
 use super::*;
 
 #[tokio::test]
-async fn settings_change_one_by_one_and_touch_no_message_that_is_there() {
+async fn settings_change_separately_and_do_not_affect_existing_messages() {
     let mut world = World::new().await;
     let defaults = world.get("/v1/settings").await;
     assert_eq!(
@@ -34,7 +34,7 @@ async fn settings_change_one_by_one_and_touch_no_message_that_is_there() {
 }
 
 #[tokio::test]
-async fn every_fault_of_a_change_of_settings_is_named_and_nothing_changes() {
+async fn all_errors_of_a_settings_change_are_named_and_nothing_changes() {
     let mut world = World::new().await;
     let refused = serde_json::json!({
         "name": " ", "time_zone": "Mars/Base", "content_retention_days": 3651, "hosted_unsubscribe": "yes", "quota": 1
@@ -56,7 +56,7 @@ async fn every_fault_of_a_change_of_settings_is_named_and_nothing_changes() {
 }
 
 #[tokio::test]
-async fn a_key_is_renamed_and_nothing_else_of_it_changes() {
+async fn only_the_name_of_a_key_can_change() {
     let mut world = World::new().await;
     let made = world.post("/v1/keys", serde_json::json!({ "name": "ci", "scopes": ["read"] })).await;
     let path = made.header("location").to_owned();
@@ -75,7 +75,7 @@ async fn a_key_is_renamed_and_nothing_else_of_it_changes() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_opens_nothing_from_the_next_request_on_and_stays_listed() {
+async fn a_revoked_key_is_refused_at_once_and_stays_listed() {
     let mut world = World::new().await;
     let made = world.post("/v1/keys", serde_json::json!({ "name": "ci" })).await;
     let (path, secret) = (made.header("location").to_owned(), made.json()["key"].as_str().unwrap().to_owned());

@@ -1,4 +1,4 @@
-//! Messages submitted by SMTP: acceptance, answers, and their view in the API.
+//! Tests of messages submitted by SMTP: acceptance, answers, and their view in the API.
 
 use super::*;
 use crate::domain::api_key::Scope;
@@ -51,7 +51,7 @@ async fn raw_of(world: &mut World, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_recipient_has_a_message_of_its_own_with_one_body() {
+async fn each_recipient_has_a_separate_message_with_one_body() {
     let mut world = World::new().await;
     let mut session = session_of(&world, &world.key);
     let to = ["a@example.net", "b@example.net", "A@EXAMPLE.net", "c@example.net"];
@@ -86,7 +86,7 @@ async fn each_recipient_has_a_message_of_its_own_with_one_body() {
 }
 
 #[tokio::test]
-async fn messages_are_found_by_the_clients_message_id_and_by_the_way_they_came() {
+async fn messages_are_found_by_client_message_id_and_by_protocol() {
     let mut world = World::new().await;
     let mut session = session_of(&world, &world.key);
     let ids = ids(&submit(&mut session, &["a@example.net", "b@example.net"], LETTER).await);
@@ -109,7 +109,7 @@ async fn messages_are_found_by_the_clients_message_id_and_by_the_way_they_came()
 }
 
 #[tokio::test]
-async fn an_account_may_keep_the_clients_message_id() {
+async fn an_account_can_keep_the_clients_message_id() {
     let mut world = World::new().await;
     world.patch("/v1/settings", serde_json::json!({ "keep_message_id": true })).await;
     let mut session = session_of(&world, &world.key);
@@ -122,7 +122,7 @@ async fn an_account_may_keep_the_clients_message_id() {
 }
 
 #[tokio::test]
-async fn refusals_say_what_to_do_and_leave_nothing() {
+async fn refusals_say_what_to_do_and_store_nothing() {
     let mut world = World::new().await;
     world.post("/v1/suppressions", serde_json::json!({ "email": "gone@example.net" })).await;
     let mut session = session_of(&world, &world.key);
@@ -143,7 +143,7 @@ async fn refusals_say_what_to_do_and_leave_nothing() {
     assert!(submit(&mut session, &["a@example.net"], &long).await.starts_with("552 5.3.4 "));
     assert!(world.get("/v1/messages").await.json()["data"].as_array().unwrap().is_empty());
     assert_eq!(world.get("/v1/me").await.json()["quota"]["hour"]["used"], 0);
-    assert_eq!(ids(&submit(&mut session, &["a@example.net"], LETTER).await).len(), 1, "the session is usable still");
+    assert_eq!(ids(&submit(&mut session, &["a@example.net"], LETTER).await).len(), 1, "the session is still usable");
     let refusals = world.get("/v1/submission-refusals").await;
     let refusals = refusals.json()["data"].as_array().unwrap().clone();
     assert_eq!(refusals.len(), 8);
@@ -180,7 +180,7 @@ async fn quota_and_rate_count_each_recipient() {
     assert_eq!(session.recipient("a@example.net").code(), 250);
     let refused = session.recipient("b@example.net").as_line();
     assert_eq!(refused, "452 4.7.1 The account's quota of this hour is used up: try again in 2800 seconds");
-    assert_eq!(session.recipient("A@example.net").code(), 250, "the same mailbox is no further message");
+    assert_eq!(session.recipient("A@example.net").code(), 250, "the same mailbox does not count again");
     let refused = session.recipient("a@example.net").as_line();
     assert_eq!(refused, "450 4.7.1 Too many messages with this key: try again in 60 seconds");
     assert_eq!(ids(&text(&session.message(LETTER.into()).await)).len(), 1);
@@ -189,7 +189,7 @@ async fn quota_and_rate_count_each_recipient() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_holds_for_each_recipient_by_itself() {
+async fn an_idempotency_key_applies_to_each_recipient() {
     let mut world = World::new().await;
     let mut session = session_of(&world, &world.key);
     let with = |date: &str, body: &str| {
@@ -207,11 +207,11 @@ async fn an_idempotency_key_holds_for_each_recipient_by_itself() {
     assert!(other.starts_with("550 5.7.1 X-Service-Idempotency-Key was used"), "{other}");
     assert_eq!(world.get("/v1/me").await.json()["quota"]["hour"]["used"], 2);
     let api = world.send_with("Idempotency-Key: order-1\r\n", &letter("a@example.net")).await;
-    assert_eq!((api.status, api.header("idempotent-replay")), (202, ""), "the API's keys are others");
+    assert_eq!((api.status, api.header("idempotent-replay")), (202, ""), "the API has separate keys");
 }
 
 #[tokio::test]
-async fn logins_are_judged_alike_and_listed_for_the_keys_account() {
+async fn failed_logins_are_answered_alike_and_listed_for_the_keys_account() {
     let mut world = World::new().await;
     let reader = world.new_key(world.account, None, Scopes::from(Scope::Read)).await;
     let client = || SmtpClient { name: String::new(), address: [192, 0, 2, 17].into(), tls_version: None };
@@ -226,7 +226,7 @@ async fn logins_are_judged_alike_and_listed_for_the_keys_account() {
     };
     world.engine.revoke_key(&Caller { account: world.account, key: None }, id).await.unwrap();
     assert_eq!(session.login(revoked.as_bytes()), LoginOutcome::Refused);
-    assert!(live.sender(sender()).as_line().starts_with("530 5.7.0 "), "the key is looked at again");
+    assert!(live.sender(sender()).as_line().starts_with("530 5.7.0 "), "the key is checked again");
     let refusals = world.get("/v1/submission-refusals").await.json()["data"].as_array().unwrap().clone();
     assert_eq!(
         (refusals.len(), &refusals[0]["stage"], &refusals[0]["key_prefix"]),
@@ -235,7 +235,7 @@ async fn logins_are_judged_alike_and_listed_for_the_keys_account() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_limited_to_a_stream_sends_and_sees_its_own() {
+async fn a_key_limited_to_a_stream_sends_and_sees_only_that_stream() {
     let mut world = World::new().await;
     let news = world.new_key(world.account, Some(Stream::Marketing), Scopes::ALL).await;
     let answer = submit(&mut session_of(&world, &news), &["a@example.net"], LETTER).await;
@@ -254,7 +254,7 @@ async fn a_key_that_is_limited_to_a_stream_sends_and_sees_its_own() {
 }
 
 #[tokio::test]
-async fn many_large_copies_are_appended_in_turn() {
+async fn many_large_copies_are_appended_one_after_the_other() {
     let world = World::new().await;
     let mut session = session_of(&world, &world.key);
     let mut noise = 1_u64;
@@ -277,7 +277,7 @@ async fn many_large_copies_are_appended_in_turn() {
 }
 
 #[tokio::test]
-async fn me_tells_where_programs_find_smtp() {
+async fn me_shows_the_address_of_smtp_submission() {
     let mut world = World::new().await;
     assert_eq!(world.get("/v1/me").await.json()["smtp"], Value::Null);
     let address = SmtpAddress { host: "mail.example.com".to_owned(), port: Some(587), tls_port: None };

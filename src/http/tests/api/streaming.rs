@@ -1,4 +1,4 @@
-//! Event streams: their content, where they continue, and how they end.
+//! Tests of event streams: content, resumption, and end.
 
 use http_body_util::BodyExt as _;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -120,7 +120,7 @@ fn told(record: &str) -> Told {
 }
 
 #[tokio::test]
-async fn events_are_told_as_they_are_committed_in_the_logs_own_bytes() {
+async fn events_are_streamed_as_committed_in_the_logs_bytes() {
     let mut world = World::new().await;
     world.sent_to("before@example.net").await;
     let before = world.log().await.pop().unwrap();
@@ -128,7 +128,7 @@ async fn events_are_told_as_they_are_committed_in_the_logs_own_bytes() {
     assert_eq!(follower.head.header("content-type"), "text/event-stream");
     assert_eq!(follower.head.header("cache-control"), "no-store");
     assert_eq!(follower.head.header("content-length"), "");
-    assert_eq!(follower.head.header("last-event-id"), before.id, "it begins behind what is there");
+    assert_eq!(follower.head.header("last-event-id"), before.id, "it starts after the existing events");
     assert!(!follower.head.header("ratelimit").is_empty());
     let message = world.sent_to("a@example.net").await;
     let queued = follower.event().await;
@@ -139,7 +139,7 @@ async fn events_are_told_as_they_are_committed_in_the_logs_own_bytes() {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_right_behind_the_event_that_is_named() {
+async fn a_stream_resumes_after_the_named_event() {
     let mut world = World::new().await;
     let mut first = None;
     for number in 0..5 {
@@ -174,7 +174,7 @@ async fn a_stream_goes_on_right_behind_the_event_that_is_named() {
 }
 
 #[tokio::test]
-async fn a_place_before_the_logs_thirty_days_is_the_oldest_event_that_is_kept() {
+async fn a_position_before_the_logs_30_days_means_the_oldest_event() {
     let mut world = World::new().await;
     world.sent_to("old@example.net").await;
     let gone = world.log().await.pop().unwrap();
@@ -189,7 +189,7 @@ async fn a_place_before_the_logs_thirty_days_is_the_oldest_event_that_is_kept() 
 }
 
 #[tokio::test]
-async fn what_is_no_place_filter_or_parameter_is_named_at_once() {
+async fn invalid_positions_filters_and_parameters_are_named() {
     let mut world = World::new().await;
     for place in ["", "x", "msg_00000000000000000000000000", "evt_0000000000000000000000000a"] {
         let headers = format!("Last-Event-ID: {place}\r\n");
@@ -205,7 +205,7 @@ async fn what_is_no_place_filter_or_parameter_is_named_at_once() {
 }
 
 #[tokio::test]
-async fn many_streams_over_many_concurrent_commits_skip_and_repeat_nothing() {
+async fn many_streams_over_many_commits_neither_skip_nor_repeat() {
     const SENDERS: usize = 8;
     const EACH: usize = 10;
     let mut world = World::new().await;
@@ -242,7 +242,7 @@ async fn many_streams_over_many_concurrent_commits_skip_and_repeat_nothing() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_its_own_accounts_events_alone() {
+async fn a_stream_has_only_events_of_its_own_account() {
     let mut world = World::new().await;
     let (_, stranger) = world.stranger().await;
     let own = world.sent_to("a@example.net").await;
@@ -268,15 +268,15 @@ async fn a_stream_tells_its_own_accounts_events_alone() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_at_once_when_its_key_is_revoked_or_expires() {
+async fn a_stream_ends_when_its_key_is_revoked_or_expires() {
     let mut world = World::new().await;
     let made = world.post("/v1/keys", serde_json::json!({ "name": "x", "scopes": ["read"] })).await;
     let key = made.json()["key"].as_str().unwrap().to_owned();
     let mut follower = Follower::open(&world, &key, "", "").await;
     follower.line().await.unwrap();
     assert_eq!(world.delete(made.header("location")).await.status, 204);
-    assert_eq!(follower.line().await, None, "and nobody waits for an event");
-    assert!(follower.client.get("/v1/me", &world.key).await.status == 200, "the connection itself goes on");
+    assert_eq!(follower.line().await, None, "it does not wait for an event");
+    assert!(follower.client.get("/v1/me", &world.key).await.status == 200, "the connection stays open");
 
     let body = serde_json::json!({ "name": "x", "expires_at": "2023-11-14T23:00:00Z" });
     let made = world.post("/v1/keys", body).await;
@@ -293,7 +293,7 @@ fn short() -> HttpLimits {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_shows_that_it_lives_and_no_deadline_of_the_connection_ends_it() {
+async fn a_quiet_stream_sends_keepalives_and_has_no_deadline() {
     let quiet = Streams::new(Duration::from_millis(20));
     let mut world = World::serving(QuotaLimits::default(), 600, short(), quiet).await;
     let mut follower = Follower::let_in(&world, "", "").await;
@@ -314,7 +314,7 @@ async fn a_quiet_stream_shows_that_it_lives_and_no_deadline_of_the_connection_en
 }
 
 #[tokio::test]
-async fn who_takes_nothing_is_cut_off_and_its_place_is_free_again() {
+async fn a_client_that_does_not_read_is_disconnected() {
     let mut world = World::serving(QuotaLimits::default(), 600, short(), Streams::default()).await;
     let metadata: serde_json::Map<_, _> = (0..10).map(|n| (format!("k{n}"), "x".repeat(500).into())).collect();
     let mut message = letter("a@example.net");
@@ -326,7 +326,7 @@ async fn who_takes_nothing_is_cut_off_and_its_place_is_free_again() {
     }
     world.client = Client::open(world.address).await;
     let log = world.log().await;
-    assert_eq!(Follower::behind(&world, "evt_00000000000000000000000000").await.events(100).await, log, "to who reads");
+    assert_eq!(Follower::behind(&world, "evt_00000000000000000000000000").await.events(100).await, log, "for a reader");
     let socket = tokio::net::UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
     let mut lazy = Client::over(socket);
     let place = "Last-Event-ID: evt_00000000000000000000000000";
@@ -340,7 +340,7 @@ async fn who_takes_nothing_is_cut_off_and_its_place_is_free_again() {
 }
 
 #[tokio::test]
-async fn an_account_has_so_many_streams_and_the_next_is_told_to_wait() {
+async fn streams_per_account_are_limited_and_the_next_must_wait() {
     let mut world = World::new().await;
     let mut followers = Vec::new();
     for _ in 0..STREAMS_OF_ACCOUNT_MAX {
@@ -350,7 +350,7 @@ async fn an_account_has_so_many_streams_and_the_next_is_told_to_wait() {
     refused.fails_with(503, "overloaded");
     assert_eq!(refused.header("retry-after"), "1");
     let (_, stranger) = world.stranger().await;
-    assert_eq!(Follower::open(&world, &stranger, "", "").await.head.status, 200, "others have places of their own");
+    assert_eq!(Follower::open(&world, &stranger, "", "").await.head.status, 200, "other accounts have their own limit");
     followers.pop();
     // The server notices the disconnect some time later.
     while Follower::open(&world, &world.key, "", "").await.head.status != 200 {
@@ -359,7 +359,7 @@ async fn an_account_has_so_many_streams_and_the_next_is_told_to_wait() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_service_ends_its_streams_and_takes_no_new_one() {
+async fn the_shutdown_ends_streams_and_refuses_new_ones() {
     let mut world = World::new().await;
     let mut follower = Follower::let_in(&world, "", "").await;
     let api = Api::new(Arc::clone(&world.engine), Arc::default(), 1, ServiceLimits::default().budgets, None);
@@ -370,7 +370,7 @@ async fn the_end_of_the_service_ends_its_streams_and_takes_no_new_one() {
 }
 
 #[tokio::test]
-async fn http2_streams_beside_other_requests_on_one_connection() {
+async fn http2_streams_run_beside_other_requests() {
     let mut world = World::new().await;
     let io = TokioIo::new(TcpStream::connect(world.address).await.unwrap());
     let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
@@ -394,5 +394,5 @@ async fn http2_streams_beside_other_requests_on_one_connection() {
     let expected = format!("retry: 3000\nid: {}\nevent: queued\ndata: {}\n\n", event.id, event.record);
     assert_eq!(text, expected);
     world.engine.streams.end();
-    assert!(body.collect().await.unwrap().to_bytes().is_empty(), "a whole end, and no reset");
+    assert!(body.collect().await.unwrap().to_bytes().is_empty(), "a complete end, not a reset");
 }

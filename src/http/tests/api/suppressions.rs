@@ -1,4 +1,4 @@
-//! Suppressions: by request, by outcome, and import and export of whole lists.
+//! Tests of suppressions: by request, by outcome, and import and export of whole lists.
 
 use super::*;
 
@@ -30,7 +30,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_pattern_is_refused_by_hand_and_in_a_list() {
+async fn wildcards_are_rejected_in_requests_and_lists() {
     let mut world = World::new().await;
     for pattern in ["*@evil.example", "info*@evil.example", "a@*.evil.example", "*.evil.example"] {
         let refused = world.suppress(pattern).await;
@@ -43,7 +43,7 @@ async fn a_pattern_is_refused_by_hand_and_in_a_list() {
 }
 
 #[tokio::test]
-async fn an_address_is_suppressed_by_hand_and_lifted_by_either_name() {
+async fn an_address_is_suppressed_and_removed_by_id_or_address() {
     let mut world = World::new().await;
     let body = serde_json::json!({ "email": "Ann+x@Example.net", "note": "asked by phone" });
     let made = world.post("/v1/suppressions", body).await;
@@ -77,7 +77,7 @@ async fn an_address_is_suppressed_by_hand_and_lifted_by_either_name() {
 }
 
 #[tokio::test]
-async fn what_waits_for_an_address_ends_as_it_becomes_suppressed_by_hand_or_by_import() {
+async fn queued_messages_end_when_their_address_is_suppressed() {
     let mut world = World::new().await;
     let by_hand = [world.sent_to("ann@example.net").await, world.sent_to("Ann@example.net").await];
     let (by_import, other) = (world.sent_to("ben@example.net").await, world.sent_to("cid@example.net").await);
@@ -97,7 +97,7 @@ async fn what_waits_for_an_address_ends_as_it_becomes_suppressed_by_hand_or_by_i
 }
 
 #[tokio::test]
-async fn suppressions_are_listed_newest_first_with_those_of_bounces_and_filtered() {
+async fn suppressions_are_listed_newest_first_and_filtered() {
     let mut world = World::new().await;
     let bounced = world.sent_to("gone@example.net").await;
     let facts = AttemptFacts {
@@ -136,7 +136,7 @@ async fn suppressions_are_listed_newest_first_with_those_of_bounces_and_filtered
 }
 
 #[tokio::test]
-async fn a_long_export_is_streamed_in_parts_and_complete() {
+async fn a_long_export_is_streamed_completely() {
     let mut world = World::new().await;
     let addresses: Vec<_> = (0..750).map(|number| format!("u{number:04}@example.net")).collect();
     world.import("text/csv", "", &format!("email\n{}\n", addresses.join("\n"))).await;
@@ -147,7 +147,7 @@ async fn a_long_export_is_streamed_in_parts_and_complete() {
 }
 
 #[tokio::test]
-async fn an_export_is_imported_elsewhere_as_it_was() {
+async fn an_export_can_be_imported_unchanged() {
     let mut world = World::new().await;
     let body = serde_json::json!({ "email": "\"a,b\"@example.net", "note": "said \"never, ever\"" });
     assert_eq!(world.post("/v1/suppressions", body).await.status, 201);
@@ -172,7 +172,7 @@ async fn an_export_is_imported_elsewhere_as_it_was() {
 }
 
 #[tokio::test]
-async fn json_lines_are_imported_and_what_comes_twice_is_skipped() {
+async fn json_lines_are_imported_and_duplicates_skipped() {
     let mut world = World::new().await;
     world.suppress("a@example.net").await;
     let list = "{\"email\":\"a@example.net\"}\n\n{\"email\":\"b@example.net\",\"note\":\"x\"}\r\n{\"email\":\"B@example.net\"}";
@@ -187,7 +187,7 @@ async fn json_lines_are_imported_and_what_comes_twice_is_skipped() {
 }
 
 #[tokio::test]
-async fn every_faulty_line_is_told_and_nothing_of_the_list_is_imported() {
+async fn every_invalid_line_is_reported_and_nothing_is_imported() {
     let mut world = World::new().await;
     let list = "email,reason,created_at,note\n\
         good@example.net,,,\n\
@@ -217,7 +217,7 @@ async fn every_faulty_line_is_told_and_nothing_of_the_list_is_imported() {
 }
 
 #[tokio::test]
-async fn a_nearly_full_disk_refuses_changes_that_take_room_and_allows_removals() {
+async fn a_nearly_full_disk_refuses_growing_changes_and_allows_removals() {
     use serde_json::json;
 
     let settings = Settings { min_free_bytes: u64::MAX, ..Settings::of_a_story() };

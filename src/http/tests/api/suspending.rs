@@ -1,4 +1,4 @@
-//! A suspended account: its keys can read, but neither change nor send.
+//! Tests of a suspended account: its keys can read, but neither change nor send.
 
 use super::*;
 use crate::engine::audit::Behalf;
@@ -11,7 +11,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_suspended_account_looks_and_changes_nothing_until_it_is_resumed() {
+async fn a_suspended_account_reads_and_changes_nothing_until_resumed() {
     let mut world = World::new().await;
     assert_eq!(world.get("/v1/me").await.json()["suspended"], Value::Null);
     let hook = world.post("/v1/webhooks", serde_json::json!({ "url": "https://hooks.example.com/in" })).await;
@@ -44,7 +44,7 @@ async fn a_suspended_account_looks_and_changes_nothing_until_it_is_resumed() {
 }
 
 #[tokio::test]
-async fn smtp_refuses_the_recipients_and_the_message_of_a_suspended_account() {
+async fn smtp_refuses_recipients_and_messages_of_a_suspended_account() {
     let mut world = World::new().await;
     let mut session = super::smtp_submission::session_of(&world, &world.key);
     world.suspend().await;

@@ -1,4 +1,4 @@
-//! Hosted unsubscribe links: which messages get them, and the effects of GET and POST.
+//! Tests of hosted unsubscribe links: which messages get them, and the effects of GET and POST.
 
 use super::*;
 
@@ -23,7 +23,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn only_where_the_account_asks_for_it_our_link_takes_the_place_of_the_callers() {
+async fn our_link_replaces_the_callers_only_if_the_account_enables_it() {
     let mut world = World::new().await;
     assert!(world.offered().await.1.starts_with("https://example.com/own?"));
     world.patch("/v1/settings", serde_json::json!({ "hosted_unsubscribe": true })).await;
@@ -39,7 +39,7 @@ async fn only_where_the_account_asks_for_it_our_link_takes_the_place_of_the_call
 }
 
 #[tokio::test]
-async fn looking_changes_nothing_and_one_click_unsubscribes_for_good() {
+async fn get_changes_nothing_and_one_click_unsubscribes() {
     let mut world = World::new().await;
     world.patch("/v1/settings", serde_json::json!({ "hosted_unsubscribe": true })).await;
     let (id, link) = world.offered().await;
@@ -72,7 +72,7 @@ async fn looking_changes_nothing_and_one_click_unsubscribes_for_good() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_not_ours_is_a_page_that_says_so_and_does_nothing() {
+async fn an_invalid_link_shows_a_page_and_changes_nothing() {
     let mut world = World::new().await;
     world.patch("/v1/settings", serde_json::json!({ "hosted_unsubscribe": true })).await;
     let (id, link) = world.offered().await;

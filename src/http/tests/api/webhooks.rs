@@ -1,4 +1,4 @@
-//! Webhook endpoints: registration, changes, and deliveries.
+//! Tests of webhook endpoints: registration, changes, and deliveries.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn hook() -> Value {
 }
 
 #[tokio::test]
-async fn an_endpoint_shows_its_secret_once_and_is_changed_by_what_is_given() {
+async fn an_endpoint_shows_its_secret_once_and_is_changed_by_given_members() {
     let mut world = World::new().await;
     let made = world.post("/v1/webhooks", hook()).await;
     assert_eq!(made.status, 201, "{}", made.body);
@@ -37,7 +37,11 @@ async fn an_endpoint_shows_its_secret_once_and_is_changed_by_what_is_given() {
     let change =
         serde_json::json!({ "enabled": false, "events": ["bounced", "delivered", "bounced"], "description": "x" });
     let changed = world.patch(&path, change).await.json();
-    assert_eq!(changed["events"], serde_json::json!(["bounced", "delivered"]), "as given, each once");
+    assert_eq!(
+        changed["events"],
+        serde_json::json!(["bounced", "delivered"]),
+        "in the given order, without duplicates"
+    );
     assert_eq!((&changed["enabled"], &changed["disabled_at"]), (&false.into(), &Value::Null));
     let changed = world.patch(&path, serde_json::json!({ "enabled": true, "events": null })).await;
     assert_eq!(members(&changed.body), FIELDS);
@@ -50,7 +54,7 @@ async fn an_endpoint_shows_its_secret_once_and_is_changed_by_what_is_given() {
 }
 
 #[tokio::test]
-async fn what_is_no_endpoint_is_refused_with_all_its_faults() {
+async fn an_invalid_endpoint_is_rejected_with_all_errors() {
     let mut world = World::new().await;
     for url in ["http://example.com/", "https://127.0.0.1/", "https://localhost/", "https://a:b@example.com/", "x"] {
         let body = serde_json::json!({ "url": url, "events": ["delivered", "opened"], "enable": true });
@@ -62,7 +66,7 @@ async fn what_is_no_endpoint_is_refused_with_all_its_faults() {
 }
 
 #[tokio::test]
-async fn a_url_of_a_program_under_development_is_refused_with_the_way_to_reach_it() {
+async fn a_local_url_is_rejected_with_advice_for_development() {
     let mut world = World::new().await;
     for url in ["http://localhost:3000/hook", "https://localhost/", "https://192.168.1.7/"] {
         let refused = world.post("/v1/webhooks", serde_json::json!({ "url": url })).await.json();
@@ -75,7 +79,7 @@ async fn a_url_of_a_program_under_development_is_refused_with_the_way_to_reach_i
 }
 
 #[tokio::test]
-async fn an_account_has_ten_endpoints_and_the_eleventh_is_a_conflict() {
+async fn an_eleventh_endpoint_is_a_conflict() {
     let mut world = World::new().await;
     for _ in 0..10 {
         assert_eq!(world.post("/v1/webhooks", hook()).await.status, 201);
@@ -87,7 +91,7 @@ async fn an_account_has_ten_endpoints_and_the_eleventh_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn what_an_endpoint_is_owed_is_listed_and_held_while_it_is_not_enabled() {
+async fn deliveries_are_listed_and_held_while_the_endpoint_is_disabled() {
     let mut world = World::new().await;
     let path = world.post("/v1/webhooks", hook()).await.header("location").to_owned();
     let message = world.sent_to("a@example.net").await;

@@ -40,7 +40,7 @@ fn rows() -> Vec<(Route<Api>, Fixture)> {
 }
 
 #[test]
-fn every_route_has_a_fixture_that_fits_its_path_and_only_the_probes_are_open() {
+fn every_route_has_a_matching_fixture_and_only_probes_are_open() {
     for (route, fixture) in rows() {
         let named = route.path.matches('{').count();
         assert_eq!(named, usize::from(fixture.of.is_some()), "{}: one identifier, one kind", route.name);
@@ -65,7 +65,7 @@ fn every_route_has_a_fixture_that_fits_its_path_and_only_the_probes_are_open() {
                     paths.iter().map(|path| format!("/v1/{path}")).any(|path| route.path.starts_with(&path));
                 assert!(is_operators, "{}", route.path);
             }
-            Access::Open(_) | Access::Page(..) | Access::Loopback(_) => panic!("{} asks for no key", route.name),
+            Access::Open(_) | Access::Page(..) | Access::Loopback(_) => panic!("{} requires no key", route.name),
         }
     }
     let open = routes().into_iter().filter(|route| matches!(route.access, Access::Open(_)));
@@ -75,7 +75,7 @@ fn every_route_has_a_fixture_that_fits_its_path_and_only_the_probes_are_open() {
 }
 
 #[tokio::test]
-async fn an_object_of_another_tenant_an_unknown_and_a_malformed_one_are_answered_alike() {
+async fn foreign_unknown_and_malformed_identifiers_are_answered_alike() {
     let mut matrix = Matrix::new().await;
     let keys = matrix.keys().await;
     let before = matrix.others_state().await;
@@ -121,7 +121,7 @@ async fn an_object_of_another_tenant_an_unknown_and_a_malformed_one_are_answered
 }
 
 #[tokio::test]
-async fn who_may_not_come_is_told_so_before_anything_is_looked_for() {
+async fn unauthorized_requests_are_refused_before_any_lookup() {
     let mut matrix = Matrix::new().await;
     let keys = matrix.keys().await;
     let nowhere = essence(matrix.ask(Door::Key(&keys.whole), "GET /v1/nowhere", &Body::None).await);
@@ -156,7 +156,7 @@ async fn who_may_not_come_is_told_so_before_anything_is_looked_for() {
 }
 
 #[tokio::test]
-async fn what_is_ones_own_is_served_to_every_key_and_to_the_operator() {
+async fn own_objects_are_served_to_every_key_and_to_the_operator() {
     let mut matrix = Matrix::new().await;
     let keys = matrix.keys().await;
     let before = matrix.others_state().await;
@@ -168,7 +168,7 @@ async fn what_is_ones_own_is_served_to_every_key_and_to_the_operator() {
         let asked = by_key.into_iter().filter(|_| !is_operators).chain([(Door::Operator(account), whole)]);
         for (door, status) in asked.collect::<Vec<_>>() {
             let id = match fixture.of {
-                // An object that has ended can't be ended again.
+                // A finished object can't be ended again.
                 Some(kind) if route.method == Method::DELETE || route.name == "messages.cancel" => {
                     matrix.fresh(kind).await
                 }
@@ -185,7 +185,7 @@ async fn what_is_ones_own_is_served_to_every_key_and_to_the_operator() {
 }
 
 #[tokio::test]
-async fn a_cursor_of_another_tenants_list_is_refused_by_every_list() {
+async fn every_list_rejects_a_cursor_of_another_tenant() {
     let mut matrix = Matrix::new().await;
     let (stranger, stranger_key) = (matrix.stranger, matrix.stranger_key.clone());
     let mut lists = 0;
@@ -232,7 +232,7 @@ async fn a_cursor_of_another_tenants_list_is_refused_by_every_list() {
 }
 
 #[tokio::test]
-async fn every_route_names_what_it_does_not_know_and_what_was_meant() {
+async fn every_route_names_unknown_members_and_suggests_known_ones() {
     let mut matrix = Matrix::new().await;
     let key = matrix.world.key.clone();
     for (route, fixture) in rows() {

@@ -8,11 +8,11 @@ use super::*;
 
 /// Identifiers of one kind that do not belong to the caller.
 pub(super) struct Foreign {
-    /// Those of another tenant.
+    /// Identifiers of another tenant.
     pub(super) others: Vec<String>,
-    /// Well-formed, and unused.
+    /// Well-formed, unused identifiers.
     pub(super) unknown: Vec<String>,
-    /// Malformed.
+    /// Malformed identifiers.
     pub(super) malformed: Vec<String>,
 }
 
@@ -177,12 +177,12 @@ impl Matrix {
 pub(super) enum Door<'a> {
     /// The network, with this key; an empty one means no key.
     Key(&'a str),
-    /// By the operator's socket, for this account.
+    /// The operator's socket, for this account.
     Operator(AccountId),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    /// Sends a request. Of an answer that never ends only the head is read.
+    /// Sends a request. Reads only the head of an endless answer.
     async fn asked(&mut self, line: &str, key: &str, headers: &str, body: &str) -> Reply {
         if !line.contains("/events/stream") {
             return self.ask(line, key, headers, body).await;

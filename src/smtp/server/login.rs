@@ -5,8 +5,8 @@ use super::sasl::{self, SaslFault};
 use super::{Answer, LoginQuestion, LoginRule, ServerAction, ServerKind, ServerSession, Stage, SubmissionStage};
 
 impl ServerSession {
-    /// Passes the caller's answer to [`ServerAction::CheckLogin`]. A positive one logs the client in; the third 535 ends
-    /// the session.
+    /// Passes the caller's answer to [`ServerAction::CheckLogin`]. A positive one logs the client in; the third 535
+    /// ends the session.
     pub fn answer_login(&mut self, answer: &Answer) {
         self.stage = Stage::Command;
         if answer.is_positive() {

@@ -182,7 +182,8 @@ static HANDLER: Mutex<Option<fn(&str)>> = Mutex::new(None);
 /// Messages of the panics that Rust raises before it aborts the process.
 const UNCATCHABLE: [&str; 2] = ["panic in a destructor during cleanup", "panic in a function that cannot unwind"];
 
-/// Silences panics inside [`guarded`], and calls the handler of those that it can't catch. All others are printed as usual.
+/// Silences panics inside [`guarded`], and calls the handler of those that it can't catch. All others are printed as
+/// usual.
 fn handle_panics() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -1,9 +1,10 @@
 //! Timer cache: the timers that are due soon, in memory. Later ones are only in the timers table.
 //!
-//! Every persisted timer before the horizon is either waiting here ([`upcoming`]) or taken by a worker ([`in_flight`]). The
-//! writer adds the timers that its commits armed and removes the disarmed ones. The dispatcher takes the due timers and
-//! refills the cache from the table when it is empty. A cached timer may already be settled, because a refill reads a
-//! snapshot. A worker therefore checks the row it serves and calls [`TimerCache::forget`] for a timer without purpose.
+//! Every persisted timer before the horizon is either waiting here ([`upcoming`]) or taken by a worker ([`in_flight`]).
+//! The writer adds the timers that its commits armed and removes the disarmed ones. The dispatcher takes the due timers
+//! and refills the cache from the table when it is empty. A cached timer may already be settled, because a refill reads
+//! a snapshot. A worker therefore checks the row it serves and calls [`TimerCache::forget`] for a timer without
+//! purpose.
 //!
 //! Timers of a restored store that are on hold are not cached: the dispatcher does not see them.
 

@@ -14,10 +14,11 @@ use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
 use crate::store::schema::{self, Table};
 
-/// Maximum number of deliveries that one page reads. Then it ends, full or not, with a position to continue.
+/// Maximum number of deliveries that one page reads. Then the page ends with a position to continue from, even if it is
+/// not full.
 const LOOKED_AT_MAX: usize = 4_000;
 
-/// A delivery's row with the data that its API record needs.
+/// A delivery's row, with the other data of its API record.
 #[derive(Clone, Debug)]
 pub struct DeliveryRecord {
     /// Its identifier.
@@ -28,14 +29,14 @@ pub struct DeliveryRecord {
     pub endpoint: EndpointStanding,
 }
 
-/// Whether an endpoint may be attempted.
+/// Whether attempts at an endpoint may start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndpointStanding {
-    /// It may.
+    /// Attempts may start.
     Enabled,
-    /// Disabled, or its account is suspended: its deliveries are held.
+    /// Disabled, or its account is suspended. Its deliveries are held.
     Disabled,
-    /// Deleted: its waiting deliveries are over.
+    /// Deleted. Its waiting deliveries have ended.
     Gone,
 }
 
@@ -62,7 +63,7 @@ impl DeliveryRecord {
         }
     }
 
-    /// Returns the time of the next attempt. A held delivery waits for its endpoint and has no such time.
+    /// Returns the time of the next attempt. A held delivery waits for its endpoint, so it has no such time.
     pub const fn next_attempt_at(&self) -> Option<Timestamp> {
         match (self.status(), self.row.state.stage) {
             (Status::Pending, Stage::Pending { due }) => Some(due),
@@ -93,8 +94,8 @@ impl Engine {
         Ok(Some((DeliveryRecord { id, row, endpoint }, attempts)))
     }
 
-    /// Returns the deliveries of an event with their last attempts: the first of each endpoint, or the latest
-    /// redelivery.
+    /// Returns the deliveries of an event with their last attempts. For each endpoint this is the first delivery, or
+    /// the latest redelivery.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -104,7 +105,7 @@ impl Engine {
         event: EventId,
     ) -> Result<Vec<(DeliveryRecord, Option<AttemptRow>)>, StoreError> {
         let snapshot = self.store.snapshot()?;
-        // An event's deliveries are written right after it, so their identifiers follow the event's.
+        // An event's deliveries are written directly after it, so their identifiers follow the event's identifier.
         let (from, to) = (schema::owned(account, &event.0.next().0), after_prefix(account.as_bytes()));
         let keys = snapshot.sound_keys(Table::Deliveries, &from, &to, Order::Ascending, ENDPOINTS_MAX)?;
         let mut found = Vec::new();
@@ -122,8 +123,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// Returns a page of an endpoint's deliveries, optionally of one status; `None` if there is no such endpoint. If
-    /// few have the status, a page may be short and still have a next one.
+    /// Returns a page of an endpoint's deliveries, optionally of one status. `None` if there is no such endpoint. If
+    /// few deliveries have the status, a page may be short and still have a next one.
     ///
     /// # Errors
     /// Fails if the store fails.

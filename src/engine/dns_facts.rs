@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn only_terms_that_need_a_look_up_are_counted() {
+    fn only_terms_that_need_a_lookup_are_counted() {
         for (term, expected) in [
             ("a", Some(LookupTerm::Addresses)),
             ("-A:mail.example/24", Some(LookupTerm::Addresses)),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn look_ups_are_counted_through_includes_and_bounded_in_a_loop() {
+    async fn lookups_are_counted_through_includes_and_bounded_in_a_loop() {
         let names = Names(HashMap::from([
             ("a.example", vec!["other", "v=spf1 mx a include:b.example -all"]),
             ("b.example", vec!["v=spf1 a ip4:192.0.2.1 -all"]),

@@ -7,7 +7,7 @@ use crate::base::entropy::{self, Entropy};
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Number of tries of one request.
+/// The backoff of one request: its number of tries so far.
 #[derive(Debug, Default)]
 pub(super) struct Backoff(u32);
 

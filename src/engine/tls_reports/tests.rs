@@ -219,7 +219,7 @@ async fn a_destination_that_recovers_within_a_day_gets_its_report() {
 }
 
 #[tokio::test]
-async fn a_domain_without_a_request_gets_no_report_and_a_failed_look_up_is_retried() {
+async fn a_domain_without_a_request_gets_no_report_and_a_failed_lookup_is_retried() {
     let world = World::new().await;
     world.count("a.example", None).await;
     let answers = [

@@ -148,7 +148,7 @@ async fn a_feedback_id_of_an_earlier_version_needs_the_same_signature() {
 }
 
 #[tokio::test]
-async fn a_report_without_a_valid_token_causes_no_key_look_up() {
+async fn a_report_without_a_valid_token_causes_no_key_lookup() {
     let world = World::new().await;
     let message = world.delivered().await;
     let forged = world.field(message, "Feedback-ID").replacen(": ", ": 0", 1);

@@ -133,7 +133,7 @@ async fn a_repeated_report_is_counted_once() {
 }
 
 #[tokio::test]
-async fn unreadable_and_foreign_reports_are_counted_as_such_without_a_key_look_up() {
+async fn unreadable_and_foreign_reports_are_counted_as_such_without_a_key_lookup() {
     let world = World::new().await;
     let of_another = report_of("r.example", "1", "example.org", YESTERDAY, &row("192.0.2.7", 1, true, "x.org", "x"));
     assert_eq!(world.hear_signed("r.example", &of_another).await, "unknown_domain");

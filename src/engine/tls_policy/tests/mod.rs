@@ -351,7 +351,7 @@ async fn without_usable_tlsa_records_tls_is_required_and_mta_sts_still_applies()
 }
 
 #[tokio::test]
-async fn a_server_with_a_failed_tlsa_look_up_is_skipped() {
+async fn a_server_with_a_failed_tlsa_lookup_is_skipped() {
     let world = World::new();
     world.has_tlsa(Err(LookupFailure::Temporary("SERVFAIL".to_owned())));
     assert_eq!(world.requires(&host(&[MX])).await, Err(TlsFault::DnssecInvalid));

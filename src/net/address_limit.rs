@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_its_share_and_an_ipv6_address_that_of_its_64() {
+    fn an_ipv4_address_and_an_ipv6_64_have_one_limit_each() {
         let crowd = Arc::new(AddressCounts::new(2, Vec::new()));
         let first = crowd.enter(peer("192.0.2.1")).unwrap();
         let _second = crowd.enter(peer("::ffff:192.0.2.1")).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exempt_have_no_limit_and_who_has_gone_is_forgotten() {
+    fn exempt_networks_have_no_limit_and_closed_connections_are_not_counted() {
         let crowd = Arc::new(AddressCounts::new(1, vec!["10.0.0.0/8".parse().unwrap()]));
         let held: Vec<_> =
             (0..9).map(|_| [crowd.enter(peer("10.1.2.3")).unwrap(), crowd.enter(None).unwrap()]).collect();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_site_has_four_times_the_share_of_a_client() {
+    fn an_ipv6_48_has_four_times_the_limit_of_a_client() {
         let crowd = Arc::new(AddressCounts::new(2, Vec::new()));
         let from = |client: u16, host: u16| crowd.enter(peer(&format!("2001:db8:1:{client:x}::{host:x}")));
         let held: Vec<_> = (0..4).flat_map(|client| [from(client, 1), from(client, 2)]).map(Option::unwrap).collect();

@@ -78,7 +78,7 @@ impl Handler {
         match self.0.mailbox(path.local(), path.domain()) {
             Ok(Ok(mailbox)) => Ok(mailbox),
             Ok(Err(NotOurs::Host)) => Err(Answer::new(550, "5.7.1", "Relaying denied")),
-            Ok(Err(NotOurs::Mailbox)) => Err(Answer::new(550, "5.1.1", "There is no such mailbox here")),
+            Ok(Err(NotOurs::Mailbox)) => Err(Answer::new(550, "5.1.1", "No such mailbox here")),
             Ok(Err(NotOurs::Expired)) => {
                 Err(Answer::new(550, "5.1.1", "This return path has expired: its message is too old"))
             }
@@ -111,7 +111,7 @@ fn failed(error: &StoreError) -> Answer {
         StoreError::Closed => Answer::new(421, "4.3.2", "Shutting down, try again later"),
         error => {
             tracing::error!(%error, "could not record a returned message; its sender will retry");
-            Answer::new(451, "4.3.0", "This could not be recorded, try again later")
+            Answer::new(451, "4.3.0", "The message could not be stored, try again later")
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     use crate::net::tls;
 
     #[test]
-    fn one_address_has_25_connections_and_all_have_100() {
+    fn connections_are_limited_to_25_per_address_and_100_in_total() {
         let settings = TlsSettings::new(tls::self_signed("mx.test").unwrap());
         let gate = listener_config("mx.test", Arc::new(settings)).gate;
         let of = |network: u8, host: u8| gate.enter([192, 0, network, host].into());
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_committed_is_never_taken_and_may_come_again() {
+    fn a_message_that_was_not_committed_gets_a_temporary_failure() {
         for (error, code) in [(StoreError::Closed, 421), (StoreError::Full, 451), (StoreError::Panicked, 451)] {
             assert_eq!(failed(&error).code(), code, "{error}");
         }

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_gives_way() {
+    fn the_oldest_server_is_forgotten_first() {
         let (broken, mut now) = (BrokenTls::default(), Instant::now());
         for n in 0..=HOSTS_MAX {
             broken.add(&format!("mx{n}.example"), now);

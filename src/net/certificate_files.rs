@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pair_is_presented_once_both_files_are_there() {
+    fn a_new_pair_is_presented_once_both_files_exist() {
         let dir = tempfile::tempdir().unwrap();
         let (mut files, presented) = opened(&dir);
         let first = presented.http.current();
@@ -154,8 +154,8 @@ mod tests {
         let (chain, key) = made();
         write(&dir, "crt", &chain);
         files.turn(&presented);
-        assert!(Arc::ptr_eq(&first, &presented.http.current()), "its key is not there yet");
-        assert!(files.untold.is_some(), "and nobody is told before the next look");
+        assert!(Arc::ptr_eq(&first, &presented.http.current()), "the key does not exist yet");
+        assert!(files.untold.is_some(), "the failure is not logged before the next check");
         write(&dir, "key", &key);
         files.turn(&presented);
         assert!(!Arc::ptr_eq(&first, &presented.http.current()));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_can_not_be_used_leaves_the_one_before_and_is_told_once() {
+    fn an_unusable_pair_keeps_the_current_one_and_is_logged_once() {
         let dir = tempfile::tempdir().unwrap();
         let (mut files, presented) = opened(&dir);
         let first = (presented.http.current(), presented.mail.current());
@@ -180,7 +180,7 @@ mod tests {
         write(&dir, "key", &key);
         write(&dir, "crt", &chain);
         files.turn(&presented);
-        assert!(!Arc::ptr_eq(&first.1, &presented.mail.current()), "and mail has it too");
+        assert!(!Arc::ptr_eq(&first.1, &presented.mail.current()), "mail presents it too");
         assert!(presented.meters.until().is_some());
     }
 }

@@ -36,8 +36,8 @@ pub fn service_clock() -> ServiceClock {
     }))
 }
 
-/// Returns whether the kernel reports a synchronised wall clock (adjtimex(2)). Reading needs no privilege. Where it is
-/// forbidden, the clock counts as not synchronised.
+/// Returns whether the kernel reports a synchronised wall clock (adjtimex(2)). Reading needs no privilege. If the call
+/// is forbidden, the clock counts as not synchronised.
 #[cfg(target_os = "linux")]
 pub fn is_synchronised() -> bool {
     /// `TIME_ERROR`: the clock is not synchronised.
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_real_clock_is_past_this_programs_making_and_never_goes_back() {
+    fn the_real_clock_is_after_the_build_date_and_never_goes_back() {
         let clock = SystemClock::new();
         let first = clock.monotonic();
         assert!(clock.now() > "2026-01-01T00:00:00Z".parse().unwrap());

@@ -225,7 +225,7 @@ impl Activity {
         u64::try_from(self.opened.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Notes that bytes arrived.
+    /// Records that bytes arrived.
     pub(super) fn has_read(&self) {
         let is_over = self.running.load(Relaxed) == 0 && self.lingering.load(Relaxed) == 0;
         if is_over && self.head_since.load(Relaxed) == 0 {
@@ -233,7 +233,7 @@ impl Activity {
         }
     }
 
-    /// Notes the result of a write.
+    /// Records the result of a write.
     pub(super) fn has_written(&self, poll: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(bytes)) = poll {
             self.written.fetch_add(*bytes as u64, Relaxed);
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_deadline_is_judged_from_what_the_connection_does() {
+    fn each_deadline_follows_the_connection_s_activity() {
         let limits = HttpLimits::default();
         let opened = Instant::now();
         let at = |seconds| opened + Duration::from_micros(1) + Duration::from_secs(seconds);
@@ -326,13 +326,13 @@ mod tests {
         assert_eq!(activity.judge(at(72), &limits, false), Verdict::Wait(at(75)));
         assert_eq!(activity.judge(at(75), &limits, false), Verdict::Idle);
         assert_eq!(activity.judge(at(4), &limits, true), Verdict::Wait(at(5)));
-        assert_eq!(activity.judge(at(5), &limits, true), Verdict::Idle, "others need the place");
+        assert_eq!(activity.judge(at(5), &limits, true), Verdict::Idle, "connections are scarce");
         activity.blocked_since.store(1, Relaxed);
         assert_eq!(activity.judge(at(30), &limits, false), Verdict::Stuck);
     }
 
     #[test]
-    fn an_answer_that_is_offered_and_not_taken_is_a_client_that_is_stuck() {
+    fn a_client_that_reads_no_bytes_of_its_answer_is_stuck() {
         let limits = HttpLimits::default();
         let opened = Instant::now();
         let activity = Arc::new(Activity::new(opened, Protocol::Http2));
@@ -344,15 +344,15 @@ mod tests {
         activity.has_written(&Poll::Ready(Ok(500)));
         assert_eq!(activity.judge(at(30), &limits, false), Verdict::Stuck);
         activity.has_written(&Poll::Ready(Ok(600)));
-        assert_eq!(activity.judge(at(30), &limits, false), Verdict::Wait(at(40)), "it takes what it can");
+        assert_eq!(activity.judge(at(30), &limits, false), Verdict::Wait(at(40)), "it still reads");
         assert_eq!(activity.judge(at(60), &limits, false), Verdict::Stuck);
         drop(offers);
         activity.offered_since.store(1, Relaxed);
-        assert_eq!(activity.judge(at(500), &limits, false), Verdict::Wait(at(510)), "our own work has all its time");
+        assert_eq!(activity.judge(at(500), &limits, false), Verdict::Wait(at(510)), "our own work has no stall limit");
     }
 
     #[test]
-    fn a_connection_makes_way_while_no_request_is_in_flight() {
+    fn a_connection_can_be_evicted_while_no_request_is_in_flight() {
         let opened = Instant::now();
         let at = |seconds| opened + Duration::from_secs(seconds);
         let activity = Arc::new(Activity::new(opened, Protocol::Http1));
@@ -363,7 +363,7 @@ mod tests {
         let body = activity.await_body(false);
         assert_eq!(rank(0), Some(EvictionReason::Unauthenticated));
         let other = activity.begin();
-        assert_eq!(rank(0), None, "one is in our hands");
+        assert_eq!(rank(0), None, "one request is being processed");
         drop((body, other));
         let answer = request.offer();
         assert_eq!((rank(1), rank(6)), (None, Some(EvictionReason::Unread)));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authenticated_body_that_does_not_come_is_the_last_to_make_way() {
+    fn a_connection_that_awaits_an_authenticated_body_is_evicted_last() {
         let opened = Instant::now();
         let activity = Arc::new(Activity::new(opened, Protocol::Http2));
         let rank = |seconds| activity.dispensable(opened + Duration::from_secs(seconds)).map(|(rank, _)| rank);
@@ -385,6 +385,6 @@ mod tests {
         assert_eq!((rank(1), rank(6)), (None, Some(EvictionReason::Unsent)));
         assert!(EvictionReason::Unsent > EvictionReason::Unread);
         drop(body);
-        assert_eq!(rank(6), None, "one is in our hands");
+        assert_eq!(rank(6), None, "one request is being processed");
     }
 }

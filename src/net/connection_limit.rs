@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_connection_that_is_idle_longest_makes_way() {
+    async fn the_connection_that_is_idle_longest_is_closed_first() {
         let places = ConnectionPlaces::new(2);
         let first = places.take().await.unwrap();
         let second = places.take().await.unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn three_quarters_taken_is_pressure() {
+    async fn three_quarters_in_use_shorten_the_idle_time() {
         let places = ConnectionPlaces::new(4);
         let two = [places.take().await.unwrap(), places.take().await.unwrap()];
         assert!(!two[0].is_pressed());

@@ -162,7 +162,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_servers_own_certificate_matches_whatever_its_name_and_time() {
+    fn the_server_s_own_certificate_matches_regardless_of_name_and_validity() {
         let (past, other) = (pki(2020), pki(2099));
         for (selector, matching) in FORMS {
             assert_eq!(past.verdict(record(Usage::Server, selector, matching, &past.server), "other.test"), Ok(()));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_vouches_for_names_and_for_the_time_that_it_gave() {
+    fn a_trust_anchor_requires_a_matching_name_and_validity() {
         let (good, past, other) = (pki(2099), pki(2020), pki(2099));
         for (selector, matching) in FORMS {
             let by_root = |pki: &Pki| record(Usage::Authority, selector, matching, &pki.root);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_that_stands_whole_in_the_record_need_not_be_sent() {
+    fn a_trust_anchor_contained_in_the_record_need_not_be_sent() {
         let good = pki(2099);
         let alone = [good.server.der().clone()];
         let whole = record(Usage::Authority, Selector::Certificate, Matching::Exact, &good.root);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_matches_nothing() {
+    fn bytes_that_are_not_a_certificate_match_no_record() {
         let good = pki(2099);
         let junk = CertificateDer::from(b"junk".to_vec());
         let data = b"junk".to_vec();

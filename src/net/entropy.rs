@@ -12,7 +12,7 @@ impl Entropy for OsEntropy {
     /// error.
     fn fill(&self, bytes: &mut [u8]) {
         if let Err(why) = getrandom::fill(bytes) {
-            panic!("the operating system gives no random bytes ({why}); no key or token can be made safely");
+            panic!("the operating system returned no random bytes ({why}); keys and tokens can't be generated safely");
         }
     }
 }

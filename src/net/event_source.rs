@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_whole_however_the_stream_is_cut() {
+    fn events_are_parsed_however_the_stream_is_split() {
         let mut whole = Lines { bytes: STREAM.to_vec(), ..Lines::default() };
         assert_eq!(events(&mut whole), expected());
         for size in 1..STREAM.len() {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_given_up() {
+    fn an_endless_event_ends_the_stream() {
         let mut lines = Lines { bytes: vec![b'x'; EVENT_BYTES_MAX + 1], ..Lines::default() };
         assert!(lines.event().is_err());
     }

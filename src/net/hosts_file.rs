@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_file_goes_before_dns_and_localhost_before_the_file() {
+    async fn the_hosts_file_precedes_dns_and_localhost_precedes_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hosts");
         std::fs::write(&path, "# ours\n172.17.0.2\tapp App.internal # the application\nfd00::2 app\nnonsense app\n")

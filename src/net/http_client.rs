@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_trusted_proxy_the_client_is_the_rightmost_address_that_is_no_proxy() {
+    fn behind_a_trusted_proxy_the_client_is_the_rightmost_untrusted_address() {
         assert_eq!(client("127.0.0.1", &["203.0.113.9"]), forwarded("203.0.113.9"));
         assert_eq!(client("::ffff:127.0.0.1", &["198.51.100.7, 203.0.113.9 ,10.1.1.1"]), forwarded("203.0.113.9"));
         assert_eq!(
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_ends_at_the_last_proxy_and_is_forwarded_all_the_same() {
+    fn an_unparsable_address_yields_the_last_proxy_marked_as_forwarded() {
         assert_eq!(client("127.0.0.1", &["203.0.113.9, unknown"]), forwarded("127.0.0.1"));
         assert_eq!(client("127.0.0.1", &["203.0.113.9, , 10.1.1.1"]), forwarded("10.1.1.1"));
         assert_eq!(client("127.0.0.1", &["10.3.3.3, 10.1.1.1"]), forwarded("10.3.3.3"));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is_believed_and_only_what_comes_straight_from_this_machine_is_loopback() {
+    fn other_peers_are_not_trusted_and_only_direct_local_connections_are_loopback() {
         assert_eq!(client("192.0.2.1", &["203.0.113.9"]), ("192.0.2.1".to_owned(), false));
         assert_eq!(client("127.0.0.1", &[]), ("127.0.0.1".to_owned(), false));
         let loopback = "127.0.0.1".parse().ok();

@@ -267,9 +267,9 @@ fn note_end(ended: Result<(), hyper::Error>) {
     }
 }
 
-/// The body of an answer, with the guards of its connection. Until it is sent, the connection does not count as idle. A
-/// client that reads nothing can't hold the connection for ever: over HTTP/2 no write shows that, only that hyper
-/// requests no more frames.
+/// The body of an answer, with the guards of its connection. The connection does not count as idle until the body is
+/// sent. A client that reads nothing can't hold the connection for ever. Over HTTP/2 a blocked write does not show
+/// that; hyper only stops requesting frames.
 struct TrackedBody {
     body: Body,
     /// Set while the client has to read.

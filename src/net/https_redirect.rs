@@ -101,20 +101,20 @@ mod tests {
     }
 
     #[test]
-    fn people_are_sent_to_https_and_programs_are_told_to_use_it() {
+    fn browsers_are_redirected_to_https_and_api_clients_get_an_error() {
         let clear = HttpsRedirect::new(Arc::default(), "https://mail.example.com/");
         let ask = |method: &Method, target: &str| clear.answer(method, target);
         let page = ask(&Method::GET, "/messages?to=a%40b.example");
         assert_eq!(told(&page), (308, Some("https://mail.example.com/messages?to=a%40b.example")));
         assert_eq!(told(&ask(&Method::GET, "/")), (308, Some("https://mail.example.com/")));
         assert_eq!(told(&ask(&Method::GET, "/v1/me")), (404, None));
-        assert_eq!(told(&ask(&Method::POST, "/login")), (404, None), "a password came in clear already");
+        assert_eq!(told(&ask(&Method::POST, "/login")), (404, None), "a password was already sent unencrypted");
         let Body::Whole(body) = ask(&Method::POST, "/v1/messages").into_body() else { panic!("a stream") };
         assert!(std::str::from_utf8(&body).unwrap().contains("https://mail.example.com"), "{body:?}");
     }
 
     #[test]
-    fn an_authority_gets_the_answer_to_a_token_that_is_open_and_to_no_other() {
+    fn only_open_challenge_tokens_are_answered() {
         let challenges = Arc::new(Challenges::default());
         let clear = HttpsRedirect::new(Arc::clone(&challenges), "https://mail.example.com");
         let _given =

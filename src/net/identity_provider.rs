@@ -114,7 +114,7 @@ mod tests {
     use crate::base::secret::Secret;
 
     #[test]
-    fn an_answer_is_kept_for_as_long_as_its_headers_say() {
+    fn an_answer_is_cached_for_the_time_in_its_headers() {
         let of =
             |line: &'static str| lifetime(&HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static(line))]));
         assert_eq!(of("public, max-age=3600, must-revalidate"), Some(Duration::from_secs(3600)));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_posted_and_anything_else_is_asked_for() {
+    fn a_form_is_sent_by_post_and_any_other_request_by_get() {
         let url: url::Url = "https://login.example.com:8443/token?tenant=1".parse().unwrap();
         let request = ProviderRequest { url: url.clone(), form: None, authorization: None };
         let asked = written(&request).unwrap();

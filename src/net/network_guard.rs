@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_not_global_is_refused() {
+    fn a_non_global_address_is_refused() {
         let guard = Guard::default();
         for text in [
             "0.0.0.0",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_the_public_internet_is_permitted() {
+    fn a_public_internet_address_is_permitted() {
         let guard = Guard::default();
         for text in [
             "1.1.1.1",
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_is_permitted_and_nothing_beside_it() {
+    fn only_the_allowed_networks_are_permitted_in_addition() {
         let guard = Guard::new(vec!["127.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()]);
         for text in ["127.0.0.1", "::ffff:127.9.9.9", "fd00::1"] {
             assert!(permits(&guard, text), "{text}");

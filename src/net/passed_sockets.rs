@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_that_is_there_takes_the_place_of_opening_one() {
+    async fn a_passed_socket_is_used_instead_of_a_new_one() {
         let socket = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = socket.local_addr().unwrap();
         let elsewhere = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -74,6 +74,6 @@ mod tests {
         let taken = handed.listen(address).await.unwrap();
         assert_eq!(taken.local_addr().unwrap(), address);
         assert!(handed.beside(&[]).is_empty());
-        assert!(handed.listen(address).await.is_err(), "it is given once");
+        assert!(handed.listen(address).await.is_err(), "a socket is returned only once");
     }
 }

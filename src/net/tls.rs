@@ -25,10 +25,10 @@ pub struct TlsFault {
     remedy: &'static str,
 }
 
-const CHAIN_REMEDY: &str = "name a PEM file with the server's certificate first and its intermediates after it";
-const KEY_REMEDY: &str = "name a PEM file with one unencrypted private key that this process may read";
-const PAIR_REMEDY: &str = "give the key that the certificate was issued for";
-const ROOTS_REMEDY: &str = "name a PEM file with the authorities' certificates, or remove the setting";
+const CHAIN_REMEDY: &str = "set it to a PEM file with the server's certificate first and its intermediates after it";
+const KEY_REMEDY: &str = "set it to a PEM file with one unencrypted private key that this process may read";
+const PAIR_REMEDY: &str = "set the key that the certificate was issued for";
+const ROOTS_REMEDY: &str = "set it to a PEM file with the authorities' certificates, or remove the setting";
 
 /// Returns a listener's configuration from a certificate chain and its key, offering HTTP/2 and HTTP/1.1.
 ///
@@ -78,7 +78,7 @@ pub fn pair(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, TlsFaul
     let made = CertifiedKey::from_der(chain, private, &provider()).map_err(|why| TlsFault {
         what: format!("cannot use the TLS certificate {} with the key {}", certificate.display(), key.display()),
         why: match why {
-            rustls::Error::InconsistentKeys(_) => "they do not belong together".to_owned(),
+            rustls::Error::InconsistentKeys(_) => "the key does not match the certificate".to_owned(),
             other => other.to_string(),
         },
         remedy: PAIR_REMEDY,
@@ -102,9 +102,9 @@ pub fn for_mail(config: &ServerConfig) -> ServerConfig {
 /// The cryptographic library fails.
 pub fn self_signed_pair(names: &[String]) -> Result<Arc<CertifiedKey>, TlsFault> {
     let fault = |why: String| TlsFault {
-        what: "cannot make a TLS certificate".to_owned(),
+        what: "cannot create a TLS certificate".to_owned(),
         why,
-        remedy: "name certificate files in [http.tls], which serve mail too",
+        remedy: "set certificate files in [http.tls], which serve mail too",
     };
     let made = rcgen::generate_simple_self_signed(names).map_err(|why| fault(why.to_string()))?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -112,8 +112,8 @@ pub fn self_signed_pair(names: &[String]) -> Result<Arc<CertifiedKey>, TlsFault>
     pair.map(Arc::new).map_err(|why| fault(why.to_string()))
 }
 
-/// Makes the cryptographic library gather its entropy, on a separate thread. Before its first random number that takes
-/// it tens of milliseconds, which would otherwise delay the start, a handshake or a signature.
+/// Makes the cryptographic library gather its entropy, on a separate thread. The first random number takes tens of
+/// milliseconds, which would otherwise delay the start, a handshake or a signature.
 pub fn gather_entropy() {
     let gathering = thread::Builder::new().name("entropy".to_owned());
     let gathering = gathering.spawn(|| provider().secure_random.fill(&mut [0]));
@@ -198,8 +198,8 @@ fn certificates(
 fn reason(why: &pem::Error, none: &str) -> String {
     match why {
         pem::Error::Io(why) => why.to_string(),
-        pem::Error::NoItemsFound => format!("the file holds {none} in PEM form"),
-        other => format!("the file is not sound PEM ({other})"),
+        pem::Error::NoItemsFound => format!("the file contains {none} in PEM format"),
+        other => format!("the file is not valid PEM ({other})"),
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn mail_is_offered_the_same_certificate_without_the_protocols_of_http() {
+    fn mail_gets_the_same_certificate_without_http_alpn() {
         let dir = written(&["one"]);
         let config = server_config(&dir.path().join("one.crt"), &dir.path().join("one.key")).unwrap();
         assert!(for_mail(&config).alpn_protocols.is_empty());
@@ -235,27 +235,27 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_says_what_why_and_what_to_do() {
+    fn an_error_has_the_file_the_reason_and_the_remedy() {
         let dir = written(&["one", "two"]);
         let at = |name: &str| dir.path().join(name);
         fs::write(at("empty"), "").unwrap();
         fs::write(at("torn"), "-----BEGIN CERTIFICATE-----\nAAAA\n").unwrap();
         for (certificate, key, why) in [
             ("none.crt", "one.key", "No such file"),
-            ("empty", "one.key", "holds no certificate in PEM form"),
-            ("one.key", "one.key", "holds no certificate in PEM form"),
-            ("torn", "one.key", "not sound PEM"),
-            ("one.crt", "empty", "holds no private key in PEM form"),
-            ("one.crt", "two.key", "they do not belong together"),
+            ("empty", "one.key", "contains no certificate in PEM format"),
+            ("one.key", "one.key", "contains no certificate in PEM format"),
+            ("torn", "one.key", "not valid PEM"),
+            ("one.crt", "empty", "contains no private key in PEM format"),
+            ("one.crt", "two.key", "the key does not match the certificate"),
         ] {
             let fault = server_config(&at(certificate), &at(key)).unwrap_err().to_string();
             assert!(fault.starts_with("cannot use the TLS ") && fault.contains(why), "{fault}");
-            assert!(fault.contains("; name a PEM file") || fault.contains("; give the key"), "{fault}");
+            assert!(fault.contains("; set it to a PEM file") || fault.contains("; set the key"), "{fault}");
         }
     }
 
     #[test]
-    fn extra_roots_join_the_systems() {
+    fn extra_roots_are_added_to_the_system_s() {
         let dir = written(&["ca"]);
         let system = trusted_roots(None).unwrap().len();
         assert_eq!(trusted_roots(Some(&dir.path().join("ca.crt"))).unwrap().len(), system + 1);

@@ -21,7 +21,7 @@ pub enum RecordType {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeFailure {
     /// The name, or a record of this type at it, does not exist.
-    #[error("there is none")]
+    #[error("no such record")]
     Absent,
     /// No name server answered. It says nothing about the name.
     #[error("{0}")]

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_is_given_as_long_as_it_is_held() {
+    fn a_proof_is_published_until_its_guard_is_dropped() {
         let challenges = Arc::new(Challenges::default());
         let given = challenges.give(ChallengeProof::Answer { token: "t".to_owned(), answer: "t.key".to_owned() });
         assert_eq!(challenges.answer("t").as_deref(), Some("t.key"));

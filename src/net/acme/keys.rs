@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_for_its_names_and_signed_by_its_key() {
+    fn a_signing_request_has_its_names_and_its_key_s_signature() {
         let key = new_key().unwrap();
         let names = ["a.example", "b.example"].map(str::to_owned);
         let request = signing_request(&names, &key).unwrap();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_shows_the_digest_under_the_extension_that_is_made_for_it() {
+    fn a_proof_certificate_carries_the_digest_in_the_acme_identifier_extension() {
         let pair = proof("a.example", &[7; 32]).unwrap();
         // id-pe-acmeIdentifier 1.3.6.1.5.5.7.1.31, critical: an OCTET STRING inside an OCTET STRING.
         let shown = [&[0x06, 8, 0x2b, 6, 1, 5, 5, 7, 1, 0x1f, 1, 1, 0xff, 4, 34, 4, 32][..], &[7; 32]].concat();

@@ -35,7 +35,7 @@ use crate::machine::renewal::{self, RenewalFailure, Setbacks, Validity};
 
 /// Time limit of a whole attempt, however slow the authority is.
 const ATTEMPT: Duration = Duration::from_secs(600);
-/// Interval between checks of the clock, which may be set, or stop while the machine sleeps.
+/// Interval between checks of the clock, which may be set or may stop while the machine sleeps.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// Challenge type by which a name is proven.

@@ -223,7 +223,7 @@ async fn unproven(order: &mut instant_acme::Order, way: ProofMethod, error: Opti
         unproven.push(name);
     }
     if whys.is_empty() {
-        let silent = || Fault::new(RenewalFailure::Refused, "the authority ended the order without saying why");
+        let silent = || Fault::new(RenewalFailure::Refused, "the authority ended the order without a reason");
         return error.map_or_else(silent, Fault::from);
     }
     let why = format!("not proven by {}: {}", way.as_str(), whys.join("; "));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_that_an_authority_refuses_are_known_from_its_subproblems_or_else_from_its_sentence() {
+    fn refused_names_come_from_the_subproblems_or_else_from_the_detail_text() {
         let one = refused(serde_json::json!({
             "type": "urn:ietf:params:acme:error:rejectedIdentifier",
             "detail": "Cannot issue for \"mail.example.com\": the name is on a list.",
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_s_own_trouble_blames_no_name() {
+    fn an_internal_error_of_the_authority_blames_no_name() {
         let trouble = refused(serde_json::json!({
             "type": "urn:ietf:params:acme:error:serverInternal", "detail": "while looking up mail.example.com",
         }));

@@ -132,7 +132,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn what_is_kept_is_there_again_and_nobody_else_may_read_it() {
+    fn stored_state_is_read_back_and_only_its_owner_may_read_it() {
         let folder = tempfile::tempdir().unwrap();
         let vault = Vault::within(folder.path());
         assert_eq!((vault.status(), vault.order(), vault.account_key()), (None, None, None));

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_simulators_timeout_is_led_to_the_silent_listener() {
+    fn only_the_simulator_s_timeout_is_routed_to_the_silent_listener() {
         let [receiver, silent] = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let all = DevRoutes::new(Scope::Everything, receiver, silent);
         assert_eq!(all.route("timeout", "simulator.test"), Some(silent));

@@ -140,7 +140,7 @@ fn put_off(recipient: &Path) -> Answer {
 
 fn unknown(recipient: &Path) -> Answer {
     let names = Outcome::ALL.map(Outcome::name).join(", ");
-    Answer::new(550, "5.1.1", format!("<{recipient}>: no such simulation; known are {names}"))
+    Answer::new(550, "5.1.1", format!("<{recipient}>: unknown simulator address; known are {names}"))
 }
 
 /// Number of deferrals of each recent message.
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deferred_message_is_put_off_twice_then_taken_and_the_next_begins_anew() {
+    fn a_message_is_deferred_twice_then_accepted_and_the_next_one_starts_again() {
         let mut deferrals = Deferrals::new(10);
         for _ in 0..2 {
             let tries = [0; 4].map(|_| deferrals.puts_off("a".to_owned()));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_deferred_messages_takes_more_than_its_room() {
+    fn the_number_of_remembered_deferrals_is_bounded() {
         let mut deferrals = Deferrals::new(3);
         for number in 0..100 {
             assert!(deferrals.puts_off(number.to_string()));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_named_by_the_local_part_up_to_its_plus() {
+    fn the_local_part_before_its_plus_selects_the_outcome() {
         assert_eq!(outcome_of("LATE-bounce+x+y", "SIMULATOR.test"), Some(Ok(Outcome::LateBounce)));
         assert_eq!(outcome_of("+delivered", "simulator.test"), Some(Err(UnknownOutcome)));
         assert_eq!(outcome_of("delivered", "sub.simulator.test"), None);

@@ -11,7 +11,7 @@ use hickory_resolver::proto::rr::{LowerName, Name};
 
 /// The error of an invalid trust anchor file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{why}; give DNSKEY or DS records in zone-file form, such as `. DS 20326 8 2 E06D...`")]
+#[error("{why}; use DNSKEY or DS records in zone-file form, such as `. DS 20326 8 2 E06D...`")]
 pub struct InvalidAnchor {
     why: String,
 }
@@ -24,7 +24,7 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Reads the records of `text` (RFC 1035 5, RFC 4034 2.2 and 5.3). TTL and class are allowed and ignored.
+    /// Parses the records of `text` (RFC 1035 5, RFC 4034 2.2 and 5.3). TTL and class are allowed and ignored.
     ///
     /// # Errors
     /// The text is not a zone file, contains another record type, or contains no record.
@@ -34,14 +34,14 @@ impl Anchors {
             anchors.add(&entry).map_err(|why| InvalidAnchor { why: format!("{why} in \"{}\"", entry.join(" ")) })?;
         }
         if anchors.keys.is_empty() && anchors.digests.is_empty() {
-            return Err(InvalidAnchor { why: "it holds no record".to_owned() });
+            return Err(InvalidAnchor { why: "it contains no record".to_owned() });
         }
         Ok(anchors)
     }
 
     /// Adds the record of one entry: owner, optional TTL and class, type, and data.
     fn add(&mut self, entry: &[&str]) -> Result<(), &'static str> {
-        let (owner, rest) = entry.split_first().ok_or("there is nothing")?;
+        let (owner, rest) = entry.split_first().ok_or("the entry is empty")?;
         // The only allowed directive; it has no effect.
         if owner.eq_ignore_ascii_case("$TTL") {
             return Ok(());
@@ -111,7 +111,7 @@ fn entries(text: &str) -> Vec<Vec<&str>> {
 }
 
 fn key<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<DNSKEY, &'static str> {
-    let flags: u16 = number(words.next()).ok_or("there are no flags")?;
+    let flags: u16 = number(words.next()).ok_or("the flags are missing")?;
     let protocol: u8 = number(words.next()).ok_or("the protocol is missing")?;
     let algorithm = words.next().and_then(algorithm).ok_or("the algorithm is missing or unknown")?;
     let key = STANDARD.decode(words.collect::<String>()).map_err(|_| "the key is not base64")?;
@@ -127,7 +127,7 @@ fn digest<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<DS, &'static s
     let kind: u8 = number(words.next()).ok_or("the digest type is missing")?;
     let digest = hex::decode(words.collect::<String>()).map_err(|_| "the digest is not hexadecimal")?;
     if digest.is_empty() {
-        return Err("there is no digest");
+        return Err("the digest is missing");
     }
     Ok(DS::new(tag, algorithm, DigestType::from(kind), digest))
 }
@@ -162,7 +162,7 @@ mod tests {
     const ROOT_DIGEST: &str = ". IN DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D\n";
 
     #[test]
-    fn keys_and_digests_are_read_in_zone_file_form() {
+    fn dnskey_and_ds_records_are_read_in_zone_file_form() {
         let keys = Anchors::read(&format!("; the root's\n\n{ROOT_KEY}")).unwrap();
         assert_eq!((keys.keys.len(), keys.digests.len(), keys.digested_zones().len()), (1, 0, 0));
         let both = Anchors::read(&format!("{ROOT_DIGEST}example. 3600 DS 1 8 2 ({})\n", "00".repeat(32))).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_stands_for_the_key_that_it_names_and_for_no_other() {
+    fn a_ds_record_trusts_only_the_key_with_its_digest() {
         let keys = Anchors::read(ROOT_KEY).unwrap();
         let digests = Anchors::read(ROOT_DIGEST).unwrap();
         assert_eq!(digests.trusted(&keys.keys).unwrap().len(), 1);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_anchor_speaks_for_what_is_under_it() {
+    fn an_anchor_covers_the_names_below_it() {
         let anchors = Anchors::read(&format!("example. DS 1 8 2 {}", "00".repeat(32))).unwrap();
         for (name, covered) in [("example.", true), ("mx.Example.", true), ("test.", false), ("notexample.", false)] {
             assert_eq!(anchors.covers(&Name::from_ascii(name).unwrap()), covered, "{name}");
@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_anchor_is_told_why() {
+    fn an_invalid_anchor_file_is_refused_with_the_reason() {
         for (text, why) in [
-            ("", "it holds no record"),
-            ("; nothing\n$TTL 60\n", "it holds no record"),
+            ("", "it contains no record"),
+            ("; nothing\n$TTL 60\n", "it contains no record"),
             (". A 127.0.0.1\n", "DNSKEY or DS is missing in \". A 127.0.0.1\""),
             (". DS 1 8\n", "the digest type is missing"),
-            (". DS 1 8 2\n", "there is no digest"),
+            (". DS 1 8 2\n", "the digest is missing"),
             (". DS 1 8 2 xy\n", "the digest is not hexadecimal"),
             (". DS 1 200 2 00\n", "the algorithm is missing or unknown"),
             (". DNSKEY 257 3 8 (\n=)\n", "the key is not base64"),

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_kept_until_its_ttl_is_over_on_the_programs_clock() {
+    async fn an_answer_is_cached_until_its_ttl_ends_on_the_program_s_clock() {
         let clock = Arc::new(HandClock::default());
         let cache = Cache::new(clock.clone(), 8000);
         let question = Question::new("a.example", Kind::Txt);
@@ -186,23 +186,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_cache_is_bounded_in_bytes_and_drops_what_was_used_least_recently() {
+    async fn the_cache_is_bounded_in_bytes_and_drops_the_least_recently_used_answer() {
         let cache = Cache::new(Arc::new(HandClock::default()), 3000);
         let question = |name| Question::new(name, Kind::Txt);
         for name in ["a", "b", "c"] {
             cache.get(&question(name), async || answered(&name.repeat(500), 60)).await;
         }
-        cache.get(&question("a"), async || unreachable!("it is kept")).await;
+        cache.get(&question("a"), async || unreachable!("it is cached")).await;
         cache.get(&question("d"), async || answered(&"d".repeat(500), 60)).await;
         let kept = |name| cache.state().entries.contains_key(&question(name));
         assert_eq!(["a", "b", "c", "d"].map(kept), [true, false, true, true]);
         cache.get(&question("large"), async || answered(&"large".repeat(2000), 60)).await;
         let state = cache.state();
-        assert_eq!((state.entries.len(), state.by_use.len(), state.bytes), (0, 0, 0), "it is larger than all there is");
+        assert_eq!(
+            (state.entries.len(), state.by_use.len(), state.bytes),
+            (0, 0, 0),
+            "it is larger than the whole cache"
+        );
     }
 
     #[tokio::test]
-    async fn many_who_wait_ask_once() {
+    async fn concurrent_lookups_share_one_query() {
         let cache = Cache::new(Arc::new(HandClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
         let asked = AtomicUsize::new(0);
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_the_one_who_asks_is_dropped_the_next_asks() {
+    async fn if_the_querying_caller_is_dropped_the_next_one_sends_the_query() {
         let cache = Cache::new(Arc::new(HandClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
         let mut first = Box::pin(cache.get(&question, std::future::pending::<TimedResult>));

@@ -26,8 +26,8 @@ struct World {
     resolver: Resolver,
 }
 
-/// A signed zone, below it an unsigned one and one whose signatures are missing, under the anchor that `anchor` makes
-/// of the zone's key.
+/// A signed zone and two zones below it: one unsigned, and one whose signatures are missing. The trust anchor is the
+/// result of `anchor` for the zone's key.
 async fn world(anchor: impl Fn(&ZoneKey) -> Option<String>) -> World {
     let (key, other) = (Arc::new(ZoneKey::new(SIGNED)), ZoneKey::new("broken.signed.example."));
     let records = format!("{RECORDS}{}", other.digest_record());
@@ -65,7 +65,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn dane_applies_where_mx_and_addresses_are_signed() {
+async fn dane_applies_if_mx_and_addresses_are_signed() {
     for anchor in [ZoneKey::key_record, ZoneKey::digest_record] {
         let world = world(|key| Some(anchor(key))).await;
         assert_eq!(world.tlsa_names("signed.example").await.unwrap(), ["mx.signed.example"]);
@@ -76,14 +76,14 @@ async fn dane_applies_where_mx_and_addresses_are_signed() {
 }
 
 #[tokio::test]
-async fn an_alias_is_asked_at_its_end_first() {
+async fn tlsa_records_are_looked_up_at_the_end_of_an_alias_first() {
     let world = world(|key| Some(key.key_record())).await;
     let names = world.tlsa_names("aliased.signed.example").await.unwrap();
     assert_eq!(names, ["mx.signed.example", "alias.signed.example"]);
 }
 
 #[tokio::test]
-async fn dane_does_not_apply_where_one_link_is_not_signed() {
+async fn dane_does_not_apply_if_one_link_is_unsigned() {
     let world = world(|key| Some(key.key_record())).await;
     for domain in ["plain.signed.example", "away.signed.example", "elsewhere.example"] {
         assert_eq!(world.tlsa_names(domain).await.unwrap(), [""; 0], "{domain}");
@@ -99,7 +99,7 @@ async fn without_a_trust_anchor_nothing_is_secure() {
 }
 
 #[tokio::test]
-async fn what_is_not_signed_as_it_should_be_is_no_answer() {
+async fn an_answer_without_its_required_signature_is_discarded() {
     let world = world(|key| Some(key.key_record())).await;
     assert!(matches!(world.tlsa_names("broken.signed.example").await, Err(RouteFailure::Temporary(_))));
     let tlsa = world.resolver.tlsa("_25._tcp.mx.broken.signed.example").await;
@@ -107,16 +107,16 @@ async fn what_is_not_signed_as_it_should_be_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_zone_under_another_key_is_no_answer_at_all() {
+async fn an_answer_signed_by_another_key_is_discarded() {
     for anchor in [ZoneKey::key_record, ZoneKey::digest_record] {
         let world = world(|_| Some(anchor(&ZoneKey::new(SIGNED)))).await;
         assert!(matches!(world.tlsa_names("signed.example").await, Err(RouteFailure::Temporary(_))));
-        assert_eq!(world.tlsa_names("elsewhere.example").await.unwrap(), [""; 0], "the anchor does not speak for it");
+        assert_eq!(world.tlsa_names("elsewhere.example").await.unwrap(), [""; 0], "the anchor does not cover it");
     }
 }
 
 #[tokio::test]
-async fn a_signature_whose_time_is_over_is_no_answer_whatever_the_programs_clock_says() {
+async fn an_expired_signature_is_refused_regardless_of_the_program_s_clock() {
     let key = Arc::new(ZoneKey::out_of_time(SIGNED));
     let anchor = key.key_record();
     let address = serve(vec![SignedZone::new(SIGNED, RECORDS, Some(key))]).await;
@@ -125,7 +125,7 @@ async fn a_signature_whose_time_is_over_is_no_answer_whatever_the_programs_clock
 }
 
 #[tokio::test]
-async fn a_signed_no_is_as_good_as_a_signed_yes() {
+async fn a_signed_negative_answer_is_secure() {
     let world = world(|key| Some(key.key_record())).await;
     let gone = "gone.signed.example".parse().unwrap();
     assert_eq!(world.resolver.mail_hosts(&gone).await, Err(RouteFailure::NoSuchDomain));

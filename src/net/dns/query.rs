@@ -102,7 +102,7 @@ pub(super) fn normal(name: &str) -> String {
 
 /// The error of a system without usable DNS servers.
 #[derive(Debug, thiserror::Error)]
-#[error("the system's DNS servers cannot be used: {why}; name servers in `dns.servers`, such as [\"127.0.0.1:53\"]")]
+#[error("the system's DNS servers cannot be used: {why}; set `dns.servers`, such as [\"127.0.0.1:53\"]")]
 pub struct UnusableDns {
     why: String,
 }
@@ -135,7 +135,7 @@ impl QueryClient {
             settings.servers.iter().copied().map(name_server).collect()
         };
         if named.is_empty() && !settings.may_lack_servers {
-            return Err(UnusableDns { why: "/etc/resolv.conf has none".to_owned() });
+            return Err(UnusableDns { why: "/etc/resolv.conf contains none".to_owned() });
         }
         let plain = |server: &NameServerConfig| resolver(server.clone(), settings.try_timeout, None);
         let servers: Result<Vec<_>, _> = named.iter().map(plain).collect();

@@ -55,7 +55,7 @@ fn addresses(texts: &[&str]) -> Vec<IpAddr> {
 }
 
 #[tokio::test]
-async fn servers_come_by_preference_with_families_in_turn_and_two_addresses_of_each() {
+async fn servers_are_ordered_by_preference_with_alternating_families_and_two_addresses_of_each() {
     let world = World::new().await;
     world.zone.mx("site.example", &[(20, "b.site.example"), (10, "A.site.example.")]);
     world.zone.a("a.site.example", &["9.0.0.1", "9.0.0.2", "9.0.0.3"]);
@@ -73,7 +73,7 @@ async fn servers_come_by_preference_with_families_in_turn_and_two_addresses_of_e
 }
 
 #[tokio::test]
-async fn servers_of_one_preference_are_shuffled_and_at_most_five_are_named() {
+async fn servers_of_one_preference_are_shuffled_and_limited_to_five() {
     let names: Vec<String> = (1..=7).map(|n| format!("m{n}.example")).collect();
     let mut orders = Vec::new();
     for seed in 0..8 {
@@ -110,7 +110,7 @@ async fn without_mx_records_the_domain_is_its_own_server() {
 }
 
 #[tokio::test]
-async fn a_domain_that_does_not_exist_is_told_from_one_that_cannot_be_looked_up() {
+async fn a_nonexistent_domain_differs_from_a_failed_lookup() {
     let world = World::new().await;
     assert_eq!(world.route("gone.example").await, Err(RouteFailure::NoSuchDomain));
     for (name, say) in [
@@ -136,7 +136,7 @@ async fn a_server_that_does_not_resolve_is_skipped() {
 }
 
 #[tokio::test]
-async fn no_host_is_permanent_only_if_every_answer_is_certain() {
+async fn a_domain_without_hosts_fails_permanently_only_if_every_answer_is_authoritative() {
     let world = World::new().await;
     world.zone.mx("certain.example", &[(10, "gone.example"), (20, "empty.example")]);
     world.zone.txt("empty.example", &["no address here"]);
@@ -147,7 +147,7 @@ async fn no_host_is_permanent_only_if_every_answer_is_certain() {
 }
 
 #[tokio::test]
-async fn where_the_first_five_servers_are_gone_the_sixth_is_found() {
+async fn the_sixth_server_is_used_if_the_first_five_have_no_address() {
     let world = World::new().await;
     let gone: Vec<String> = (1..=5).map(|n| format!("gone{n}.example")).collect();
     let mut exchanges: Vec<_> = gone.iter().map(|name| (10, &**name)).collect();
@@ -157,7 +157,7 @@ async fn where_the_first_five_servers_are_gone_the_sixth_is_found() {
 }
 
 #[tokio::test]
-async fn addresses_that_must_not_be_reached_are_left_out() {
+async fn addresses_that_the_guard_refuses_are_skipped() {
     let world = World::new().await;
     world.zone.mx("mixed.example", &[(10, "mixed-host.example")]);
     world.zone.a("mixed-host.example", &["10.0.0.1", "192.168.0.1", "127.0.0.9", "9.0.0.1"]);
@@ -170,7 +170,7 @@ async fn addresses_that_must_not_be_reached_are_left_out() {
 }
 
 #[tokio::test]
-async fn our_own_name_or_address_ends_the_list_and_as_the_best_is_a_loop() {
+async fn our_own_host_ends_the_list_and_is_a_loop_if_it_is_the_best() {
     let own = OwnHosts::new(["MX.ours.example.".to_owned()], addresses(&["9.9.9.1"]));
     let world = World::with(own, 1).await;
     world.zone.a("m.example", &["9.0.0.1"]).a("worse.example", &["9.0.0.2"]).a("alias.example", &["9.9.9.1"]);
@@ -185,7 +185,7 @@ async fn our_own_name_or_address_ends_the_list_and_as_the_best_is_a_loop() {
 }
 
 #[tokio::test]
-async fn an_exchange_that_is_an_address_is_taken_as_one() {
+async fn an_mx_record_with_an_address_as_its_name_is_used_as_an_address() {
     let world = World::new().await;
     world.zone.mx("site.example", &[(10, "9.0.0.1")]).mx("inside.example", &[(10, "10.0.0.1")]);
     assert_eq!(world.route("site.example").await.unwrap()[0].addresses, addresses(&["9.0.0.1"]));
@@ -193,7 +193,7 @@ async fn an_exchange_that_is_an_address_is_taken_as_one() {
 }
 
 #[tokio::test]
-async fn aliases_are_followed_and_a_circle_of_them_comes_to_an_end() {
+async fn aliases_are_followed_and_alias_loops_end() {
     let world = World::new().await;
     world.zone.says("alias.example", RecordType::MX, Say::Alias("site.example".into(), 300));
     world.zone.mx("site.example", &[(10, "m.example")]);
@@ -207,7 +207,7 @@ async fn aliases_are_followed_and_a_circle_of_them_comes_to_an_end() {
 }
 
 #[tokio::test]
-async fn a_truncated_answer_is_asked_for_again_over_tcp() {
+async fn a_truncated_answer_is_requested_again_over_tcp() {
     let world = World::new().await;
     world.zone.says("site.example", RecordType::MX, Say::OnlyTcp(vec![mx(10, "m.example")]));
     world.zone.a("m.example", &["9.0.0.1"]);
@@ -215,7 +215,7 @@ async fn a_truncated_answer_is_asked_for_again_over_tcp() {
 }
 
 #[tokio::test]
-async fn answers_are_kept_for_their_ttl_and_at_least_a_second() {
+async fn answers_are_cached_for_their_ttl_and_at_least_a_second() {
     let world = World::new().await;
     world.zone.mx("site.example", &[(10, "m.example")]);
     world.zone.says("m.example", RecordType::AAAA, Say::NoData(3600)).a("m.example", &["9.0.0.1"]);
@@ -250,7 +250,7 @@ async fn a_failure_is_forgotten_after_ten_seconds() {
 }
 
 #[tokio::test]
-async fn dead_name_servers_never_make_a_failure_of_a_domain_that_lives() {
+async fn dead_name_servers_never_fail_a_working_domain() {
     let world = World::new().await;
     world.zone.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);
     let mut dead = tokio::task::JoinSet::new();
@@ -276,7 +276,7 @@ async fn dead_name_servers_never_make_a_failure_of_a_domain_that_lives() {
 }
 
 #[tokio::test]
-async fn a_burst_for_one_domain_asks_once() {
+async fn a_burst_for_one_domain_sends_one_query() {
     let world = World::new().await;
     world.zone.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);
     let site = domain("site.example");
@@ -288,7 +288,7 @@ async fn a_burst_for_one_domain_asks_once() {
 }
 
 #[tokio::test]
-async fn where_one_server_fails_the_next_is_asked_and_from_then_on_first() {
+async fn after_a_failed_server_the_next_one_is_queried_and_preferred() {
     for failure in [Say::Error(ResponseCode::ServFail), Say::Error(ResponseCode::Refused), Say::Silence] {
         let (bad, good) = (Zone::serve().await, Zone::serve().await);
         bad.says("site.example", RecordType::MX, failure).a("m.example", &["9.0.0.66"]);
@@ -303,7 +303,7 @@ async fn where_one_server_fails_the_next_is_asked_and_from_then_on_first() {
 }
 
 #[tokio::test]
-async fn domain_checks_go_past_the_cache() {
+async fn domain_checks_bypass_the_cache() {
     let world = World::new().await;
     let name = "s1._domainkey.site.example";
     assert_eq!(world.resolver.txt_now(name).await, Err(LookupFailure::Absent));
@@ -316,7 +316,7 @@ async fn domain_checks_go_past_the_cache() {
 }
 
 #[tokio::test]
-async fn a_host_has_its_addresses_unjudged_for_who_judges_them() {
+async fn host_addresses_are_returned_without_the_guard_s_check() {
     let world = World::new().await;
     world.zone.a("host.example", &["10.0.0.1"]).aaaa("host.example", &["2606:4700::1"]);
     let resolver: &dyn HostAddresses = &world.resolver;
@@ -327,7 +327,7 @@ async fn a_host_has_its_addresses_unjudged_for_who_judges_them() {
 }
 
 #[tokio::test]
-async fn name_servers_that_keep_silent_about_ipv6_keep_nobody_who_has_ipv4() {
+async fn unanswered_aaaa_queries_do_not_delay_ipv4_addresses() {
     let (moment, long) = (Duration::from_millis(5), Duration::from_secs(600));
     let found = || LookupResult::insecure(Answer::Found([RecordData::Address(Ipv4Addr::LOCALHOST.into())].into()));
     let none = || LookupResult::insecure(Answer::NoData);
@@ -339,5 +339,9 @@ async fn name_servers_that_keep_silent_about_ipv6_keep_nobody_who_has_ipv4() {
     assert_eq!(silence, (found(), LookupResult::insecure(silent())));
     assert_eq!(first_decides(async { found() }, late(), long).await, (found(), found()));
     assert_eq!(first_decides(late(), async { none() }, moment).await, (found(), none()));
-    assert_eq!(first_decides(async { none() }, late(), moment).await, (none(), found()), "it is all there can be");
+    assert_eq!(
+        first_decides(async { none() }, late(), moment).await,
+        (none(), found()),
+        "no other addresses can follow"
+    );
 }

@@ -24,7 +24,7 @@ fn good_in_pieces(bytes: &[u8], ends: &[usize]) -> usize {
     let mut guard = Guard::new(MOST);
     for piece in ends.windows(2) {
         if let Err(good) = guard.judge(&bytes[piece[0]..piece[1]]) {
-            assert_eq!(guard.judge(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Err(0), "nothing is good after a refusal");
+            assert_eq!(guard.judge(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Err(0), "no byte is valid after a refusal");
             return piece[0] + good;
         }
     }
@@ -32,7 +32,7 @@ fn good_in_pieces(bytes: &[u8], ends: &[usize]) -> usize {
 }
 
 #[test]
-fn a_sound_request_is_let_by() {
+fn a_valid_request_passes() {
     for head in [
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         "\r\nGET / HTTP/1.1\r\nhOST:\tmail.example:8080 \r\n\r\n",
@@ -50,7 +50,7 @@ fn a_sound_request_is_let_by() {
 }
 
 #[test]
-fn what_two_servers_could_read_differently_is_refused() {
+fn rejects_requests_that_two_servers_could_parse_differently() {
     let post = "POST / HTTP/1.1\r\nHost: a\r\n";
     for fields in [
         "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
@@ -91,7 +91,7 @@ fn what_two_servers_could_read_differently_is_refused() {
 }
 
 #[test]
-fn a_chunked_body_is_framed_strictly() {
+fn chunked_framing_is_parsed_strictly() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     for body in [
         "2 \r\nab\r\n0\r\n\r\n",
@@ -115,7 +115,7 @@ fn a_chunked_body_is_framed_strictly() {
 }
 
 #[test]
-fn a_head_too_large_is_left_to_hyper_and_a_fault_in_one_that_is_not_is_found() {
+fn an_oversized_head_is_left_to_hyper_and_errors_in_smaller_heads_are_found() {
     let filled = |bytes: usize| {
         let head = "GET / HTTP/1.1\r\nHost: a\r\nX: \r\n";
         format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n", "x".repeat(bytes - head.len()))
@@ -145,7 +145,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn sound_requests_are_let_by_however_they_are_split(
+    fn valid_requests_pass_however_they_are_split(
         requests in vec(request(), 1..5), ends in vec(any::<usize>(), 0..12),
     ) {
         let stream = requests.concat();
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fault_after_any_requests_is_found_at_its_line_and_nothing_behind_it_is_let_by(
+    fn an_invalid_line_after_valid_requests_is_found_and_nothing_after_it_passes(
         requests in vec(request(), 0..3), ends in vec(any::<usize>(), 0..12),
     ) {
         let before = requests.concat();
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_judged_the_same_however_they_are_split(
+    fn any_bytes_get_the_same_result_however_they_are_split(
         bytes in vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b':'), Just(b'0'), any::<u8>()], 0..300),
         requests in vec(request(), 0..2), ends in vec(any::<usize>(), 0..12),
     ) {

@@ -128,7 +128,7 @@ fn not_fetched(error: &(dyn Error + 'static), otherwise: PostError) -> Unfetched
             let why = "the policy host's certificate does not verify".to_owned();
             Unfetched::Failed(StsFetchFailure { fault: TlsFault::StsWebPkiInvalid, why })
         }
-        other => failed(&format!("the policy host could not be asked ({})", other.as_str())),
+        other => failed(&format!("the policy host could not be reached ({})", other.as_str())),
     }
 }
 

@@ -98,7 +98,7 @@ async fn fetched(answer: String) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn a_policy_is_fetched_from_its_well_known_place() {
+async fn a_policy_is_fetched_from_its_well_known_path() {
     let world = World::new("mta-sts.example.test", answer("200 OK", "Text/Plain; charset=utf-8", TEXT)).await;
     assert_eq!(world.fetch().await, Ok(TEXT.to_owned()));
     let asked = world.asked.lock().unwrap().clone();
@@ -113,14 +113,14 @@ async fn up_to_sixteen_interim_answers_are_skipped() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_name_is_no_policy_host() {
+async fn a_certificate_for_another_name_is_refused() {
     let world = World::new("example.test", answer("200 OK", "text/plain", TEXT)).await;
     let fault = world.fetch().await.unwrap_err();
     assert!(fault.starts_with("sts-webpki-invalid: "), "{fault}");
 }
 
 #[tokio::test]
-async fn whatever_is_not_a_short_plain_text_is_no_policy() {
+async fn rejects_answers_that_are_not_a_short_plain_text() {
     let moved = "HTTP/1.1 301 Moved\r\nLocation: https://mta-sts.example.test/\r\nContent-Length: 0\r\n\r\n".to_owned();
     let early = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "a".repeat(6000));
     let long = "mx: a.example\n".repeat(BYTES_MAX / 14 + 1);
@@ -132,11 +132,11 @@ async fn whatever_is_not_a_short_plain_text_is_no_policy() {
         ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(), "not text/plain"),
         (
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nabc".to_owned(),
-            "could not be asked",
+            "could not be reached",
         ),
-        (format!("{}{}", INTERIM.repeat(17), answer("200 OK", "text/plain", TEXT)), "could not be asked (protocol"),
-        (format!("{}{}", early.repeat(16), answer("200 OK", "text/plain", TEXT)), "could not be asked (protocol"),
-        ("220 mail.example ESMTP\r\n".to_owned(), "could not be asked"),
+        (format!("{}{}", INTERIM.repeat(17), answer("200 OK", "text/plain", TEXT)), "could not be reached (protocol"),
+        (format!("{}{}", early.repeat(16), answer("200 OK", "text/plain", TEXT)), "could not be reached (protocol"),
+        ("220 mail.example ESMTP\r\n".to_owned(), "could not be reached"),
         (String::new(), "did not answer in time"),
     ] {
         let fault = fetched(answer).await.unwrap_err();
@@ -145,7 +145,7 @@ async fn whatever_is_not_a_short_plain_text_is_no_policy() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_global_is_not_asked_unless_allowed() {
+async fn a_non_global_address_is_contacted_only_if_allowed() {
     let world = World::new("mta-sts.example.test", answer("200 OK", "text/plain", TEXT)).await;
     let fault = world.fetch_under(Guard::default(), Ok(vec![Ipv4Addr::LOCALHOST.into()])).await.unwrap_err();
     assert!(fault.contains("no address of the policy host may be reached"), "{fault}");
@@ -155,7 +155,7 @@ async fn an_address_that_is_not_global_is_not_asked_unless_allowed() {
 }
 
 #[tokio::test]
-async fn where_nobody_could_be_asked_for_the_name_it_is_no_word_about_the_policy() {
+async fn an_unsent_lookup_says_nothing_about_the_policy() {
     let world = World::new("mta-sts.example.test", answer("200 OK", "text/plain", TEXT)).await;
     assert_eq!(world.fetch_under(Guard::default(), Err(LookupFailure::Unasked)).await, Err("unasked".to_owned()));
 }

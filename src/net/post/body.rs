@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_short_and_ends_with_a_whole_character() {
+    fn the_stored_body_is_short_and_ends_with_a_whole_character() {
         let long = "\u{e4}".repeat(KEPT_MAX);
         assert_eq!(kept(long.as_bytes()), "\u{e4}".repeat(KEPT_MAX / 2));
         assert_eq!(kept(format!("a{long}").as_bytes()).len(), KEPT_MAX - 1);

@@ -131,7 +131,7 @@ async fn moving<T>(wire: &mut Option<Pin<Box<Wire>>>, work: impl Future<Output =
             return Poll::Ready(done);
         }
         move_bytes(wire, context);
-        // Also after the connection's end, which `work` notices.
+        // Polled after the connection's end too, which `work` notices.
         work.as_mut().poll(context)
     })
     .await
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_that_refuses_makes_way_for_the_next_and_the_last_failure_is_told() {
+    async fn a_refused_connection_tries_the_next_address_and_the_last_failure_is_returned() {
         let open = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
         let reached = connect(vec![closed, open.local_addr().unwrap()]).await.unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_says_nothing_holds_up_the_next_for_a_moment_only() {
+    async fn a_silent_address_delays_the_next_one_only_briefly() {
         // The backlog of this listener is full: further connections are neither accepted nor refused.
         let silent = tokio::net::TcpSocket::new_v4().unwrap();
         silent.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_holds_between_its_ends_in_either_form_of_time() {
+    fn the_validity_period_is_read_in_both_time_formats() {
         let from = "1999-12-31T00:00:00Z".parse().unwrap();
         for year in [2031, 2049, 2050, 2077] {
             let until = format!("{year}-02-03T00:00:00Z").parse().unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_certificate_tell_nothing() {
+    fn bytes_that_are_not_a_certificate_have_no_validity() {
         let whole = made(2031).0;
         for length in 0..whole.len() {
             assert_eq!(validity(&whole[..length]), None);

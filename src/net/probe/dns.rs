@@ -66,7 +66,7 @@ pub struct ServerAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerError {
     /// The name, or such a record at it, does not exist.
-    #[error("there is none")]
+    #[error("no such record")]
     Absent,
     /// No server gave an answer.
     #[error("{0}")]
@@ -106,11 +106,11 @@ impl DnsProbe {
         for server in &self.servers {
             match timeout(TRY, exchange(*server, &name, asked)).await {
                 Ok(Ok(message)) => match read(&message, asked, *server) {
-                    Err(ServerError::Failed(fault)) => why = format!("{server} answers {fault}"),
+                    Err(ServerError::Failed(fault)) => why = format!("{server} answered {fault}"),
                     settled => return settled,
                 },
-                Ok(Err(fault)) => why = format!("{server} does not answer: {fault}"),
-                Err(_) => why = format!("{server} does not answer within {} s", TRY.as_secs()),
+                Ok(Err(fault)) => why = format!("{server} did not answer: {fault}"),
+                Err(_) => why = format!("{server} did not answer within {} s", TRY.as_secs()),
             }
         }
         Err(ServerError::Failed(why))
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_tells_its_records_and_whether_it_was_validated() {
+    async fn an_answer_has_its_records_and_the_validation_flag() {
         let probe = server(|message| {
             message.metadata.authentic_data = true;
             message.add_answer(record(RData::A(A::new(192, 0, 2, 7))));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_there_is_not_what_nobody_says() {
+    async fn a_missing_record_differs_from_a_failed_query() {
         let absent = server(|message| message.metadata.response_code = ResponseCode::NXDomain).await;
         assert_eq!(absent.ask("a.test", ProbeType::Txt).await, Err(ServerError::Absent));
         let empty = server(|_| ()).await;

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_greeting_is_one_line_and_silence_ends() {
+    async fn a_greeting_is_one_line_and_a_silent_server_times_out() {
         let address = listening(b"220 mx.test ESMTP\r\n250 more\r\n").await;
         let patience = Duration::from_secs(20);
         assert_eq!(greeting(address, None, patience).await.unwrap(), "220 mx.test ESMTP");

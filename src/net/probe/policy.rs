@@ -43,7 +43,7 @@ pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Durati
     let url = format!("https://{name}:{}/.well-known/mta-sts.txt", host.port);
     let mut answer = client.get(&url).send().await.map_err(|error| failure_text(&error))?;
     if answer.status() != reqwest::StatusCode::OK {
-        return Err(format!("{url} answers {}", answer.status()));
+        return Err(format!("{url} answered {}", answer.status()));
     }
     let mut policy = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(|error| failure_text(&error))? {

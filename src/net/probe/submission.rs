@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_fault_of_a_listener_is_told_apart() {
+    async fn each_listener_fault_has_its_own_error() {
         assert!(matches!(found(&["554 no\r\n"]).await, SubmissionFault::NotSmtp(..)));
         assert!(matches!(found(&["220 hi\r\n", "250-a\r\n250 SIZE 1\r\n"]).await, SubmissionFault::NoTls(_)));
         let clear = found(&["220 hi\r\n", "250-a\r\n250-STARTTLS\r\n250 AUTH PLAIN\r\n"]).await;

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_judged_by_status_and_code() {
+    fn the_error_kind_follows_from_status_and_code() {
         for (status, code, expected) in [
             (403, "AccessDenied", BucketErrorKind::Forbidden),
             (403, "RequestTimeTooSkewed", BucketErrorKind::Forbidden),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_the_services_words_in_one_bounded_line() {
+    fn an_error_has_the_service_s_message_in_one_bounded_line() {
         let body = format!("<Error><Code>AccessDenied</Code><Message>No\n{}</Message></Error>", "x".repeat(1000));
         let words = Refusal::read(403, body.as_bytes(), "R1").words();
         assert!(words.starts_with("the bucket answered 403 AccessDenied: No xxx"), "{words}");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_read_in_the_form_that_servers_send() {
+    fn a_date_header_is_parsed() {
         let at = date("Tue, 14 Nov 2023 22:13:20 GMT").unwrap();
         assert_eq!(at.as_millis(), 1_700_000_000_000);
         for strange in

@@ -16,7 +16,7 @@ use crate::net::tls;
 
 /// Error: a plain http endpoint whose host is neither this machine nor allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("plain http goes only to this machine and to the networks in [network] allow, which have no address of {0}")]
+#[error("plain http is only allowed to this machine and to the networks in [network] allow, and {0} is in neither")]
 pub struct Forbidden(pub String);
 
 /// The host's name did not resolve.

@@ -3,7 +3,7 @@
 //!
 //! One call is one request: no redirect, no proxy, no retry. A create carries a signed `If-None-Match: *`, so a proxy
 //! that drops it is detected. Answers are limited in size and time. The operator configures the service, so the network
-//! guard does not apply, except that plain http goes only to this machine and to `[network] allow`.
+//! guard does not apply. Plain http is only used to this machine and to `[network] allow`.
 
 mod answer;
 mod connection;

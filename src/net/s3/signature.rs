@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_written_in_the_basic_form() {
+    fn a_time_is_formatted_in_the_iso_basic_format() {
         assert_eq!(amz_date(Timestamp::from_millis(1_369_353_600_999)), DATE);
     }
 

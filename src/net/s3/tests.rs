@@ -70,7 +70,7 @@ async fn a_create_is_conditional_and_signed() {
 }
 
 #[tokio::test]
-async fn the_answer_to_a_create_says_what_became_of_it() {
+async fn the_answer_to_a_create_decides_its_outcome() {
     let server = Server::start().await;
     let bucket = bucket(&server);
     let create = || bucket.create("log/1", Bytes::from_static(b"body"));
@@ -133,7 +133,7 @@ async fn plain_http_goes_only_to_this_machine_and_to_allowed_networks() {
     let near = bucket_of(settings(&format!("http://near.example:{}", server.address.port())));
     assert_eq!(near.read("log/1").await, Ok(None));
     let far = bucket_of(settings("http://far.example")).read("log/1").await.unwrap_err();
-    assert!(far.kind == BucketErrorKind::Unreachable && far.message.contains("plain http goes only"), "{far}");
+    assert!(far.kind == BucketErrorKind::Unreachable && far.message.contains("plain http is only allowed"), "{far}");
     let may = |endpoint: &str, allow: &[Network]| may_speak_http(&endpoint.parse().unwrap(), allow).is_ok();
     assert!(may("http://127.0.0.1:9000", &[]) && may("http://[::1]", &[]) && may("https://192.0.2.1", &[]));
     assert!(!may("http://192.0.2.1", &[]) && may("http://192.0.2.1", &["192.0.2.0/24".parse().unwrap()]));
@@ -156,7 +156,7 @@ async fn an_object_is_read_whole_or_in_part() {
     assert_eq!(bucket.read("log/1").await.unwrap_err().kind, BucketErrorKind::Refused);
     server.answer_raw(b"HTTP/1.1 200 x\r\ncontent-length: 99999999999\r\n\r\n");
     let found = bucket.read("log/1").await.unwrap_err();
-    assert_eq!(found.kind, BucketErrorKind::Refused, "no memory is taken for what is only announced: {found}");
+    assert_eq!(found.kind, BucketErrorKind::Refused, "no memory is allocated for a declared length: {found}");
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn a_list_is_read_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_list_that_would_never_end_or_is_of_others_is_refused() {
+async fn rejects_endless_lists_and_lists_of_other_prefixes() {
     let server = Server::start().await;
     let bucket = bucket(&server);
     for (document, why) in [
@@ -259,7 +259,7 @@ async fn only_rules_that_remove_current_objects_below_the_prefix_count() {
 }
 
 #[tokio::test]
-async fn the_bucket_may_stand_in_front_of_the_host() {
+async fn the_bucket_name_may_be_part_of_the_host_name() {
     let settings = S3Settings { path_style: false, ..settings("https://s3.example.com:8443") };
     let bucket = bucket_of(settings);
     assert_eq!(bucket.place(Some("log/1")), ("bucket.s3.example.com:8443".to_owned(), "/a/b/log/1".to_owned()));

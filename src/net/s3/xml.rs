@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_stands_for_itself() {
+    fn an_invalid_character_reference_stays_as_it_is() {
         assert_eq!(decoded("a & b &unknown; &#xd800; &amp"), "a & b &unknown; &#xd800; &amp");
         assert_eq!(decoded("&lt;&gt;&quot;&apos;&#228;"), "<>\"'ä");
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read_to_its_end(xml in "([<>/a&;#]|Key|ä){0,60}") {
+        fn any_text_is_read_completely(xml in "([<>/a&;#]|Key|ä){0,60}") {
             for element in elements(&xml, "Key") {
                 prop_assert!(element.len() < xml.len());
                 let _ = decoded(element);

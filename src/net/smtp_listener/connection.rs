@@ -157,7 +157,7 @@ impl Connection {
             self.message = Some(Incoming { began: Instant::now(), received: 0, reserved: size });
             self.session.answer_data(None);
         } else {
-            let text = "Too many messages are coming in, try again later";
+            let text = "Too many messages in progress, try again later";
             self.session.answer_data(Some(&Answer::new(451, "4.3.2", text)));
         }
     }

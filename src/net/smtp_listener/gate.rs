@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_counted_in_all_and_by_network_and_given_back() {
+    fn connections_are_counted_in_total_and_by_network_and_released() {
         let gate = ConnectionCap::new(3, 2);
         let of = |text: &str| gate.enter(text.parse().unwrap());
         let first = of("2001:db8::1").unwrap();

@@ -179,7 +179,7 @@ impl SmtpListener {
     /// finish.
     pub async fn shut_down(mut self, grace: Duration) {
         self.stop.send_replace(Some(grace));
-        // A panic of the accept loop needs no second one here: the loop has ended either way.
+        // If the accept loop panicked, it has ended too, so the error needs no handling.
         let _ = (&mut self.accepting).await;
     }
 }
@@ -243,8 +243,8 @@ impl Acceptor {
     }
 }
 
-/// Refuses one connection with 421, without a task or a wait: the send buffer of a new socket has room for one line,
-/// and if it has not, closing says the same.
+/// Refuses one connection with 421, without a task or a wait. The send buffer of a new socket has room for one line. If
+/// it does not, the close has the same meaning.
 fn turn_away(stream: TcpStream, hostname: &str) {
     let mut line = Vec::new();
     Answer::new(421, "4.7.0", format!("{hostname} Too many connections, try again later")).write_to(&mut line);

@@ -120,7 +120,7 @@ async fn sending(client: &mut Client<TcpStream>) {
 }
 
 #[tokio::test]
-async fn a_client_without_a_login_is_sent_away_and_one_with_a_login_stays() {
+async fn a_client_that_does_not_log_in_is_disconnected_at_the_login_deadline() {
     let deadlines = Deadlines { login: Some(MOMENT), ..Deadlines::default() };
     let (listener, _) = listen(config(deadlines), 0).await;
     let mut idle = client_of(&listener, false).await;
@@ -141,7 +141,7 @@ async fn a_failed_login_is_answered_after_a_pause() {
 }
 
 #[tokio::test]
-async fn a_message_has_its_deadline_however_busy_it_is() {
+async fn a_message_has_a_deadline_even_while_bytes_arrive() {
     let deadlines = Deadlines { message: Some(MOMENT), ..Deadlines::default() };
     let (listener, _) = listen(config(deadlines), 1_000_000).await;
     let mut client = client_of(&listener, true).await;
@@ -150,7 +150,7 @@ async fn a_message_has_its_deadline_however_busy_it_is() {
 }
 
 #[tokio::test]
-async fn a_decision_is_waited_for_and_memory_comes_back_after_it() {
+async fn a_decision_without_a_deadline_is_awaited_and_memory_is_released_after_it() {
     let (listener, released) = listen(config(Deadlines::default()), 1_000_000).await;
     let mut client = client_of(&listener, true).await;
     sending(&mut client).await;
@@ -159,7 +159,7 @@ async fn a_decision_is_waited_for_and_memory_comes_back_after_it() {
 }
 
 #[tokio::test]
-async fn a_doubtful_outcome_closes_the_connection_without_a_word() {
+async fn an_unknown_outcome_closes_the_connection_without_an_answer() {
     let (listener, _) = listen(config(Deadlines::default()), 1_000_000).await;
     let mut client = client_of(&listener, true).await;
     sending(&mut client).await;
@@ -167,12 +167,12 @@ async fn a_doubtful_outcome_closes_the_connection_without_a_word() {
 }
 
 #[tokio::test]
-async fn a_message_without_memory_is_refused_and_the_session_goes_on() {
+async fn a_message_beyond_the_memory_limit_is_refused_and_the_session_continues() {
     let (listener, _) = listen(config(Deadlines::default()), 100).await;
     let mut client = client_of(&listener, true).await;
     client.say("MAIL FROM:<> SIZE=200\r\nRCPT TO:<c@d.example>\r\n").await;
     client.hear().await;
-    assert!(client.say("DATA\r\n").await.starts_with("451 4.3.2 "), "the declared size is not there");
+    assert!(client.say("DATA\r\n").await.starts_with("451 4.3.2 "), "there is no memory for the declared size");
     assert_eq!(client.say("RSET\r\n").await, "250 2.0.0 Flushed\r\n");
     sending(&mut client).await;
     assert!(client.say(&format!("{}\r\n.\r\n", "x".repeat(200))).await.starts_with("451 4.3.2 "));
@@ -180,7 +180,7 @@ async fn a_message_without_memory_is_refused_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn tls_from_the_first_byte_greets_inside_and_turns_away_without_a_word() {
+async fn implicit_tls_greets_inside_tls_and_closes_excess_connections_silently() {
     let (server, trusting) = super::tests::certified();
     let settings = Arc::new(TlsSettings::new(server));
     let config = ListenerConfig { tls: ListenerTls::Implicit(settings), ..config(Deadlines::default()) };

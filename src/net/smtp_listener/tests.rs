@@ -93,7 +93,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
 }
 
 #[tokio::test]
-async fn a_message_comes_in_over_a_socket_and_quit_closes_it() {
+async fn a_message_is_received_over_a_socket_and_quit_closes_it() {
     let listener = listen(config()).await;
     let mut client = client_of(&listener).await;
     assert_eq!(client.hear().await, "220 mx.test ESMTP\r\n");
@@ -103,7 +103,7 @@ async fn a_message_comes_in_over_a_socket_and_quit_closes_it() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_hears_421_and_a_closed_one_makes_room() {
+async fn an_excess_connection_gets_421_and_a_closed_one_frees_its_permit() {
     let listener = listen(ListenerConfig { gate: ConnectionCap::new(10, 1), ..config() }).await;
     let mut first = client_of(&listener).await;
     first.hear().await;
@@ -125,7 +125,7 @@ async fn listeners_that_share_a_gate_share_its_count() {
 }
 
 #[tokio::test]
-async fn a_client_that_says_nothing_is_sent_away_after_the_commands_deadline() {
+async fn a_silent_client_is_disconnected_at_the_command_deadline() {
     let deadlines = Deadlines { command: MOMENT, ..Deadlines::default() };
     let listener = listen(ListenerConfig { deadlines, ..config() }).await;
     let mut client = client_of(&listener).await;
@@ -135,7 +135,7 @@ async fn a_client_that_says_nothing_is_sent_away_after_the_commands_deadline() {
 }
 
 #[tokio::test]
-async fn a_client_that_keeps_talking_is_sent_away_after_the_sessions_deadline() {
+async fn a_busy_client_is_disconnected_at_the_session_deadline() {
     let deadlines = Deadlines { session: MOMENT, ..Deadlines::default() };
     let listener = listen(ListenerConfig { deadlines, ..config() }).await;
     let mut client = client_of(&listener).await;
@@ -147,7 +147,7 @@ async fn a_client_that_keeps_talking_is_sent_away_after_the_sessions_deadline() 
 }
 
 #[tokio::test]
-async fn a_decision_that_does_not_come_is_a_451() {
+async fn a_late_decision_is_answered_with_451() {
     let deadlines = Deadlines { decision: Some(MOMENT), ..Deadlines::default() };
     let listener = listen(ListenerConfig { deadlines, ..config() }).await;
     let mut client = client_of(&listener).await;
@@ -158,7 +158,7 @@ async fn a_decision_that_does_not_come_is_a_451() {
 }
 
 #[tokio::test]
-async fn who_speaks_within_the_pause_before_the_greeting_is_not_greeted() {
+async fn an_early_talker_is_refused() {
     let listener = listen(ListenerConfig { greeting_pause: Duration::from_secs(30), ..config() }).await;
     let mut client = client_of(&listener).await;
     assert_eq!(client.say("EHLO me\r\n").await, "554 mx.test You spoke before the greeting\r\n");
@@ -169,7 +169,7 @@ async fn who_speaks_within_the_pause_before_the_greeting_is_not_greeted() {
 }
 
 #[tokio::test]
-async fn shutdown_tells_idle_clients_and_lets_a_message_end() {
+async fn shutdown_sends_421_to_idle_clients_and_lets_a_message_finish() {
     let listener = listen(config()).await;
     let address = listener.local_addr();
     let (mut idle, mut busy) = (client_of(&listener).await, client_of(&listener).await);
@@ -210,7 +210,7 @@ pub(super) fn certified() -> (rustls::ServerConfig, rustls::ClientConfig) {
 }
 
 #[tokio::test]
-async fn starttls_secures_the_session_where_there_is_a_certificate() {
+async fn starttls_secures_the_session_if_a_certificate_is_configured() {
     let (server, trusting) = certified();
     let listener =
         listen(ListenerConfig { tls: ListenerTls::StartTls(Arc::new(TlsSettings::new(server))), ..config() }).await;

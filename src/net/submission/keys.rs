@@ -54,7 +54,7 @@ mod tests {
     use crate::base::id::Ulid;
 
     #[test]
-    fn each_key_has_its_own_count_and_passes_come_back() {
+    fn each_key_has_its_own_count_and_permits_are_released() {
         let keys = Keys::new(2);
         let (one, other) = (KeyId(Ulid([1; 16])), KeyId(Ulid([2; 16])));
         let first = keys.enter(one).unwrap();

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_throttled_after_its_failures_until_they_are_forgotten() {
+    fn an_address_is_throttled_until_its_failures_expire() {
         let failed = FailedLogins::new(2);
         let (one, same, other) = ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1");
         let at = |address: &str, second| failed.failed(address.parse().unwrap(), Duration::from_secs(second));

@@ -55,7 +55,7 @@ mod tests {
     use crate::base::id::Ulid;
 
     #[test]
-    fn an_account_has_192_mib_all_have_256_and_what_is_dropped_comes_back() {
+    fn an_account_has_192_mib_and_all_accounts_have_256_mib() {
         let memory = Arc::default();
         let of = |account| Reservation::new(Arc::clone(&memory), AccountId(Ulid([account; 16])));
         let (mut one, mut other) = (of(1), of(2));

@@ -137,8 +137,8 @@ impl Transmit for Transmitter {
     }
 }
 
-/// Returns whether only TLS made the session fail. With TLS 1.3 a server's objection arrives only after the handshake,
-/// in place of its answer to EHLO.
+/// Returns whether TLS was the only cause of the failure. With TLS 1.3 a server's alert arrives only after the
+/// handshake, in place of its answer to EHLO.
 const fn is_broken_tls(outcome: &Outcome) -> bool {
     match (outcome.phase, &outcome.ending) {
         (

@@ -228,7 +228,7 @@ impl ServerSession {
         self.conduct.message_came();
         match fault {
             Fault::TooLarge => self.say(&self.too_large()),
-            Fault::NoMemory => self.say(&Answer::new(451, "4.3.2", "Too many messages are coming in, try again later")),
+            Fault::NoMemory => self.say(&Answer::new(451, "4.3.2", "Too many messages in progress, try again later")),
             Fault::BareLf => self.fault(&Answer::new(550, enhanced, "The message has a LF without CR")),
             Fault::BareCr => self.fault(&Answer::new(550, enhanced, "The message has a CR without LF")),
             Fault::LoneDot => {

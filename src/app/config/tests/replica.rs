@@ -49,7 +49,7 @@ fn a_value_out_of_its_bounds_is_refused() {
         ("url = \"https://bucket\"", "replica.url: must begin with s3://"),
         ("endpoint = \"ftp://a\"", "replica.endpoint: must be https:// or http://"),
         ("endpoint = \"https://a/b\"", "replica.endpoint: must be https:// or http://"),
-        ("endpoint = \"http://192.0.2.1\"", "replica.endpoint: plain http goes only to this machine"),
+        ("endpoint = \"http://192.0.2.1\"", "replica.endpoint: plain http is only allowed to this machine"),
         ("region = \"\"", "replica.region: must have 1 to 64"),
         ("mode = \"synk\"", "did you mean \"sync\"?"),
         ("interval_ms = 49", "replica.interval_ms: must be a whole number from 50 to 60000"),

@@ -52,7 +52,7 @@ fn captured_mail_survives_reopening_newest_first_with_its_bytes() {
 }
 
 #[test]
-fn captured_mail_is_readable_by_its_owner_alone_that_of_earlier_versions_too() {
+fn only_the_owner_can_read_captured_mail_even_from_earlier_versions() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let data_dir = tempfile::tempdir().unwrap();
     let directory = data_dir.path().join("captured");
@@ -68,7 +68,7 @@ fn captured_mail_is_readable_by_its_owner_alone_that_of_earlier_versions_too() {
 }
 
 #[test]
-fn a_message_received_twice_is_listed_once_as_it_came_last() {
+fn a_message_received_twice_is_listed_once_with_its_latest_content() {
     let data_dir = tempfile::tempdir().unwrap();
     let capture = open(data_dir.path());
     for subject in ["early", "late"] {
@@ -80,7 +80,7 @@ fn a_message_received_twice_is_listed_once_as_it_came_last() {
 }
 
 #[test]
-fn mail_without_an_identifier_of_ours_gets_one() {
+fn mail_without_one_of_our_identifiers_gets_one() {
     let data_dir = tempfile::tempdir().unwrap();
     let capture = open(data_dir.path());
     for text in ["", "no header", "Message-ID: <x@y>\r\n\r\n", "Message-ID: <msg_../../evil@y>\r\n\r\n"] {
@@ -91,7 +91,7 @@ fn mail_without_an_identifier_of_ours_gets_one() {
 }
 
 #[test]
-fn clearing_removes_files_and_list() {
+fn clearing_removes_the_files_and_the_index() {
     let data_dir = tempfile::tempdir().unwrap();
     let capture = open(data_dir.path());
     let id = keep(&capture, &message(ONE, "x"));
@@ -117,7 +117,7 @@ fn the_listed_record_has_the_contracts_members() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_with_the_message_that_is_waited_for() {
+async fn a_wait_ends_when_a_matching_message_arrives() {
     let data_dir = tempfile::tempdir().unwrap();
     let capture = open(data_dir.path());
     let mail = |id: &str| format!("From: Shop <Shop@example.test>\r\n{}", message(id, "Your CODE is 7"));
@@ -137,11 +137,11 @@ async fn a_wait_ends_with_the_message_that_is_waited_for() {
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].from.as_deref(), Some("Shop@example.test"));
     let (found, ()) = tokio::join!(capture.wait_for(&filter, 3, wait), async { capture.end_waits() });
-    assert_eq!(found.len(), 2, "the end of the service ends every wait");
+    assert_eq!(found.len(), 2, "a shutdown ends every wait");
 }
 
 #[test]
-fn an_accounts_mail_goes_alone_and_nothing_of_an_erased_message_is_kept() {
+fn removing_an_account_s_mail_keeps_the_rest_and_erased_messages_are_not_stored() {
     let data_dir = tempfile::tempdir().unwrap();
     let capture = open(data_dir.path());
     let (one, account): (MessageId, AccountId) = (ONE.parse().unwrap(), AccountId::default());
@@ -158,7 +158,7 @@ fn an_accounts_mail_goes_alone_and_nothing_of_an_erased_message_is_kept() {
 }
 
 #[test]
-fn a_message_that_keeps_the_clients_message_id_is_found_by_its_own_identifier() {
+fn a_message_with_the_client_s_message_id_is_found_by_our_identifier() {
     let data_dir = tempfile::tempdir().unwrap();
     let capture = open(data_dir.path());
     let (own, account): (MessageId, AccountId) = (ONE.parse().unwrap(), AccountId::default());

@@ -128,7 +128,7 @@ impl MailHandler for CapturingHandler {
                 }
                 Err(error) => {
                     tracing::error!(%error, "could not capture a message");
-                    Answer::new(451, "4.3.0", "The message could not be kept, try again later")
+                    Answer::new(451, "4.3.0", "The message could not be stored, try again later")
                 }
             };
             Decision::Answer(answer)

@@ -71,7 +71,7 @@ async fn hear(stream: &mut BufReader<TcpStream>) -> String {
 }
 
 #[tokio::test]
-async fn delivered_complained_and_late_bounce_are_taken_and_captured() {
+async fn delivered_complained_and_late_bounce_are_accepted_and_captured() {
     let world = world().await;
     for local in ["delivered", "complained+1", "late-bounce+a+b", "DELIVERED+x"] {
         let answer = world.send(&format!("{local}@bounces.example"), local).await;
@@ -100,7 +100,7 @@ async fn bounced_blocked_full_and_unknown_are_refused_with_their_codes() {
         ("full", "452 4.2.2 <full@simulator.test> mailbox full"),
         (
             "other",
-            "550 5.1.1 <other@simulator.test>: no such simulation; known are delivered, bounced, blocked, \
+            "550 5.1.1 <other@simulator.test>: unknown simulator address; known are delivered, bounced, blocked, \
              deferred, full, timeout, complained, late-bounce\r\n",
         ),
     ];
@@ -112,7 +112,7 @@ async fn bounced_blocked_full_and_unknown_are_refused_with_their_codes() {
 }
 
 #[tokio::test]
-async fn deferred_is_put_off_twice_for_each_message_and_then_taken() {
+async fn deferred_refuses_each_message_twice_and_then_accepts_it() {
     let world = world().await;
     for return_path in ["one@bounces.example", "two@bounces.example"] {
         let mut codes = Vec::new();
@@ -124,7 +124,7 @@ async fn deferred_is_put_off_twice_for_each_message_and_then_taken() {
 }
 
 #[tokio::test]
-async fn timeout_goes_silent_after_its_greeting_and_is_cut_off_after_two_seconds() {
+async fn timeout_sends_only_a_greeting_and_hangs_up_after_two_seconds() {
     let world = world().await;
     let before = Instant::now();
     let mut stream = world.connect("timeout+x").await;
@@ -151,7 +151,7 @@ async fn many_refusals_do_not_end_a_connection() {
 }
 
 #[tokio::test]
-async fn shutdown_lets_the_port_go() {
+async fn shutdown_closes_the_port() {
     let World { receiver, .. } = world().await;
     let address = receiver.routes(Scope::Everything).route("anyone", "example.com").unwrap();
     receiver.shut_down(Duration::from_secs(5)).await;

@@ -29,7 +29,7 @@ async fn interim_answers_without_an_end_fail_the_attempt_before_its_deadline() {
 }
 
 #[tokio::test]
-async fn sixty_four_kib_may_come_before_the_final_head_and_no_more() {
+async fn at_most_64_kib_may_precede_the_final_head() {
     let long = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "a".repeat(6000));
     assert_eq!(answered(&format!("{}{FINAL}", long.repeat(5))).await, (Some(202), None));
     let too_long = answered(&format!("{}{FINAL}", long.repeat(16))).await;
@@ -37,7 +37,7 @@ async fn sixty_four_kib_may_come_before_the_final_head_and_no_more() {
 }
 
 #[tokio::test]
-async fn each_request_of_a_connection_has_its_own_sixteen() {
+async fn the_interim_answer_limit_applies_to_each_request() {
     let world = World::new(Does::KeepsAlive(concat!(
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n",
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n",

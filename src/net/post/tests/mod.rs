@@ -213,7 +213,7 @@ async fn read_request(stream: &mut TlsStream<TcpStream>) -> bool {
 }
 
 #[tokio::test]
-async fn a_2xx_is_a_success_with_its_body_kept() {
+async fn a_2xx_is_a_success_and_its_body_is_stored() {
     let world = World::new(answers("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine")).await;
     let outcome = world.post().await;
     assert_eq!((outcome.status, outcome.error, outcome.peer), (Some(200), None, Some(LOOPBACK)));
@@ -241,7 +241,7 @@ async fn any_other_status_is_a_failure_and_a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn the_status_line_decides_whatever_becomes_of_the_body() {
+async fn the_status_line_decides_even_if_the_body_fails() {
     for does in [
         Does::Endless("HTTP/1.1 200 OK\r\n\r\n"),
         Does::Stalls("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\npart"),
@@ -255,7 +255,7 @@ async fn the_status_line_decides_whatever_becomes_of_the_body() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_stalls_is_cut_off_at_the_deadline() {
+async fn a_stalled_receiver_is_aborted_at_the_deadline() {
     let mut stalled = tokio::task::JoinSet::new();
     for head in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 200 OK\r\nX-Drip: a"] {
         stalled.spawn(async move {
@@ -270,7 +270,7 @@ async fn a_receiver_that_stalls_is_cut_off_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_connection_lost_before_the_status_line_is_a_reset_and_nothing_is_sent_again() {
+async fn a_connection_lost_before_the_status_line_is_a_reset_without_retransmission() {
     for does in [Does::Resets, answers(""), answers("HTTP/1.1 20")] {
         let world = World::new(does).await;
         let outcome = world.post().await;
@@ -280,7 +280,7 @@ async fn a_connection_lost_before_the_status_line_is_a_reset_and_nothing_is_sent
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_a_protocol_failure() {
+async fn an_answer_that_is_not_http_is_a_protocol_error() {
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X-A: b\r\n".repeat(500));
     let large = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\n\r\n", "b".repeat(1 << 20));
     for text in ["SSH-2.0-OpenSSH_9.9\r\n", "\0\0\0\0\0\0\0\0\r\n\r\n", &many, &large] {
@@ -290,7 +290,7 @@ async fn what_is_not_http_is_a_protocol_failure() {
 }
 
 #[tokio::test]
-async fn a_certificate_must_be_trusted_and_for_the_name() {
+async fn a_certificate_must_be_trusted_and_match_the_name() {
     let stranger = World::with(answers("HTTP/1.1 200 OK\r\n\r\n"), "other.example").await;
     let plain = World::new(Does::SpeaksPlain).await;
     let mut untrusted = World::new(answers("HTTP/1.1 200 OK\r\n\r\n")).await;
@@ -303,7 +303,7 @@ async fn a_certificate_must_be_trusted_and_for_the_name() {
 }
 
 #[tokio::test]
-async fn no_connection_and_no_name_have_words_of_their_own() {
+async fn failed_connections_and_failed_lookups_have_separate_error_names() {
     let world = World::new(Does::Resets).await;
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let outcome = world.post_to(&format!("https://hook.example:{closed}/")).await;
@@ -317,7 +317,7 @@ async fn no_connection_and_no_name_have_words_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_name_that_moves_to_a_refused_address_is_blocked() {
+async fn a_name_that_resolves_to_a_refused_address_is_blocked() {
     let world = World::new(answers("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")).await;
     assert_eq!(world.post().await.error, None);
     for address in ["10.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1"] {
@@ -331,7 +331,7 @@ async fn a_name_that_moves_to_a_refused_address_is_blocked() {
 }
 
 #[tokio::test]
-async fn a_literal_address_is_judged_in_every_spelling_before_anything_is_sent() {
+async fn a_literal_address_is_checked_in_every_notation_before_anything_is_sent() {
     let mut world = World::new(answers("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await;
     let allowed = world.post_to(&format!("https://2130706433:{}/in?a=b", world.port)).await;
     assert_eq!((allowed.status, allowed.error), (Some(200), None));
@@ -344,7 +344,7 @@ async fn a_literal_address_is_judged_in_every_spelling_before_anything_is_sent()
 }
 
 #[tokio::test]
-async fn plain_http_is_never_spoken() {
+async fn plain_http_is_never_used() {
     let world = World::new(Does::SpeaksPlain).await;
     let outcome = world.post_to(&format!("http://hook.example:{}/", world.port)).await;
     assert_eq!(outcome.status, None);
@@ -352,7 +352,7 @@ async fn plain_http_is_never_spoken() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again() {
+async fn a_connection_is_reused() {
     let world = World::new(Does::KeepsAlive("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).await;
     for _ in 0..3 {
         assert_eq!(world.post().await.error, None);
@@ -361,7 +361,7 @@ async fn a_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_receiver_closed_meanwhile_is_not_used() {
+async fn a_connection_closed_by_the_receiver_is_not_reused() {
     let world = World::new(answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).await;
     for _ in 0..3 {
         assert_eq!(world.post().await.error, None);
@@ -373,7 +373,7 @@ async fn a_connection_that_the_receiver_closed_meanwhile_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_connection_on_which_an_answer_is_still_coming_is_not_used_again() {
+async fn a_connection_with_an_unfinished_answer_is_not_reused() {
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 65536\r\n\r\n{}", "x".repeat(65_536));
     let world = World::new(Does::KeepsAlive(long.leak())).await;
     for _ in 0..2 {
@@ -383,7 +383,7 @@ async fn a_connection_on_which_an_answer_is_still_coming_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn a_request_that_dies_on_a_used_connection_is_not_sent_again() {
+async fn a_request_that_fails_on_a_reused_connection_is_not_sent_again() {
     let world = World::new(Does::AnswersOnce("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).await;
     assert_eq!(world.post().await.error, None);
     assert_eq!(world.post().await.error, Some(PostError::Reset));

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_section_is_read_and_no_other() {
+    fn only_the_default_section_is_read() {
         let text = "# a comment\n[other]\naws_access_key_id = WRONG\n[default]\n AWS_Access_Key_Id=AKIA1\n\
                     aws_secret_access_key = se=cret \n; more\naws_session_token =\nregion = x\n[last]\n\
                     aws_secret_access_key = WRONG\n";
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_key_says_which_is_missing() {
+    fn a_file_without_a_key_reports_the_missing_one() {
         for (text, why) in [
             ("", "has no aws_access_key_id"),
             ("aws_access_key_id = a\naws_secret_access_key = b\n", "has no aws_access_key_id"),

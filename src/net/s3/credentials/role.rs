@@ -117,7 +117,7 @@ fn text(body: &[u8]) -> String {
 }
 
 fn read(body: &[u8]) -> Result<Credentials, &'static str> {
-    let answer: Answer = serde_json::from_slice(body).map_err(|_| "its answer holds no credentials")?;
+    let answer: Answer = serde_json::from_slice(body).map_err(|_| "its answer contains no credentials")?;
     let expires_at = match answer.expiration {
         Some(text) => Some(text.parse::<Timestamp>().map_err(|_| "its answer has a malformed Expiration")?),
         None => None,

@@ -16,7 +16,7 @@ fn answer(id: &str, minutes: u64) -> String {
 }
 
 #[tokio::test]
-async fn the_first_source_that_is_configured_is_the_only_one() {
+async fn only_the_first_configured_source_is_used() {
     let server = Server::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| {
@@ -66,7 +66,7 @@ async fn the_first_source_that_is_configured_is_the_only_one() {
 }
 
 #[tokio::test]
-async fn temporary_credentials_are_renewed_before_their_end() {
+async fn temporary_credentials_are_renewed_before_they_expire() {
     let server = Server::start().await;
     let container = Some(format!("http://{}/role", server.address));
     let store = store(CredentialSources { container, ..CredentialSources::default() });
@@ -78,16 +78,16 @@ async fn temporary_credentials_are_renewed_before_their_end() {
     assert_eq!(id(0).await.unwrap(), "FIRST");
     assert_eq!(id(54).await.unwrap(), "FIRST");
     server.answer(500, "", "");
-    assert_eq!(id(56).await.unwrap(), "FIRST", "those that still count are better than none");
+    assert_eq!(id(56).await.unwrap(), "FIRST", "credentials that are still valid are better than none");
     server.answer(200, "", &answer("SECOND", 120));
     assert_eq!(id(57).await.unwrap(), "SECOND");
     store.refuse();
     server.answer(200, "", "{}");
-    assert!(id(58).await.unwrap_err().to_string().contains("holds no credentials"));
+    assert!(id(58).await.unwrap_err().to_string().contains("contains no credentials"));
 }
 
 #[tokio::test]
-async fn a_token_goes_in_clear_to_container_endpoints_alone() {
+async fn a_token_is_sent_unencrypted_only_to_container_endpoints() {
     for endpoint in ["http://192.0.2.1/role", "http://metadata.example/role", "not a url"] {
         let sources = CredentialSources { container: Some(endpoint.to_owned()), ..CredentialSources::default() };
         let error = store(sources).get(NOW).await.unwrap_err().to_string();

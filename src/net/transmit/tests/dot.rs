@@ -22,7 +22,7 @@ impl Body for Withheld {
 }
 
 #[tokio::test]
-async fn a_message_that_may_not_be_handed_over_ends_before_its_dot() {
+async fn a_withheld_message_ends_before_the_final_dot() {
     for length in [10, 200_000] {
         let (listener, target) = listener().await;
         let server = async {

@@ -117,7 +117,7 @@ fn certificate() -> (String, TlsAcceptor) {
 }
 
 #[tokio::test]
-async fn messages_of_any_size_go_over_one_kept_connection() {
+async fn messages_of_any_size_share_one_connection() {
     let (listener, target) = listener().await;
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -161,14 +161,14 @@ async fn authenticated_as(host: &str, roots: impl Fn(&str) -> Option<String>) ->
 }
 
 #[tokio::test]
-async fn any_certificate_is_taken_and_whether_it_verifies_is_recorded() {
+async fn any_certificate_is_accepted_and_its_verification_is_recorded() {
     assert_eq!(authenticated_as(NAME, |_| None).await, Authenticated::None);
     assert_eq!(authenticated_as(NAME, |pem| Some(pem.to_owned())).await, Authenticated::Pkix);
     assert_eq!(authenticated_as("other.example.test", |pem| Some(pem.to_owned())).await, Authenticated::None);
 }
 
 #[tokio::test]
-async fn a_server_with_broken_tls_is_asked_in_clear_at_once_and_from_then_on() {
+async fn a_server_with_broken_tls_gets_clear_text_at_once_and_for_an_hour() {
     let (listener, target) = listener().await;
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -202,7 +202,7 @@ async fn a_refused_connection_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_silent_server_runs_out_of_time() {
+async fn a_silent_server_times_out() {
     let (listener, mut target) = listener().await;
     target.deadlines.greeting = Duration::from_millis(50);
     let outcome = transmitter(None).connect(&target).await.err().unwrap();
@@ -232,7 +232,7 @@ async fn a_kept_connection_that_the_server_closed_is_not_reused() {
 }
 
 #[tokio::test]
-async fn why_a_server_hung_up_in_mid_message_is_heard() {
+async fn the_reason_of_a_disconnect_during_the_message_is_read() {
     let (listener, target) = listener().await;
     let server = async {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -302,7 +302,7 @@ fn dane(data: Vec<u8>) -> TlsRequirement {
 }
 
 #[tokio::test]
-async fn under_dane_the_certificate_must_be_what_dnssec_says() {
+async fn under_dane_the_certificate_must_match_a_tlsa_record() {
     assert_eq!(secured_as(|der| dane(der.to_vec()), Trust::Withheld).await, Ok(Authenticated::Dane));
     assert_eq!(secured_as(|der| dane(der.to_vec()), Trust::Given).await, Ok(Authenticated::Pkix), "what verifies");
     let ending = secured_as(|_| dane(b"other".to_vec()), Trust::Given).await.unwrap_err();
@@ -310,7 +310,7 @@ async fn under_dane_the_certificate_must_be_what_dnssec_says() {
 }
 
 #[tokio::test]
-async fn where_no_record_can_be_used_any_certificate_will_do() {
+async fn without_a_usable_tlsa_record_any_certificate_is_accepted() {
     let nothing = |_: &[u8]| TlsRequirement::Dane(Arc::new(DaneTerms { associations: vec![], names: vec![] }));
     assert_eq!(secured_as(nothing, Trust::Withheld).await, Ok(Authenticated::None));
 }
@@ -323,7 +323,7 @@ async fn under_mta_sts_the_certificate_must_verify() {
 }
 
 #[tokio::test]
-async fn where_tls_is_required_a_server_without_it_gets_nothing() {
+async fn with_required_tls_a_server_without_starttls_gets_no_mail() {
     for requirement in [TlsRequirement::Pkix, dane(vec![1])] {
         let (listener, mut target) = listener().await;
         target.tls = requirement;
@@ -340,7 +340,7 @@ async fn where_tls_is_required_a_server_without_it_gets_nothing() {
 }
 
 #[tokio::test]
-async fn where_tls_is_required_a_broken_handshake_is_no_reason_for_clear_text() {
+async fn with_required_tls_a_failed_handshake_does_not_fall_back_to_clear_text() {
     let (listener, mut target) = listener().await;
     target.tls = TlsRequirement::Pkix;
     let server = tokio::spawn(async move {
@@ -356,7 +356,7 @@ async fn where_tls_is_required_a_broken_handshake_is_no_reason_for_clear_text() 
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_this_machine_s_makes_the_way_out_unusable() {
+async fn a_foreign_source_address_makes_the_route_unusable() {
     let (listener, mut target) = listener().await;
     target.source = Some("192.0.2.1".parse().unwrap());
     let outcome = transmitter(None).connect(&target).await.err().unwrap();

@@ -35,7 +35,7 @@ async fn submitted(security: Security, offers: Offers, host: &str) -> Result<Tls
 }
 
 #[tokio::test]
-async fn a_smarthost_is_spoken_to_only_behind_a_certificate_that_verifies_for_its_name() {
+async fn a_smarthost_session_requires_a_certificate_that_verifies_for_its_name() {
     for security in [Security::StartTls, Security::Implicit] {
         let facts = submitted(security, Offers::StartTls, NAME).await.unwrap();
         assert_eq!(facts.authenticated, Authenticated::Pkix);

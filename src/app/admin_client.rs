@@ -112,7 +112,7 @@ impl AdminClient {
                 (Exit::NotPermitted, "Run the command as the user that the service runs as, or as root.")
             }
             io::ErrorKind::TimedOut => (Exit::Failed, "See the service's log, and try again."),
-            _ => (Exit::Unreachable, "Start the service, or name its directory with --data-dir or --config."),
+            _ => (Exit::Unreachable, "Start the service, or select its directory with --data-dir or --config."),
         };
         CliError::new(
             exit,
@@ -160,8 +160,8 @@ fn reasons(status: u16, value: &Value) -> Vec<String> {
 
 const fn remedy(exit: Exit) -> &'static str {
     match exit {
-        Exit::NotFound => "List the existing ones and name one of them.",
-        Exit::NotPermitted => "Ask for no more than the account and the key allow.",
+        Exit::NotFound => "List the existing ones and use one of them.",
+        Exit::NotPermitted => "Request only what the account and the key allow.",
         Exit::Conflict => "Check the current state and resolve the reason first.",
         Exit::Refused => "Correct the named fields and try again.",
         Exit::Unreachable => "Wait until the service runs again, and try again.",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_carries_account_and_body_and_its_answer_comes_back_as_it_was_sent() {
+    fn a_request_has_its_account_and_body_and_the_answer_is_returned_unchanged() {
         let daemon = Canned::answering(&[(201, "{\"id\": \"key_1\"}\n")]);
         let ask =
             Ask::post("add the key", "/v1/keys", Some(AccountId::default()), Some(serde_json::json!({"name": "n"})));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_tells_the_apis_sentence_and_every_field() {
+    fn a_refusal_shows_the_api_s_message_and_every_field() {
         let body = r#"{"message": "Not valid.", "code": "validation_failed", "errors": {"name": ["is required"]}}"#;
         let trouble = asked(422, body).unwrap_err();
         assert_eq!(trouble.exit(), Exit::Refused);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_listens_the_service_is_not_reachable() {
+    fn without_a_listener_the_service_is_not_reachable() {
         let dir = tempfile::tempdir().unwrap();
         let ask = || AdminClient::new(dir.path()).ask(Ask::get("list the keys", "/v1/keys", None)).unwrap_err();
         assert_eq!(ask().exit(), Exit::Unreachable);

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_for_every_name_that_the_service_is_reached_by_and_for_each_once() {
+    fn a_certificate_has_every_public_name_of_the_service_once() {
         assert_eq!(names(&config("")), ["mail.example.com"]);
         let elsewhere = "[http]\npublic_url = \"https://panel.example.com\"\n";
         assert_eq!(names(&config(elsewhere)), ["mail.example.com", "panel.example.com"]);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_proven_by_the_port_that_is_listened_on() {
+    fn the_challenge_type_follows_from_the_listening_port() {
         let way = |listen: &str| {
             let config = config(&format!("[http]\nlisten = {listen}\n"));
             let Tls::Acme(acme) = &config.http.tls else { panic!("acme is the default") };

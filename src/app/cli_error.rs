@@ -66,13 +66,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_says_what_why_and_what_to_do_a_line_each() {
-        let trouble =
-            CliError::new(Exit::NotFound, "cannot show the domain", "there is none of that name", "Look again.");
-        assert_eq!(
-            trouble.to_string(),
-            "postrider: cannot show the domain\n  there is none of that name\n  Look again."
-        );
+    fn an_error_has_one_line_each_for_action_reason_and_remedy() {
+        let trouble = CliError::new(Exit::NotFound, "cannot show the domain", "it does not exist", "List the domains.");
+        assert_eq!(trouble.to_string(), "postrider: cannot show the domain\n  it does not exist\n  List the domains.");
         assert_eq!(trouble.exit(), Exit::NotFound);
     }
 }

@@ -59,7 +59,7 @@ use crate::store::error::StoreError;
 
 /// Maximum wait for work in flight at a stop (contract 8 "Running").
 const GRACE: Duration = Duration::from_secs(30);
-/// Time for answering waiting callers after the store has failed.
+/// Time to answer waiting callers after the store has failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Parts that `dev` adds to the service.

@@ -51,7 +51,7 @@ pub(super) async fn run_when_permitted(
 ) -> Result<(), StoreError> {
     if let Some(shared) = replica {
         if shared.waits_for_predecessor() {
-            tracing::info!("accepting mail; sending begins once the previous machine's lease has expired");
+            tracing::info!("accepting mail; sending starts once the previous machine's lease has expired");
         }
         tokio::select! {
             () = Active::may_mail(shared) => {}

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_greets_with_the_hostname_unless_it_has_a_name_of_its_own() {
+    fn a_relay_uses_the_host_name_in_ehlo_unless_it_has_its_own() {
         let config = config(
             "hostname = \"mail.example.com\"\n[[relay]]\nname = \"a\"\nsource = [\"192.0.2.1\"]\n\
              warm_up = { per_day = 7, growth_percent = 50, since = \"1970-01-11\" }\n\
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_that_cannot_be_read_stops_the_start_and_tells_its_file() {
+    fn an_unreadable_password_stops_the_start_and_names_the_file() {
         let text = "[[relay]]\nname = \"a\"\nkind = \"smarthost\"\nhost = \"h.example\"\nusername = \"u\"\n\
                     password_file = \"/nowhere/password\"";
         let trouble = ways(&config(text), None).err().unwrap().to_string();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_limits_is_laid_over_those_built_in_or_refused_with_its_line() {
+    fn a_shaping_file_overrides_the_built_in_rules_or_is_refused_with_its_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shaping.toml");
         let config = config(&format!("[delivery]\nshaping_file = {:?}", path.to_str().unwrap()));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_overrides_where_it_names_a_section_or_a_key_outside_all() {
+    fn a_variable_overrides_a_section_s_key_or_a_top_level_key() {
         let names =
             ["POSTRIDER_HTTP__TLS__MODE", "POSTRIDER_DATA_DIR", "POSTRIDER_CONFIG", "POSTRIDER_PORT", "HTTP__X"];
         let environment = Environment::of(names.map(|name| (name.to_owned(), "v".to_owned())));

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_answer_of_the_api_has_its_exit_code() {
+    fn every_api_answer_has_its_exit_code() {
         for (status, code, exit) in [
             (200, "", 0),
             (201, "", 0),

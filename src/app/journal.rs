@@ -46,7 +46,7 @@ impl Journal {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let mut told = Entry::of(Level::WARN, module_path!());
-            told.text = format!("{lost} lines of the log were lost: the journal did not take them");
+            told.text = format!("{lost} log lines were lost: the journal did not accept them");
             if self.socket.send(&told.finish()).is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_an_entry_with_its_level_and_its_facts() {
+    fn a_log_line_is_an_entry_with_its_level_and_fields() {
         let journald = Journald::new();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(journald.journal()), || {
             tracing::warn!(message_id = "msg_1", attempt = 3, site = %"mx.example", "it was deferred");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_several_lines_cannot_be_taken_for_other_fields() {
+    fn a_multi_line_value_cannot_inject_other_fields() {
         let journald = Journald::new();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(journald.journal()), || {
             tracing::info!(answer = "550 no\nPRIORITY=0", "refused");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_takes_nothing_holds_up_nobody_and_hears_later_what_it_missed() {
+    fn a_full_journal_blocks_nothing_and_the_number_of_lost_entries_is_logged_later() {
         let journald = Journald::new();
         let journal = journald.journal();
         let entry = |text: &str| {
@@ -207,12 +207,12 @@ mod tests {
         while journal.lost.load(Ordering::Relaxed) < 2 {
             journal.send(&entry("one more"));
             sent += 1;
-            assert!(sent < 100_000, "nothing is ever full");
+            assert!(sent < 100_000, "the journal never fills up");
         }
         while journald.entry().is_some() {}
         journal.send(&entry("the next"));
         assert!(journald.entry().unwrap().contains("MESSAGE=the next"));
-        assert!(journald.entry().unwrap().contains("MESSAGE=2 lines of the log were lost"));
+        assert!(journald.entry().unwrap().contains("MESSAGE=2 log lines were lost"));
         assert!(Journal::at(&journald.folder.path().join("elsewhere")).is_err());
     }
 }

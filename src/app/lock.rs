@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_has_one_daemon_and_the_second_is_told_at_once_who_has_it() {
+    fn a_second_daemon_is_refused_with_the_holder_s_process_id() {
         let directory = tempfile::tempdir().unwrap();
         let first = DirectoryLock::take(directory.path()).unwrap();
         let began = Instant::now();

@@ -51,7 +51,7 @@ pub(super) fn start(log: &Log) {
     }
 }
 
-/// Logs at `level` from now on.
+/// Sets the level of the running log.
 pub(super) fn set_level(level: Level) {
     if let Some(set) = LEVEL.get() {
         set(level);

@@ -26,7 +26,7 @@ pub(super) fn latest() -> Vec<LogLine> {
     LATEST.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
 }
 
-/// Keeps the latest lines.
+/// The tracing layer that keeps the latest lines.
 pub(super) struct Recent;
 
 impl<S: Subscriber> Layer<S> for Recent {

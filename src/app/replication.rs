@@ -260,14 +260,14 @@ pub(super) fn cannot_join(error: &ReplicaError) -> CliError {
         ReplicaError::Bucket(_) => {
             (Exit::Failed, "Check [replica] and the bucket; `postrider doctor` shows each check.")
         }
-        ReplicaError::Moved => (Exit::Conflict, "The active machine lives; run `postrider standby` to follow it."),
+        ReplicaError::Moved => (Exit::Conflict, "The active machine is alive; run `postrider standby` to follow it."),
         ReplicaError::Claimed { .. } => {
             (Exit::Conflict, "That machine serves now. Run `postrider standby` here to follow it.")
         }
         ReplicaError::Fork => (
             Exit::Conflict,
-            "Choose a new prefix in replica.url to serve this directory apart, or run `postrider standby` on an empty \
-             one.",
+            "Choose a new prefix in replica.url to serve this directory separately, or run `postrider standby` on an \
+             empty one.",
         ),
         ReplicaError::OtherStore => {
             (Exit::Conflict, "Set replica.url to the bucket and prefix of this store, or to an empty prefix.")
@@ -279,7 +279,7 @@ pub(super) fn cannot_join(error: &ReplicaError) -> CliError {
             Exit::Conflict,
             "Run `postrider standby --discard` to set the directory aside and begin with the newest base.",
         ),
-        ReplicaError::NoBase => (Exit::NotFound, "Set a bucket and prefix that has a base of an active machine."),
+        ReplicaError::NoBase => (Exit::NotFound, "Set a bucket and prefix that contain a base of an active machine."),
         ReplicaError::Newer { .. } => (Exit::Failed, "Upgrade this standby first."),
         ReplicaError::Object { .. } | ReplicaError::Missing { .. } => {
             (Exit::Failed, "Run `postrider replica verify`; a new base replaces damaged objects.")

@@ -29,10 +29,10 @@ impl RunMarker {
             let pid = fs::read_to_string(&path).unwrap_or_default();
             let pid = pid.trim().parse::<u32>().map(|pid| format!(" of process {pid}")).unwrap_or_default();
             let began = found.modified().ok().map(since).unwrap_or_default();
-            format!("The run{pid}{began} was killed, crashed, or lost its power.")
+            format!("The run{pid}{began} was killed, crashed, or lost power.")
         });
         if let Err(error) = write(&path) {
-            tracing::warn!(%error, "could not mark that the service runs; a crash of it will raise no alert");
+            tracing::warn!(%error, "could not write the run marker; a crash will not raise an alert");
         }
         Self { path, left }
     }
@@ -45,7 +45,7 @@ impl RunMarker {
     /// Removes the marker at a clean stop.
     pub(super) fn remove(self) {
         if let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!(%error, "could not remove the mark of a running service; the next start raises an alert");
+            tracing::warn!(%error, "could not remove the run marker; the next start will raise an alert");
         }
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_ends_by_itself_leaves_nothing() {
+    fn a_clean_stop_leaves_no_marker() {
         let folder = tempfile::tempdir().unwrap();
         let first = RunMarker::place(folder.path());
         assert_eq!(first.left_behind(), None);

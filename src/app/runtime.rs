@@ -62,7 +62,7 @@ pub(super) fn forbid_dumps() {
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
-        tracing::warn!(%error, "could not raise the limit of open files from {:?}", limit.current);
+        tracing::warn!(%error, "could not raise the open file limit from {:?}", limit.current);
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn nothing_may_read_the_memory_of_a_process_that_forbids_it() {
+    fn other_processes_cannot_read_memory_after_forbid_dumps() {
         forbid_dumps();
         let behavior = rustix::process::dumpable_behavior().unwrap();
         assert_eq!(behavior, rustix::process::DumpableBehavior::NotDumpable);
@@ -104,7 +104,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_thread_lowers_its_own_priority_alone() {
+    fn a_thread_lowers_only_its_own_priority() {
         let priority = || rustix::process::getpriority_process(None).unwrap();
         let before = priority();
         let lowered = std::thread::spawn(move || {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_files_may_be_open_as_the_system_allows() {
+    fn the_open_file_limit_is_raised_to_the_system_s_maximum() {
         let _runtime = build().ok();
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);

@@ -87,7 +87,7 @@ fn refuse_development(directory: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     let what = format!("{} is a directory of `postrider dev`", directory.display());
-    let why = "its keys and domains are for tests, and must not send mail";
+    let why = "its keys and domains are only for tests and must not send mail";
     Err(CliError::new(Exit::Usage, what, why, "Set data_dir to another directory, and run `postrider init`."))
 }
 
@@ -95,7 +95,7 @@ fn refuse_development(directory: &Path) -> Result<(), CliError> {
 /// not be served.
 fn sockets(config: &Config) -> Result<PassedSockets, CliError> {
     let sockets = PassedSockets::to_process().map_err(|error| {
-        let remedy = "Have the socket unit open TCP sockets alone (ListenStream).";
+        let remedy = "Let the socket unit open only TCP sockets (ListenStream).";
         CliError::new(Exit::Failed, "cannot take over the sockets from systemd", error.to_string(), remedy)
     })?;
     let bounces = config.bounces.iter().flat_map(|bounces| &bounces.listen);
@@ -112,7 +112,12 @@ pub(super) fn tell_ready(ready_fd: Option<i32>) -> Result<(), CliError> {
     let Some(descriptor) = ready_fd else { return Ok(()) };
     write_newline(descriptor).map_err(|error| {
         let what = format!("cannot write to descriptor {descriptor}");
-        CliError::new(Exit::Usage, what, error.to_string(), "Give --ready-fd a descriptor that is open for writing.")
+        CliError::new(
+            Exit::Usage,
+            what,
+            error.to_string(),
+            "Set --ready-fd to a file descriptor that is open for writing.",
+        )
     })
 }
 

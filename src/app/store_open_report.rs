@@ -49,7 +49,7 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
             Exit::Failed,
             what,
             error.to_string(),
-            "Use the version that wrote it, or restore a backup that this version made.",
+            "Use the version that wrote it, or restore a backup from this version.",
         ),
         OpenError::NotMigrated { .. } => CliError::new(
             Exit::Failed,
@@ -61,9 +61,9 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
             Exit::Failed,
             what,
             error.to_string(),
-            "Messages, events and settings in its damaged parts are lost, and no other file holds them. Stop here and \
-             keep a copy of the directory. `postrider check` lists the damage; then restore the newest backup into an \
-             empty directory: what changed since that backup is lost too.",
+            "Messages, events and settings in its damaged parts are lost. First \
+             copy the directory. `postrider check` lists the damage. Then restore the newest backup into an \
+             empty directory; changes since that backup are lost too.",
         ),
         OpenError::HalfRestored => CliError::new(
             Exit::Failed,
@@ -98,22 +98,22 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
     }
 }
 
-/// Returns the options after damage of the journal.
+/// Returns the remedies for a damaged journal.
 fn without_journal(damage: &Damage) -> String {
     let (first, without) = match damage {
         Damage::Record { left_out, .. } => (
-            "Look at the disk, and at what `postrider check` finds.",
+            "Check the disk, and run `postrider check`.",
             format!("without {left_out} records, keeps the file as journal.damaged-<time>,"),
         ),
-        Damage::Missing => ("If the file was moved, put it back.", "without what the file held".to_owned()),
+        Damage::Missing => ("If the file was moved, put it back.", "without the content of the file".to_owned()),
         Damage::Foreign => (
-            "If the file was replaced, put the one back that was there.",
-            "without what the file held, keeps the file as journal.damaged-<time>,".to_owned(),
+            "If the file was replaced, put the original back.",
+            "without the content of the file, keeps it as journal.damaged-<time>,".to_owned(),
         ),
     };
     format!(
         "{first} Otherwise restore a backup, or start once with `postrider serve --accept-journal-damage`: it starts \
-         as of before the damage, {without} and holds queued mail until `postrider queue release`."
+         in the state before the damage, {without} and holds queued mail until `postrider queue release`."
     )
 }
 
@@ -123,9 +123,9 @@ pub(super) fn tell_of_standstill(store: &Store) -> Result<(), CliError> {
     match restored.cause {
         HoldCause::Restored => tracing::warn!(
             backup_at = %restored.backup_at,
-            "this store was restored from a backup: the messages and webhook deliveries that waited then may have been \
-             sent since, so they stand still; see `postrider queue list`, and have them go on with `postrider queue \
-             release`; what is accepted from now on is sent as ever"
+            "this store was restored from a backup: queued messages and webhook deliveries may have been sent since \
+             and are on hold; see `postrider queue list`, and release them with `postrider queue release`; new \
+             messages are sent as usual"
         ),
         HoldCause::JournalDamaged { .. } => tracing::warn!(
             accepted_at = %restored.backup_at,

@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn whatever_was_not_sent_is_a_failure() {
+    fn an_unsent_test_is_a_failure() {
         assert!(!is_failure(&json!({ "status": "sent" })));
         assert!(is_failure(&json!({ "status": "failed" })) && is_failure(&json!({})));
     }

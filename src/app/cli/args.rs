@@ -34,7 +34,7 @@ pub(super) struct CommandLine {
 pub(super) enum Command {
     /// Run the service.
     Serve(ServeArgs),
-    /// Follow the active machine's log, and serve in its place once promoted.
+    /// Follow the active machine's log; take over once promoted.
     Standby(StandbyArgs),
     /// Promote the running standby: it claims the log and serves.
     Promote(PromoteArgs),
@@ -75,7 +75,7 @@ pub(super) enum Command {
     Clock(ClockArgs),
     /// Write a configuration, create the store with an account and a key, and print the DNS records to publish.
     Init(InitArgs),
-    /// Show the service's state: queue, last errors, certificate, disk, backup, clock.
+    /// Show the service's status: queue, last errors, certificate, disk, backup, clock.
     Status(DaemonArgs),
     /// Check whether the service is ready: exits with 0, 1 (not ready) or 4 (not reachable).
     Health(HealthArgs),
@@ -93,9 +93,9 @@ pub(super) enum Command {
     /// The configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print a shell's completions.
+    /// Print completions for a shell.
     Completions(CompletionsArgs),
-    /// Print the manual.
+    /// Print the manual page.
     Man(ManArgs),
     /// Print the version.
     Version,
@@ -106,10 +106,10 @@ pub(super) struct ServeArgs {
     /// The configuration file (or POSTRIDER_CONFIG; default: /etc/postrider/postrider.toml).
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// Write a newline to this descriptor once connections are accepted.
+    /// Write a newline to this file descriptor once connections are accepted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub(super) ready_fd: Option<i32>,
-    /// Start on a damaged journal, as of before the damage. Queued mail stays on hold until `postrider queue release`.
+    /// Start on a damaged journal, in the state before the damage. Queued mail is on hold until `queue release`.
     #[arg(long)]
     pub(super) accept_journal_damage: bool,
     /// Start without the replica: only if its bucket is lost and no standby was promoted.
@@ -117,7 +117,7 @@ pub(super) struct ServeArgs {
     pub(super) without_replica: bool,
 }
 
-/// Which daemon a command talks to.
+/// The daemon that a command connects to.
 #[derive(Debug, Args)]
 pub(super) struct DaemonArgs {
     /// The data directory of the service (or POSTRIDER_DATA_DIR).
@@ -128,7 +128,7 @@ pub(super) struct DaemonArgs {
     pub(super) config: Option<PathBuf>,
 }
 
-/// Which account a command is about.
+/// The account of a command.
 #[derive(Debug, Args)]
 pub(super) struct AccountChoice {
     /// Account ID (optional if there is only one).
@@ -136,10 +136,10 @@ pub(super) struct AccountChoice {
     pub(super) account: Option<String>,
 }
 
-/// Which page of a list.
+/// A page of a list.
 #[derive(Debug, Args)]
 pub(super) struct PageArgs {
-    /// Rows at most.
+    /// Maximum number of rows.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) limit: u8,
     /// The next_cursor of the previous page.
@@ -159,15 +159,15 @@ pub(super) struct AccountArgs {
 pub(super) enum AccountCommand {
     /// Create an account.
     Add {
-        /// Its name.
+        /// Account name.
         name: String,
         /// The IANA time zone in which the panel shows times.
         #[arg(long, value_name = "ZONE")]
         time_zone: Option<String>,
-        /// Messages in an hour.
+        /// Maximum number of messages per hour.
         #[arg(long, value_name = "N")]
         quota_per_hour: Option<u64>,
-        /// Messages in a day.
+        /// Maximum number of messages per day.
         #[arg(long, value_name = "N")]
         quota_per_day: Option<u64>,
     },
@@ -175,14 +175,14 @@ pub(super) enum AccountCommand {
     List(PageArgs),
     /// Show one account.
     Show {
-        /// Its identifier.
+        /// Account ID.
         id: String,
     },
     /// Suspend an account: it can read, but not send or change anything, and its queue is on hold.
     Suspend {
         /// Account ID.
         id: String,
-        /// The reason, which the account is shown.
+        /// The reason, which is shown to the account.
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
@@ -194,18 +194,18 @@ pub(super) enum AccountCommand {
     /// Change an account's name, quota or settings.
     #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
     Set {
-        /// Its identifier.
+        /// Account ID.
         id: String,
-        /// Its name.
+        /// Account name.
         #[arg(long, group = "change")]
         name: Option<String>,
         /// The IANA time zone in which the panel shows times.
         #[arg(long, value_name = "ZONE", group = "change")]
         time_zone: Option<String>,
-        /// Messages in an hour.
+        /// Maximum number of messages per hour.
         #[arg(long, value_name = "N", group = "change")]
         quota_per_hour: Option<u64>,
-        /// Messages in a day.
+        /// Maximum number of messages per day.
         #[arg(long, value_name = "N", group = "change")]
         quota_per_day: Option<u64>,
     },
@@ -249,7 +249,7 @@ pub(super) enum ClockCommand {
     Accept,
 }
 
-/// Which mail is meant.
+/// The site or domain of queued mail.
 #[derive(Debug, Args)]
 pub(super) struct SiteArgs {
     /// A site as shown by `queue list`, or a recipient domain.
@@ -258,7 +258,7 @@ pub(super) struct SiteArgs {
     pub(super) account: AccountChoice,
 }
 
-/// A command about what one account owns.
+/// A command about the objects of one account.
 #[derive(Debug, Args)]
 pub(super) struct OfAccount<C: Subcommand> {
     #[command(flatten)]
@@ -273,16 +273,16 @@ pub(super) struct OfAccount<C: Subcommand> {
 pub(super) enum KeyCommand {
     /// Create a key and print its secret; it won't be shown again.
     Add {
-        /// Its name.
+        /// Key name.
         #[arg(long)]
         name: String,
-        /// Limit it to one stream.
+        /// Limit the key to one stream.
         #[arg(long)]
         stream: Option<Stream>,
-        /// Scopes: send, read, manage; all of them unless given
+        /// Scopes: send, read, manage (default: all).
         #[arg(long, value_delimiter = ',')]
         scopes: Option<Vec<String>>,
-        /// When it stops working, as an ISO 8601 time with offset.
+        /// Expiry time, as an ISO 8601 time with offset.
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
     },
@@ -290,20 +290,20 @@ pub(super) enum KeyCommand {
     List(PageArgs),
     /// Show one key, without its secret.
     Show {
-        /// Its identifier.
+        /// Key ID.
         id: String,
     },
     /// Rename a key.
     Set {
-        /// Its identifier.
+        /// Key ID.
         id: String,
-        /// Its name.
+        /// Key name.
         #[arg(long)]
         name: String,
     },
     /// Revoke a key permanently.
     Remove {
-        /// Its identifier.
+        /// Key ID.
         id: String,
     },
 }
@@ -312,7 +312,7 @@ pub(super) enum KeyCommand {
 pub(super) enum DomainCommand {
     /// Add a sending domain and print the DNS records to publish.
     Add {
-        /// Its name.
+        /// Domain name.
         name: String,
         /// The stream of its mail.
         #[arg(long)]
@@ -322,15 +322,15 @@ pub(super) enum DomainCommand {
     List(PageArgs),
     /// Show one domain.
     Show {
-        /// Its name or identifier.
+        /// Domain name or ID.
         domain: String,
-        /// Print its DNS records alone, as lines of a zone file.
+        /// Print only its DNS records, as lines of a zone file.
         #[arg(long)]
         zone: bool,
     },
     /// Change a domain's stream, or schedule the rotation of its DKIM keys.
     Set {
-        /// Its name or identifier.
+        /// Domain name or ID.
         domain: String,
         /// The stream of its mail.
         #[arg(long, required_unless_present = "dkim_rotation_days")]
@@ -341,20 +341,20 @@ pub(super) enum DomainCommand {
     },
     /// Look up its DNS records now; exits with 7 unless the domain is verified.
     Verify {
-        /// Its name or identifier.
+        /// Domain name or ID.
         domain: String,
-        /// Look again every few seconds until it is verified, for this long at most (10 minutes unless given).
+        /// Repeat every few seconds until the domain is verified, at most this long (default: 10 minutes).
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "600")]
         wait: Option<Option<u64>>,
     },
-    /// Create new DKIM keys, which sign once their records are seen.
+    /// Create new DKIM keys, which are used once their records are found in DNS.
     RotateDkim {
-        /// Its name or identifier.
+        /// Domain name or ID.
         domain: String,
     },
-    /// Remove a domain; nothing can be sent from it any more.
+    /// Remove a domain; mail can no longer be sent from it.
     Remove {
-        /// Its name or identifier.
+        /// Domain name or ID.
         domain: String,
     },
 }

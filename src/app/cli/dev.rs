@@ -37,7 +37,7 @@ pub(super) struct DevArgs {
     /// A configuration file that overrides the defaults.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Stop wall time until POST /dev/clock moves it.
+    /// Freeze wall time until POST /dev/clock advances it.
     #[arg(long)]
     virtual_clock: bool,
     /// Send real mail instead of capturing it.
@@ -140,8 +140,8 @@ fn options(args: DevArgs, json: bool, environment: &Environment) -> Result<DevOp
     let domains = given.text(args.domain, "--domain", "DOMAIN", domains)?.unwrap_or_default();
     let any_domain = domains.contains(&None);
     if any_domain && deliver {
-        let why = "--domain '*' takes mail from any domain, and --deliver would mail it under others' names";
-        return Err(unusable(why, "Leave one of them out.").into());
+        let why = "--domain '*' accepts mail from any domain, and --deliver would send it in the name of others";
+        return Err(unusable(why, "Remove one of them.").into());
     }
     Ok(DevOptions {
         data_dir,
@@ -206,7 +206,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
-    text.parse().map_err(|_| "give an address with a port such as 127.0.0.1:8025, or a port such as 8025".to_owned())
+    text.parse().map_err(|_| "use an address with a port such as 127.0.0.1:8025, or a port such as 8025".to_owned())
 }
 
 /// Returns the items of a comma-separated list.
@@ -257,7 +257,7 @@ mod tests {
     fn read(line: &str, variables: &[(&str, &str)]) -> Result<DevOptions, String> {
         let words = ["postrider", "dev"].into_iter().chain(line.split_whitespace());
         let Ok(CommandLine { json, command: Command::Dev(args) }) = CommandLine::try_parse_from(words) else {
-            return Err("the parser refuses it".to_owned());
+            return Err("the URL is not accepted".to_owned());
         };
         let environment =
             Environment::of(variables.iter().map(|(name, value)| (format!("POSTRIDER_{name}"), (*value).to_owned())));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_has_a_variable_and_goes_before_it() {
+    fn every_option_has_a_variable_and_overrides_it() {
         let secret = format!("whsec_{}", STANDARD.encode([7; 32]));
         let variables = [
             ("DATA_DIR", "/data"),
@@ -303,9 +303,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_named() {
+    fn an_invalid_value_is_reported_with_its_name() {
         for (line, variables, says) in [
-            ("", &[("DEV_LISTEN", "here")][..], "POSTRIDER_DEV_LISTEN: give an address with a port"),
+            ("", &[("DEV_LISTEN", "here")][..], "POSTRIDER_DEV_LISTEN: use an address with a port"),
             ("", &[("DEV_DELIVER", "yes")], "POSTRIDER_DEV_DELIVER: must be true or false"),
             ("--api-key short", &[], "--api-key: must be 20 to 128 of"),
             ("--api-key has.a.dot.and.is.long.enough", &[], "--api-key: must be 20 to 128 of"),
@@ -313,7 +313,7 @@ mod tests {
             ("--webhook ftp://x.example", &[], "--webhook: ftp://x.example: must be"),
             ("--dev-allow 10.0.0.1/8", &[], "--dev-allow: 10.0.0.1/8: "),
             ("--domain a.example=bulk", &[], "--domain: a.example=bulk: "),
-            ("--domain * --deliver", &[], "--domain '*' takes mail from any domain"),
+            ("--domain * --deliver", &[], "--domain '*' accepts mail from any domain"),
         ] {
             let said = read(line, variables).unwrap_err();
             assert!(said.contains(says), "{line}: {said}");

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_goes_before_the_variable_and_that_before_the_packages_place() {
+    fn an_option_overrides_the_variable_which_overrides_the_packaged_path() {
         let folder = tempfile::tempdir().unwrap();
         let packaged = folder.path().join("postrider.toml");
         let (nothing, variable) = (environment(&[]), environment(&[(CONFIG_VARIABLE, "/variable.toml")]));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn serve_needs_a_file_or_a_name_and_says_so() {
+    fn serve_requires_a_file_or_a_hostname() {
         let folder = tempfile::tempdir().unwrap();
         let packaged = folder.path().join("postrider.toml");
         let trouble = to_serve(None, &environment(&[]), &packaged).unwrap_err();

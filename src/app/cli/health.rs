@@ -25,7 +25,7 @@ const DEADLINE: Duration = Duration::from_secs(3);
 pub(super) struct HealthArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Ask the service at this address instead of the one on this machine.
+    /// Check the service at this URL instead of the one on this machine.
     #[arg(long, value_name = "URL")]
     url: Option<Url>,
 }
@@ -69,8 +69,8 @@ fn at_url(url: Url) -> io::Result<AdminReply> {
 }
 
 fn unreachable(whom: &str, error: &io::Error) -> CliError {
-    let why = format!("nothing answers at {whom}: {error}");
-    let remedy = "Start the service, or name it with --data-dir, --config or --url.";
+    let why = format!("no answer from {whom}: {error}");
+    let remedy = "Start the service, or select it with --data-dir, --config or --url.";
     CliError::new(Exit::Unreachable, "not reachable", why, remedy)
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_address_and_the_address_of_the_check_mean_the_same() {
+    fn a_base_url_and_the_url_of_the_check_are_equivalent() {
         for (given, asked) in [
             ("http://127.0.0.1:8025", "http://127.0.0.1:8025/readyz"),
             ("http://127.0.0.1:8025/", "http://127.0.0.1:8025/readyz"),

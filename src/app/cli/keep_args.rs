@@ -15,7 +15,7 @@ pub(in crate::app::cli) struct BackupArgs {
     /// Include message bodies.
     #[arg(long)]
     pub(in crate::app::cli) with_content: bool,
-    /// Include the master key, which opens every secret in the backup.
+    /// Include the master key, which decrypts every secret in the backup.
     #[arg(long)]
     pub(in crate::app::cli) with_key: bool,
 }
@@ -30,7 +30,7 @@ pub(in crate::app::cli) struct RestoreArgs {
     pub(in crate::app::cli) config: Option<PathBuf>,
     /// The backup, or the replica as s3://bucket/prefix.
     pub(in crate::app::cli) file: PathBuf,
-    /// The time to restore a replica to: all batches committed until then (default: the newest state).
+    /// The time to restore a replica to, including all batches committed until then (default: the newest state).
     #[arg(long, value_name = "TIME")]
     pub(in crate::app::cli) at: Option<String>,
     /// Don't hold the queue of a restored replica; use it only if the previous machine is stopped.

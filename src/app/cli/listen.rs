@@ -66,8 +66,8 @@ pub(super) fn listen(
         Some(address) => {
             let secret = secret.ok_or_else(|| {
                 usage(
-                    "no secret verifies the deliveries",
-                    "Give the endpoint's with --secret or POSTRIDER_WEBHOOK_SECRET.",
+                    "no secret to verify the deliveries is set",
+                    "Set the endpoint's secret with --secret or POSTRIDER_WEBHOOK_SECRET.",
                 )
             })?;
             let mut told = ListenOutput { out: console.out, err: console.err, form };
@@ -96,10 +96,7 @@ fn forwarding(
         Some(base) => {
             let key = args.key.or_else(|| console.environment.text(KEY_VARIABLE));
             let key = key.ok_or_else(|| {
-                usage(
-                    "no key opens the service's API",
-                    "Give one with --key or POSTRIDER_API_KEY; it needs the scope read.",
-                )
+                usage("no API key is set", "Set one with --key or POSTRIDER_API_KEY; it needs the scope read.")
             })?;
             EventSourceAddress::Api { base: web(base, "--url")?, key: Secret::new(key) }
         }
@@ -126,7 +123,7 @@ fn web(url: Url, option: &str) -> Result<Url, EarlyExit> {
     if matches!(url.scheme(), "http" | "https") && url.has_host() {
         return Ok(url);
     }
-    Err(usage(&format!("{option} is not an http or https address"), "Give one such as http://127.0.0.1:3000/hook.")
+    Err(usage(&format!("{option} is not an http or https address"), "Use one such as http://127.0.0.1:3000/hook.")
         .into())
 }
 

@@ -1,6 +1,6 @@
 //! The command-line grammar for mail and its outcomes: webhooks, suppressions, messages, events (contract 8).
 //!
-//! The API checks the values; only the names are here.
+//! The API checks the values; this module only has the names.
 
 use clap::{Args, Subcommand};
 
@@ -20,12 +20,12 @@ pub(super) enum WebhookCommand {
 pub(super) enum EndpointCommand {
     /// Register an endpoint and print its secret; it won't be shown again.
     Add {
-        /// Its https URL.
+        /// The https URL of the endpoint.
         url: String,
-        /// The event types that it takes; all of them unless given.
+        /// Event types to send (default: all).
         #[arg(long, value_delimiter = ',')]
         events: Option<Vec<String>>,
-        /// Description of its purpose
+        /// Description of its purpose.
         #[arg(long)]
         description: Option<String>,
     },
@@ -33,43 +33,43 @@ pub(super) enum EndpointCommand {
     List(PageArgs),
     /// Show one endpoint.
     Show {
-        /// Its identifier.
+        /// Webhook ID.
         id: String,
     },
     /// Change an endpoint's URL, events or state.
     #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
     Set {
-        /// Its identifier.
+        /// Webhook ID.
         id: String,
-        /// Its https URL.
+        /// The https URL of the endpoint.
         #[arg(long, group = "change")]
         url: Option<String>,
-        /// The event types that it gets.
+        /// Event types to send.
         #[arg(long, value_delimiter = ',', group = "change")]
         events: Option<Vec<String>>,
-        /// Get all event types.
+        /// Send all event types.
         #[arg(long, conflicts_with = "events", group = "change")]
         all_events: bool,
-        /// Description of its purpose
+        /// Description of its purpose.
         #[arg(long, group = "change")]
         description: Option<String>,
-        /// Whether it gets events; true enables a disabled endpoint.
+        /// Whether events are sent; true enables a disabled endpoint.
         #[arg(long, value_name = "true|false", group = "change")]
         enabled: Option<bool>,
     },
     /// Create a new secret and print it; it won't be shown again.
     RotateSecret {
-        /// Its identifier.
+        /// Webhook ID.
         id: String,
     },
-    /// Send it an event of type test.
+    /// Send the endpoint an event of type test.
     Test {
-        /// Its identifier.
+        /// Webhook ID.
         id: String,
     },
     /// Remove an endpoint; its outstanding deliveries are not sent.
     Remove {
-        /// Its identifier.
+        /// Webhook ID.
         id: String,
     },
 }
@@ -80,16 +80,16 @@ pub(super) enum SuppressionCommand {
     Add {
         /// The address.
         email: String,
-        /// Why.
+        /// The reason.
         #[arg(long)]
         note: Option<String>,
     },
     /// List the suppressions.
     List {
-        /// Only that of this address.
+        /// Only the suppression of this address.
         #[arg(long)]
         email: Option<String>,
-        /// Only those for this reason: bounce, complaint, unsubscribe, manual, import.
+        /// Only suppressions for this reason: bounce, complaint, unsubscribe, manual, import.
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -97,12 +97,12 @@ pub(super) enum SuppressionCommand {
     },
     /// Show one suppression.
     Show {
-        /// Its address or identifier.
+        /// The address or ID.
         suppression: String,
     },
     /// Remove a suppression, so that the address gets mail again.
     Remove {
-        /// Its address or identifier.
+        /// The address or ID.
         suppression: String,
     },
 }
@@ -115,17 +115,17 @@ pub(super) enum MessageCommand {
     List(Box<MessageFilterArgs>),
     /// Show one message with its content and timeline.
     Show {
-        /// Its identifier.
+        /// Message ID.
         id: String,
     },
-    /// Cancel a message that was not sent yet.
+    /// Cancel a message that has not been sent yet.
     Cancel {
-        /// Its identifier.
+        /// Message ID.
         id: String,
     },
 }
 
-/// Which messages.
+/// Filters for messages.
 #[derive(Debug, Args)]
 pub(super) struct MessageFilterArgs {
     /// Only messages to this address.
@@ -169,16 +169,16 @@ fn metadata_pair(text: &str) -> Result<(String, String), String> {
 pub(super) enum EventCommand {
     /// List the events of the last 30 days.
     List {
-        /// Only those of this message.
+        /// Only events of this message.
         #[arg(long, value_name = "ID")]
         message_id: Option<String>,
-        /// Only those of this type.
+        /// Only events of this type.
         #[arg(long = "type", value_name = "TYPE")]
         kind: Option<String>,
-        /// Only those recorded after this time.
+        /// Only events recorded after this time.
         #[arg(long, value_name = "TIME")]
         after: Option<String>,
-        /// Only those recorded before this time.
+        /// Only events recorded before this time.
         #[arg(long, value_name = "TIME")]
         before: Option<String>,
         #[command(flatten)]

@@ -68,7 +68,7 @@ pub struct Console<'c> {
     pub input: &'c mut dyn Read,
     /// Standard output, for results.
     pub out: &'c mut dyn Write,
-    /// Standard error, for errors and remarks.
+    /// Standard error, for errors and notes.
     pub err: &'c mut dyn Write,
 }
 
@@ -167,9 +167,9 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
     }
 }
 
-/// Runs `serve`. An unusable configuration ends it like an unusable command line: a restart does not help in either
-/// case, and the supervisor must tell both from failures that a restart may fix (`RestartPreventExitStatus=` of the
-/// unit).
+/// Runs `serve`. An unusable configuration has the exit code of an unusable command line, because a restart helps in
+/// neither case. The supervisor must distinguish both from failures that a restart may fix (`RestartPreventExitStatus=`
+/// of the unit).
 fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, EarlyExit> {
     let read = found::to_serve(args.config.clone(), &console.environment, Path::new(found::PACKAGED));
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
@@ -190,7 +190,7 @@ fn unsigned_alerts(config: &Config) -> Option<String> {
         return None;
     }
     let domain = config.alerts_from().domain().to_string();
-    let ask = Ask::get("look at the status", "/v1/status", None);
+    let ask = Ask::get("read the status", "/v1/status", None);
     let status = AdminClient::new(&config.data_dir).ask(ask).ok();
     match status.and_then(|reply| reply.value["alerts"]["signed"].as_bool()) {
         Some(true) => None,
@@ -213,8 +213,8 @@ fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result
     config.fit_to_mail()?;
     let unreadable = config.unreadable_files();
     if !unreadable.is_empty() {
-        let what = format!("cannot use the files that the configuration {name} names");
-        let remedy = "Create them, or let this user read them; run the check as the user of the service.";
+        let what = format!("cannot use the files in the configuration {name}");
+        let remedy = "Create them, or let this user read them. Run the check as the user of the service.";
         return Err(CliError::with_reasons(Exit::Failed, what, unreadable, remedy).into());
     }
     let mut warnings: Vec<_> = config.warnings().into_iter().map(str::to_owned).collect();

@@ -27,7 +27,7 @@ pub(super) struct ReplicaArgs {
 pub(super) enum ReplicaCommand {
     /// Show the state of replication; exits with 0 (ok), 7 (not ok) or 4 (not reachable).
     Status,
-    /// Make a base now, and remove the objects that it replaces.
+    /// Create a base now, and remove the objects that it replaces.
     Base,
     /// Check names, order, sizes and hashes of the objects in the bucket; exits with 7 if there are findings.
     Verify {
@@ -53,17 +53,17 @@ pub(super) fn replica(args: ReplicaArgs, json: bool, console: &mut Console<'_>) 
 fn status(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let reply = client(daemon, &console.environment)?.ask(Ask::get("show the replica", "/v1/replica", None))?;
     show_status(&reply, json, console)?;
-    // Both words are in the contract.
+    // The contract fixes both words.
     Ok(if reply.value["state"] == "ok" { Exit::Done } else { Exit::ChecksFailed })
 }
 
 fn base(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
-    let purpose = "make a base";
+    let purpose = "create a base";
     let client = client(daemon, &console.environment)?;
     let reply = client.ask(Ask::post(purpose, "/v1/replica/base", None, None))?;
     if reply.value["role"] != "active" {
         let remedy = "Set replica.url, or run the command on the active machine.";
-        let why = "no replica is written from here";
+        let why = "this service does not write a replica";
         return Err(CliError::new(Exit::Unreachable, format!("cannot {purpose}"), why, remedy).into());
     }
     show_status(&reply, json, console)?;
@@ -116,7 +116,7 @@ fn words(report: &Report) -> String {
         text.push_str(&format!("FAIL {object}: {}\n", finding.problem));
     }
     text.push_str(&match report.findings.len() {
-        0 => "Everything holds.\n".to_owned(),
+        0 => "No errors found.\n".to_owned(),
         count => format!("{count} problems.\n"),
     });
     text
@@ -128,11 +128,11 @@ mod tests {
     use crate::engine::bucket::verify::Finding;
 
     #[test]
-    fn a_report_lists_its_findings_and_their_number() {
+    fn a_report_lists_its_findings_and_their_count() {
         let finding = Finding { object: "log/\u{1b}1".to_owned(), problem: "is missing".to_owned() };
         let report = Report { ok: false, slots: 3, bases: 1, findings: vec![finding] };
         assert_eq!(words(&report), "3 slots, 1 bases\nFAIL log/?1: is missing\n1 problems.\n");
         let whole = Report { ok: true, slots: 3, bases: 1, findings: Vec::new() };
-        assert_eq!(words(&whole), "3 slots, 1 bases\nEverything holds.\n");
+        assert_eq!(words(&whole), "3 slots, 1 bases\nNo errors found.\n");
     }
 }

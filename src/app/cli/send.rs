@@ -109,7 +109,7 @@ fn unread(what: &str, error: &io::Error) -> CliError {
 fn settled(session: &Session, one: &One<'_>) -> Result<Reply, EarlyExit> {
     let (mut pause, longest) = LOOKS;
     loop {
-        let reply = session.get_one(one, "look at the message")?;
+        let reply = session.get_one(one, "read the message")?;
         if !matches!(reply.value["status"].as_str(), Some("queued" | "deferred")) {
             return Ok(reply);
         }

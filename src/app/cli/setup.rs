@@ -52,13 +52,13 @@ fn setup_text(made: &Made) -> String {
     let configured = match (&of_file, made.config_is_new) {
         (Some(file), true) => format!("Wrote the configuration {file}"),
         (Some(file), false) => format!("Kept the configuration {file}"),
-        (None, _) => "Took the configuration from the environment".to_owned(),
+        (None, _) => "Used the configuration from the environment".to_owned(),
     };
     let option = of_file.map(|file| format!(" --config {file}")).unwrap_or_default();
     let records: Vec<_> = made.records.iter().map(|record| json!(record)).collect();
     format!(
         "{configured}\n\
-         Made the store {} with the account {}\n\
+         Created the store {} with the account {}\n\
          \n\
          Save these now; they won't be shown again:\n\
          \n\
@@ -67,12 +67,12 @@ fn setup_text(made: &Made) -> String {
          \x20 user             {}\n\
          \x20 password         {}\n\
          \n\
-         DNS records of this server to publish (PTR: where the address comes from):\n\
+         DNS records of this server to publish (PTR: at the provider of the address):\n\
          \n\
          {}\n\
          Next:\n\
-         \x20 postrider config check{option}     what still stands in the way of serving\n\
-         \x20 postrider doctor{option}           what stands in the way of mail\n\
+         \x20 postrider config check{option}     checks the configuration\n\
+         \x20 postrider doctor{option}           checks the setup: DNS, ports, certificate, disk\n\
          \x20 systemctl enable --now postrider, or: postrider serve{option}\n\
          \x20 postrider domain add DOMAIN --stream transactional{option}\n\
          \x20                                              prints the records of a domain to send from\n",
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_written_down_whole() {
+    fn a_relative_path_is_stored_as_an_absolute_one() {
         let folder = std::env::current_dir().unwrap();
         assert_eq!(whole("data".into()), folder.join("data"));
         assert_eq!(whole("/data".into()), PathBuf::from("/data"));
     }
 
     #[test]
-    fn what_init_prints_leads_to_the_first_message() {
+    fn the_output_of_init_leads_to_the_first_message() {
         let folder = tempfile::tempdir().unwrap();
         let (config, data) = (folder.path().join("p.toml"), folder.path().join("data"));
         let line =
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_doctor_ends_by_what_it_found() {
+    fn the_exit_code_of_doctor_follows_from_its_findings() {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("p.toml");
         fs::write(&config, "hostname = \"mail.example.com\"\n[dns]\nservers = [\"127.0.0.1:1\"]\n").unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_one_line_and_what_others_said_stays_harmless() {
+    fn a_check_is_one_line_and_control_characters_are_escaped() {
         let check = Check::new("egress", Verdict::Fail, "it said \u{1b}[31mno\r\n", "Use a smarthost.");
         assert_eq!(line(&check), "FAIL egress: it said \\u{1b}[31mno\\r\\n -> Use a smarthost.\n");
         assert_eq!(line(&Check::new("disk", Verdict::Ok, "12 GiB free", "")), "OK   disk: 12 GiB free\n");

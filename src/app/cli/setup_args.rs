@@ -41,7 +41,7 @@ pub(in crate::app::cli) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct ManArgs {
-    /// Write a page for each command into this directory; the program's own page to standard output unless given.
+    /// Write a page for each command to this directory (default: only the main page, to standard output).
     #[arg(long, value_name = "DIR")]
     pub(in crate::app::cli) out: Option<PathBuf>,
 }

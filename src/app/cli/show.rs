@@ -72,7 +72,7 @@ pub(super) enum Shape {
     Messages,
     /// A page of events.
     Events,
-    /// An answer without a body, with a sentence that says what was done.
+    /// An answer without a body, with a sentence that reports the change.
     Nothing(&'static str),
 }
 
@@ -231,8 +231,8 @@ fn queue(value: &Value) -> String {
         let fact = |name| cell(standstill.get(name));
         let _ = writeln!(
             text,
-            "\n{} messages and {} webhook deliveries stand still since the backup of {} was restored: \
-             `postrider queue release` has them go on.",
+            "\n{} messages and {} webhook deliveries are on hold since the backup of {} was restored. \
+             Release them with `postrider queue release`.",
             fact("messages"),
             fact("deliveries"),
             fact("backup_at"),
@@ -247,8 +247,8 @@ fn of_site(value: &Value) -> String {
         (Some(true), _) => format!("Mail for {site} waits until it is resumed.\n"),
         (Some(false), _) => format!("Mail for {site} continues.\n"),
         (None, more) => {
-            let rest = if more == Some(true) { " There may be more: ask again." } else { "" };
-            format!("{} messages for {site} are tried now.{rest}\n", cell(value.get("messages")))
+            let rest = if more == Some(true) { " There may be more: run the command again." } else { "" };
+            format!("{} messages for {site} are retried now.{rest}\n", cell(value.get("messages")))
         }
     }
 }
@@ -280,7 +280,7 @@ fn lines(value: &Value, members: &[&str]) -> String {
 fn page(value: &Value, members: &[&str]) -> String {
     let mut text = table(value["data"].as_array().map_or(&[][..], Vec::as_slice), members);
     if let Some(cursor) = value["next_cursor"].as_str() {
-        let _ = writeln!(text, "\nThere is more: --cursor {cursor}");
+        let _ = writeln!(text, "\nNext page: --cursor {cursor}");
     }
     text
 }
@@ -320,7 +320,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_domain_shows_its_facts_and_a_table_of_its_records() {
+    fn a_domain_is_shown_with_a_table_of_its_records() {
         let record = json!({"purpose": "spf", "type": "TXT", "name": "example.com", "value": "v=spf1 mx -all",
             "required": false, "status": "missing", "found": []});
         let domain = json!({"id": "dom_1", "name": "example.com", "status": "pending", "records": [record]});
@@ -336,11 +336,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_how_to_get_the_next_and_control_characters_stay_harmless() {
+    fn a_page_shows_the_next_cursor_and_escapes_control_characters() {
         let value = json!({"data": [{"id": "acc_1", "name": "a\u{1b}[31m", "created_at": null}], "next_cursor": "abc"});
         assert_eq!(
             readable(&value, Shape::Accounts),
-            "ID     NAME         TIME_ZONE  CREATED_AT\nacc_1  a\\u{1b}[31m  -          -\n\nThere is more: --cursor abc\n"
+            "ID     NAME         TIME_ZONE  CREATED_AT\nacc_1  a\\u{1b}[31m  -          -\n\nNext page: --cursor abc\n"
         );
     }
 }

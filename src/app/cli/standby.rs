@@ -28,7 +28,7 @@ pub(super) struct StandbyArgs {
     /// The master key of the active machine (default: master.key of the data directory).
     #[arg(long, value_name = "FILE")]
     pub(super) master_key: Option<PathBuf>,
-    /// Write a newline to this descriptor once the whole log is applied.
+    /// Write a newline to this file descriptor once the whole log is applied.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub(super) ready_fd: Option<i32>,
     /// Set aside a directory with records that the log lacks, and start over.
@@ -40,7 +40,7 @@ pub(super) struct StandbyArgs {
 pub(super) struct PromoteArgs {
     #[command(flatten)]
     pub(super) daemon: DaemonArgs,
-    /// Promote even if the active machine may still run: it is deposed.
+    /// Promote even if the active machine may still run; it is deposed.
     #[arg(long)]
     pub(super) force: bool,
     /// Keep the queued mail on hold until `queue release`.
@@ -115,7 +115,8 @@ fn accepting(client: &AdminClient) -> Result<(), EarlyExit> {
         std::thread::sleep(BETWEEN);
     }
     let why = "the promoted machine does not accept mail yet";
-    Err(CliError::new(Exit::Conflict, WHAT, why, "See its log: another machine may have claimed the log first.").into())
+    Err(CliError::new(Exit::Conflict, WHAT, why, "See its log: another machine may have claimed the replica first.")
+        .into())
 }
 
 fn words(value: &Value) -> String {

@@ -69,7 +69,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_status_is_a_line_for_each_fact() {
+    fn the_status_has_one_line_per_fact() {
         let value = json!({
             "version": "0.1.0", "state": "ready", "uptime_seconds": 93_784, "url": "https://mail.example.com",
             "queue": {"messages": 12, "webhook_deliveries": 0, "due_messages": 3, "on_hold": false},

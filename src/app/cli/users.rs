@@ -38,22 +38,22 @@ pub(super) enum UserCommand {
         /// Make the user an operator of the service, with access to the system and all accounts in the panel.
         #[arg(long, group = "change")]
         operator: bool,
-        /// Revoke the operator's right.
+        /// Revoke the operator role.
         #[arg(long, group = "change", conflicts_with = "operator")]
         no_operator: bool,
         /// Generate a new password and print it; it won't be shown again.
         #[arg(long, group = "change")]
         new_password: bool,
-        /// Print a link by which the user sets a password, valid once and for a day.
+        /// Print a link for setting a password, valid once and for a day.
         #[arg(long, group = "change", conflicts_with = "new_password")]
         setup_link: bool,
         /// Remove a lost second factor.
         #[arg(long, group = "change")]
         no_totp: bool,
     },
-    /// Remove a user and end all its sessions.
+    /// Remove a user and end all their sessions.
     Remove {
-        /// Their identifier.
+        /// User ID.
         id: String,
     },
 }

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_absolute_whether_or_not_they_end_in_a_dot() {
+    fn names_become_absolute_with_or_without_a_final_dot() {
         let records =
             [record("CNAME", "rp.example.com", "mail.example.com"), record("MX", "b.example.", "10 mx.example.")];
         assert_eq!(
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_into_strings_that_a_record_holds() {
+    fn a_long_text_is_split_into_strings_of_allowed_length() {
         let key = "k".repeat(600);
         let line = zone(&[record("TXT", "s._domainkey.example.com", &key)]);
         let strings: Vec<_> = line.split('"').skip(1).step_by(2).collect();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_stands_in_a_comment() {
+    fn an_incomplete_record_is_commented_out() {
         let line = zone(&[record("A", "mail.example.com", "(this server's public IPv4 address)")]);
         assert!(line.starts_with("; mail.example.com. IN A (this server's"), "{line}");
     }

@@ -96,7 +96,9 @@ impl Alerts {
         let outside = |node: &Node| {
             let address: Address = parsed(node)?;
             match address.domain() == bounce_host {
-                true => Err(format!("must not be at the bounce host {bounce_host}: the alert would come back here")),
+                true => Err(format!(
+                    "must not be at the bounce host {bounce_host}: the alert would be returned to this server"
+                )),
                 false => Ok(address),
             }
         };
@@ -104,7 +106,7 @@ impl Alerts {
             let name = text(node)?;
             match relays.iter().any(|relay| relay.name == name) {
                 true => Ok(name.to_owned()),
-                false => Err(format!("no relay is named {name}; add it as a [[relay]] with streams = []")),
+                false => Err(format!("there is no relay {name}; add it as a [[relay]] with streams = []")),
             }
         };
         let hours = |node: &Node| {
@@ -136,7 +138,7 @@ fn webhook(section: &mut Section<'_>, credentials: Option<&Path>) -> Option<Aler
     let file = section.value("webhook_secret_file", None, unless_empty(path));
     let secret = match (secret, file) {
         (Some(_), Some(_)) => {
-            section.missing("webhook_secret", "must not be given beside webhook_secret_file");
+            section.missing("webhook_secret", "must not be set together with webhook_secret_file");
             return None;
         }
         (Some(text), None) => Some(WebhookSecret::Text(Secret::new(text))),
@@ -146,11 +148,11 @@ fn webhook(section: &mut Section<'_>, credentials: Option<&Path>) -> Option<Aler
     match (url, secret) {
         (Some(url), Some(secret)) => Some(AlertWebhook { url, secret }),
         (Some(_), None) => {
-            section.missing("webhook_secret", "must be given where webhook_url is, here or in webhook_secret_file");
+            section.missing("webhook_secret", "must be set if webhook_url is set, here or in webhook_secret_file");
             None
         }
         (None, Some(_)) if !section.has_faults_of("webhook_url") => {
-            section.missing("webhook_url", "must be given where webhook_secret is");
+            section.missing("webhook_url", "must be set if webhook_secret is set");
             None
         }
         (None, _) => None,
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn alerts_are_told_to_owners_alone_unless_the_operator_says_more() {
+    fn alerts_go_only_to_owners_by_default() {
         let config = parsed("").unwrap();
         assert!(config.alerts.email.is_empty() && config.alerts.owners && config.alerts.webhook.is_none());
         assert_eq!(config.alerts_from().to_wire(), "alerts@bounces.example.com");
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_never_work_is_a_fault() {
+    fn unusable_settings_are_errors() {
         let email = fault("[alerts]\nemail = [\"ops@example.net\", \"a@bounces.example.com\"]");
         assert!(email.contains("alerts.email") && email.contains("bounce host"), "{email}");
         let many = (0..11).map(|number| format!("\"a{number}@example.net\"")).collect::<Vec<_>>().join(", ");
@@ -203,12 +205,12 @@ mod tests {
         let url = fault("[alerts]\nwebhook_url = \"https://hooks.example.com/\"");
         assert!(url.contains("alerts.webhook_secret"), "{url}");
         let plain = fault("[alerts]\nwebhook_url = \"http://hooks.example.com/\"\nwebhook_secret = \"x\"");
-        assert!(plain.contains("https") && !plain.contains("must be given"), "{plain}");
+        assert!(plain.contains("https") && !plain.contains("must be set"), "{plain}");
         assert!(fault("[alerts]\nwebhook_secret = \"x\"").contains("alerts.webhook_url"));
     }
 
     #[test]
-    fn a_relay_for_alerts_alone_carries_no_stream() {
+    fn a_relay_only_for_alerts_carries_no_stream() {
         let more = "[alerts]\nrelay = \"other\"\n[[relay]]\nname = \"direct\"\n[[relay]]\nname = \"other\"\n\
                     kind = \"smarthost\"\nhost = \"smtp.example.net\"\nstreams = []";
         assert_eq!(parsed(more).unwrap().alerts.relay.as_deref(), Some("other"));

@@ -63,7 +63,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_a_file_says_now_is_told_by_its_keys() {
+    fn a_changed_file_is_reported_by_its_changed_keys() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("p.toml");
         let write = |more: &str| fs::write(&file, format!("hostname = \"mail.example.com\"\n{more}")).unwrap();

@@ -61,7 +61,7 @@ impl From<ConfigError> for CliError {
                 if faults.iter().any(|fault| fault.is_usage) { Exit::Usage } else { Exit::Failed },
                 format!("cannot use the configuration {origin}"),
                 faults.iter().map(ToString::to_string),
-                "Correct it and see with `postrider config check`; `postrider config example` explains every key.",
+                "Correct it and run `postrider config check`; `postrider config example` explains every key.",
             ),
         }
     }

@@ -72,7 +72,7 @@ mod tests {
     use crate::app::environment::Environment;
 
     #[test]
-    fn every_named_file_that_is_missing_or_unreadable_is_named() {
+    fn every_missing_or_unreadable_file_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let there = dir.path().join("there.pem");
         std::fs::write(&there, "x").unwrap();

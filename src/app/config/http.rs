@@ -123,7 +123,7 @@ impl Tls {
         let mode = section.value("mode", mode, word(words));
         let (certificate, key) = match mode {
             Mode::Files => ["certificate", "key"]
-                .map(|name| section.required(name, "must name a PEM file where mode is \"files\"", path))
+                .map(|name| section.required(name, "must name a PEM file if mode is \"files\"", path))
                 .into(),
             Mode::Acme | Mode::Off => {
                 ["certificate", "key"].map(|name| section.value(name, None, unless_empty(path))).into()

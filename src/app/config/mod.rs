@@ -265,7 +265,7 @@ impl Config {
             .unwrap_or_else(|_| unreachable!("a domain name is a host"))
     }
 
-    /// Checks that it names this server, which `serve` needs and `dev` does not.
+    /// Checks that `hostname` is set, which `serve` needs and `dev` does not.
     ///
     /// # Errors
     /// `hostname` is not set.
@@ -291,7 +291,7 @@ fn check_relays(relays: &[Relay], root: &mut Section<'_>) {
     let mut names = BTreeSet::new();
     for relay in relays {
         if !relay.name.is_empty() && !names.insert(&relay.name) {
-            root.missing("relay", format!("two relays are called {}", relay.name));
+            root.missing("relay", format!("two relays are named {}", relay.name));
         }
     }
     for stream in Stream::ALL {

@@ -130,7 +130,7 @@ impl Relay {
     }
 
     pub(super) fn read(mut section: Section<'_>, credentials: Option<&Path>) -> Self {
-        let name = section.required("name", "must be given", name);
+        let name = section.required("name", "must be set", name);
         let words = [("mx", Kind::Mx), ("smarthost", Kind::Smarthost)];
         let kind = section.value("kind", Kind::Mx, word(words));
         let smarthost = Smarthost::read(&mut section, kind, credentials);
@@ -160,7 +160,7 @@ impl WarmUp {
         let growth_percent = section.value("growth_percent", 0, number(0..=1000));
         let since = section.value("since", None, |node| date(node).map(Some));
         if growth_percent > 0 && since.is_none() {
-            section.missing("since", "must name the first day where growth_percent is set");
+            section.missing("since", "must name the first day if growth_percent is set");
         }
         section.finish();
         Some(Self { per_day, growth_percent, since })
@@ -184,7 +184,7 @@ impl Smarthost {
             }
             return None;
         }
-        let host = section.required("host", "must name the server where kind is \"smarthost\"", host);
+        let host = section.required("host", "must name the server if kind is \"smarthost\"", host);
         let port = section.value("port", SUBMISSION_PORT, number(1..=65_535));
         let words =
             [("starttls", SmarthostTls::StartTls), ("implicit", SmarthostTls::Implicit), ("off", SmarthostTls::Off)];
@@ -194,18 +194,18 @@ impl Smarthost {
         let login = match (username, password) {
             (Some(username), Some(file)) => Some(Login { username, password: SecretFile::new(file, credentials) }),
             (Some(_), None) => {
-                section.missing("password_file", "must name the file that holds the password of username");
+                section.missing("password_file", "must name the file with the password of username");
                 None
             }
             (None, Some(_)) => {
-                section.missing("username", "must be given where password_file is");
+                section.missing("username", "must be set if password_file is set");
                 None
             }
             (None, None) => None,
         };
         let host = host?;
         if tls == SmarthostTls::Off && login.is_some() && !is_this_machine(&host) {
-            section.missing("tls", "must not be \"off\" where there is a username: a password is never sent in clear");
+            section.missing("tls", "must not be \"off\" if username is set: a password is never sent unencrypted");
         }
         Some(Self { host, port, tls, login })
     }

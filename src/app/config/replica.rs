@@ -132,8 +132,8 @@ impl Replica {
     /// Reports settings that can't be combined.
     fn check(&self, section: &mut Section<'_>) {
         if self.failover == Failover::Automatic && self.when_unreachable() != WhenUnreachable::Stop {
-            let sentence = "\"automatic\" needs when_unreachable = \"stop\": an active machine that goes on without \
-                            the bucket would mail beside its successor";
+            let sentence = "\"automatic\" needs when_unreachable = \"stop\": an active machine that continues without \
+                            the bucket would send mail at the same time as its successor";
             section.unusable("failover", sentence);
         }
     }
@@ -202,7 +202,7 @@ fn endpoint(node: &Node, networks: &Networks) -> Result<Url, String> {
     let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
     let has_user = !url.username().is_empty() || url.password().is_some();
     if !["https", "http"].contains(&url.scheme()) || url.host().is_none() || !is_bare || has_user {
-        return Err("must be https:// or http:// and a host, perhaps with a port, and nothing behind".to_owned());
+        return Err("must be https:// or http:// with a host, optionally a port, and nothing else".to_owned());
     }
     s3::may_speak_http(&url, &networks.allow).map_err(|error| error.to_string())?;
     Ok(url)

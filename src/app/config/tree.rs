@@ -151,7 +151,7 @@ fn lay_over(table: &mut BTreeMap<String, Node>, name: &str, parts: &[String], va
     match &mut node.value {
         Value::Table(inner) => lay_over(inner, name, rest, value),
         Value::List(items) => {
-            let (wanted, rest) = rest.split_first().ok_or("names no element")?;
+            let (wanted, rest) = rest.split_first().ok_or("must contain the name of an element")?;
             let named = items.iter_mut().find_map(|item| match &mut item.value {
                 Value::Table(inner) if variable_part(inner).is_some_and(|part| part == *wanted) => Some(inner),
                 Value::Table(_)

@@ -12,8 +12,8 @@ impl Config {
         let mut listened_on = self.http.listen.iter().map(std::net::SocketAddr::port);
         let table = [(
             matches!(self.http.tls, Tls::Acme(_)) && !listened_on.any(|port| AUTHORITY_PORTS.contains(&port)),
-            "http.tls.mode is \"acme\", and http.listen has neither port 443 nor 80, to which authorities come: \
-             one of them must lead here from outside.",
+            "http.tls.mode is \"acme\", but http.listen has no port 443 or 80, to which the authority connects; \
+             forward one of these ports to this server.",
         )];
         table.into_iter().filter(|(is_so, _)| *is_so).map(|(_, sentence)| sentence).collect()
     }
@@ -25,7 +25,7 @@ mod tests {
     use crate::app::environment::Environment;
 
     #[test]
-    fn an_authority_that_may_not_find_its_way_here_is_warned_of() {
+    fn warns_if_the_authority_cannot_connect() {
         let warned = |more: &str| {
             let text = format!("hostname = \"mail.example.com\"\n{more}");
             !Config::parse(&text, "p.toml", &Environment::default()).unwrap().warnings().is_empty()

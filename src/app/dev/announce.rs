@@ -68,7 +68,7 @@ fn quoted(path: &Path) -> String {
 }
 
 fn words(url: &str, smtp_url: &str, made: &Credentials, directory: &Path, deliver: bool) -> String {
-    let mail = if deliver { "mailed for real" } else { "captured" };
+    let mail = if deliver { "really sent" } else { "captured" };
     let (user, password) = (&made.panel_user, &made.panel_password);
     format!(
         "Postrider is ready at {url}\n\
@@ -88,7 +88,7 @@ fn words(url: &str, smtp_url: &str, made: &Credentials, directory: &Path, delive
          \n\
          Captured mail: curl {url}/dev/mail\n\
          \n\
-         Commands beside it (postrider message list, ...) find it after:\n\
+         To use other commands (postrider message list, ...) with it, first run:\n\
          \n\
          export POSTRIDER_DATA_DIR={}",
         made.api_key,

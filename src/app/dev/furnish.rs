@@ -75,7 +75,7 @@ pub(super) struct DevAccount {
 }
 
 fn furnishing(error: &dyn std::fmt::Display) -> CliError {
-    cannot("furnish the development account", error)
+    cannot("set up the development account", error)
 }
 
 /// Returns the account of a kept directory, or a new one, with the objects from the options.
@@ -100,7 +100,7 @@ pub(super) async fn furnish(
     if is_new {
         keep(&path, &made).map_err(|error| cannot("keep dev.json", &error))?;
     }
-    let account: AccountId = made.account_id.parse().map_err(|_| furnishing(&"dev.json names no account"))?;
+    let account: AccountId = made.account_id.parse().map_err(|_| furnishing(&"dev.json contains no account"))?;
     choose_key(engine, account, &mut made, options.api_key.as_deref()).await?;
     let domains = add_domains(engine, account, &mut made, &options.domains).await?;
     add_webhooks(engine, account, &mut made, options).await?;
@@ -144,7 +144,7 @@ async fn first_account(engine: &Arc<Engine>) -> Result<Credentials, CliError> {
 
 /// Returns the address and the password of the panel user. A user from before a crash gets a new password.
 async fn panel_user(engine: &Arc<Engine>, account: AccountId) -> Result<(String, String), CliError> {
-    let furnishing = |error: &dyn std::fmt::Display| cannot("make the panel's user", error);
+    let furnishing = |error: &dyn std::fmt::Display| cannot("create the panel user", error);
     let email: Address = PANEL_USER.parse().map_err(|error| furnishing(&error))?;
     let known = engine.users(account, ALL).map_err(|error| furnishing(&error))?.rows;
     let password = match known.into_iter().find(|user| user.email == email) {
@@ -201,7 +201,7 @@ async fn add_domains(
             Ok(_) | Err(OpError::Refused(DomainRefusal::Exists)) => {}
             Err(OpError::Refused(DomainRefusal::Taken)) => {
                 let why = format!("another account of this directory has verified {text}");
-                return Err(CliError::new(Exit::Conflict, "cannot add the domain", why, "Leave it out of --domain."));
+                return Err(CliError::new(Exit::Conflict, "cannot add the domain", why, "Remove it from --domain."));
             }
             Err(stop) => return Err(furnishing(&format!("{stop:?}"))),
         }

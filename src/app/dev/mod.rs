@@ -96,7 +96,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     }
     let DevAccount { credentials, account, ids } = furnish(&daemon.engine, directory, options).await?;
     let began = dev.given.begin(&daemon.engine, account, ids);
-    began.map_err(|error| cannot("note what the accounts were given", &error))?;
+    began.map_err(|error| cannot("store the objects of the accounts", &error))?;
     let smtp = smtp::listen(&mut daemon, &credentials.api_key, options).await?;
     announce(options, &daemon, &credentials, smtp, directory).map_err(|error| cannot("write to stdout", &error))?;
     let exit = daemon.run().await;

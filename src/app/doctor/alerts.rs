@@ -15,7 +15,7 @@ const BACKUP: &str = "backup";
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let client = AdminClient::new(&patient.config.data_dir);
     // The client is blocking.
-    let asked = tokio::task::spawn_blocking(move || client.ask(Ask::get("look at the status", "/v1/status", None)));
+    let asked = tokio::task::spawn_blocking(move || client.ask(Ask::get("read the status", "/v1/status", None)));
     let status = asked.await.ok().and_then(Result::ok).map(|reply| reply.value);
     let signed = status.as_ref().and_then(|status| status["alerts"]["signed"].as_bool());
     let open = status.as_ref().and_then(|status| status["alerts"]["open"].as_u64());
@@ -38,7 +38,7 @@ fn alerts(patient: &Patient, signed: Option<bool>, open: Option<u64>) -> Check {
         Some(open) => format!("; {open} alerts are open"),
     };
     let seen = format!("sent to {}{open}", told.join(", "));
-    let verify = format!("Add {domain} as a sending domain and verify it, or set alerts.from to an address of one.");
+    let verify = format!("Add and verify {domain} as a sending domain, or set alerts.from to an address at one.");
     match signed {
         Some(false) if !alerts.email.is_empty() => {
             let seen = format!("{seen}; not signed, because the domain {domain} of alerts.from is not verified here");
@@ -47,30 +47,30 @@ fn alerts(patient: &Patient, signed: Option<bool>, open: Option<u64>) -> Check {
         Some(_) if !open.is_empty() => Check::new(ALERTS, Verdict::Warn, seen, "See `postrider alert list`."),
         Some(_) => Check::new(ALERTS, Verdict::Ok, seen, ""),
         None => {
-            let seen = format!("{seen}; whether {domain} is verified is known to the running service alone");
-            Check::new(ALERTS, Verdict::Warn, seen, "Start it, and run `postrider alert test`.")
+            let seen = format!("{seen}; whether {domain} is verified is unknown, because the service is not running");
+            Check::new(ALERTS, Verdict::Warn, seen, "Start the service, and run `postrider alert test`.")
         }
     }
 }
 
 fn backup(patient: &Patient, last: Option<Option<String>>) -> Check {
     let Some(age_max) = patient.config.alerts.backup_age_max else {
-        return Check::new(BACKUP, Verdict::Ok, "its age is not watched (alerts.backup_hours is 0)", "");
+        return Check::new(BACKUP, Verdict::Ok, "its age is not checked (alerts.backup_hours is 0)", "");
     };
     let (hours, now) = (age_max.as_secs() / 3600, SystemClock::new().now());
     let remedy = "Run `postrider backup FILE`, or enable postrider-backup.timer.";
     match last {
         None => {
-            let seen = "the time of the last one is known to the running service alone";
-            Check::new(BACKUP, Verdict::Warn, seen, "Start it, and run doctor again.")
+            let seen = "the time of the last backup is unknown, because the service is not running";
+            Check::new(BACKUP, Verdict::Warn, seen, "Start the service, and run doctor again.")
         }
-        Some(None) => Check::new(BACKUP, Verdict::Warn, "none was taken yet", remedy),
+        Some(None) => Check::new(BACKUP, Verdict::Warn, "no backup was taken yet", remedy),
         Some(Some(last)) => match last.parse::<Timestamp>() {
             Ok(at) if now.since(at) <= age_max => {
-                Check::new(BACKUP, Verdict::Ok, format!("the last one was taken at {at}"), "")
+                Check::new(BACKUP, Verdict::Ok, format!("the last backup was taken at {at}"), "")
             }
             _ => {
-                let seen = format!("the last one was taken at {last}, over {hours} hours ago");
+                let seen = format!("the last backup was taken at {last}, over {hours} hours ago");
                 Check::new(BACKUP, Verdict::Warn, seen, remedy)
             }
         },
@@ -92,8 +92,8 @@ pub(super) async fn block_lists(patient: &Patient) -> Vec<Check> {
     for zone in zones {
         let name = format!("block list {zone}");
         if let Health::Broken(why) = health(&*patient.probe, zone.as_str()).await {
-            let remedy = "Remove it from alerts.blocklists, or use a name server that the list answers.";
-            checks.push(Check::new(name, Verdict::Warn, format!("it can't be used: {why}"), remedy));
+            let remedy = "Remove the list from alerts.blocklists, or use a name server that may query it.";
+            checks.push(Check::new(name, Verdict::Warn, format!("the list can't be used: {why}"), remedy));
             continue;
         }
         let (mut listed, mut unknown) = (Vec::new(), Vec::new());
@@ -108,14 +108,16 @@ pub(super) async fn block_lists(patient: &Patient) -> Vec<Check> {
         checks.push(match (listed.is_empty(), unknown.first()) {
             (false, _) => {
                 let remedy = "Find the cause first, then follow the removal steps of the list.";
-                Check::new(name, Verdict::Fail, format!("it lists {}", listed.join(", ")), remedy)
+                Check::new(name, Verdict::Fail, format!("the list contains {}", listed.join(", ")), remedy)
             }
             (true, Some(why)) => Check::new(name, Verdict::Warn, why, "Try again."),
             (true, None) if shown.is_empty() => {
-                let seen = "the address that receivers see is not known here";
+                let seen = "this machine does not know the address that receivers see";
                 Check::new(name, Verdict::Warn, seen, "Set source to this server's public address.")
             }
-            (true, None) => Check::new(name, Verdict::Ok, format!("it does not list {}", shown.join(", ")), ""),
+            (true, None) => {
+                Check::new(name, Verdict::Ok, format!("the list does not contain {}", shown.join(", ")), "")
+            }
         });
     }
     checks

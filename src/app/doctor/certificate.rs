@@ -13,7 +13,7 @@ use crate::net::clock::SystemClock;
 use crate::net::probe::certificate::Certificate;
 
 const NAME: &str = "certificate";
-/// Remaining validity below which the check warns: authorities renew a month ahead.
+/// Remaining validity below which the check warns. Authorities renew a month ahead.
 const EXPIRY_WORRIES: Duration = Duration::from_secs(14 * 24 * 3600);
 
 pub(super) fn check(config: &Config) -> Check {
@@ -42,22 +42,22 @@ fn in_files(config: &Config, path: &std::path::Path, now: Timestamp) -> Check {
     let Some(Validity { until: end, .. }) = certificate.validity() else {
         return Check::new(NAME, Verdict::Fail, format!("{shown} is not an X.509 certificate"), "Choose another file.");
     };
-    let renew = "Renew it; the service takes up the new files when they change or at SIGHUP.";
+    let renew = "Renew it; the service loads the new files when they change, or at SIGHUP.";
     if end <= now {
         return Check::new(NAME, Verdict::Fail, format!("{shown} expired at {end}"), renew);
     }
     if !certificate.is_for(host) {
-        let remedy = format!("Have one issued for {host}, or correct http.public_url.");
+        let remedy = format!("Get a certificate for {host}, or correct http.public_url.");
         return Check::new(NAME, Verdict::Fail, format!("{shown} is not for {host}"), remedy);
     }
-    let seen = format!("{shown} is for {host} and holds until {end}");
+    let seen = format!("{shown} is for {host} and valid until {end}");
     match end.since(now) < EXPIRY_WORRIES {
         true => Check::new(NAME, Verdict::Warn, seen, renew),
         false => Check::new(NAME, Verdict::Ok, seen, ""),
     }
 }
 
-/// Checks the certificate of the authority. Reads the files, so that it works while the service is stopped.
+/// Checks the certificate from the authority. Reads the files, so that it works while the service is stopped.
 fn by_authority(config: &Config, acme: &config::Acme, now: Timestamp) -> Check {
     let vault = Vault::within(&config.data_dir);
     let wanted = names(config);
@@ -80,8 +80,8 @@ fn by_authority(config: &Config, acme: &config::Acme, now: Timestamp) -> Check {
     let lacking: Vec<_> = wanted.iter().filter(|name| !certificate.is_for(name)).map(String::as_str).collect();
     let until = validity.until;
     let seen = match lacking.is_empty() {
-        true => format!("{} holds until {until} and is renewed from {} on", wanted.join(", "), validity.renew_at()),
-        false => format!("the certificate is not for {}, and holds until {until}", lacking.join(", ")),
+        true => format!("{} valid until {until}, renewed from {} on", wanted.join(", "), validity.renew_at()),
+        false => format!("the certificate is not for {}, and is valid until {until}", lacking.join(", ")),
     };
     match fault {
         Some(fault) => failed(seen, fault, Verdict::Warn),
@@ -93,10 +93,10 @@ fn by_authority(config: &Config, acme: &config::Acme, now: Timestamp) -> Check {
 fn failed(seen: String, (fault, status): (&str, &Status), verdict: Verdict) -> Check {
     let next = status.setbacks.wait_until();
     let remedy = match (status.setbacks.refused, status.setbacks.unreached) {
-        (0, _) => "See that this machine reaches http.tls.directory, and that extra_roots trusts it.",
+        (0, _) => "Check that this machine can reach http.tls.directory, and that extra_roots trusts it.",
         _ => "Make every name resolve to this machine, and open port 443 or 80 to the internet.",
     };
-    let remedy = format!("{remedy} It is asked again at {next}, and at once at SIGHUP.");
+    let remedy = format!("{remedy} The next request is at {next}, or at once after SIGHUP.");
     Check::new(NAME, verdict, format!("{seen}: {fault}"), remedy)
 }
 
@@ -151,9 +151,9 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_of_the_authority_for_all_names_is_as_it_should_be() {
+    fn an_acme_certificate_for_all_names_is_ok() {
         let kept = TestConfig::new();
-        assert_eq!(kept.judged().0, Verdict::Warn, "nothing was asked for yet");
+        assert_eq!(kept.judged().0, Verdict::Warn, "no certificate was requested yet");
         kept.certificate(DIRECTORY, &["mail.example.com", "bounces.example.com"], 2099);
         assert_eq!(kept.judged().0, Verdict::Ok);
         kept.certificate("https://staging.example/dir", &["mail.example.com", "bounces.example.com"], 2099);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told_with_what_to_do_and_when_it_is_asked_again() {
+    fn a_failed_order_is_reported_with_the_remedy_and_the_next_attempt() {
         let kept = TestConfig::new();
         kept.fault(0);
         let (verdict, said) = kept.judged();

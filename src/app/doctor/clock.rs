@@ -31,8 +31,8 @@ fn of_service(clock: &Value) -> Option<Check> {
     }
     let fact = |name| clock[name].as_str().unwrap_or_default();
     let seen = format!(
-        "the service doubts the wall clock ({}): it goes on from {}, while the wall clock says {}; nothing is deleted, \
-         expired or given up meanwhile",
+        "the service doubts the wall clock ({}): it continues from {}, while the wall clock says {}; meanwhile nothing \
+         is deleted, expired or failed",
         fact("cause"),
         fact("service_time"),
         fact("wall_clock")
@@ -44,7 +44,7 @@ fn of_service(clock: &Value) -> Option<Check> {
 async fn of_machine(patient: &Patient) -> Vec<Check> {
     let now = SystemClock::new().now();
     if Path::new(SYNCHRONIZED).exists() {
-        return vec![Check::new(NAME, Verdict::Ok, format!("it is {now}, and systemd-timesyncd keeps it"), "")];
+        return vec![Check::new(NAME, Verdict::Ok, format!("{now}, synchronised by systemd-timesyncd"), "")];
     }
     let signed = patient.ask(".", ProbeType::Soa).await.ok().and_then(|told| told.signed);
     vec![judge(now, signed)]
@@ -55,20 +55,20 @@ fn judge(now: Timestamp, signed: Option<(u32, u32)>) -> Check {
     let seconds = now.as_millis() / 1000;
     match signed {
         None => {
-            let seen = format!("it is {now} here, and nothing was found to compare that with");
+            let seen = format!("the clock says {now}, and no time source was found to compare it with");
             Check::new(NAME, Verdict::Warn, seen, REMEDY)
         }
         Some((from, until)) if (u64::from(from)..=u64::from(until)).contains(&seconds) => {
             let seen = format!(
-                "it is {now} here, which the signatures of the DNS root allow; their window is days wide, so hours of \
-                 error would not show"
+                "the clock says {now}, within the validity of the DNS root's signatures; that window is days wide, so \
+                 an error of hours would not be noticed"
             );
             Check::new(NAME, Verdict::Ok, seen, "")
         }
         Some((from, until)) => {
             let at = |seconds: u32| Timestamp::from_millis(u64::from(seconds) * 1000);
             let seen = format!(
-                "it is {now} here, outside the window of the DNS root's signatures, {} to {}",
+                "the clock says {now}, outside the validity of the DNS root's signatures, {} to {}",
                 at(from),
                 at(until)
             );
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_the_service_doubts_is_a_failure_with_its_remedy() {
+    fn a_clock_doubted_by_the_service_is_a_failure_with_its_remedy() {
         let clock = |state| serde_json::json!({ "state": state, "cause": "it jumped ahead by more than an hour" });
         assert!(of_service(&clock("trusted")).is_none());
         let check = of_service(&clock("doubtful")).unwrap();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_outside_the_window_of_todays_signatures_is_wrong() {
+    fn a_clock_outside_the_validity_of_current_signatures_is_wrong() {
         let now = Timestamp::from_millis(1_700_000_000_000);
         assert_eq!(judge(now, Some((1_699_900_000, 1_700_100_000))).verdict, Verdict::Ok);
         assert_eq!(judge(now, Some((1_700_000_001, 1_700_100_000))).verdict, Verdict::Fail);

@@ -12,7 +12,7 @@ use crate::base::id::AccountId;
 const DOMAINS_MAX: usize = 50;
 /// Number of domains that are checked at the same time.
 const AT_ONCE: usize = 10;
-const PURPOSE: &str = "look at the domains";
+const PURPOSE: &str = "check the domains";
 
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let client = AdminClient::new(&patient.config.data_dir);
@@ -25,7 +25,7 @@ fn asked(client: &AdminClient) -> Vec<Check> {
         Ok(domains) => domains,
         Err(trouble) => return vec![untold(&trouble)],
     };
-    let mut checks = vec![Check::new("service", Verdict::Ok, "it runs and answers", "")];
+    let mut checks = vec![Check::new("service", Verdict::Ok, "the service is running", "")];
     if domains.is_empty() {
         let remedy = "Add one: postrider domain add NAME --stream transactional";
         checks.push(Check::new("domains", Verdict::Warn, "no sending domain exists yet", remedy));
@@ -50,8 +50,13 @@ fn untold(trouble: &CliError) -> Check {
     let why = text.lines().nth(1).unwrap_or_default().trim().to_owned();
     match trouble.exit() {
         Exit::Unreachable => {
-            let seen = format!("{why}; which domains there are is known to the running service alone");
-            Check::new("service", Verdict::Warn, seen, "Start it, and run doctor again for DKIM, SPF and DMARC.")
+            let seen = format!("{why}; sending domains were not checked, because only the running service knows them");
+            Check::new(
+                "service",
+                Verdict::Warn,
+                seen,
+                "Start the service, and run doctor again for DKIM, SPF and DMARC.",
+            )
         }
         _ => Check::new("service", Verdict::Warn, why, "Run doctor as the service's user, or see its log."),
     }
@@ -155,10 +160,10 @@ fn judge(domain: &str, record: &Value) -> Check {
             name,
             Verdict::Fail,
             format!("{at} has {} of them, which is an error", found.len()),
-            "Leave one.",
+            "Keep only one.",
         ),
-        "ok" => Check::new(name, Verdict::Ok, format!("{at} has it"), ""),
-        "missing" => Check::new(name, bad, format!("{at} has none"), publish),
+        "ok" => Check::new(name, Verdict::Ok, format!("{at} has the record"), ""),
+        "missing" => Check::new(name, bad, format!("{at} has no such record"), publish),
         "mismatch" => Check::new(name, bad, format!("{at} has {}", found.join(" and ")), publish),
         _ => Check::new(name, Verdict::Warn, format!("{at} could not be looked up"), "Try again."),
     }
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_nothing_can_be_sent_without_fails_and_the_others_warn() {
+    fn a_missing_required_record_fails_and_others_warn() {
         for (purpose, required, status, found, verdict) in [
             ("dkim", true, "ok", &["k"][..], Verdict::Ok),
             ("dkim", true, "missing", &[], Verdict::Fail),
@@ -195,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_asked_to_look_at_each_domain_now() {
+    fn doctor_requests_a_check_of_each_domain() {
         let account = json!({"data": [{"id": "acc_00000000000000000000000001"}]}).to_string();
         let domains = json!({"data": [{"id": "dom_1", "name": "example.com"}]}).to_string();
         let looked = json!({"records": [record("dkim", true, "missing", &[])]}).to_string();
@@ -209,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn a_checklist_is_one_line_with_the_first_remedy() {
-        let item = |id: &str, status: &str| json!({"id": id, "status": status, "remedy": format!("mend {id}")});
+    fn a_checklist_is_one_line_and_has_the_first_remedy() {
+        let item = |id: &str, status: &str| json!({"id": id, "status": status, "remedy": format!("fix {id}")});
         let summed = |items: &[Value]| {
             let check = summary("checklist of a.example".to_owned(), items);
             (check.verdict, check.seen, check.remedy)
@@ -218,11 +223,11 @@ mod tests {
         let passes = [item("spf", "pass"), item("tls", "unknown")];
         assert_eq!(summed(&passes), (Verdict::Ok, "1 of 2 items pass, and none fails".into(), String::new()));
         let both = [item("spf", "warn"), item("dkim", "fail"), item("dmarc", "fail")];
-        assert_eq!(summed(&both), (Verdict::Warn, "failing: dkim, dmarc; warning: spf".into(), "mend dkim".into()));
+        assert_eq!(summed(&both), (Verdict::Warn, "failing: dkim, dmarc; warning: spf".into(), "fix dkim".into()));
     }
 
     #[test]
-    fn a_service_that_does_not_run_is_told_with_what_it_costs() {
+    fn a_stopped_service_is_reported_with_its_consequence() {
         let folder = tempfile::tempdir().unwrap();
         let checks = asked(&AdminClient::new(folder.path()));
         assert!(checks[0].verdict == Verdict::Warn && checks[0].remedy.contains("Start it"), "{checks:?}");

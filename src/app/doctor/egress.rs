@@ -32,14 +32,16 @@ async fn direct(patient: &Patient) -> Check {
     match egress(&patient.probe, port, source).await {
         Egress::Greeted { server, line } => Check::new(name, Verdict::Ok, format!("{server} greets: {line}"), ""),
         Egress::Unresolved => {
-            let seen =
-                format!("the look-up of the servers of {} failed, so no connection was tried", WITNESSES.join(", "));
+            let seen = format!(
+                "the mail servers of {} could not be looked up, so no connection was tried",
+                WITNESSES.join(", ")
+            );
             Check::new(name, Verdict::Warn, seen, "Correct the name servers first, and try again.")
         }
         Egress::Blocked(failures) => {
-            let remedy = "Have the hoster open outgoing port 25, or send through a smarthost on port 587: a [[relay]] \
-                          of kind \"smarthost\".";
-            Check::new(name, Verdict::Fail, format!("no server greets: {}", failures.join("; ")), remedy)
+            let remedy = "Ask your hosting provider to open outgoing port 25, or send through a smarthost on port 587: \
+                          a [[relay]] of kind \"smarthost\".";
+            Check::new(name, Verdict::Fail, format!("no server sent a greeting: {}", failures.join("; ")), remedy)
         }
     }
 }
@@ -65,11 +67,11 @@ async fn smarthost_check(patient: &Patient, relay: &str, smarthost: &Smarthost, 
     let is_silent = smarthost.tls == crate::app::config::SmarthostTls::Implicit;
     match greeting(server, source, CONNECTING).await {
         Ok(line) if line.starts_with("220") => Check::new(name, Verdict::Ok, format!("{server} greets: {line}"), ""),
-        // With TLS from the first byte the server waits for us, so the connection is all that can be checked.
+        // With implicit TLS the server waits for the client, so only the connection can be checked.
         Err(error) if is_silent && error.kind() == io::ErrorKind::TimedOut => {
             Check::new(name, Verdict::Ok, format!("{server} accepts connections and expects TLS"), "")
         }
-        Ok(line) => Check::new(name, Verdict::Fail, format!("{server} says {line:?}"), remedy),
+        Ok(line) => Check::new(name, Verdict::Fail, format!("{server} answered {line:?}"), remedy),
         Err(error) => Check::new(name, Verdict::Fail, format!("{server}: {}", failure_text(&error)), remedy),
     }
 }

@@ -104,7 +104,7 @@ mod tests {
     use crate::base::time::Timestamp;
 
     #[test]
-    fn the_last_result_outlives_the_process() {
+    fn the_last_result_survives_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let path = path_in(directory.path());
         assert_eq!(read(&path), None);

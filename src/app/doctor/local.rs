@@ -29,12 +29,12 @@ fn configuration(config: &Config) -> Vec<Check> {
         let (seen, remedy) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
         checks.push(Check::new(NAME, Verdict::Fail, seen, remedy));
     } else {
-        let remedy = "Change it, or leave it if it is intended.";
+        let remedy = "Change the setting, unless it is intended.";
         let warnings = config.warnings().into_iter();
         checks.extend(warnings.map(|warning| Check::new(NAME, Verdict::Warn, warning, remedy)));
     }
     if checks.is_empty() {
-        checks.push(Check::new(NAME, Verdict::Ok, "every value is usable", ""));
+        checks.push(Check::new(NAME, Verdict::Ok, "all values are valid", ""));
     }
     checks
 }
@@ -44,13 +44,13 @@ fn directory(directory: &Path) -> Check {
     let shown = directory.display();
     let Ok(found) = fs::metadata(directory) else {
         let remedy = "Create it with `postrider init`, or run doctor as the service's user.";
-        return Check::new(NAME, Verdict::Fail, format!("{shown} is not there, or not for this user to see"), remedy);
+        return Check::new(NAME, Verdict::Fail, format!("{shown} does not exist, or this user may not see it"), remedy);
     };
     let mode = found.permissions().mode() & 0o777;
     let seen = format!("{shown} has mode {mode:04o}");
     match mode & 0o077 {
         0 => Check::new(NAME, Verdict::Ok, seen, ""),
-        _ => Check::new(NAME, Verdict::Warn, seen, format!("Keep others out: chmod 0700 {shown}")),
+        _ => Check::new(NAME, Verdict::Warn, seen, format!("Deny access to other users: chmod 0700 {shown}")),
     }
 }
 
@@ -59,19 +59,19 @@ fn master_key(directory: &Path) -> Check {
     let path = directory.join("master.key");
     let shown = path.display();
     let Ok(found) = fs::metadata(&path) else {
-        let seen = format!("{shown} is not there; the service may have it as a credential of systemd's");
-        let remedy = "Look for it in the unit's LoadCredential, or put back the one that the store was made with.";
+        let seen = format!("{shown} does not exist; the service may get it as a systemd credential");
+        let remedy = "Check the unit's LoadCredential, or put back the key that the store was created with.";
         return Check::new(NAME, Verdict::Warn, seen, remedy);
     };
     let mode = found.permissions().mode() & 0o777;
     let seen = format!("{shown} has mode {mode:04o}");
     match mode & 0o077 {
-        0 => Check::new(NAME, Verdict::Ok, seen, "Keep a copy apart from the backups."),
+        0 => Check::new(NAME, Verdict::Ok, seen, "Keep a copy in another place than the backups."),
         _ => Check::new(
             NAME,
             Verdict::Fail,
-            format!("{seen}: others can read the key to every secret"),
-            format!("chmod 0600 {shown}, and rotate keys and secrets that others may have read."),
+            format!("{seen}: other users can read the key to every secret"),
+            format!("Run chmod 0600 {shown}, and rotate the keys and secrets that others may have read."),
         ),
     }
 }

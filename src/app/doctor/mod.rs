@@ -45,7 +45,7 @@ const CONNECTING: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
-    /// As it should be.
+    /// No problem was found.
     Ok,
     /// Mail is sent, but some of it will be refused or lost sooner or later; or the check had no result.
     Warn,
@@ -184,8 +184,8 @@ async fn examine(patient: &Arc<Patient>) -> Vec<Check> {
     ];
     let bounded = checks.into_iter().map(|(name, check)| async move {
         tokio::time::timeout(PATIENCE, check).await.unwrap_or_else(|_| {
-            let seen = format!("nothing was learnt within {} s", PATIENCE.as_secs());
-            vec![Check::new(name, Verdict::Warn, seen, "Look whether the network drops packets, and try again.")]
+            let seen = format!("check timed out after {} s", PATIENCE.as_secs());
+            vec![Check::new(name, Verdict::Warn, seen, "Check whether the network drops packets, and try again.")]
         })
     });
     join_in_order(bounded).await.concat()

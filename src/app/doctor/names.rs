@@ -35,7 +35,7 @@ fn validation(patient: &Patient, told: &ServerAnswer) -> Check {
     const NAME: &str = "DNSSEC";
     let server = told.server;
     let Some(anchor) = &patient.config.dns.trust_anchor else {
-        let theirs = if told.is_validated { "validates (AD)" } else { "does not say that it validates (no AD)" };
+        let theirs = if told.is_validated { "validates (AD)" } else { "does not report validation (no AD)" };
         let seen = format!("dns.trust_anchor is not set, so DANE is not used; {server} {theirs}");
         let remedy = "Set dns.trust_anchor to the root's keys, such as /usr/share/dns/root.key (dns-root-data).";
         return Check::new(NAME, Verdict::Warn, seen, remedy);
@@ -43,11 +43,12 @@ fn validation(patient: &Patient, told: &ServerAnswer) -> Check {
     let anchor = anchor.display();
     match told.signed {
         Some(_) => {
-            let seen = format!("{server} passes signatures on, and the service validates them from {anchor}");
+            let seen = format!("{server} returns signatures, and the service validates them from {anchor}");
             Check::new(NAME, Verdict::Ok, seen, "")
         }
         None => {
-            let seen = format!("{server} gives the root without signatures, so nothing validates from {anchor}");
+            let seen =
+                format!("{server} returns the root zone without signatures, so nothing can be validated from {anchor}");
             Check::new(NAME, Verdict::Warn, seen, "Set dns.servers to servers that support DNSSEC.")
         }
     }
@@ -82,7 +83,7 @@ async fn leads_here(patient: &Patient, check: &str, name: &str, sources: Option<
         let seen = format!("{name} resolves to {inside}, which is not reachable from outside");
         return Check::new(check, Verdict::Fail, seen, publish);
     }
-    // Behind NAT the address that receivers see is not known here.
+    // Behind NAT, this machine does not know the address that receivers see.
     let public: Vec<_> =
         sources.unwrap_or_default().iter().copied().filter(|address| patient.guard.permits(*address)).collect();
     let strangers: Vec<_> = public.iter().copied().filter(|address| !addresses.contains(address)).collect();
@@ -104,15 +105,15 @@ async fn own_spf(patient: &Patient) -> Check {
         Ok(told) => {
             let found: Vec<_> = told.records.into_iter().filter(|text| text.starts_with("v=spf1")).collect();
             match found.as_slice() {
-                [] => Check::new(name, Verdict::Warn, "there is none", publish),
+                [] => Check::new(name, Verdict::Warn, "no SPF record found", publish),
                 [one] => Check::new(name, Verdict::Ok, one, ""),
                 several => {
-                    let seen = format!("there are {}, which is an error (RFC 7208 4.5)", several.len());
-                    Check::new(name, Verdict::Fail, seen, "Leave one.")
+                    let seen = format!("{} SPF records found, which is an error (RFC 7208 4.5)", several.len());
+                    Check::new(name, Verdict::Fail, seen, "Keep only one.")
                 }
             }
         }
-        Err(ServerError::Absent) => Check::new(name, Verdict::Warn, "there is none", publish),
+        Err(ServerError::Absent) => Check::new(name, Verdict::Warn, "no SPF record found", publish),
         Err(ServerError::Failed(why)) => Check::new(name, Verdict::Warn, why, "Try again."),
     }
 }
@@ -127,7 +128,8 @@ pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
         if addresses.is_empty() {
             let inside = patient.sources(relay);
             let from = if inside.is_empty() { "an unknown address".to_owned() } else { list(&inside) };
-            let what = format!("mail leaves from {from}, and the address that receivers see is not known here");
+            let what =
+                format!("mail is sent from {from}, and this machine does not know the address that receivers see");
             checks.push(Check::new("reverse DNS", Verdict::Warn, what, "Set source to this server's public address."));
         }
         for address in addresses {
@@ -146,13 +148,13 @@ async fn leads_back(patient: &Patient, address: IpAddr, ehlo: &str) -> Check {
         Reverse::LeadsBack => {
             Check::new(NAME, Verdict::Ok, format!("the reverse name of {address} is {ehlo}, which resolves to it"), "")
         }
-        Reverse::Nameless => Check::new(NAME, Verdict::Fail, format!("{address} has no name (PTR)"), hoster),
+        Reverse::Nameless => Check::new(NAME, Verdict::Fail, format!("{address} has no reverse name (PTR)"), hoster),
         Reverse::NotConfirmed(names) => {
             let seen = format!("the reverse name of {address} is {}, which does not resolve to it", names.join(", "));
             Check::new(NAME, Verdict::Fail, seen, hoster)
         }
         Reverse::OtherName(names) => {
-            let seen = format!("{address} is called {}, and says {ehlo} in EHLO", names.join(", "));
+            let seen = format!("the reverse name of {address} is {}, but its EHLO name is {ehlo}", names.join(", "));
             Check::new(NAME, Verdict::Warn, seen, hoster)
         }
         Reverse::Unknown(why) => {

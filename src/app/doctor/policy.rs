@@ -16,13 +16,13 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
         Err(ServerError::Failed(why)) => return vec![Check::new(name, Verdict::Warn, why, "Try again.")],
     };
     if !published {
-        return vec![Check::new(name, Verdict::Ok, "none is published; it is optional", "")];
+        return vec![Check::new(name, Verdict::Ok, "no policy is published; it is optional", "")];
     }
     vec![match policy(patient, domain).await {
         Ok(policy) => judge(name, &policy, patient.config.hostname.as_str()),
         Err(why) => {
-            let remedy = format!("Serve the policy at mta-sts.{domain}, or take the record _mta-sts.{domain} away.");
-            Check::new(name, Verdict::Fail, format!("its policy can't be fetched: {why}"), remedy)
+            let remedy = format!("Serve the policy at mta-sts.{domain}, or remove the record _mta-sts.{domain}.");
+            Check::new(name, Verdict::Fail, format!("the policy can't be fetched: {why}"), remedy)
         }
     }]
 }
@@ -39,17 +39,17 @@ fn judge(name: String, policy: &str, host: &str) -> Check {
     let policy = match StsPolicy::read(policy) {
         Ok(policy) => policy,
         Err(why) => {
-            let seen = format!("its policy can't be read: {why}, so servers pass over it");
-            return Check::new(name, Verdict::Fail, seen, "Mend the policy, and change its id.");
+            let seen = format!("the policy can't be parsed, so servers ignore it: {why}");
+            return Check::new(name, Verdict::Fail, seen, "Correct the policy, and change its id.");
         }
     };
     if policy.mode == StsMode::None {
-        return Check::new(name, Verdict::Ok, "its policy is withdrawn (mode: none)", "");
+        return Check::new(name, Verdict::Ok, "the policy is withdrawn (mode: none)", "");
     }
     if policy.admits(host) {
-        return Check::new(name, Verdict::Ok, format!("its policy names {host}"), "");
+        return Check::new(name, Verdict::Ok, format!("the policy lists {host}"), "");
     }
-    let seen = format!("its policy does not list {host}, so servers that apply it can't deliver bounces");
+    let seen = format!("the policy does not list {host}, so servers that apply it can't deliver bounces");
     Check::new(name, Verdict::Fail, seen, format!("Add mx: {host} to the policy, and change its id."))
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_names_this_server_itself_or_by_its_parent_or_is_withdrawn() {
+    fn a_policy_lists_this_server_or_its_parent_domain_or_is_withdrawn() {
         let judged = |rest: &str| {
             let policy = format!("version: STSv1\r\nmax_age: 604800\r\n{rest}");
             judge("x".to_owned(), &policy, "mail.example.com").verdict
@@ -67,6 +67,6 @@ mod tests {
         assert_eq!(judged("mode: testing\r\nmx: *.Example.com\r\n"), Verdict::Ok);
         assert_eq!(judged("mode: enforce\r\nmx: *.com\r\n"), Verdict::Fail);
         assert_eq!(judged("mode: none\r\n"), Verdict::Ok);
-        assert_eq!(judged("mx: mail.example.com\r\n"), Verdict::Fail, "nobody can read it");
+        assert_eq!(judged("mx: mail.example.com\r\n"), Verdict::Fail, "it can't be parsed");
     }
 }

@@ -32,7 +32,7 @@ const LARGE_BYTES: usize = 1 << 20;
 const SMALL_MAX: Duration = Duration::from_millis(500);
 const LARGE_MAX: Duration = Duration::from_secs(2);
 
-/// Reason why nothing was checked.
+/// Reason why the check did not run.
 enum NotAsked {
     /// There is no `url`.
     Off,
@@ -89,7 +89,8 @@ pub(super) async fn conditional_writes(patient: &Patient) -> Vec<Check> {
         };
         match found {
             Ok(()) => {
-                let seen = format!("a name was created once, and of {} creates at once one succeeded", probe::RACE);
+                let seen =
+                    format!("a name was created only once, and one of {} concurrent creates succeeded", probe::RACE);
                 Check::new(CONDITIONS, Verdict::Ok, seen, "")
             }
             Err(Unfit::Failed(error)) => failed(CONDITIONS, &error),
@@ -127,7 +128,7 @@ pub(super) async fn versioning(patient: &Patient) -> Vec<Check> {
     let is_allowed = patient.config.replica.allow_versioned;
     check(patient, VERSIONING, |bucket| async move {
         match probe::keeps_nothing(&*bucket).await {
-            Ok(()) => Check::new(VERSIONING, Verdict::Ok, "the bucket keeps nothing of removed objects", ""),
+            Ok(()) => Check::new(VERSIONING, Verdict::Ok, "the bucket keeps no removed objects", ""),
             Err(Unfit::Failed(error)) => {
                 let seen = format!("could not be read: {error}");
                 let remedy = "Allow these credentials s3:GetBucketVersioning and \
@@ -258,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_bucket_is_warned_of() {
+    fn a_slow_bucket_is_a_warning() {
         let millis = Duration::from_millis;
         assert_eq!(judge_speed(millis(40), millis(120), millis(90)).verdict, Verdict::Ok);
         assert_eq!(judge_speed(millis(501), millis(120), millis(90)).verdict, Verdict::Warn);

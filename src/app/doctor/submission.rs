@@ -43,7 +43,12 @@ async fn check(patient: &Patient, name: &'static str, port: u16, is_implicit: bo
             return Check::new(name, Verdict::Fail, fault.to_string(), remedy(&fault, host, port));
         }
     }
-    Check::new(name, Verdict::Ok, format!("{host} port {port} greets and offers TLS that verifies"), "")
+    Check::new(
+        name,
+        Verdict::Ok,
+        format!("{host} port {port} sends a greeting and offers TLS with a valid certificate"),
+        "",
+    )
 }
 
 fn remedy(fault: &SubmissionFault, host: &str, port: u16) -> String {
@@ -52,13 +57,11 @@ fn remedy(fault: &SubmissionFault, host: &str, port: u16) -> String {
             format!("Start the service, make {host} resolve to it, and open port {port} in the firewall.")
         }
         SubmissionFault::NotSmtp(..) => {
-            format!(
-                "See which program listens on port {port}, and whether the port's use of TLS is the configured one."
-            )
+            format!("Check which program listens on port {port}, and whether its TLS mode is the configured one.")
         }
-        SubmissionFault::NoTls(_) => format!("See that no proxy on port {port} removes STARTTLS."),
+        SubmissionFault::NoTls(_) => format!("Check that no proxy on port {port} removes STARTTLS."),
         SubmissionFault::ClearAuth(_) => {
-            format!("Another server answers on port {port}: programs would send it keys in the clear.")
+            format!("Another server answers on port {port}: programs would send it keys unencrypted.")
         }
         SubmissionFault::Tls(..) => {
             format!("Use a certificate for {host} from an authority that clients trust, in [http.tls] or [submission].")

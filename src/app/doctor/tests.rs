@@ -21,7 +21,7 @@ fn verdict(checks: &[Check], name: &str) -> Verdict {
 }
 
 #[test]
-fn without_name_servers_everything_else_is_still_told() {
+fn without_name_servers_all_other_checks_still_report() {
     let folder = tempfile::tempdir().unwrap();
     let checks = run(&config(folder.path(), "")).unwrap();
     assert_eq!(verdict(&checks, "resolver"), Verdict::Fail);
@@ -33,7 +33,7 @@ fn without_name_servers_everything_else_is_still_told() {
 }
 
 #[test]
-fn a_key_that_others_can_read_is_a_failure_and_an_open_directory_a_warning() {
+fn a_key_readable_by_others_fails_and_an_open_directory_warns() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     fs::create_dir(&data).unwrap();
@@ -56,14 +56,14 @@ fn a_key_that_others_can_read_is_a_failure_and_an_open_directory_a_warning() {
 }
 
 #[test]
-fn a_disk_without_the_room_that_is_asked_for_is_a_failure() {
+fn a_disk_below_the_required_free_space_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), &format!("[limits]\nmin_free_bytes = {}\n", i64::MAX));
     assert_eq!(verdict(&run(&config).unwrap(), "disk"), Verdict::Fail);
 }
 
 #[test]
-fn a_certificate_is_judged_by_its_name_and_its_end() {
+fn a_certificate_is_checked_by_its_name_and_its_expiry() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cert.pem");
     let lines = format!("certificate = {:?}\nkey = \"k\"\n", file.display().to_string());

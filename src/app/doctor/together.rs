@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn futures_answer_in_their_order_whichever_is_first() {
+    async fn results_are_in_the_order_of_the_futures() {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let waits: Pin<Box<dyn Future<Output = u8>>> = Box::pin(async { receiver.await.unwrap() });
         let sends: Pin<Box<dyn Future<Output = u8>>> = Box::pin(async {

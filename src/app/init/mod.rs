@@ -91,8 +91,8 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Cli
         return Err(CliError::new(
             Exit::Conflict,
             PURPOSE,
-            format!("there already is a store in {}, which is not changed", directory.display()),
-            "Add to it with `postrider account add`, or name another directory with --data-dir.",
+            format!("{} already contains a store, which was not changed", directory.display()),
+            "Add accounts with `postrider account add`, or choose another directory with --data-dir.",
         ));
     }
     let user = options.user.clone().map_or_else(|| postmaster(&config.hostname), Ok)?;
@@ -167,7 +167,7 @@ fn agrees(options: &InitOptions, config: &Config, origin: &str) -> Result<(), Cl
         return Ok(());
     };
     let why = format!("{origin} says hostname = \"{}\", not {hostname}", config.hostname);
-    let remedy = "Correct hostname there, or leave --hostname out.";
+    let remedy = "Correct hostname there, or omit --hostname.";
     Err(CliError::new(Exit::Conflict, PURPOSE, why, remedy))
 }
 

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_its_address_both_ways_and_its_own_spf() {
+    fn a_server_has_forward_and_reverse_records_and_its_own_spf() {
         assert_eq!(
             lines("hostname = \"mail.example.com\"", &["192.168.0.2", "8.8.4.4"]),
             [
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn bounces_come_back_to_a_host_of_their_own() {
+    fn bounces_have_their_own_host() {
         let text = "hostname = \"mail.example.com\"\n[bounces]\nhost = \"bounces.example.com\"";
         let lines = lines(text, &["8.8.4.4"]);
         assert!(lines.contains(&"bounces.example.com A 8.8.4.4".to_owned()), "{lines:?}");

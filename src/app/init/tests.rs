@@ -18,7 +18,7 @@ fn set_up(options: &InitOptions) -> Result<Made, CliError> {
 }
 
 #[test]
-fn from_nothing_to_a_configuration_an_account_and_a_key() {
+fn init_creates_a_configuration_an_account_and_a_key() {
     let folder = tempfile::tempdir().unwrap();
     let made = set_up(&options(folder.path(), Some("mail.example.com"))).unwrap();
     assert!(made.api_key.starts_with("pr_live_") && made.account_id.starts_with("acc_") && made.config_is_new);
@@ -34,7 +34,7 @@ fn from_nothing_to_a_configuration_an_account_and_a_key() {
 }
 
 #[test]
-fn whoever_is_named_signs_in_to_the_panel() {
+fn the_user_option_sets_the_panel_user() {
     let folder = tempfile::tempdir().unwrap();
     let named = options(folder.path(), Some("mail.example.com"));
     let made = set_up(&InitOptions { user: Some("ada@example.com".parse().unwrap()), ..named }).unwrap();
@@ -42,7 +42,7 @@ fn whoever_is_named_signs_in_to_the_panel() {
 }
 
 #[test]
-fn a_store_that_is_there_is_a_conflict_and_stays_as_it_is() {
+fn an_existing_store_is_a_conflict_and_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(folder.path(), Some("mail.example.com"));
     set_up(&options).unwrap();
@@ -53,7 +53,7 @@ fn a_store_that_is_there_is_a_conflict_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_configuration_that_is_there_is_used_and_never_overwritten() {
+fn an_existing_configuration_is_used_and_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let options_of = |hostname| options(folder.path(), hostname);
     let config = options_of(None).config.unwrap();
@@ -70,7 +70,7 @@ fn a_configuration_that_is_there_is_used_and_never_overwritten() {
 
 /// Uses a file as from a package: every key, and no name.
 #[test]
-fn a_configuration_without_a_name_gets_it_and_keeps_all_else() {
+fn a_configuration_without_a_hostname_gets_only_that_added() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(folder.path(), Some("mail.example.com"));
     let file = options.config.clone().unwrap();
@@ -94,7 +94,7 @@ fn a_configuration_without_a_name_gets_it_and_keeps_all_else() {
 }
 
 #[test]
-fn what_was_begun_and_not_finished_does_not_stand_in_the_way() {
+fn an_unfinished_init_can_be_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     fs::create_dir(&data).unwrap();
@@ -106,7 +106,7 @@ fn what_was_begun_and_not_finished_does_not_stand_in_the_way() {
 }
 
 #[test]
-fn a_place_that_is_not_ours_is_told_in_three_lines() {
+fn an_inaccessible_path_is_reported_in_three_lines() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("etc"), "a file where a folder should be").unwrap();
     let trouble = set_up(&options(folder.path(), Some("mail.example.com"))).unwrap_err();
@@ -114,7 +114,7 @@ fn a_place_that_is_not_ours_is_told_in_three_lines() {
 }
 
 #[test]
-fn with_the_name_in_the_environment_and_no_file_none_is_written() {
+fn with_the_hostname_in_the_environment_no_file_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let environment = Environment::of([

@@ -78,7 +78,7 @@ fn receive(
         progress.done(reader.totals());
     }
     let totals = reader.totals();
-    progress.line("everything is read; waiting for the disk");
+    progress.line("all data received; waiting for the disk");
     unfinished.file.sync_all()?;
     Ok(FinishedBackup {
         file: PathBuf::new(),
@@ -167,7 +167,7 @@ fn broken_off(file: &Path, fault: &Fault) -> CliError {
             (format!("{}: {error}", file.display()), "Choose a file on a disk with more free space.")
         }
         Fault::Io(_) | Fault::Strange | Fault::Newer { .. } | Fault::Truncated { .. } | Fault::Damaged { .. } => {
-            (format!("the service broke it off: {fault}"), "See the service's log, and try again.")
+            (format!("the service aborted the backup: {fault}"), "See the service's log, and try again.")
         }
     };
     CliError::new(Exit::Failed, format!("cannot {PURPOSE}"), why, remedy)

@@ -20,7 +20,7 @@ pub struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// Begins the progress of `what`.
+    /// Starts the progress output of `what`.
     pub fn new(what: &'static str, out: &'a mut dyn Write) -> Self {
         Self { out, what, told: Instant::now(), is_begun: false, rows: 0, content: 0 }
     }
@@ -80,7 +80,7 @@ mod tests {
     use crate::base::time::Timestamp;
 
     #[test]
-    fn the_beginning_is_told_at_once_and_once_and_what_follows_by_the_second() {
+    fn progress_is_shown_at_once_and_then_every_second() {
         let mut told = Vec::new();
         let mut progress = Progress::new("restore", &mut told);
         let head = Head {

@@ -82,11 +82,11 @@ impl Forwarding {
             Some(program) => Some(signer(program, told)?),
             None => None,
         };
-        told.remark("listening; end it with Ctrl-C");
+        told.remark("listening; press Ctrl-C to stop");
         loop {
             place = stream.place().map(str::to_owned).or(place);
             let fault = self.pass_on(&mut stream, &mut place, signer.as_ref(), told).await?;
-            told.remark(&format!("the events' stream was lost ({fault}); it is followed again"));
+            told.remark(&format!("event stream lost ({fault}); reconnecting"));
             stream = again(&source, place.as_deref()).await?;
         }
     }
@@ -176,7 +176,7 @@ fn refused(fault: &SourceFault) -> CliError {
         SourceFault::Lost(why) => cannot(
             Exit::Unreachable,
             format!("the service does not answer: {why}"),
-            "Start the service, or name it with --data-dir, --config, or --url and --key.",
+            "Start the service, or select it with --data-dir, --config, or --url and --key.",
         ),
         SourceFault::Refused { status, body } => {
             let error: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
@@ -186,7 +186,7 @@ fn refused(fault: &SourceFault) -> CliError {
                 Exit::Done => Exit::Failed,
                 other => other,
             };
-            cannot(exit, why, "Give a key with the scope read, and an event identifier as `event list` shows it.")
+            cannot(exit, why, "Use a key with the scope read, and an event ID from `event list`.")
         }
     }
 }

@@ -143,8 +143,8 @@ pub fn secret(text: &str) -> Result<Secret, CliError> {
     Err(CliError::new(
         Exit::Usage,
         "cannot listen for webhooks",
-        format!("a webhook's secret begins with {SECRET_PREFIX}"),
-        "Give the complete secret, as shown when the endpoint was registered or its secret was rotated.",
+        format!("webhook secrets begin with {SECRET_PREFIX}"),
+        "Use the complete secret, as shown when the endpoint was registered or its secret was rotated.",
     ))
 }
 
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_whatever_its_record_holds() {
+    fn an_event_is_one_line_whatever_its_record_contains() {
         let record = br#"{"message_id": "msg_1\n\u001b[31m", "created_at": "2026-11-20T15:04:05.123+00:00"}"#;
         let mut heard = ForwardResult::of("evt_1", "delivered", record);
         assert_eq!(heard.line(), "2026-11-20T15:04:05.123+00:00  delivered     msg_1\\n\\u{1b}[31m  evt_1");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused() {
+    fn an_invalid_secret_is_refused() {
         assert_eq!(secret("whsec_abc").unwrap().expose(), b"whsec_abc");
         for text in ["", "whsec_", "abc"] {
             assert_eq!(secret(text).unwrap_err().exit(), Exit::Usage, "{text}");

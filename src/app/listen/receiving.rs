@@ -34,11 +34,11 @@ impl Receiving {
     /// The address can't be bound, or the output can't be written.
     pub(in crate::app) async fn run(self, told: &mut ListenOutput<'_>) -> Result<Exit, End> {
         let in_use = |error: std::io::Error| {
-            let why = format!("nothing can listen at {}: {error}", self.address);
-            End::Trouble(cannot(Exit::Failed, why, "Choose another address; port 0 takes any free one."))
+            let why = format!("cannot listen at {}: {error}", self.address);
+            End::Trouble(cannot(Exit::Failed, why, "Choose another address; port 0 selects a free port."))
         };
         let listener = HookListener::bind(self.address).await.map_err(in_use)?;
-        told.remark(&format!("receiving at http://{}; end it with Ctrl-C", listener.address()?));
+        told.remark(&format!("receiving at http://{}; press Ctrl-C to stop", listener.address()?));
         let (sender, mut lines) = mpsc::channel(LINES_MAX);
         let secret = self.secret;
         let judge: Arc<Judge> = Arc::new(move |headers: &HeaderMap, body: Bytes| {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_genuine_and_fresh_is_believed() {
+    fn only_authentic_and_recent_webhooks_are_accepted() {
         let (now, secret, body) = (SystemClock::new().now(), Secret::new("whsec_a"), b"{\"message_id\":\"msg_1\"}");
         let heard = judged(&secret, &headers(now, &secret, body), body);
         assert_eq!((heard.status, heard.error, heard.attempts), (Some(204), None, 2));

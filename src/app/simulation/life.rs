@@ -73,7 +73,7 @@ pub(super) fn live(world: &Arc<World>) -> Option<End> {
         let end = tokio::select! {
             biased;
             end = ending => end,
-            () = service::serve_workers(world, &workers, &has_work) => unreachable!("workers serve for ever"),
+            () = service::serve_workers(world, &workers, &has_work) => unreachable!("workers never end"),
         };
         let end = finish(world, &service, dispatcher, &workers, &has_work, end).await;
         world.clocks.stop();
@@ -115,7 +115,7 @@ async fn finish(
             let has_finished = tokio::select! {
                 biased;
                 has_finished = stopping => has_finished,
-                () = service::serve_workers(world, workers, has_work) => unreachable!("workers serve for ever"),
+                () = service::serve_workers(world, workers, has_work) => unreachable!("workers never end"),
             };
             service.engine.store.close();
             if let Some(turns) = &mut *workers.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -223,7 +223,7 @@ async fn settle(world: &Arc<World>, service: &Arc<Service>) {
         let are_done = world.state().submissions.iter().all(|submission| is_done(&submission.progress));
         let unsettled = invariants::unsettled(world, &service.engine);
         if are_done && unsettled.is_none() {
-            world.note("all is settled");
+            world.note("all work is settled");
             return;
         }
         if world.clocks.elapsed() >= deadline {

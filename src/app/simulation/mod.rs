@@ -152,17 +152,17 @@ fn run_half(first: u64) {
 }
 
 #[test]
-fn the_service_keeps_its_promises_whatever_fails_even_seeds() {
+fn the_invariants_hold_under_faults_even_seeds() {
     run_half(0);
 }
 
 #[test]
-fn the_service_keeps_its_promises_whatever_fails_odd_seeds() {
+fn the_invariants_hold_under_faults_odd_seeds() {
     run_half(1);
 }
 
 #[test]
-fn seeds_that_found_something_find_nothing_any_more() {
+fn seeds_with_earlier_findings_have_none() {
     let kept = KEPT.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
     run_all(kept.map(|seed| seed.parse().expect("a seed is a number")));
 }
@@ -179,7 +179,7 @@ fn one_run() {
 }
 
 #[test]
-fn a_seed_gives_the_same_run_each_time() {
+fn a_seed_determines_the_run() {
     for seed in 0..8 {
         let (first, second) = (run(seed, &BTreeSet::new()), run(seed, &BTreeSet::new()));
         let differs = first.log.iter().zip(&second.log).find(|(first, second)| first != second);

@@ -337,7 +337,7 @@ fn failed(why: &str) -> CliError {
 fn master_key(directory: &Path, named: Option<&Path>) -> Result<Raw, CliError> {
     let path = named.map_or_else(|| master_key::place(directory), Path::to_owned);
     master_key::read_raw(&path).map_err(|error| {
-        let remedy = "Give the master.key of the active machine with --master-key FILE: the bucket does not have it.";
+        let remedy = "Set --master-key to the master.key of the active machine; the bucket does not contain it.";
         CliError::new(Exit::Usage, WHAT, error.to_string(), remedy)
     })
 }

@@ -36,13 +36,14 @@ impl Following<'_> {
     ) -> Result<serde_json::Value, PromotionRefusal> {
         let refuse = |status, code, message: &str| PromotionRefusal { status, code, message: message.to_owned() };
         let Some(open) = standby.as_mut().filter(|_| sight.is_at_end || wanted.without_bucket) else {
-            return Err(refuse(503, "not_ready", "The standby has not come to the end of the log yet."));
+            return Err(refuse(503, "not_ready", "The standby has not reached the end of the log yet."));
         };
         let was_released = open.head().is_some_and(|head| head.kind == Kind::Release);
         if !wanted.force && !wanted.without_bucket && !was_released {
             let lease = self.config.replica.lease;
             if sight.moved_at.is_some_and(|moved| moved.elapsed() <= lease) {
-                let message = "The log moved within a lease: the active machine lives. Stop it first, or use --force.";
+                let message =
+                    "The log moved within a lease: the active machine is alive. Stop it first, or use --force.";
                 return Err(refuse(409, "active_lives", message));
             }
             let message = "An active machine that is idle can't be seen. Stop it first, then use --force.";

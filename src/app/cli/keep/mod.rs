@@ -33,12 +33,14 @@ pub(super) fn backup(args: BackupArgs, json: bool, console: &mut Console<'_>) ->
 fn told_of_backup(taken: &FinishedBackup) -> String {
     let FinishedBackup { file, taken_at, bytes, rows, .. } = taken;
     let content = match taken.with_content {
-        true => "Message bodies are in it.",
-        false => "It has no message bodies: queued mail in it ends as failed when it is restored and released.",
+        true => "It contains message bodies.",
+        false => "It does not contain message bodies: its queued mail fails when it is restored and released.",
     };
     let key = match taken.with_key {
         true => "It contains the master key: anyone who has the file can read every secret in it.",
-        false => "The master key is not in it: keep master.key apart, for without it nothing can be restored.",
+        false => {
+            "It does not contain the master key: keep master.key in another place. Nothing can be restored without it."
+        }
     };
     format!(
         "Backed up {rows} rows as of {taken_at} to {} ({:.1} MiB).\n{content}\n{key}\n",
@@ -56,8 +58,8 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
         return Err(CliError::new(
             Exit::Usage,
             "cannot restore the backup",
-            "name a directory to restore into with --data-dir or --config",
-            "Choose one that is empty or does not exist yet with --data-dir DIR.",
+            "no directory to restore into is set",
+            "Set --data-dir to a directory that is empty or does not exist yet.",
         )
         .into());
     };
@@ -69,7 +71,7 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
         return print(&restored, told_of_restore, json, console);
     }
     if args.at.is_some() || args.release {
-        let (why, remedy) = ("--at and --release are for a replica", "Write it as s3://bucket/prefix.");
+        let (why, remedy) = ("--at and --release only apply to a replica", "Write the replica as s3://bucket/prefix.");
         return Err(CliError::new(Exit::Usage, "cannot restore the backup", why, remedy).into());
     }
     let progress = Progress::new("restore", console.err);
@@ -80,12 +82,12 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
 fn told_of_restore(restored: &FinishedRestore) -> String {
     let FinishedRestore { data_dir, backup_at, rows, messages, deliveries, .. } = restored;
     format!(
-        "FinishedRestore {rows} rows as of {backup_at} into {}.\n\
-         {messages} messages and {deliveries} webhook deliveries of then stand still: they may have been sent since.\n\
+        "Restored {rows} rows as of {backup_at} into {}.\n\
+         {messages} messages and {deliveries} webhook deliveries are on hold: they may have been sent since.\n\
          Next:\n\
-         \x20 start the service; what it accepts from now on is sent as ever\n\
-         \x20 postrider queue list        what waits\n\
-         \x20 postrider queue release     has what stands still go on\n",
+         \x20 start the service; mail that it accepts from now on is sent as usual\n\
+         \x20 postrider queue list        shows the queued mail\n\
+         \x20 postrider queue release     sends the mail on hold\n",
         data_dir.display(),
     )
 }
@@ -117,14 +119,14 @@ fn told_of_check(report: &Report) -> String {
     }
     let Report { segments, bodies, bodies_left_out, bodies_unread, failed, .. } = report;
     text.push_str(&format!(
-        "content: {segments} segments, {bodies} bodies read, {bodies_left_out} left out of the backup, \
-         {bodies_unread} not read for want of the master key\n"
+        "content: {segments} segments, {bodies} bodies read, {bodies_left_out} not in the backup, \
+         {bodies_unread} not read because the master key is missing\n"
     ));
     for failure in &report.failures {
         text.push_str(&format!("FAIL {}\n", failure.what));
     }
     text.push_str(&match failed {
-        0 => "Everything holds.\n".to_owned(),
+        0 => "No errors found.\n".to_owned(),
         _ => format!("{failed} failures.\n"),
     });
     text

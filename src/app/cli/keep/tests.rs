@@ -30,7 +30,7 @@ fn typed(line: &str, data_dir: &Path) -> (Exit, String, String) {
 }
 
 #[test]
-fn a_backup_that_the_service_does_not_give_whole_leaves_no_file() {
+fn an_incomplete_backup_leaves_no_file() {
     for (status, body, expected) in [
         (200, "postrider backup 1\n", Exit::Failed),
         (200, "<html>", Exit::Failed),
@@ -50,7 +50,7 @@ fn a_backup_that_the_service_does_not_give_whole_leaves_no_file() {
 }
 
 #[test]
-fn a_backup_goes_to_no_file_that_is_there_and_to_none_that_can_not_be() {
+fn a_backup_refuses_existing_and_impossible_files() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("b");
     fs::write(&file, "mine").unwrap();
@@ -64,7 +64,7 @@ fn a_backup_goes_to_no_file_that_is_there_and_to_none_that_can_not_be() {
 }
 
 #[test]
-fn a_restore_and_a_check_say_what_is_not_there() {
+fn restore_and_check_report_missing_files() {
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("b"), folder.path().join("data"));
     let restore = format!("restore {} --data-dir {}", file.display(), data.display());
@@ -76,7 +76,7 @@ fn a_restore_and_a_check_say_what_is_not_there() {
     assert_eq!(ended(&restore), Exit::NotFound);
     assert_eq!(ended(&format!("check --backup {}", file.display())), Exit::NotFound);
     assert_eq!(ended(&format!("check --data-dir {}", data.display())), Exit::NotFound);
-    assert!(!data.exists(), "a check makes nothing");
+    assert!(!data.exists(), "a check creates nothing");
     fs::write(&file, "postrider backup 9\n").unwrap();
     assert_eq!(ended(&restore), Exit::Failed);
     assert_eq!(ended(&format!("check --backup {}", file.display())), Exit::Failed);
@@ -96,7 +96,7 @@ fn a_restore_and_a_check_say_what_is_not_there() {
 }
 
 #[test]
-fn what_was_let_go_is_told_in_words() {
+fn a_release_reports_the_released_items() {
     let answer = "{\"released\":true,\"backup_at\":\"2026-11-20T15:04:05.000+00:00\",\"messages\":7,\"deliveries\":2}";
     let nothing = "{\"released\":false,\"backup_at\":null,\"messages\":0,\"deliveries\":0}";
     let daemon = Canned::answering(&[(200, answer), (200, answer), (200, nothing)]);
@@ -109,12 +109,12 @@ fn what_was_let_go_is_told_in_words() {
 }
 
 #[test]
-fn a_queue_that_stands_still_says_so_behind_its_sites() {
+fn a_queue_on_hold_is_reported_after_its_sites() {
     let page = "{\"data\":[],\"next_cursor\":null,\"standstill\":{\"backup_at\":\"2026-11-20T15:04:05.000+00:00\",\
         \"messages\":7,\"deliveries\":2}}";
     let daemon = Canned::answering(&[(200, page)]);
     let (_, out, _) = typed("queue list", daemon.data_dir());
     assert!(
-        out.contains("7 messages and 2 webhook deliveries stand still") && out.contains("`postrider queue release`")
+        out.contains("7 messages and 2 webhook deliveries are on hold") && out.contains("`postrider queue release`")
     );
 }

@@ -43,7 +43,7 @@ fn asking(line: &str, answers: &[(u16, &str)]) -> (Ran, Vec<String>) {
 }
 
 #[test]
-fn a_line_that_is_no_command_is_a_fault_of_usage() {
+fn an_invalid_command_line_is_a_usage_error() {
     for line in [
         "dev --port 70000",
         "message send --from a@example.test",
@@ -93,7 +93,7 @@ fn a_line_that_is_no_command_is_a_fault_of_usage() {
 }
 
 #[test]
-fn help_and_version_are_printed_where_they_are_asked_for() {
+fn help_and_version_are_printed_on_request() {
     assert!(alone("--help", &[]).out.contains("domain"));
     assert_eq!(alone("version", &[]).out, format!("postrider {}\n", env!("CARGO_PKG_VERSION")));
     assert_eq!(alone("version --json", &[]).out, format!("{{\"version\":\"{}\"}}\n", env!("CARGO_PKG_VERSION")));
@@ -101,7 +101,7 @@ fn help_and_version_are_printed_where_they_are_asked_for() {
 }
 
 #[test]
-fn serve_gets_the_configuration_and_the_descriptor_or_says_why_not() {
+fn serve_gets_the_configuration_and_the_descriptor_or_reports_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.toml");
     let line = format!("serve --config {} --ready-fd 3", file.display());
@@ -131,7 +131,7 @@ fn serve_gets_the_configuration_and_the_descriptor_or_says_why_not() {
 }
 
 #[test]
-fn dev_lays_its_options_over_the_file_and_the_file_over_its_own_defaults() {
+fn dev_s_options_override_the_file_and_the_file_overrides_the_defaults() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.toml");
     fs::write(&file, "data_dir = \"/kept\"\n[http]\nlisten = [\"127.0.0.1:1\"]\n[delivery]\nport = 2525\n").unwrap();
@@ -190,7 +190,7 @@ fn a_configuration_is_checked_with_its_warnings() {
 }
 
 #[test]
-fn an_account_is_made_with_what_was_given_and_printed_as_the_api_has_it() {
+fn an_account_is_created_from_the_options_and_printed_as_the_api_returns_it() {
     let answer = format!("{{\"name\":\"Acme\", \"id\":\"{ACCOUNT}\"}}");
     let (ran, requests) = asking("account add Acme --quota-per-hour 5 --json", &[(201, &answer)]);
     assert_eq!((ran.exit, ran.out), (Exit::Done, format!("{answer}\n")));
@@ -228,12 +228,12 @@ fn the_queue_is_listed_by_site() {
 }
 
 #[test]
-fn mail_for_a_site_is_paused_resumed_and_tried() {
+fn mail_for_a_site_is_paused_resumed_and_retried() {
     let one = format!("{{\"data\":[{{\"id\":\"{ACCOUNT}\"}}],\"next_cursor\":null}}");
     for (verb, answer, told) in [
         ("pause", "{\"site\":\"google\",\"paused\":true}", "Mail for google waits until it is resumed.\n"),
         ("resume", "{\"site\":\"google\",\"paused\":false}", "Mail for google continues.\n"),
-        ("try", "{\"site\":\"google\",\"messages\":7,\"more\":false}", "7 messages for google are tried now.\n"),
+        ("try", "{\"site\":\"google\",\"messages\":7,\"more\":false}", "7 messages for google are retried now.\n"),
     ] {
         let (ran, requests) = asking(&format!("queue {verb} google"), &[(200, &one), (200, answer)]);
         assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, told), "{ran:?}");
@@ -246,7 +246,7 @@ fn mail_for_a_site_is_paused_resumed_and_tried() {
 }
 
 #[test]
-fn the_account_may_be_left_out_where_there_is_one() {
+fn the_account_is_optional_if_there_is_only_one() {
     let one = format!("{{\"data\":[{{\"id\":\"{ACCOUNT}\"}}],\"next_cursor\":null}}");
     let made = "{\"id\":\"key_1\",\"name\":\"n\",\"scopes\":[\"send\",\"read\"],\"key\":\"pr_live_x\"}";
     let line = "key add --name n --scopes send,read --stream marketing --expires-at 2030-01-01T00:00:00Z";
@@ -270,7 +270,7 @@ fn the_account_may_be_left_out_where_there_is_one() {
 }
 
 #[test]
-fn a_domain_is_found_by_its_identifier_or_by_its_name_on_any_page() {
+fn a_domain_is_found_by_identifier_or_by_name_on_any_page() {
     let shown = format!("{{\"id\":\"{DOMAIN}\",\"name\":\"xn--bcher-kva.example\",\"records\":[]}}");
     let line = |command: &str, name: &str| format!("domain {command} {name} --json --account {ACCOUNT}");
     let (ran, requests) = asking(&line("show", DOMAIN), &[(200, &shown)]);
@@ -296,7 +296,7 @@ fn a_domain_is_found_by_its_identifier_or_by_its_name_on_any_page() {
 }
 
 #[test]
-fn the_daemon_is_found_by_option_before_variable_and_by_directory_before_file() {
+fn options_override_variables_and_a_directory_overrides_a_file() {
     let daemon = Canned::answering(&[(200, "{\"data\":[]}"), (200, "{\"data\":[]}"), (200, "{\"data\":[]}")]);
     let dir = daemon.data_dir().to_str().unwrap().to_owned();
     let file = daemon.data_dir().join("p.toml");
@@ -315,7 +315,7 @@ fn the_daemon_is_found_by_option_before_variable_and_by_directory_before_file() 
 }
 
 #[test]
-fn each_command_asks_for_one_object_or_list_of_the_account() {
+fn each_command_requests_one_object_or_list_of_the_account() {
     let of_account = |line: &str| format!("{line} --account {ACCOUNT}");
     for (line, head, body) in [
         ("key show key_1", "GET /v1/keys/key_1 ", ""),
@@ -366,7 +366,7 @@ fn each_command_asks_for_one_object_or_list_of_the_account() {
 }
 
 #[test]
-fn what_answers_nothing_prints_nothing_for_programs_and_a_word_for_people() {
+fn an_empty_answer_prints_nothing_as_json_and_a_sentence_as_text() {
     let line = format!("key remove key_1 --account {ACCOUNT}");
     assert_eq!(asking(&line, &[(204, "")]).0.out, "Revoked.\n");
     let (ran, _) = asking(&format!("{line} --json"), &[(204, "")]);
@@ -384,7 +384,7 @@ fn what_answers_nothing_prints_nothing_for_programs_and_a_word_for_people() {
 }
 
 #[test]
-fn people_see_a_secret_with_a_warning_and_a_message_with_its_timeline() {
+fn text_output_shows_a_secret_with_a_warning_and_a_message_with_its_timeline() {
     let account = format!("--account {ACCOUNT}");
     let made = "{\"id\":\"whk_1\",\"url\":\"https://a.example/\",\"enabled\":true,\"secret\":\"whsec_x\"}";
     let (ran, _) = asking(&format!("webhook add https://a.example/ {account}"), &[(201, made)]);

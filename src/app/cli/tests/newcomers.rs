@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn a_bare_port_is_one_of_loopback_and_port_is_an_alias_of_listen() {
+fn a_bare_port_means_loopback_and_port_is_an_alias_of_listen() {
     for (line, listen) in [
         ("dev --listen 9000", "127.0.0.1:9000"),
         ("dev --port 9000", "127.0.0.1:9000"),
@@ -25,7 +25,7 @@ fn a_bare_port_is_one_of_loopback_and_port_is_an_alias_of_listen() {
 }
 
 #[test]
-fn an_unknown_identifier_is_named_with_the_command_that_lists_others() {
+fn an_unknown_identifier_is_reported_with_the_list_command() {
     let missing = "{\"message\":\"There is nothing.\",\"code\":\"not_found\"}";
     let one = format!("{{\"data\":[{{\"id\":\"{ACCOUNT}\"}}],\"next_cursor\":null}}");
     for (line, says) in [
@@ -47,7 +47,7 @@ fn an_unknown_identifier_is_named_with_the_command_that_lists_others() {
 }
 
 #[test]
-fn verifying_ends_with_a_verdict_and_with_7_unless_the_domain_is_verified() {
+fn verify_exits_with_7_unless_the_domain_is_verified() {
     let record =
         "{\"type\":\"TXT\",\"name\":\"s1._domainkey.a.example\",\"required\":true,\"status\":\"missing\",\"found\":[]}";
     let domain = |status: &str| {
@@ -64,7 +64,7 @@ fn verifying_ends_with_a_verdict_and_with_7_unless_the_domain_is_verified() {
 }
 
 #[test]
-fn a_message_is_sent_from_the_command_line_and_its_outcome_waited_for() {
+fn message_send_sends_a_message_and_waits_for_its_outcome() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("f");
     fs::write(&file, "<p>Hi</p>").unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_environment_lies_over_the_file() {
+fn the_environment_overrides_the_file() {
     let text = "data_dir = \"/file\"\n[http]\nlisten = [\"[::]:443\"]\n[[relay]]\nname = \"smart-host\"\n";
     let environment = variables(&[
         ("POSTRIDER_HOSTNAME", "env.example.com"),
@@ -35,7 +35,7 @@ fn a_list_is_written_as_in_toml_or_with_commas() {
 }
 
 #[test]
-fn relays_are_an_array_of_inline_tables_and_their_faults_stand_in_the_variable() {
+fn a_variable_holds_relays_as_inline_tables_and_errors_name_the_variable() {
     let relay = "[{ name = \"out\", kind = \"smarthost\", host = \"smtp.example.net\", port = 2525 }]";
     let both = variables(&[("POSTRIDER_RELAY", relay), ("POSTRIDER_RELAY__OUT__EHLO", "out.example.com")]);
     let config = Config::parse("[[relay]]\nname = \"of-the-file\"\n", "p.toml", &both).unwrap();
@@ -50,7 +50,7 @@ fn relays_are_an_array_of_inline_tables_and_their_faults_stand_in_the_variable()
 }
 
 #[test]
-fn a_variable_that_leads_nowhere_is_a_fault_too() {
+fn a_variable_for_an_unknown_key_is_an_error() {
     for (variable, fault) in [
         (("POSTRIDER_HTTP__LISTN", "x"), "http.listn: unknown key; did you mean http.listen?"),
         (("POSTRIDER_HTP__LISTEN", "x"), "htp: unknown key; did you mean http?"),

@@ -90,7 +90,7 @@ fn the_example_has_every_key() {
 }
 
 #[test]
-fn every_key_has_its_value() {
+fn every_key_sets_its_value() {
     let config = parsed(
         r#"
         hostname = "Mail.Example.COM"
@@ -213,7 +213,7 @@ fn acme_has_its_own_keys() {
 }
 
 #[test]
-fn without_sections_mail_comes_back_to_the_host_name() {
+fn without_sections_return_paths_use_the_host_name() {
     let config = parsed(BARE);
     assert_eq!((config.bounces.as_ref(), config.bounce_host().as_str()), (None, "mail.example.com"));
     assert_eq!(config.public_url().as_str(), "https://mail.example.com/");
@@ -223,7 +223,7 @@ fn without_sections_mail_comes_back_to_the_host_name() {
 }
 
 #[test]
-fn every_fault_is_told_with_its_line_and_column() {
+fn every_error_has_its_line_and_column() {
     for (text, fault) in [
         ("hostname = 5", "line 1, column 12: hostname: must be a string, in quotes"),
         (
@@ -257,7 +257,7 @@ fn every_fault_is_told_with_its_line_and_column() {
         ),
         (
             "[http.tls]\nmode = \"files\"\nkey = \"k\"",
-            "line 1, column 7: http.tls.certificate: must name a PEM file where mode is \"files\"",
+            "line 1, column 7: http.tls.certificate: must name a PEM file if mode is \"files\"",
         ),
         (
             "[http.tls]\ndirectory = \"http://ca.example\"",
@@ -274,7 +274,7 @@ fn every_fault_is_told_with_its_line_and_column() {
         ("[delivery]\nmax_connections = 1.5", "line 2, column 19: delivery.max_connections: must be a whole number"),
         ("[bounces]\nhost = \"b\"", "line 2, column 8: bounces.host: the domain must have at least two labels"),
         ("[relay]\nname = \"a\"", "line 1, column 2: relay: must be written as [[relay]]"),
-        ("[[relay]]\nkind = \"mx\"", "line 1, column 1: relay.name: must be given"),
+        ("[[relay]]\nkind = \"mx\"", "line 1, column 1: relay.name: must be set"),
         (
             "[[relay]]\nname = \"a b\"",
             "line 2, column 8: relay.name: must have 1 to 64 letters, digits, `-`, `_` or `.`",
@@ -283,10 +283,7 @@ fn every_fault_is_told_with_its_line_and_column() {
             "[[relay]]\nname = \"a\"\nhost = \"h\"",
             "line 3, column 1: relay.host: belongs to a relay of kind \"smarthost\"",
         ),
-        (
-            "[[relay]]\nname = \"a\"\nkind = \"smarthost\"",
-            "relay.host: must name the server where kind is \"smarthost\"",
-        ),
+        ("[[relay]]\nname = \"a\"\nkind = \"smarthost\"", "relay.host: must name the server if kind is \"smarthost\""),
         ("[[relay]]\nname = \"a\"\nsource = [\"::x\"]", "line 3, column 11: relay.source: `::x` is not an IP address"),
         (
             "[[relay]]\nname = \"a\"\nstreams = [\"bulk\", \"marketing\"]",
@@ -296,18 +293,18 @@ fn every_fault_is_told_with_its_line_and_column() {
             "[[relay]]\nname = \"a\"\nstreams = [\"marketing\"]",
             "relay: no relay carries the transactional stream; add it to the streams of one",
         ),
-        ("[[relay]]\nname = \"a\"\n[[relay]]\nname = \"a\"", "relay: two relays are called a"),
+        ("[[relay]]\nname = \"a\"\n[[relay]]\nname = \"a\"", "relay: two relays are named a"),
         (
             "[[relay]]\nname = \"a\"\nkind = \"smarthost\"\nhost = \"h\"\nusername = \"u\"",
-            "relay.password_file: must name the file that holds the password of username",
+            "relay.password_file: must name the file with the password of username",
         ),
         (
             "[[relay]]\nname = \"a\"\nkind = \"smarthost\"\nhost = \"h\"\npassword_file = \"f\"",
-            "relay.username: must be given where password_file is",
+            "relay.username: must be set if password_file is set",
         ),
         (
             "[[relay]]\nname = \"a\"\nkind = \"smarthost\"\nhost = \"h\"\ntls = \"off\"\nusername = \"u\"\npassword_file = \"f\"",
-            "relay.tls: must not be \"off\" where there is a username",
+            "relay.tls: must not be \"off\" if username is set",
         ),
         ("[[relay]]\nname = \"a\"\nwarm_up = {}", "relay.warm_up.per_day: must say how many"),
         ("[[relay]]\nname = \"a\"\nwarm_up = { per_day = 0 }", "relay.warm_up.per_day: must be a whole number"),
@@ -339,7 +336,7 @@ fn every_fault_is_told_with_its_line_and_column() {
 }
 
 #[test]
-fn all_faults_are_told_at_once_in_the_order_of_the_file() {
+fn all_errors_are_reported_at_once_in_file_order() {
     let text = "[log]\nlevel = 1\n[delivery]\nprot = 1\nport = 0\n[dns]\nservers = [\"a\", \"127.0.0.1:53\", \"b\"]\n";
     let found = faults(text, &[("POSTRIDER_QUOTA__PER_DAY", "many")]);
     let places: Vec<_> = found.iter().filter_map(|fault| fault.split(": ").next()).collect();
@@ -366,7 +363,7 @@ fn columns_count_characters() {
 }
 
 #[test]
-fn a_password_file_of_a_bare_name_is_a_credential_where_there_are_any() {
+fn a_password_file_without_a_path_is_a_systemd_credential_if_there_are_any() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("relay"), "s3cret\r\n").unwrap();
     let relay = |file: &str, environment: &[(&str, &str)]| {

@@ -7,7 +7,7 @@ const SECTION: &str =
     "hostname = \"mail.example.com\"\n[oidc]\nissuer = \"https://login.example.com/x/\"\nclient_id = \"p\"\n";
 
 #[test]
-fn without_a_section_nobody_signs_in_that_way_and_with_one_existing_users_do() {
+fn oidc_sign_in_needs_the_section_and_then_works_for_existing_users() {
     assert_eq!(parsed(BARE).oidc, None);
     let oidc = parsed(SECTION).oidc.unwrap();
     assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str()), ("https://login.example.com/x/", "p"));
@@ -32,7 +32,7 @@ fn the_secret_is_read_from_its_file() {
 }
 
 #[test]
-fn what_would_open_too_much_or_nothing_is_refused() {
+fn settings_that_admit_everyone_or_nobody_are_refused() {
     for (text, fault) in [
         ("[oidc]\nclient_id = \"p\"", "oidc.issuer: must be the provider's https URL"),
         ("[oidc]\nissuer = \"http://a.example\"\nclient_id = \"p\"", "is not an https URL without a query"),

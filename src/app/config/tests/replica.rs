@@ -36,7 +36,7 @@ fn every_key_has_its_place() {
 }
 
 #[test]
-fn an_endpoint_has_the_bucket_in_the_path_unless_it_says_otherwise() {
+fn with_an_endpoint_the_bucket_is_in_the_path_by_default() {
     let path_style = |more: &str| parsed(&format!("{BARE}[replica]\n{more}")).replica.path_style();
     assert!(path_style("endpoint = \"https://s3.example.com\"\n"));
     assert!(!path_style("endpoint = \"https://s3.example.com\"\npath_style = false\n"));
@@ -44,7 +44,7 @@ fn an_endpoint_has_the_bucket_in_the_path_unless_it_says_otherwise() {
 }
 
 #[test]
-fn a_value_out_of_its_bounds_is_refused() {
+fn an_out_of_range_value_is_refused() {
     for (line, fault) in [
         ("url = \"https://bucket\"", "replica.url: must begin with s3://"),
         ("endpoint = \"ftp://a\"", "replica.endpoint: must be https:// or http://"),
@@ -76,7 +76,7 @@ fn plain_http_goes_to_allowed_networks_too() {
 }
 
 #[test]
-fn automatic_failover_needs_stop_and_ends_as_a_usage_error() {
+fn automatic_failover_without_stop_is_a_usage_error() {
     let error = |more: &str| {
         let text = format!("{BARE}[replica]\nurl = \"s3://bucket\"\n{more}");
         CliError::from(Config::parse(&text, "p.toml", &Environment::default()).unwrap_err())
@@ -88,7 +88,7 @@ fn automatic_failover_needs_stop_and_ends_as_a_usage_error() {
 }
 
 #[test]
-fn credentials_come_from_the_environment_where_no_file_is_named() {
+fn credentials_come_from_the_environment_if_no_file_is_set() {
     let variables = [
         ("AWS_ACCESS_KEY_ID", "AKIA"),
         ("AWS_SECRET_ACCESS_KEY", "hidden"),

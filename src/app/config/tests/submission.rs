@@ -42,7 +42,7 @@ fn every_key_has_its_place() {
 }
 
 #[test]
-fn listening_needs_a_certificate() {
+fn listening_requires_a_certificate() {
     let listening = |more: &str| format!("{BARE}{TLS_OFF}[submission]\ntls_listen = [\"127.0.0.1:0\"]\n{more}");
     let faults_of = |more: &str| faults(&listening(more), &[]).join("\n");
     assert!(faults_of("").contains("submission.certificate: must name a PEM file"), "{}", faults_of(""));

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::Dev;
 
 #[tokio::test]
-async fn the_202_has_exactly_the_specifications_fields_and_the_quota() {
+async fn the_202_has_exactly_the_documented_fields_and_the_quota() {
     let dev = Dev::start();
     let body = json!({"from": "hello@example.test", "to": "You@Example.ORG", "subject": "Hello", "text": "x"});
     let answer = dev.post("/v1/messages", body).await.expect(202);
@@ -23,7 +23,7 @@ async fn the_202_has_exactly_the_specifications_fields_and_the_quota() {
 }
 
 #[tokio::test]
-async fn a_key_is_bound_for_24_hours_to_the_second_and_replays_the_same_bytes_after_a_crash() {
+async fn an_idempotency_key_replays_the_same_bytes_for_24_hours_even_after_a_crash() {
     let directory = tempfile::tempdir().unwrap();
     let dev = Dev::on(directory.path(), &["--virtual-clock"]);
     let body = json!({"from": "hello@example.test", "to": "you@example.org", "text": "once"});
@@ -45,7 +45,7 @@ async fn a_key_is_bound_for_24_hours_to_the_second_and_replays_the_same_bytes_af
 }
 
 #[tokio::test]
-async fn a_kept_directory_keeps_its_account_its_messages_and_its_time() {
+async fn a_reused_directory_keeps_its_account_its_messages_and_its_time() {
     let directory = tempfile::tempdir().unwrap();
     let dev = Dev::on(directory.path(), &["--virtual-clock"]);
     let id = dev.send("you@example.org").await;
@@ -78,7 +78,7 @@ async fn marketing_mail_needs_its_own_stream_and_an_unsubscribe_url() {
 }
 
 #[tokio::test]
-async fn every_fault_of_a_body_is_told_at_once() {
+async fn all_errors_of_a_body_are_reported_at_once() {
     let dev = Dev::start();
     let body = json!({"from": "nobody", "to": "a@[127.0.0.1]", "subject": "a\nb", "unsubscribe_ulr": "x",
         "headers": {"X-A\r\nB": "c", "To": "x@y.z"}});
@@ -92,7 +92,7 @@ async fn every_fault_of_a_body_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_repetition_is_answered_though_what_was_valid_then_would_be_too_late_now() {
+async fn a_replay_is_answered_even_if_the_request_is_no_longer_valid() {
     let dev = Dev::start();
     let expires_at = dev.time_in(60).await;
     let body = json!({"from": "hello@example.test", "to": "you@example.org", "text": "x", "expires_at": expires_at});
@@ -126,7 +126,7 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
 }
 
 #[tokio::test]
-async fn a_query_is_no_place_for_what_belongs_into_the_body() {
+async fn query_parameters_of_a_post_are_refused() {
     let dev = Dev::start();
     let body = json!({"from": "hello@example.test", "to": "you@example.org", "text": "x"});
     let refused = dev.post("/v1/messages?dry_run=true", body).await.expect(422).json();

@@ -86,7 +86,7 @@ async fn used(dev: &Dev) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn after_kill_9_every_key_is_answered_with_its_one_message() {
+async fn after_kill_9_every_key_replays_its_only_message() {
     const COUNT: usize = 60;
     for so_many in [1, 20, 45] {
         let directory = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ async fn the_quota_is_exact_under_64_clients_and_across_kill_9() {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_over_a_restart_without_gap_or_repeat() {
+async fn a_stream_continues_after_a_restart_without_gap_or_repetition() {
     let directory = tempfile::tempdir().unwrap();
     let dev = Dev::on(directory.path(), &["--virtual-clock"]);
     let mut first = dev.follow(None).await;
@@ -173,7 +173,7 @@ async fn a_stream_goes_on_over_a_restart_without_gap_or_repeat() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_whole_when_the_service_is_told_to_end() {
+async fn a_stream_ends_cleanly_at_shutdown() {
     let dev = Dev::start();
     let mut following = dev.follow(None).await;
     dev.send("a@example.org").await;

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Dev, types};
 
 #[tokio::test]
-async fn a_message_is_captured_delivered_and_its_story_told() {
+async fn a_message_is_captured_and_delivered_with_a_complete_timeline() {
     let dev = Dev::start();
     let id = dev.send("you@example.org").await;
     dev.advance(0).await;
@@ -24,7 +24,7 @@ async fn a_message_is_captured_delivered_and_its_story_told() {
 }
 
 #[tokio::test]
-async fn a_hard_bounce_keeps_the_answer_and_suppresses_the_address() {
+async fn a_hard_bounce_stores_the_answer_and_suppresses_the_address() {
     let dev = Dev::start();
     let id = dev.send("bounced+1@simulator.test").await;
     dev.advance(0).await;
@@ -55,7 +55,7 @@ async fn a_policy_block_bounces_and_suppresses_nobody() {
 }
 
 #[tokio::test]
-async fn a_deferred_message_is_tried_again_by_the_schedule() {
+async fn a_deferred_message_is_retried_on_schedule() {
     let dev = Dev::start();
     let id = dev.send("deferred@simulator.test").await;
     dev.advance(0).await;
@@ -73,7 +73,7 @@ async fn a_deferred_message_is_tried_again_by_the_schedule() {
 }
 
 #[tokio::test]
-async fn a_message_that_nobody_takes_fails_at_the_end_of_its_lifetime() {
+async fn a_message_that_is_never_accepted_fails_at_the_end_of_its_lifetime() {
     let dev = Dev::start();
     let id = dev.send("full@simulator.test").await;
     dev.advance(48 * 3600 - 1).await;
@@ -98,7 +98,7 @@ async fn a_silent_server_costs_one_attempt() {
 }
 
 #[tokio::test]
-async fn a_message_whose_time_is_over_ends_though_its_site_is_held_back() {
+async fn a_message_expires_even_while_its_site_is_backed_off() {
     let dev = Dev::start();
     let expires_at = dev.time_in(70).await;
     let body =
@@ -112,7 +112,7 @@ async fn a_message_whose_time_is_over_ends_though_its_site_is_held_back() {
 }
 
 #[tokio::test]
-async fn a_deferred_message_that_is_canceled_is_never_tried_again() {
+async fn a_canceled_deferred_message_is_never_retried() {
     let dev = Dev::start();
     let id = dev.send("deferred@simulator.test").await;
     dev.advance(0).await;

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::Dev;
 
 #[tokio::test]
-async fn a_reset_leaves_what_dev_gave_and_nothing_else() {
+async fn a_reset_keeps_only_the_objects_that_dev_created() {
     let dev = Dev::with(&["--webhook", "http://127.0.0.1:9/hook", "--domain", "extra.example"]);
     let letter = json!({"from": "a@extra.example", "to": "ann@example.org", "subject": "Hi", "text": "x"});
     dev.post("/v1/messages", letter.clone()).await.expect(202);
@@ -33,7 +33,7 @@ async fn a_reset_leaves_what_dev_gave_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_directory_of_dev_is_not_served() {
+async fn serve_refuses_a_directory_of_dev() {
     let dev = Dev::with(&[]);
     let ended = Command::new(env!("CARGO_BIN_EXE_postrider"))
         .arg("serve")
@@ -68,7 +68,7 @@ fn submit(url: &str, from: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_way_to_send_takes_any_domain_where_dev_is_told_so_and_a_reset_forgets_what_smtp_refused() {
+async fn with_any_domain_all_interfaces_accept_every_domain_and_a_reset_clears_smtp_refusals() {
     let dev = Dev::with(&["--domain", "*", "--smtp-listen", "127.0.0.1:0"]);
     let url = dev.announcement["smtp_url"].as_str().unwrap().to_owned();
     let submit = async |from: &'static str| {

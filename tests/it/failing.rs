@@ -28,7 +28,7 @@ async fn a_service_whose_store_fails_is_not_ready_and_ends_with_an_error() {
 }
 
 #[tokio::test]
-async fn a_message_by_smtp_that_cannot_be_kept_is_answered_451() {
+async fn an_smtp_message_that_cannot_be_stored_is_answered_451() {
     let dev = Dev::start();
     dev.send("before@example.org").await;
     let mut smtp = Session::submission(&dev).await;

@@ -53,7 +53,7 @@ impl Drop for Disk {
 }
 
 #[tokio::test]
-async fn a_full_disk_stops_accepting_alone_and_only_as_long_as_it_is_full() {
+async fn a_full_disk_stops_only_accepting_and_only_while_it_is_full() {
     let Some(disk) = Disk::mount() else {
         eprintln!("this user may not mount a disk: the story of the full disk is not told");
         return;

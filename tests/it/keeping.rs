@@ -82,7 +82,7 @@ async fn captured(dev: &Dev) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_was_queued_stands_still_in_a_restored_store_until_it_is_released() {
+async fn queued_mail_in_a_restored_store_is_on_hold_until_released() {
     let places = Places::new();
     let dev = Dev::on(&places.of("old"), &["--virtual-clock"]);
     let delivered = dev.send("done@example.org").await;
@@ -141,7 +141,7 @@ async fn what_was_queued_stands_still_in_a_restored_store_until_it_is_released()
 }
 
 #[tokio::test]
-async fn without_content_a_message_that_waited_ends_as_failed() {
+async fn without_content_a_queued_message_fails_after_the_restore() {
     let places = Places::new();
     let dev = Dev::on(&places.of("old"), &["--virtual-clock"]);
     let waiting = dev.send("deferred@simulator.test").await;
@@ -174,7 +174,7 @@ async fn without_content_a_message_that_waited_ends_as_failed() {
 }
 
 #[tokio::test]
-async fn webhooks_that_were_owed_stand_still_too() {
+async fn outstanding_webhook_deliveries_are_on_hold_too() {
     let places = Places::new();
     let config = places.of("config.toml");
     fs::write(&config, "[network]\nallow = [\"127.0.0.0/8\"]\n").unwrap();
@@ -211,7 +211,7 @@ async fn webhooks_that_were_owed_stand_still_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_among_64_clients_has_every_202_from_before_it() {
+async fn a_backup_under_64_clients_contains_every_earlier_202() {
     const CLIENTS: usize = 64;
     let places = Places::new();
     let dev = Arc::new(Dev::on(&places.of("old"), &["--virtual-clock"]));
@@ -262,7 +262,7 @@ async fn a_backup_among_64_clients_has_every_202_from_before_it() {
 }
 
 #[tokio::test]
-async fn a_backup_that_is_killed_leaves_no_file_that_looks_whole() {
+async fn a_killed_backup_leaves_no_file_that_looks_complete() {
     let places = Places::new();
     let dev = Dev::on(&places.of("old"), &["--virtual-clock"]);
     for number in 0..20 {
@@ -300,7 +300,7 @@ async fn a_backup_that_is_killed_leaves_no_file_that_looks_whole() {
 }
 
 #[tokio::test]
-async fn a_check_finds_what_was_planted_and_leaves_a_running_store_alone() {
+async fn a_check_finds_planted_damage_and_refuses_a_running_store() {
     let places = Places::new();
     let data = places.of("data");
     let dev = Dev::on(&data, &["--virtual-clock"]);

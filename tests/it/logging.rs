@@ -41,7 +41,7 @@ async fn send_many(dev: &Dev, label: &str, count: usize) {
 }
 
 #[tokio::test]
-async fn pages_go_on_over_writes_and_restarts_without_gap_or_repeat() {
+async fn pages_continue_across_writes_and_restarts_without_gap_or_repetition() {
     let directory = tempfile::tempdir().unwrap();
     let start = || Dev::on(&directory.path().join("data"), &["--virtual-clock"]);
     let mut dev = start();
@@ -70,7 +70,7 @@ async fn pages_go_on_over_writes_and_restarts_without_gap_or_repeat() {
 }
 
 #[tokio::test]
-async fn pages_end_early_where_the_log_is_cut_and_repeat_nothing() {
+async fn pages_end_at_the_retention_limit_without_repetition() {
     let dev = Dev::start();
     send_many(&dev, "old", 20).await;
     dev.advance(10 * DAY).await;
@@ -94,7 +94,7 @@ async fn pages_end_early_where_the_log_is_cut_and_repeat_nothing() {
 }
 
 #[tokio::test]
-async fn filters_give_exactly_what_fits_at_any_size_of_a_page() {
+async fn filters_return_exactly_the_matches_at_any_page_size() {
     let dev = Dev::start();
     send_many(&dev, "plain", 12).await;
     let deferred = dev.send("deferred@simulator.test").await;

@@ -82,7 +82,7 @@ async fn scraped(url: &str) -> Samples {
 }
 
 #[tokio::test]
-async fn the_metrics_count_what_happened() {
+async fn the_metrics_count_all_outcomes() {
     let (dev, url) = watched();
     let before = scraped(&url).await;
     assert_eq!(before["postrider_message_events_total{type=\"queued\",stream=\"transactional\"}"], 0.0);
@@ -129,7 +129,7 @@ async fn the_metrics_count_what_happened() {
 }
 
 #[tokio::test]
-async fn what_came_back_by_mail_is_counted_by_kind() {
+async fn returned_mail_is_counted_by_kind() {
     let (dev, url) = watched();
     for to in ["complained@simulator.test", "late-bounce@simulator.test", "late-bounce+1@simulator.test"] {
         dev.send(to).await;
@@ -149,7 +149,7 @@ fn named(text: &str) -> BTreeSet<&str> {
 }
 
 #[tokio::test]
-async fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
+async fn alerts_and_dashboard_use_existing_metrics() {
     let (dev, url) = watched();
     dev.send("delivered@simulator.test").await;
     let samples = scraped(&url).await;

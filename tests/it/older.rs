@@ -60,7 +60,7 @@ fn unpack(kept: &Path, data: &Path) {
 }
 
 #[tokio::test]
-async fn a_killed_store_of_format_1_has_what_its_journal_held_and_its_rows_are_backed_up() {
+async fn a_killed_store_of_format_1_keeps_its_journal_s_data_and_gets_a_backup_of_its_rows() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     unpack(&stores().join("format-1-killed"), &data);
@@ -86,7 +86,7 @@ async fn a_killed_store_of_format_1_has_what_its_journal_held_and_its_rows_are_b
 }
 
 #[test]
-fn a_damaged_journal_of_format_1_is_found_by_a_check_and_stops_a_start() {
+fn a_damaged_journal_of_format_1_fails_the_check_and_stops_the_start() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     unpack(&stores().join("format-1-killed"), &data);
@@ -123,7 +123,7 @@ fn a_backup_of_every_format_is_checked_and_restored() {
 }
 
 #[tokio::test]
-async fn a_store_of_every_format_opens_and_has_all_that_was_in_it() {
+async fn a_store_of_every_format_opens_with_all_its_data() {
     let mut seen = 0;
     for entry in fs::read_dir(stores()).unwrap() {
         let (kept, place) = (entry.unwrap().path(), tempfile::tempdir().unwrap());

@@ -43,7 +43,7 @@ impl Dev {
 }
 
 #[tokio::test]
-async fn an_account_is_shown_and_changed_and_its_keys_come_and_go() {
+async fn accounts_can_be_shown_and_changed_and_keys_added_and_removed() {
     let dev = Dev::start();
     let id = dev.announcement["account_id"].as_str().unwrap();
     let shown = dev.run(&format!("account show {id}")).json();
@@ -75,7 +75,7 @@ async fn an_account_is_shown_and_changed_and_its_keys_come_and_go() {
 }
 
 #[tokio::test]
-async fn what_an_account_owns_is_printed_as_the_api_has_it() {
+async fn commands_print_an_account_s_objects_as_the_api_returns_them() {
     let dev = Dev::start();
     let message = dev.send("delivered@simulator.test").await;
     dev.advance(0).await;
@@ -112,7 +112,7 @@ async fn what_an_account_owns_is_printed_as_the_api_has_it() {
 }
 
 #[tokio::test]
-async fn a_command_ends_with_the_code_of_what_was_answered() {
+async fn a_command_s_exit_code_follows_from_the_answer() {
     let dev = Dev::start();
     let id = dev.announcement["account_id"].as_str().unwrap();
     for (line, code) in [

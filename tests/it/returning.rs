@@ -64,7 +64,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn the_simulators_complaint_and_late_bounce_come_back_in_the_same_moment() {
+async fn the_simulator_s_complaint_and_late_bounce_arrive_at_the_same_time() {
     let dev = Dev::start();
     let complained = dev.send("complained+1@simulator.test").await;
     let bounced = dev.send("late-bounce+1@simulator.test").await;
@@ -97,7 +97,7 @@ async fn the_simulators_complaint_and_late_bounce_come_back_in_the_same_moment()
 }
 
 #[tokio::test]
-async fn a_crowd_of_complaints_is_settled_before_time_moves_on() {
+async fn many_complaints_are_settled_before_the_virtual_clock_advances() {
     let dev = Dev::start();
     for number in 0..60 {
         dev.send(&format!("complained+{number}@simulator.test")).await;
@@ -108,7 +108,7 @@ async fn a_crowd_of_complaints_is_settled_before_time_moves_on() {
 }
 
 #[tokio::test]
-async fn a_bounce_after_delivery_is_told_with_the_answer_it_reports_and_once() {
+async fn a_bounce_after_delivery_is_reported_once_with_its_answer() {
     let world = World::new();
     let (id, path) = world.delivered("you@example.org").await;
     assert!(path.starts_with("b+") && path.ends_with("@bounces.example.com"), "{path}");
@@ -145,7 +145,7 @@ async fn a_policy_bounce_and_one_without_a_diagnosis_suppress_nobody() {
 }
 
 #[tokio::test]
-async fn a_delay_is_told_and_leaves_the_status_and_good_news_is_no_event() {
+async fn a_delay_is_reported_without_changing_the_status_and_success_is_no_event() {
     let world = World::new();
     let (id, path) = world.delivered("you@example.org").await;
     let mut session = world.session().await;
@@ -161,7 +161,7 @@ async fn a_delay_is_told_and_leaves_the_status_and_good_news_is_no_event() {
 }
 
 #[tokio::test]
-async fn a_complaint_is_tied_by_the_return_path_and_by_nothing_less() {
+async fn a_complaint_is_matched_only_by_the_return_path() {
     let world = World::new();
     let (id, path) = world.delivered("you@example.org").await;
     let headers = world.headers(&id).await;
@@ -192,7 +192,7 @@ async fn a_complaint_is_tied_by_the_return_path_and_by_nothing_less() {
 }
 
 #[tokio::test]
-async fn only_our_own_mailboxes_are_taken_and_nobody_is_relayed_for() {
+async fn only_our_own_mailboxes_are_accepted_and_nothing_is_relayed() {
     let world = World::new();
     let (id, path) = world.delivered("you@example.org").await;
     let (local, _) = path.split_once('@').unwrap();
@@ -237,7 +237,7 @@ async fn only_our_own_mailboxes_are_taken_and_nobody_is_relayed_for() {
 }
 
 #[tokio::test]
-async fn a_return_path_is_taken_for_37_days() {
+async fn a_return_path_is_valid_for_37_days() {
     let world = World::new();
     let (id, path) = world.delivered("you@example.org").await;
     world.dev.advance(37 * 86_400).await;
@@ -251,7 +251,7 @@ async fn a_return_path_is_taken_for_37_days() {
 }
 
 #[tokio::test]
-async fn an_auto_reply_and_a_letter_are_taken_and_change_nothing() {
+async fn an_auto_reply_and_a_normal_message_are_accepted_without_effect() {
     let world = World::new();
     let (id, path) = world.delivered("you@example.org").await;
     let mut session = world.session().await;
@@ -267,7 +267,7 @@ async fn an_auto_reply_and_a_letter_are_taken_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_answered_with_250_survives_a_power_cut() {
+async fn a_report_answered_with_250_survives_a_power_cut() {
     let world = World::new();
     let (id, path) = world.delivered("you@example.org").await;
     let report = dsn("you@example.org", "failed", "5.1.1", GONE);
@@ -308,7 +308,7 @@ async fn oversized_smuggled_and_unsynchronised_messages_are_refused() {
 }
 
 #[tokio::test]
-async fn a_caller_cannot_lead_complaints_elsewhere() {
+async fn a_client_cannot_redirect_complaints() {
     let dev = Dev::start();
     for name in ["Feedback-ID", "cfbl-address", "CFBL-Feedback-ID"] {
         let letter =

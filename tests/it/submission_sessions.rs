@@ -38,7 +38,7 @@ const PIECES: [&str; 28] = [
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn a_submission_session_takes_only_messages_that_a_strict_reader_sees(
+    fn a_submission_session_accepts_only_messages_that_a_strict_parser_sees(
         pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..60),
         is_logged_in in any::<bool>(),
         size in 1_usize..80,
@@ -48,13 +48,13 @@ proptest! {
     }
 
     #[test]
-    fn a_submission_session_outlives_any_bytes(input in prop::collection::vec(any::<u8>(), 0..3000), size in 1_usize..300) {
+    fn a_submission_session_survives_any_bytes(input in prop::collection::vec(any::<u8>(), 0..3000), size in 1_usize..300) {
         check(&input, size);
     }
 }
 
 #[test]
-fn a_message_that_comes_byte_by_byte_is_taken() {
+fn a_message_sent_byte_by_byte_is_accepted() {
     let session =
         "EHLO me\r\nAUTH PLAIN AG1lAGdvb2Q=\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\nDATA\r\nx\r\n.\r\n";
     assert_eq!(check(session.as_bytes(), 1), 1);

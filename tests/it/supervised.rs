@@ -82,7 +82,7 @@ fn heard(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_supervisor_is_told_of_the_beginning_the_life_and_the_end() {
+fn systemd_is_notified_of_start_watchdog_and_stop() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, path) = supervisor(folder.path());
     let serve = Serve::start(folder.path(), "", &path);
@@ -98,7 +98,7 @@ fn the_supervisor_is_told_of_the_beginning_the_life_and_the_end() {
 
 /// Tests that a reload notifies the supervisor at its begin and end, and logs the changes.
 #[test]
-fn a_hangup_reads_the_configuration_again_and_says_what_changed() {
+fn sighup_reloads_the_configuration_and_logs_the_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, path) = supervisor(folder.path());
     let serve = Serve::start(folder.path(), "[log]\nlevel = \"warn\"\n", &path);
@@ -127,7 +127,7 @@ fn a_hangup_reads_the_configuration_again_and_says_what_changed() {
 
 /// Tests a socket unit: the port is taken, and only the supervisor can open it.
 #[test]
-fn a_socket_that_the_supervisor_opened_is_served() {
+fn a_socket_opened_by_systemd_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, path) = supervisor(folder.path());
     let open = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -148,7 +148,7 @@ fn a_socket_that_the_supervisor_opened_is_served() {
 }
 
 #[test]
-fn the_log_for_machines_is_an_object_a_line() {
+fn the_json_log_has_one_object_per_line() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, path) = supervisor(folder.path());
     let serve = Serve::start(folder.path(), "[log]\nformat = \"json\"\nlevel = \"debug\"\n", &path);
@@ -175,7 +175,7 @@ fn the_log_for_machines_is_an_object_a_line() {
 
 /// Skipped with a note if the machine has no systemd.
 #[test]
-fn the_unit_is_as_closed_as_a_mail_service_can_be() {
+fn the_unit_s_sandboxing_meets_the_security_threshold() {
     let systemd = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
     let folder = tempfile::tempdir().unwrap();
     let read = |name: &str| std::fs::read_to_string(systemd.join(name)).unwrap();
@@ -199,7 +199,7 @@ fn the_unit_is_as_closed_as_a_mail_service_can_be() {
 
 /// Tests that systemd reports no errors in the units and reads them as intended.
 #[test]
-fn systemd_finds_nothing_wrong_with_the_units() {
+fn systemd_analyze_finds_no_errors_in_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let binary = env!("CARGO_BIN_EXE_postrider");
     let names = [
@@ -225,7 +225,7 @@ fn systemd_finds_nothing_wrong_with_the_units() {
 /// A restart may repair a failed store, so the unit restarts without a limit. It must not restart where only a person
 /// can fix the cause.
 #[test]
-fn the_unit_does_not_start_again_on_a_configuration_that_cannot_be_used() {
+fn the_unit_does_not_restart_on_an_unusable_configuration() {
     let unit =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/postrider.service")).unwrap();
     let never_for = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();

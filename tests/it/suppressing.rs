@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::{Dev, types};
 
 #[tokio::test]
-async fn a_message_that_waits_is_not_tried_again_once_its_address_is_suppressed() {
+async fn a_queued_message_is_not_retried_after_its_address_is_suppressed() {
     let dev = Dev::start();
     let id = dev.send("deferred@simulator.test").await;
     dev.advance(0).await;
@@ -19,7 +19,7 @@ async fn a_message_that_waits_is_not_tried_again_once_its_address_is_suppressed(
 }
 
 #[tokio::test]
-async fn the_list_outlives_a_power_cut_and_moves_to_another_installation() {
+async fn the_suppression_list_survives_a_power_cut_and_can_be_moved() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data");
     let dev = Dev::on(&path, &["--virtual-clock"]);

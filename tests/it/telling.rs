@@ -138,7 +138,7 @@ fn verify(secret: &str, request: &Received) {
 }
 
 #[tokio::test]
-async fn an_event_reaches_its_endpoint_signed_with_the_very_bytes_of_the_event_log() {
+async fn a_webhook_is_signed_and_has_the_exact_bytes_of_the_event_log() {
     let (dev, receiver, endpoint, _directory) = dev_with_receiver().await;
     let id = dev.send("you@example.org").await;
     dev.advance(0).await;
@@ -156,7 +156,7 @@ async fn an_event_reaches_its_endpoint_signed_with_the_very_bytes_of_the_event_l
 }
 
 #[tokio::test]
-async fn a_failing_endpoint_is_tried_seven_times_exactly_by_the_schedule_each_time_signed_anew() {
+async fn a_failing_endpoint_gets_seven_attempts_on_schedule_each_newly_signed() {
     let (dev, receiver, endpoint, _directory) = dev_with_receiver().await;
     receiver.answer(301);
     dev.send("you@example.org").await;
@@ -182,7 +182,7 @@ async fn a_failing_endpoint_is_tried_seven_times_exactly_by_the_schedule_each_ti
 }
 
 #[tokio::test]
-async fn a_dead_endpoint_sees_ten_requests_and_gets_all_it_missed_when_it_is_enabled_again() {
+async fn a_dead_endpoint_gets_ten_requests_and_all_missed_events_once_enabled_again() {
     let (dev, receiver, endpoint, _directory) = dev_with_receiver().await;
     let path = format!("/v1/webhooks/{}", endpoint["id"].as_str().unwrap());
     receiver.answer(500);
@@ -213,7 +213,7 @@ async fn a_dead_endpoint_sees_ten_requests_and_gets_all_it_missed_when_it_is_ena
 }
 
 #[tokio::test]
-async fn pages_of_events_neither_repeat_nor_skip_while_more_arrive() {
+async fn event_pages_do_not_repeat_or_skip_while_more_events_arrive() {
     let dev = Dev::start();
     for number in 0..7 {
         dev.send(&format!("you{number}@example.org")).await;
@@ -235,7 +235,7 @@ async fn pages_of_events_neither_repeat_nor_skip_while_more_arrive() {
 }
 
 #[tokio::test]
-async fn a_test_is_signed_with_the_secret_of_the_moment_and_counts_for_nothing() {
+async fn a_test_is_signed_with_the_current_secret_and_does_not_count() {
     let (dev, receiver, endpoint, _directory) = dev_with_receiver().await;
     let path = format!("/v1/webhooks/{}", endpoint["id"].as_str().unwrap());
     let test = dev.post(&format!("{path}/test"), json!({})).await.expect(201).json();
@@ -269,7 +269,7 @@ async fn a_test_is_signed_with_the_secret_of_the_moment_and_counts_for_nothing()
 }
 
 #[tokio::test]
-async fn what_failed_is_replayed_once_and_a_deleted_endpoint_hears_nothing_more() {
+async fn failed_deliveries_are_replayed_once_and_a_deleted_endpoint_gets_no_more() {
     let (dev, receiver, endpoint, _directory) = dev_with_receiver().await;
     let path = format!("/v1/webhooks/{}", endpoint["id"].as_str().unwrap());
     receiver.answer(500);
@@ -308,7 +308,7 @@ async fn what_failed_is_replayed_once_and_a_deleted_endpoint_hears_nothing_more(
 const MESSAGES: usize = 1200;
 
 #[tokio::test]
-async fn a_backlog_larger_than_what_memory_holds_of_one_endpoint_is_told_whole_and_each_once() {
+async fn a_backlog_larger_than_the_memory_limit_is_delivered_completely_and_once() {
     let (dev, receiver, endpoint, _directory) = dev_with_receiver().await;
     let path = format!("/v1/webhooks/{}", endpoint["id"].as_str().unwrap());
     dev.call(Method::PATCH, &path, Some(json!({ "enabled": false }))).await.expect(200);

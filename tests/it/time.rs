@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::Dev;
 
 #[tokio::test]
-async fn time_stands_still_until_it_is_moved() {
+async fn virtual_time_advances_only_on_request() {
     let dev = Dev::start();
     let before = dev.get("/dev/clock").await.expect(200).json();
     assert_eq!(dev.get("/dev/clock").await.json(), before);
@@ -17,7 +17,7 @@ async fn time_stands_still_until_it_is_moved() {
 }
 
 #[tokio::test]
-async fn content_is_gone_from_its_deadline_on_while_row_and_timeline_stay() {
+async fn content_is_removed_at_its_deadline_while_row_and_timeline_stay() {
     let dev = Dev::start();
     let id = dev.send("you@example.org").await;
     dev.advance(30 * 86_400 - 1).await;
@@ -43,7 +43,7 @@ async fn content_is_gone_from_its_deadline_on_while_row_and_timeline_stay() {
 }
 
 #[tokio::test]
-async fn the_event_log_forgets_after_30_days_and_the_timeline_does_not() {
+async fn events_expire_after_30_days_but_timelines_do_not() {
     let dev = Dev::start();
     let id = dev.send("you@example.org").await;
     dev.advance(29 * 86_400).await;

@@ -17,14 +17,14 @@ fn header(t: u64) -> String {
 }
 
 #[test]
-fn the_page_shows_the_code_that_is_tested_here() {
+fn the_documentation_shows_the_tested_code() {
     let (_header, shown) = include_str!("webhook_verify.rs").split_once("\n\n").unwrap();
     let page = include_str!("../../docs/webhooks.md");
     assert!(page.contains(shown), "copy webhook_verify.rs into docs/webhooks.md");
 }
 
 #[test]
-fn only_a_fresh_and_genuine_signature_is_accepted() {
+fn only_a_recent_and_authentic_signature_is_accepted() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let good = header(now);
     assert!(verify(SECRET, &good, BODY));

@@ -41,7 +41,7 @@ pub(crate) fn examples() -> Vec<Example> {
 }
 
 #[test]
-fn what_real_systems_write_is_read_field_by_field() {
+fn reports_of_real_systems_are_parsed_field_by_field() {
     let examples = examples();
     let is_report = |example: &&Example| !example.name.starts_with("no-") && !example.name.starts_with("auto-");
     assert!(examples.iter().filter(is_report).count() >= 60, "the corpus was not found");
@@ -58,7 +58,7 @@ fn what_real_systems_write_is_read_field_by_field() {
 }
 
 #[test]
-fn line_ends_change_nothing() {
+fn line_ends_do_not_matter() {
     for example in examples() {
         assert_eq!(read(example.message.as_bytes()), read(example.on_wire().as_bytes()), "{}", example.name);
     }

@@ -67,7 +67,7 @@ fn mutated(message: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
 }
 
 #[test]
-fn the_laws_hold_of_every_mutation() {
+fn the_invariants_hold_for_every_mutation() {
     let mut chance = Seeded(0x5053_5452_4944_4552);
     let messages: Vec<_> = examples().iter().map(|example| example.on_wire().into_bytes()).collect();
     let hostile = malformed::all().into_iter().map(|malformed| malformed.message);
@@ -82,7 +82,7 @@ fn the_laws_hold_of_every_mutation() {
 
 /// Inputs that reached what nothing had reached before, and those that once broke a law.
 #[test]
-fn what_the_fuzzer_found_stays_harmless() {
+fn earlier_fuzzer_findings_stay_fixed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/reports");
     let paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(!paths.is_empty());
@@ -92,7 +92,7 @@ fn what_the_fuzzer_found_stays_harmless() {
 }
 
 #[test]
-fn a_report_may_end_anywhere() {
+fn a_report_may_be_truncated_anywhere() {
     for name in ["postfix-unknown-user", "exim-plain", "gmail-address-not-found", "arf-full", "status-in-base64"] {
         let example = examples().into_iter().find(|example| example.name == name).unwrap();
         let message = example.on_wire().into_bytes();
@@ -118,7 +118,7 @@ fn one_flipped_bit_breaks_nothing() {
 
 /// The structure at the top makes a message a report, so no body can do it.
 #[test]
-fn no_body_makes_a_report_of_a_persons_message() {
+fn a_body_cannot_turn_a_personal_message_into_a_report() {
     for example in examples() {
         let quoted = format!("From: Bob <bob@example.net>\r\nSubject: look\r\n\r\n{}", example.on_wire());
         assert_eq!(read(quoted.as_bytes()), Report::Unknown(None), "{}", example.name);
@@ -134,7 +134,7 @@ fn no_body_makes_a_report_of_a_persons_message() {
 /// A hundred megabytes in all, made to cost: anything that grows faster than the message takes hours here, and the
 /// bound leaves room for a busy machine.
 #[test]
-fn the_most_costly_messages_are_read_in_a_moment() {
+fn the_most_expensive_messages_are_parsed_quickly() {
     const MOMENT: Duration = Duration::from_secs(60);
     let began = Instant::now();
     for malformed in malformed::all() {
@@ -145,12 +145,12 @@ fn the_most_costly_messages_are_read_in_a_moment() {
 
 proptest! {
     #[test]
-    fn the_laws_hold_of_arbitrary_bytes(message in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn the_invariants_hold_for_arbitrary_bytes(message in prop::collection::vec(any::<u8>(), 0..2000)) {
         laws::check(&message);
     }
 
     #[test]
-    fn the_laws_hold_of_arbitrary_status_parts(status in "(?s)([A-Z][a-z]{1,8}(-[A-Z][a-z]{1,8})?: ?.{0,40}\r?\n){0,20}.{0,200}") {
+    fn the_invariants_hold_for_arbitrary_status_parts(status in "(?s)([A-Z][a-z]{1,8}(-[A-Z][a-z]{1,8})?: ?.{0,40}\r?\n){0,20}.{0,200}") {
         let head = "Content-Type: multipart/report; boundary=B\r\n\r\n--B\r\nContent-Type: message/delivery-status\r\n\r\n";
         laws::check(format!("{head}Action: failed\r\nDiagnostic-Code: {status}").as_bytes());
         laws::check(format!("{head}Action: failed\r\nFinal-Recipient: {status}\r\n--B--\r\n").as_bytes());
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn the_laws_hold_of_arbitrary_words(words in "(?s).{0,300}(said: |#|<<< |\n)?[2-6][0-9]{2}[ -][0-9.#]{0,8}.{0,300}") {
+    fn the_invariants_hold_for_arbitrary_texts(words in "(?s).{0,300}(said: |#|<<< |\n)?[2-6][0-9]{2}[ -][0-9.#]{0,8}.{0,300}") {
         let head = "From: MAILER-DAEMON\r\nSubject: failure notice\r\n";
         laws::check(format!("{head}\r\n{words}").as_bytes());
         laws::check(format!("{head}Content-Type: text/html\r\n\r\n{words}").as_bytes());

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_after_the_citation_are_no_sections() {
+    fn numbers_after_a_citation_are_not_sections() {
         assert_eq!(
             lines(
                 "(contract 1: at least 12 s)\n(contract 1), 256 MiB\nContract 10's 20 MiB\ncontract 10). 7 of them\na contract of 7 pages"
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_are_elsewhere_are_not_cited() {
+    fn citations_of_external_documents_are_found() {
         assert_eq!(lines(&["spec", " 6.2\n", "adoption", " B4)\n", "adoption", " of 5\n"].concat()), [1, 2]);
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_is_found_where_it_has_no_place() {
+    fn a_misplaced_crate_is_found() {
         assert_eq!(found("src/http/x.rs", "use redb::Database;"), 1);
         assert_eq!(found("src/store/x.rs", "use redb::Database;"), 0);
         assert_eq!(found("src/machine/x.rs", "async fn a() { tokio::time::sleep(b).await }"), 1);
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn tests_may_use_what_they_need_and_the_program_may_not_use_theirs() {
+    fn tests_may_use_any_crate_and_the_program_may_not_use_test_crates() {
         assert_eq!(found("src/http/x.rs", "#[cfg(test)] mod tests { use redb::Database; }"), 0);
         assert_eq!(found("src/http/x.rs", "use tempfile::tempdir;"), 1);
     }
 
     #[test]
-    fn a_dependency_without_a_reason_and_a_reason_without_a_dependency_are_told() {
+    fn unlisted_dependencies_and_unused_entries_are_found() {
         let manifest =
             "[package]\nname = \"a\"\n[dependencies]\n# b = 1\nleftpad = \"1\"\ntokio = { version = \"1\" }\n";
         let findings = unlisted_dependencies("Cargo.toml", manifest);

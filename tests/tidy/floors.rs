@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_of_a_higher_floor_is_found_wherever_it_stands() {
+    fn an_import_of_a_higher_floor_is_found_anywhere() {
         let text =
             "use crate::base::id::Ulid;\n// use crate::app;\nfn a() { let b = crate::net::dns(\"crate::app::x\"); }";
         assert_eq!(
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_up_through_super_is_followed() {
+    fn a_path_up_through_super_is_followed() {
         assert_eq!(found("src/store/op/x.rs", "use super::super::super::engine::ports;").len(), 1);
         assert_eq!(found("src/store/op/x.rs", "use super::super::row::Row; use super::Op;").len(), 0);
         assert_eq!(found("src/store/op/mod.rs", "use super::super::http::error;").len(), 1);
@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_do_not_import_each_other_unless_it_is_said_why() {
+    fn folders_of_one_floor_import_each_other_only_with_a_reason() {
         assert_eq!(found("src/mail/x.rs", "use crate::smtp::reply::Reply;").len(), 1);
         assert_eq!(found("src/panel/x.rs", "use crate::http::route::Route;").len(), 0);
         assert_eq!(found("src/http/x.rs", "use crate::panel::page;").len(), 1);
     }
 
     #[test]
-    fn a_folder_without_a_floor_is_told() {
+    fn a_folder_without_a_floor_is_found() {
         assert_eq!(found("src/misc/x.rs", "").len(), 1);
         assert_eq!(found("src/main.rs", "use crate::app;").len(), 0);
     }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_has_70_lines_at_most() {
+    fn a_function_has_at_most_70_lines() {
         let of = |lines: usize| format!("fn a() {{\n{}}}", "b();\n".repeat(lines - 2));
         assert_eq!(found(&of(FUNCTION_LINES_MAX)), [0; 0]);
         assert_eq!(found(&of(FUNCTION_LINES_MAX + 1)), [1]);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_comments_and_strings_is_no_word() {
+    fn comments_and_strings_contain_no_words() {
         assert_eq!(words("a // use b\nc /* d /* e */ f */ g"), ["a", "c", "g"]);
         assert_eq!(words(r#"a("b \" c", 'd', '\'', b"e", b'f') g"#), ["a", "b", "g"]);
         assert_eq!(words("a r\"b\\\" c br##\"d \"# e\"## r#type f"), ["a", "c", "type", "f"]);

@@ -104,7 +104,7 @@ fn every_dependency_has_a_reason() {
 }
 
 #[test]
-fn the_page_of_dependencies_is_the_table() {
+fn the_dependencies_page_matches_the_table() {
     let file = "docs/dependencies.md";
     let page = dependencies::page();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -123,20 +123,20 @@ fn no_other_cryptography_is_locked() {
 }
 
 #[test]
-fn clocks_sockets_and_terminals_are_touched_at_the_edge_alone() {
+fn clocks_sockets_and_terminals_are_used_only_at_the_edge() {
     let sources = rust("src");
     nothing_of(sources.iter().flat_map(world::touches_of_the_world).collect());
     nothing_of(world::exceptions_without_use(&sources));
 }
 
 #[test]
-fn every_rust_file_can_be_read_at_a_sitting() {
+fn every_rust_file_has_a_header_and_a_bounded_size() {
     let sources = ["src", "tests", "benches", "fuzz"].into_iter().flat_map(rust);
     nothing_of(sources.flat_map(|source| taste::faults_of_taste(&source)).collect());
 }
 
 #[test]
-fn sources_are_in_plain_language() {
+fn sources_are_written_in_plain_language() {
     let sources = ["src", "tests", "benches", "fuzz"].into_iter().flat_map(rust);
     nothing_of(sources.flat_map(|source| language::faults_of_language(&source)).collect());
     let mut texts =
@@ -147,7 +147,7 @@ fn sources_are_in_plain_language() {
 }
 
 #[test]
-fn every_citation_of_the_contract_names_a_section() {
+fn every_citation_of_the_contract_has_an_existing_section() {
     let sections = citations::sections(&read(citations::CONTRACT));
     assert!(sections.len() > 20, "the contract's sections were not found");
     let mut names: Vec<_> =

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_written_out() {
+    fn a_use_group_is_expanded() {
         assert_eq!(
             written("use crate::{base::{id, time as when}, net::*};\n"),
             ["crate::base::id", "crate::base::time", "crate::net::*"]

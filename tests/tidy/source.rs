@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_a_test_where_its_parent_declares_it_so() {
+    fn a_file_is_a_test_if_its_parent_declares_it_as_one() {
         let mut sources = vec![
             SourceFile::new("src/net/mod.rs", "pub mod dns;"),
             SourceFile::new("src/net/dns.rs", "#[cfg(test)]\nmod zone;\n#[cfg(test)] #[path = \"x.rs\"] mod y;"),

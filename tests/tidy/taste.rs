@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_begins_with_its_header() {
+    fn a_file_starts_with_its_header() {
         assert_eq!(found("//! A noun.\n\nuse a::b;\n"), [0; 0]);
         assert_eq!(found("use a::b;\n"), [1]);
         assert_eq!(found(""), [1]);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_work_is_found_and_talk_about_it_is_not() {
+    fn unfinished_work_is_found_in_code_but_not_in_comments() {
         assert_eq!(found("//! No `todo!` here.\nfn a() {\n    todo!()\n}\nfn b() { dbg!(\"todo!()\") }"), [3, 5]);
     }
 }

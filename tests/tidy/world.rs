@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_read_at_the_edge_alone() {
+    fn a_clock_is_read_only_at_the_edge() {
         assert_eq!(found("src/engine/dispatcher.rs", "use std::time::Instant; fn a() { Instant::now() }"), 1);
         assert_eq!(found("src/engine/dispatcher.rs", "let a = std::time::SystemTime::now(); // Instant::now()"), 1);
         assert_eq!(found("src/net/clock.rs", "let a = std::time::SystemTime::now();"), 0);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_opened_at_the_edge_alone_and_addresses_are_free() {
+    fn a_socket_is_opened_only_at_the_edge_and_address_types_are_free() {
         assert_eq!(found("src/engine/x.rs", "use std::net::{IpAddr, TcpStream};"), 1);
         assert_eq!(found("src/engine/x.rs", "use std::net::{IpAddr, SocketAddr};"), 0);
         assert_eq!(found("src/engine/x.rs", "use std::net;"), 1);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_start_behind_their_port_alone() {
+    fn threads_start_only_behind_their_port() {
         assert_eq!(found("src/engine/x.rs", "tokio::task::spawn_blocking(work); std::thread::spawn(work);"), 2);
         assert_eq!(found("src/store/x.rs", "use std::thread; fn a() { thread::Builder::new() }"), 1);
         assert_eq!(found("src/net/x.rs", "thread::spawn(work);"), 0);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_that_nobody_needs_is_told() {
+    fn an_unused_exception_is_found() {
         assert_eq!(exceptions_without_use(&[]).len(), EXCEPTIONS.len());
         let source = SourceFile::new(EXCEPTIONS[0].0, "Instant::now()");
         assert_eq!(exceptions_without_use(&[source]).len(), EXCEPTIONS.len() - 1);

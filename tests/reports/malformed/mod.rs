@@ -75,7 +75,7 @@ fn kind(report: &Report) -> Kind {
 }
 
 #[test]
-fn a_malformed_message_is_taken_for_what_it_surely_is() {
+fn a_malformed_message_is_classified_conservatively() {
     let all = all();
     let mut names: Vec<_> = all.iter().map(|malformed| malformed.name.as_str()).collect();
     names.sort_unstable();

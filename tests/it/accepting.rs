@@ -16,7 +16,7 @@ async fn the_202_has_exactly_the_documented_fields_and_the_quota() {
     assert_eq!(fields, ["created_at", "from", "id", "message_id_header", "status", "stream", "subject", "to"]);
     assert_eq!(accepted["to"], "You@Example.ORG");
     assert_eq!(accepted["message_id_header"], format!("<{}@example.test>", accepted["id"].as_str().unwrap()));
-    // Both windows have the same number left, so the one that resets later is named.
+    // Both windows have the same number left, so the header names the one that resets later.
     assert_eq!(answer.header("x-service-quota-window"), "day");
     assert_eq!(answer.header("x-service-quota-remaining"), "9999999");
     assert_eq!(answer.header("location"), format!("/v1/messages/{}", accepted["id"].as_str().unwrap()));

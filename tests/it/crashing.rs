@@ -104,7 +104,7 @@ async fn after_kill_9_every_key_replays_its_only_message() {
             ids.push(after.json()["id"].as_str().unwrap().to_owned());
         }
         ids.sort();
-        assert_eq!(stored(&dev).await, ids, "one message a key, and none beside");
+        assert_eq!(stored(&dev).await, ids, "one message for each key, and no others");
         assert_eq!(used(&dev).await, (COUNT as u64, 10_000_000 - COUNT as u64));
     }
 }
@@ -117,8 +117,8 @@ async fn the_quota_is_exact_under_64_clients_and_across_kill_9() {
     let answered = before.iter().flatten().filter(|answer| answer.status.as_u16() == 202).count() as u64;
     let dev = with_quota(directory.path(), QUOTA);
     let kept = stored(&dev).await.len() as u64;
-    assert!(kept >= answered && kept <= QUOTA, "{answered} were promised, {kept} are kept");
-    assert_eq!(used(&dev).await, (kept, QUOTA - kept), "what is counted is what is stored");
+    assert!(kept >= answered && kept <= QUOTA, "{answered} were acknowledged, {kept} are stored");
+    assert_eq!(used(&dev).await, (kept, QUOTA - kept), "the quota equals the number of stored messages");
 
     // Without a key each is a new message: exactly the rest of the quota is accepted.
     let mut sends = futures(64, |number| dev.call(Method::POST, "/v1/messages", Some(letter(number))));

@@ -106,7 +106,11 @@ async fn a_message_expires_even_while_its_site_is_backed_off() {
     let id = dev.post("/v1/messages", body).await.expect(202).json()["id"].as_str().unwrap().to_owned();
     dev.advance(69).await;
     let message = dev.message(&id).await;
-    assert_eq!(types(&message), ["queued", "deferred", "deferred"], "the second holds the site back past the end");
+    assert_eq!(
+        types(&message),
+        ["queued", "deferred", "deferred"],
+        "the second failure backs off the site beyond the message's lifetime"
+    );
     dev.advance(1).await;
     assert_eq!(dev.message(&id).await["status"], "failed");
 }

@@ -55,7 +55,7 @@ impl Drop for Disk {
 #[tokio::test]
 async fn a_full_disk_stops_only_accepting_and_only_while_it_is_full() {
     let Some(disk) = Disk::mount() else {
-        eprintln!("this user may not mount a disk: the story of the full disk is not told");
+        eprintln!("skipped: this user may not mount a disk");
         return;
     };
     let data = disk.path().join("data");
@@ -93,6 +93,6 @@ async fn a_full_disk_stops_only_accepting_and_only_while_it_is_full() {
     dev.kill();
     let dev = Dev::on(&data, &["--virtual-clock"]);
     for id in [before.as_str(), &waiting, after["id"].as_str().unwrap()] {
-        assert_eq!(dev.message(id).await["status"], "delivered", "every 202 is kept");
+        assert_eq!(dev.message(id).await["status"], "delivered", "every message with a 202 is delivered");
     }
 }

@@ -23,7 +23,7 @@ async fn damaged(directory: &Path) {
     fs::remove_file(directory.join("dev.json")).unwrap();
     let path = directory.join("journal");
     let mut journal = fs::read(&path).unwrap();
-    assert!(journal[RECORDS..].starts_with(b"PRJ\x02"), "no checkpoint came in between");
+    assert!(journal[RECORDS..].starts_with(b"PRJ\x02"), "no checkpoint has emptied the journal");
     journal[RECORDS + 60] ^= 1;
     fs::write(&path, journal).unwrap();
 }
@@ -67,7 +67,7 @@ async fn serve_refuses_a_damaged_journal_until_the_loss_is_accepted_once() {
     let check = ["check", "--data-dir", data.to_str().unwrap()];
     let (code, text) = ended(Command::new(env!("CARGO_BIN_EXE_postrider")).args(check));
     assert!(code == 7 && text.contains("the journal is damaged"), "{code}: {text}");
-    assert_eq!(fs::read(data.join("journal")).unwrap(), before, "nothing touched it");
+    assert_eq!(fs::read(data.join("journal")).unwrap(), before, "the journal is unchanged");
 
     let accept = ["--accept-journal-damage", "--ready-fd", "1"];
     let mut running =

@@ -92,13 +92,13 @@ async fn queued_mail_in_a_restored_store_is_on_hold_until_released() {
     assert_eq!(dev.message(&waiting).await["status"], "deferred");
     let file = places.of("a.backup");
     let taken = backup(&dev, &file, &["--with-content", "--with-key"]);
-    assert!(taken.err.starts_with("backup: "), "progress is told: {}", taken.err);
+    assert!(taken.err.starts_with("backup: "), "progress is shown: {}", taken.err);
     assert_eq!(taken.json()["with_content"], true);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(backup(&dev, &file, &[]).code, 6, "a file that is there is not overwritten");
+    assert_eq!(backup(&dev, &file, &[]).code, 6, "an existing file is not overwritten");
     let (bearer, records) = (dev.announcement["api_key"].as_str().unwrap().to_owned(), dev.message(&delivered).await);
     dev.advance(86_400).await;
-    assert_eq!(dev.message(&waiting).await["status"], "delivered", "the old service went on");
+    assert_eq!(dev.message(&waiting).await["status"], "delivered", "the old service continued");
     dev.kill();
 
     let new = places.of("new");
@@ -111,16 +111,16 @@ async fn queued_mail_in_a_restored_store_is_on_hold_until_released() {
         let as_before = [("authorization", bearer.as_str())];
         let path = format!("/v1/messages/{delivered}");
         let found = dev.call_with(reqwest::Method::GET, &path, None, &as_before).await.expect(200).json();
-        assert_eq!(found, records, "all that was, is: content and timeline too");
+        assert_eq!(found, records, "all records are restored, with content and timeline");
         dev.advance(3 * 3600).await;
-        assert_eq!(dev.message(&waiting).await["status"], "deferred", "round {round}: nothing of then is sent");
+        assert_eq!(dev.message(&waiting).await["status"], "deferred", "round {round}: the restored queue is on hold");
         let data_dir = dev.data_dir();
         let queue = run(&["queue", "list", "--json", "--data-dir", text(&data_dir)]).json();
         assert_eq!(queue["standstill"]["messages"], 1, "{queue}");
         assert_eq!(queue["data"][0]["waiting"], 1, "{queue}");
         let fresh = dev.send("new@example.org").await;
         dev.advance(0).await;
-        assert_eq!(dev.message(&fresh).await["status"], "delivered", "what is new is sent as ever");
+        assert_eq!(dev.message(&fresh).await["status"], "delivered", "new messages are sent as usual");
         dev.get("/readyz").await.expect(200);
         assert_eq!(dev.terminate().await.code(), Some(0));
     }
@@ -133,7 +133,7 @@ async fn queued_mail_in_a_restored_store_is_on_hold_until_released() {
     assert_eq!(release()["released"], false);
     dev.advance(86_400).await;
     assert_eq!(dev.message(&waiting).await["status"], "delivered");
-    assert!(!captured(&dev).await.contains(&delivered), "what was delivered then is not mailed again");
+    assert!(!captured(&dev).await.contains(&delivered), "a delivered message is not sent again");
     let queue = run(&["queue", "list", "--json", "--data-dir", text(&data_dir)]).json();
     assert_eq!(queue.get("standstill"), None);
     assert_eq!(dev.terminate().await.code(), Some(0));
@@ -156,7 +156,7 @@ async fn without_content_a_queued_message_fails_after_the_restore() {
     assert_eq!(restore(&file, &new, &["--master-key", text(&wrong)]).code, 1);
     assert_eq!(restore(&file, &new, &["--master-key", text(&places.of("no.key"))]).code, 3);
     restore(&file, &new, &["--master-key", text(&key)]).json();
-    assert_eq!(restore(&file, &new, &["--master-key", text(&key)]).code, 6, "it is not empty any more");
+    assert_eq!(restore(&file, &new, &["--master-key", text(&key)]).code, 6, "the directory is not empty any more");
 
     let dev = Dev::on(&new, &["--virtual-clock"]);
     let record = dev.message(&waiting).await;
@@ -199,10 +199,10 @@ async fn outstanding_webhook_deliveries_are_on_hold_too() {
         page["data"].as_array().unwrap().iter().rev().map(|row| row["attempt"].as_u64().unwrap()).collect()
     }
     dev.advance(3600).await;
-    assert_eq!(attempts(&dev, &path).await, [1], "nothing of then is told again");
+    assert_eq!(attempts(&dev, &path).await, [1], "restored deliveries are on hold");
     dev.send("you@example.org").await;
     dev.advance(0).await;
-    assert_eq!(attempts(&dev, &path).await, [1, 1], "what is new is told as ever");
+    assert_eq!(attempts(&dev, &path).await, [1, 1], "new events are delivered as usual");
     let data_dir = dev.data_dir();
     let released = run(&["queue", "release", "--json", "--data-dir", text(&data_dir)]).json();
     assert_eq!((&released["messages"], &released["deliveries"]), (&json!(0), &json!(1)));
@@ -253,7 +253,7 @@ async fn a_backup_under_64_clients_contains_every_earlier_202() {
     restore(&file, &new, &[]).json();
     let report = check(&new).json();
     assert_eq!(report["failed"], 0, "{report}");
-    assert_eq!(report["bodies"], report["rows"]["messages"], "every body that the backup names is in it");
+    assert_eq!(report["bodies"], report["rows"]["messages"], "the backup contains every body of its rows");
     assert_eq!(run(&["check", "--backup", text(&file), "--json"]).json()["rows"], report["rows"]);
     let dev = Dev::on(&new, &["--virtual-clock"]);
     for id in before {
@@ -321,13 +321,16 @@ async fn a_check_finds_planted_damage_and_refuses_a_running_store() {
     assert_eq!(check(&data).json()["failed"], 0, "after a crash the journal has the body too");
     let dev = Dev::on(&data, &["--virtual-clock"]);
     assert!(dev.terminate().await.success());
-    assert_eq!(check(&data).json()["failed"], 0, "and the start has mended it");
+    assert_eq!(check(&data).json()["failed"], 0, "the start has repaired it");
     damage(&segment(&data));
     let found = check(&data);
     assert_eq!(found.code, 7, "{}", found.err);
     let report: Value = serde_json::from_str(&found.out).unwrap();
     assert_eq!((&report["failed"], &report["failures"][0]["rule"]), (&json!(1), &json!("content")), "{report}");
-    assert!(!report["failures"][0]["what"].as_str().unwrap().contains(&id), "the other one's: {report}");
+    assert!(
+        !report["failures"][0]["what"].as_str().unwrap().contains(&id),
+        "the failure is about the other message: {report}"
+    );
     let told = run(&["check", "--data-dir", text(&data)]);
     assert!(told.code == 7 && told.out.contains("FAIL ") && told.out.ends_with("1 failures.\n"), "{}", told.out);
     assert_eq!(check(&places.of("nowhere")).code, 3);

@@ -65,7 +65,7 @@ async fn pages_continue_across_writes_and_restarts_without_gap_or_repetition() {
     }
     // The first page was read concurrently with the first write, and may include it.
     let newer = seen.len() - expected.len();
-    assert!(newer <= 2, "{newer} events of later writes are on pages that were begun before them");
+    assert!(newer <= 2, "{newer} later events are on pages requested before them");
     assert_eq!(seen[newer..], expected);
 }
 
@@ -87,7 +87,7 @@ async fn pages_end_at_the_retention_limit_without_repetition() {
         seen.extend(ids(&events));
         cursor = next;
     }
-    assert_eq!(seen, all[..40], "the newer half, and nothing of what is older than 30 days");
+    assert_eq!(seen, all[..40], "only the newer half: older events have expired");
     assert_eq!(listed(&dev, "", 100).await, seen);
     dev.advance(10 * DAY).await;
     assert_eq!(listed(&dev, "", 100).await, [""; 0]);

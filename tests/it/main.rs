@@ -1,7 +1,7 @@
 //! Tests of the real program: `postrider dev` on a temporary directory, used over HTTP like an application would. Time
 //! is virtual, and no test sleeps.
 
-#![expect(clippy::unwrap_used, reason = "a story that can't go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that can't continue has failed")]
 
 mod accepting;
 mod crashing;

@@ -18,7 +18,7 @@ fn parsed(text: &str) -> Samples {
         let words: Vec<_> = line.splitn(4, ' ').collect();
         match words.as_slice() {
             ["#", "TYPE", name, of] => {
-                assert!(families.insert((*name).to_owned()), "{name} comes twice");
+                assert!(families.insert((*name).to_owned()), "{name} is duplicated");
                 (family, kind) = ((*name).to_owned(), (*of).to_owned());
             }
             ["#", "UNIT", name, unit] => assert!(*name == family && name.ends_with(&format!("_{unit}")), "{line}"),
@@ -27,7 +27,7 @@ fn parsed(text: &str) -> Samples {
             _ => {
                 let (name, value) = line.rsplit_once(' ').unwrap();
                 check_name(name, &family, &kind);
-                assert!(samples.insert(name.to_owned(), value.parse().unwrap()).is_none(), "{name} comes twice");
+                assert!(samples.insert(name.to_owned(), value.parse().unwrap()).is_none(), "{name} is duplicated");
             }
         }
     }
@@ -37,7 +37,7 @@ fn parsed(text: &str) -> Samples {
 
 fn check_name(name: &str, family: &str, kind: &str) {
     let bare = name.split('{').next().unwrap();
-    let suffix = bare.strip_prefix(family).unwrap_or_else(|| panic!("{name} stands in {family}"));
+    let suffix = bare.strip_prefix(family).unwrap_or_else(|| panic!("{name} is listed under {family}"));
     let allowed: &[&str] = match kind {
         "counter" => &["_total"],
         "gauge" => &[""],
@@ -45,9 +45,9 @@ fn check_name(name: &str, family: &str, kind: &str) {
         "histogram" => &["_bucket", "_count", "_sum"],
         other => panic!("{family} is of type {other}"),
     };
-    assert!(allowed.contains(&suffix), "{name} is no {kind}");
+    assert!(allowed.contains(&suffix), "{name} is not a {kind}");
     assert!(bare.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "{name}");
-    assert!(!name.contains('@') && !name.contains("acc_") && !name.contains(".test"), "{name} tells on somebody");
+    assert!(!name.contains('@') && !name.contains("acc_") && !name.contains(".test"), "{name} contains personal data");
 }
 
 /// Checks that bucket counts ascend, and that the last one is the total.

@@ -104,7 +104,7 @@ fn a_damaged_journal_of_format_1_fails_the_check_and_stops_the_start() {
     let (code, text) = run(&["dev", "--listen", "127.0.0.1:0"]);
     assert!(code == Some(1) && text.contains("the journal is damaged"), "{code:?}: {text}");
     assert!(!text.contains("--accept-journal-damage"), "dev has no such flag: {text}");
-    assert_eq!(fs::read(data.join(JOURNAL)).unwrap(), journal, "nothing touched it");
+    assert_eq!(fs::read(data.join(JOURNAL)).unwrap(), journal, "the journal is unchanged");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn checked(data: &Path) -> Value {
 }
 
 #[tokio::test]
-#[ignore = "writes the store that is kept for the present format"]
+#[ignore = "writes the stored fixture of the current format"]
 async fn keep_a_store_of_this_version() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
@@ -223,7 +223,7 @@ async fn fill_second_account(dev: &Dev, data: &Path) {
 }
 
 #[tokio::test]
-#[ignore = "writes the killed store that is kept for the present format"]
+#[ignore = "writes the stored fixture of a killed process"]
 async fn keep_a_killed_store_of_this_version() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
@@ -256,7 +256,7 @@ async fn keep_a_killed_store_of_this_version() {
     send("waits@paused.example").await;
     dev.kill();
     let journal = fs::read(data.join(JOURNAL)).unwrap();
-    assert!(journal.iter().any(|byte| *byte != 0), "the journal holds records");
+    assert!(journal.iter().any(|byte| *byte != 0), "the journal contains records");
     let report = checked(&data);
     assert_eq!(report["failed"], 0, "{report}");
     keep(&data, &format!("format-{}-killed", report["format"]));

@@ -132,7 +132,7 @@ async fn a_command_s_exit_code_follows_from_the_answer() {
     }
     assert_eq!(dev.run(&format!("account set {id} --time-zone Mars")).code, 8);
     dev.run("account add Second").json();
-    assert_eq!(dev.run("key list").code, 2, "there are two now, and none is named");
+    assert_eq!(dev.run("key list").code, 2, "there are two accounts, and none is selected");
     assert_eq!(dev.run(&format!("key list --account {id}")).code, 0);
     let nowhere = tempfile::tempdir().unwrap();
     assert_eq!(run(nowhere.path().to_str().unwrap(), "message list").code, 4);

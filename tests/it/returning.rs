@@ -82,7 +82,7 @@ async fn the_simulator_s_complaint_and_late_bounce_arrive_at_the_same_time() {
     let event = &message["events"][2];
     assert_eq!((&event["bounce"]["source"], &event["bounce"]["kind"]), (&json!("dsn"), &json!("hard")));
     assert_eq!((&event["smtp_enhanced_code"], &event["mx_host"]), (&json!("5.1.1"), &json!("store.simulator.test")));
-    assert_eq!(event["created_at"], message["events"][1]["created_at"], "time has not moved");
+    assert_eq!(event["created_at"], message["events"][1]["created_at"], "virtual time has not advanced");
 
     let list = dev.get("/v1/suppressions").await.expect(200).json();
     let mut rows: Vec<_> =
@@ -320,5 +320,9 @@ async fn a_client_cannot_redirect_complaints() {
         assert!(dev.post("/v1/messages", letter).await.expect(422).json()["errors"]["raw"].is_array());
     }
     let id = dev.send("you@example.org").await;
-    assert_eq!(dev.message(&id).await["headers"], json!({}), "what we add is not the caller's");
+    assert_eq!(
+        dev.message(&id).await["headers"],
+        json!({}),
+        "headers added by the service are not shown as the client's"
+    );
 }

@@ -87,12 +87,12 @@ fn systemd_is_notified_of_start_watchdog_and_stop() {
     let (socket, path) = supervisor(folder.path());
     let serve = Serve::start(folder.path(), "", &path);
     assert_eq!(heard(&socket, "READY=1"), [""; 0]);
-    assert!(folder.path().join("data/addresses.json").exists(), "ready means that it listens");
+    assert!(folder.path().join("data/addresses.json").exists(), "ready means that the service listens");
     heard(&socket, "WATCHDOG=1");
     heard(&socket, "WATCHDOG=1");
     assert!(folder.path().join("data/admin.sock").exists());
     assert_eq!(serve.stop(), 0);
-    assert!(!folder.path().join("data/admin.sock").exists(), "nobody listens there any more");
+    assert!(!folder.path().join("data/admin.sock").exists(), "the socket is removed");
     heard(&socket, "STOPPING=1");
 }
 
@@ -143,7 +143,7 @@ fn a_socket_opened_by_systemd_is_served() {
     heard(&socket, "READY=1");
     let mut answer = String::new();
     waiting.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "who came before the service was served: {answer}");
+    assert!(answer.starts_with("HTTP/1.1 200"), "a connection from before the start is served: {answer}");
     assert_eq!(serve.stop(), 0);
 }
 
@@ -170,7 +170,7 @@ fn the_json_log_has_one_object_per_line() {
     }
     let request = lines.iter().find(|line| line["route"] == "accounts.create").expect(&log);
     assert_eq!((request["status"].as_u64(), request["request_id"].as_str().map(str::len)), (Some(201), Some(26)));
-    assert!(!log.contains("Somebody"), "what a caller sends is not logged");
+    assert!(!log.contains("Somebody"), "message content is not logged");
 }
 
 /// Skipped with a note if the machine has no systemd.
@@ -191,9 +191,9 @@ fn the_unit_s_sandboxing_meets_the_security_threshold() {
     for (unit, threshold) in
         [(systemd.join("postrider.service"), "19"), (systemd.join("postrider-standby.service"), "19"), (bare, "15")]
     {
-        let Ok(analysed) = asked(&unit, threshold) else { return eprintln!("skipped: there is no systemd-analyze") };
+        let Ok(analysed) = asked(&unit, threshold) else { return eprintln!("skipped: systemd-analyze is missing") };
         assert!(analysed.status.success(), "{}", String::from_utf8_lossy(&analysed.stdout));
-        assert!(!asked(&unit, "5").unwrap().status.success(), "the threshold means something");
+        assert!(!asked(&unit, "5").unwrap().status.success(), "a lower threshold fails");
     }
 }
 
@@ -216,7 +216,7 @@ fn systemd_analyze_finds_no_errors_in_the_units() {
     }
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no", "--recursive-errors=no"]).args(names.map(|name| folder.path().join(name)));
-    let Ok(verified) = verify.output() else { return eprintln!("skipped: there is no systemd-analyze") };
+    let Ok(verified) = verify.output() else { return eprintln!("skipped: systemd-analyze is missing") };
     let said = String::from_utf8_lossy(&verified.stderr);
     let ours: Vec<_> = said.lines().filter(|line| line.contains("postrider")).collect();
     assert!(verified.status.success() && ours.is_empty(), "{said}");
@@ -229,7 +229,7 @@ fn the_unit_does_not_restart_on_an_unusable_configuration() {
     let unit =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/postrider.service")).unwrap();
     let never_for = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
-    assert_eq!(never_for, "2 6", "a configuration that can't be used, and a log or a directory of another");
+    assert_eq!(never_for, "2 6", "unusable configurations, and conflicts about the directory or the log");
     let folder = tempfile::tempdir().unwrap();
     let ended = |config: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
@@ -239,5 +239,5 @@ fn the_unit_does_not_restart_on_an_unusable_configuration() {
     assert_eq!(ended(&folder.path().join("missing.toml")), 2);
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let busy = ended(&configure(folder.path(), &taken.local_addr().unwrap().to_string(), ""));
-    assert_eq!(busy, 1, "a port that is in use becomes free by itself");
+    assert_eq!(busy, 1, "a port in use becomes free without intervention");
 }

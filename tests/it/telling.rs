@@ -143,7 +143,7 @@ async fn a_webhook_is_signed_and_has_the_exact_bytes_of_the_event_log() {
     let id = dev.send("you@example.org").await;
     dev.advance(0).await;
     let taken = receiver.taken();
-    assert_eq!(taken.len(), 1, "queued was not asked for");
+    assert_eq!(taken.len(), 1, "queued events were not requested");
     verify(endpoint["secret"].as_str().unwrap(), &taken[0]);
     assert_eq!(taken[0].header("x-service-event"), "delivered");
     assert_eq!(taken[0].header("x-service-attempt"), "1");
@@ -321,7 +321,7 @@ async fn a_backlog_larger_than_the_memory_limit_is_delivered_completely_and_once
     }
     let all = json!({ "since": "2020-01-01T00:00:00Z", "only_failed": false });
     let replayed = dev.post(&format!("{path}/replay"), all).await.expect(200).json();
-    assert_eq!(replayed, json!({ "created": 0 }), "each is owed already");
+    assert_eq!(replayed, json!({ "created": 0 }), "each delivery exists already");
     dev.call(Method::PATCH, &path, Some(json!({ "enabled": true }))).await.expect(200);
     dev.advance(0).await;
     let mut deliveries: Vec<_> =

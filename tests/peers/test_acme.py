@@ -80,7 +80,7 @@ def metrics(server) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
-def test_a_certificate_is_issued_by_tls_alpn_01_for_every_name_and_mail_presents_it_too(serve, pebble, authority):
+def test_tls_alpn_01_issues_a_certificate_for_every_name_and_mail_presents_it_too(serve, pebble, authority):
     ca, bounces = pebble(), free_port()
     ca.start()
     root = ca.root()
@@ -102,7 +102,7 @@ def test_a_certificate_is_issued_by_tls_alpn_01_for_every_name_and_mail_presents
     assert "tls-alpn-01" in server.logged() and kept.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_restart_keeps_the_certificate_and_asks_nobody(serve, pebble, authority):
+def test_a_restart_keeps_the_certificate_without_a_request(serve, pebble, authority):
     ca = pebble()
     ca.start()
     root = ca.root()
@@ -115,7 +115,7 @@ def test_a_restart_keeps_the_certificate_and_asks_nobody(serve, pebble, authorit
     assert doctor(server)["verdict"] == "OK"
 
 
-def test_where_443_does_not_lead_here_http_01_does(serve, pebble, authority):
+def test_http_01_is_used_if_port_443_is_not_forwarded(serve, pebble, authority):
     """The first challenge is refused; the second follows at once, over the same listener, without TLS."""
     ca = pebble()
     ca.http_port = free_port()
@@ -131,7 +131,7 @@ def test_where_443_does_not_lead_here_http_01_does(serve, pebble, authority):
     assert metrics(server)['postrider_certificate_orders_total{result="refused"}'] == 1
 
 
-def test_a_name_that_leads_elsewhere_does_not_leave_the_others_without(serve, pebble, authority, knot):
+def test_a_name_that_resolves_elsewhere_does_not_block_the_other_names(serve, pebble, authority, knot):
     ca, bounces = pebble(), free_port()
     knot.remove(BOUNCES, "A")
     knot.publish()
@@ -151,7 +151,7 @@ def test_a_name_that_leads_elsewhere_does_not_leave_the_others_without(serve, pe
     assert doctor(server)["verdict"] == "OK"
 
 
-def test_nor_do_two_of_them(serve, pebble, authority, knot):
+def test_two_names_that_resolve_elsewhere_do_not_block_the_others(serve, pebble, authority, knot):
     """The authority ends an order at the first name that it can't validate; another order finds the second."""
     ca, bounces = pebble(), free_port()
     knot.remove(BOUNCES, "A")
@@ -164,7 +164,7 @@ def test_nor_do_two_of_them(serve, pebble, authority, knot):
     assert BOUNCES in doctor(server)["seen"] and PANEL in doctor(server)["seen"]
 
 
-def test_nor_does_a_name_that_the_authority_will_not_have_in_an_order(serve, pebble, authority):
+def test_a_name_that_the_authority_rejects_does_not_block_the_others(serve, pebble, authority):
     """The authority refuses the order at once, and names the reason only in its sentence."""
     ca, bounces = pebble(refused=(BOUNCES,)), free_port()
     ca.start()
@@ -175,7 +175,7 @@ def test_nor_does_a_name_that_the_authority_will_not_have_in_an_order(serve, peb
     assert BOUNCES in doctor(server)["seen"]
 
 
-def test_an_authority_that_is_down_stops_no_start_and_is_asked_again(serve, pebble, authority):
+def test_an_unavailable_authority_does_not_stop_the_start_and_is_retried(serve, pebble, authority):
     ca = pebble()
     server = asking(serve, ca, authority, ca.tls_port)
     assert presented(ca.tls_port) is not None
@@ -187,7 +187,7 @@ def test_an_authority_that_is_down_stops_no_start_and_is_asked_again(serve, pebb
     assert doctor(server)["verdict"] == "OK"
 
 
-def test_a_certificate_is_renewed_after_two_thirds_of_its_life_and_drops_no_connection(serve, pebble, authority):
+def test_a_certificate_is_renewed_after_two_thirds_of_its_life_without_dropping_connections(serve, pebble, authority):
     ca = pebble(life_s=12)
     ca.start(PEBBLE_WFE_NONCEREJECT="10")
     root = ca.root()
@@ -208,7 +208,7 @@ def test_a_certificate_is_renewed_after_two_thirds_of_its_life_and_drops_no_conn
             assert kept.recv(100).startswith(b"HTTP/1.1 200"), "what was open before goes on"
 
 
-def test_killed_at_any_moment_it_goes_on_where_it_was(serve, pebble, authority):
+def test_an_order_continues_after_a_kill_at_any_moment(serve, pebble, authority):
     """After a kill at any moment, there is one account, and an unfinished order is completed instead of a new one."""
     ca = pebble()
     ca.http_port = ca.tls_port

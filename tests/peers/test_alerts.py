@@ -69,7 +69,7 @@ def alerts(service, condition: str) -> list[dict]:
     return [one for one in service.cli("alert", "list")["data"] if one["condition"] == condition]
 
 
-def test_a_test_arrives_at_the_mailbox_and_at_the_webhook(begin, operator, hooks):
+def test_a_test_alert_reaches_the_mailbox_and_the_webhook(begin, operator, hooks):
     service = begin(operator.port)
     code, said = command(service, "alert", "test")
     assert code == 0 and [one["status"] for one in said["results"]] == ["sent", "sent"], said
@@ -83,7 +83,7 @@ def test_a_test_arrives_at_the_mailbox_and_at_the_webhook(begin, operator, hooks
     assert service.api.get("/v1/messages")["data"] == [], "a notice is no message"
 
 
-def test_alerts_arrive_although_nothing_goes_out_and_no_name_is_found(begin, operator, knot, hooks):
+def test_alerts_arrive_although_delivery_and_dns_fail(begin, operator, knot, hooks):
     service = begin(free_port())
     service.domain("sender.test")
     for number in range(21):
@@ -106,7 +106,7 @@ def test_alerts_arrive_although_nothing_goes_out_and_no_name_is_found(begin, ope
     assert (code, by_channel) == (1, {"email": "sent", "webhook": "failed"}), "the webhook's name is not found"
 
 
-def test_a_record_that_vanishes_is_reported_once_and_so_is_its_return(begin, operator, knot):
+def test_a_missing_record_and_its_return_are_each_reported_once(begin, operator, knot):
     service = begin(operator.port)
     knot.put("1.0.0.127.in-addr.arpa", "PTR", "mail.sender.test.")
     knot.put("mail.sender.test", "A", LOOPBACK)
@@ -131,7 +131,7 @@ def test_a_record_that_vanishes_is_reported_once_and_so_is_its_return(begin, ope
     assert (shown["subject"]["name"], shown["severity"]) == ("sender.test", "warning")
 
 
-def test_a_lost_dkim_record_is_replaced_by_the_one_that_stands_by(begin, operator, knot):
+def test_a_lost_dkim_record_is_replaced_by_the_standby_key(begin, operator, knot):
     service = begin(operator.port)
     domain = service.domain("sender.test")
     path = f"/v1/domains/{domain['id']}"

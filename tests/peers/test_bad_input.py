@@ -146,7 +146,7 @@ def refused(service, answer, status: int, code: str) -> dict:
 
 
 @pytest.mark.parametrize("case", REFUSED_FIELDS)
-def test_a_faulty_field_is_named(shared, case):
+def test_an_invalid_field_is_named(shared, case):
     fields, named = REFUSED_FIELDS[case]
     message = {name: value for name, value in (GOOD | fields).items() if value is not None}
     error = refused(shared, shared.api.send(message), 422, "validation_failed")
@@ -156,27 +156,27 @@ def test_a_faulty_field_is_named(shared, case):
 
 
 @pytest.mark.parametrize("case", REFUSED_RAW)
-def test_a_faulty_raw_message_is_refused(shared, case):
+def test_an_invalid_raw_message_is_refused(shared, case):
     message, named = REFUSED_RAW[case]
     error = refused(shared, shared.api.send(message), 422, "validation_failed")
     assert list(error["errors"]) == [named]
 
 
 @pytest.mark.parametrize("case", REFUSED_BODIES)
-def test_a_faulty_body_is_refused(shared, case):
+def test_an_invalid_body_is_refused(shared, case):
     body, headers, status, code = REFUSED_BODIES[case]
     error = refused(shared, shared.api.request("POST", "/v1/messages", body, headers), status, code)
     assert status != 422 or "errors" in error
 
 
-def test_every_fault_is_named_at_once_and_a_misspelling_gets_a_hint(shared):
+def test_all_errors_are_reported_at_once_and_a_misspelling_gets_a_hint(shared):
     message = {"from": "nobody", "to": "x", "subjct": "s", "headers": {"Bcc": "a@example.org"}}
     error = refused(shared, shared.api.send(message), 422, "validation_failed")
     assert set(error["errors"]) == {"from", "to", "text", "subjct", "headers.Bcc"}
     assert error["errors"]["subjct"] == ["unknown field"] and "subject" in error["message"]
 
 
-def test_a_domain_of_somebody_else_is_unknown(shared):
+def test_a_domain_of_another_account_is_unknown(shared):
     error = refused(shared, shared.api.send(GOOD | {"from": "a@elsewhere.test"}), 422, "domain_unknown")
     assert list(error["errors"]) == ["from"]
 
@@ -196,7 +196,7 @@ def test_a_domain_of_somebody_else_is_unknown(shared):
         ("GET", "/v1/events?typ=queued", 422, "validation_failed"),
     ],
 )
-def test_a_faulty_address_is_refused(shared, method, path, status, code):
+def test_an_invalid_address_is_refused(shared, method, path, status, code):
     refused(shared, shared.api.request(method, path), status, code)
 
 
@@ -223,7 +223,7 @@ NO_REQUESTS = {
 
 
 @pytest.mark.parametrize("case", NO_REQUESTS)
-def test_what_is_no_request_ends_the_connection(shared, case):
+def test_an_invalid_request_ends_the_connection(shared, case):
     with socket.create_connection((shared.api.host, shared.api.port), timeout=10) as raw_socket:
         try:
             raw_socket.sendall(NO_REQUESTS[case])
@@ -250,7 +250,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("shape", ["raw", "raw in base64", "text", "html"])
-def test_smuggled_commands_arrive_as_one_message_at_a_careless_receiver(serve, knot, tolerant_sink, shape):
+def test_smuggled_commands_reach_a_vulnerable_receiver_as_one_message(serve, knot, tolerant_sink, shape):
     knot.mail_server("sink.test", "mx.sink.test")
     service = serve(port=tolerant_sink.port)
     service.domain("sender.test")
@@ -271,7 +271,7 @@ def test_smuggled_commands_arrive_as_one_message_at_a_careless_receiver(serve, k
     assert not any(b"evil" in m.mail_from.encode() for m in tolerant_sink.messages)
 
 
-def test_what_is_unusual_but_right_is_accepted(dev):
+def test_unusual_but_valid_messages_are_accepted(dev):
     service = dev(config=LIMITS)
     messages = [
         {name: value for name, value in GOOD.items() if name != "subject"},
@@ -288,7 +288,7 @@ def test_what_is_unusual_but_right_is_accepted(dev):
     until("all are captured", lambda: {m["message_id"] for m in service.captured()} == set(ids))
 
 
-def test_what_a_trusted_proxy_forwards_does_not_come_from_this_machine(dev):
+def test_a_request_forwarded_by_a_trusted_proxy_is_not_local(dev):
     told = {"X-Forwarded-For": "127.0.0.1"}
     assert dev().api.request("GET", "/dev/clock", headers=told).status == 200, "no proxy is trusted"
     trusting = dev(config='hostname = "mail.sender.test"\n[http]\ntrusted_proxies = ["127.0.0.0/8"]\n')

@@ -27,7 +27,7 @@ def healthy(stream: ssl.SSLSocket) -> bool:
     return stream.recv(1000).startswith(b"HTTP/1.1 200")
 
 
-def test_a_renewed_certificate_is_taken_up_and_no_connection_dropped(serve, authority):
+def test_a_renewed_certificate_is_loaded_without_dropping_connections(serve, authority):
     port, bounces = free_port(), free_port()
     file = authority.issue(HOST)
     server = serve(

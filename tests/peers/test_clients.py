@@ -49,7 +49,7 @@ def refusal(call) -> Refused:
     return refused
 
 
-def test_it_sends_and_a_repetition_is_answered_with_the_same_bytes(application):
+def test_a_replayed_request_gets_the_same_bytes(application):
     service, app = application()
     first = app.send(GOOD, "order-1")
     again = app.send(dict(reversed(GOOD.items())), "order-1")
@@ -63,7 +63,7 @@ def test_it_sends_and_a_repetition_is_answered_with_the_same_bytes(application):
     assert len(service.captured()) <= 1
 
 
-def test_ten_at_once_with_one_key_are_one_message(application):
+def test_ten_concurrent_requests_with_one_key_create_one_message(application):
     _, app = application()
     message = GOOD | {"attachments": [{"filename": "a.bin", "content": "QUJD" * 500_000}]}
     answers, gate = [], threading.Barrier(10)
@@ -81,7 +81,7 @@ def test_ten_at_once_with_one_key_are_one_message(application):
     assert len(list(app.rows("/v1/messages"))) == 1
 
 
-def test_it_pages_by_cursor_and_by_link_and_sees_every_row_once(application):
+def test_paging_by_cursor_and_by_link_returns_every_row_once(application):
     _, app = application()
     sent = [app.send(GOOD | {"to": f"delivered+{n}@simulator.test"}, f"page-{n}").json()["id"] for n in range(25)]
     by_cursor = [event["message_id"] for event in app.rows("/v1/events", limit=7, type="queued")]
@@ -92,7 +92,7 @@ def test_it_pages_by_cursor_and_by_link_and_sees_every_row_once(application):
     assert [event["type"] for event in app.rows("/v1/events", message_id=sent[0], type="queued")] == ["queued"]
 
 
-def test_every_refusal_of_the_table_is_handled_in_one_way(application):
+def test_one_handler_covers_every_documented_refusal(application):
     service, app = application()
     marketing = under(service, service.info["marketing_api_key"])
     made = app.call("POST", "/v1/keys", json={"name": "reader", "scopes": ["read"]}).json()
@@ -135,7 +135,7 @@ def test_every_refusal_of_the_table_is_handled_in_one_way(application):
     assert app.waits == [], "none of these is worth repeating"
 
 
-def test_whoever_waits_as_long_as_it_is_told_gets_through(application):
+def test_a_client_that_honours_retry_after_succeeds(application):
     _, app = application(HEAD + "[limits]\nrequests_per_minute = 20\n[quota]\nper_hour = 10\nper_day = 100\n")
     ids = {app.send(GOOD | {"to": f"delivered+{n}@simulator.test"}, f"n-{n}").json()["id"] for n in range(25)}
     assert len(ids) == 25
@@ -145,7 +145,7 @@ def test_whoever_waits_as_long_as_it_is_told_gets_through(application):
     assert app.waits and max(app.waits) <= 60, f"the key's rate was met: {app.waits}"
 
 
-def test_a_service_that_stays_unable_is_given_up_with_its_own_words(application):
+def test_a_service_that_stays_unavailable_is_reported_with_its_own_error(application):
     _, app = application(HEAD + "[limits]\nmin_free_bytes = 9000000000000000\n")
     refused = refusal(lambda: app.send(GOOD, "full"))
     assert (refused.status, refused.code) == (503, "storage_full")

@@ -69,7 +69,7 @@ class Sent:
 
 
 @pytest.mark.parametrize("offset", ["+40d", "-40d"])
-def test_a_clock_that_jumps_and_comes_back_ends_nothing(service, clock, offset):
+def test_a_temporary_clock_jump_expires_nothing(service, clock, offset):
     sent = Sent(service)
     clock.set(offset)
     becomes(service, True)
@@ -84,7 +84,7 @@ def test_a_clock_that_jumps_and_comes_back_ends_nothing(service, clock, offset):
 
 
 @pytest.mark.parametrize("offset", ["+40d", "-40d"])
-def test_a_start_on_a_wrong_clock_ends_nothing(service, clock, offset):
+def test_a_start_with_a_wrong_clock_expires_nothing(service, clock, offset):
     sent = Sent(service)
     service.kill()
     clock.set(offset)
@@ -106,7 +106,7 @@ def test_a_start_on_a_wrong_clock_ends_nothing(service, clock, offset):
     assert service.api.message(between)["text"] == MESSAGE["text"]
 
 
-def test_an_accepted_clock_ends_what_is_past_its_time_and_keeps_what_came_in_the_doubt(service, clock):
+def test_an_accepted_clock_expires_overdue_items_and_keeps_those_from_the_doubt(service, clock):
     sent = Sent(service)
     clock.set("+40d")
     becomes(service, True)
@@ -119,7 +119,7 @@ def test_an_accepted_clock_ends_what_is_past_its_time_and_keeps_what_came_in_the
 
 
 @pytest.mark.parametrize("offset", ["+3000", "-3000"])
-def test_a_clock_that_is_set_by_less_than_an_hour_is_followed(service, clock, offset):
+def test_a_clock_change_of_less_than_an_hour_is_followed(service, clock, offset):
     sent = Sent(service)
     clock.set(offset)
     sent.goes_on()
@@ -127,7 +127,7 @@ def test_a_clock_that_is_set_by_less_than_an_hour_is_followed(service, clock, of
     sent.are_kept()
 
 
-def test_a_webhook_that_fails_while_the_clock_is_doubtful_does_not_count_against_its_endpoint(service, clock, hooks):
+def test_a_webhook_failure_during_a_clock_doubt_does_not_count_against_the_endpoint(service, clock, hooks):
     """Receivers rightly refuse signatures with a wrong time."""
     endpoint = service.api.request("POST", "/v1/webhooks", {"url": hooks.url, "events": ["queued"]}).json()["id"]
 

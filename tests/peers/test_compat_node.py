@@ -77,7 +77,7 @@ def instance(dev):
     return dev("--virtual-clock")
 
 
-def test_resends_client_for_node(instance):
+def test_resend_s_node_client(instance):
     script = RESEND.replace("ann@example.org", "deferred@simulator.test", 2)
     told = run(script, "resend", instance)
     assert told["sent"]["error"] is None and told["again"]["data"]["id"] == told["sent"]["data"]["id"]
@@ -92,7 +92,7 @@ def test_resends_client_for_node(instance):
     assert told["wrong"]["error"]["name"] == "invalid_api_key"
 
 
-def test_postmarks_client_for_node(instance):
+def test_postmark_s_node_client(instance):
     instance.api.request("POST", "/v1/suppressions", {"email": "gone@example.org"})
     told = run(POSTMARK, "postmark", instance)
     assert told["sent"]["ErrorCode"] == 0 and told["sent"]["To"] == "Ann <ann@example.org>"

@@ -21,7 +21,7 @@ def postmark(service):
     return PostmarkClient(server_token=service.info["api_key"], root_api_url=service.info["url"])
 
 
-def test_an_email_is_sent_looked_at_and_delivered(service, postmark):
+def test_an_email_is_sent_retrieved_and_delivered(service, postmark):
     sent = postmark.emails.send(
         **EMAIL, ReplyTo="help@example.test", Headers={"X-Order": "7"}, Tag="welcome", Metadata={"order": "7"},
         Attachments=[("a.txt", "aGVsbG8=", "text/plain")], TrackLinks="None", MessageStream="outbound",
@@ -37,7 +37,7 @@ def test_an_email_is_sent_looked_at_and_delivered(service, postmark):
     assert event["Type"] == "Delivered" and event["Details"]["DestinationServer"]
 
 
-def test_mime_messages_and_files_go_too(service, postmark):
+def test_mime_messages_and_attachments_are_sent(service, postmark):
     from email.mime.application import MIMEApplication
     from email.mime.multipart import MIMEMultipart
     from email.mime.text import MIMEText
@@ -61,7 +61,7 @@ def test_each_message_of_a_batch_is_answered(service, postmark):
     assert answers[1]["Message"].startswith("Invalid 'To' address: 'nobody'.")
 
 
-def test_refusals_have_postmarks_numbers(service, postmark):
+def test_refusals_have_postmark_s_error_codes(service, postmark):
     for changes, number, said in [
         ({"To": "a@example.org,b@example.org"}, 300, "one request per recipient"),
         ({"Cc": "a@example.org"}, 300, "Cc: "),
@@ -83,14 +83,14 @@ def test_refusals_have_postmarks_numbers(service, postmark):
     assert wrong.value.error_code == 10
 
 
-def test_serve_has_the_paths_at_the_root_only_where_it_is_told(serve):
+def test_serve_has_the_root_paths_only_if_configured(serve):
     closed, opened = serve(port=1), serve(port=1, compat={"root": True})
     for server, status in ((closed, 404), (opened, 422)):
         assert server.api.request("POST", "/emails", {}).status == status
         assert server.api.request("POST", "/v1/compat/resend/emails", {}).status == 422
 
 
-def test_anymail_sends_through_postmarks_backend(service):
+def test_anymail_sends_through_its_postmark_backend(service):
     settings = {"POSTMARK_SERVER_TOKEN": service.info["api_key"], "POSTMARK_API_URL": service.info["url"] + PREFIX + "/"}
     service.api.request("POST", "/v1/suppressions", {"email": "gone@example.org"})
     told = send_with("anymail.backends.postmark.EmailBackend", settings)

@@ -25,7 +25,7 @@ def captured(service, message_id):
     return service.api.get(f"/dev/mail/{message_id}")
 
 
-def test_an_email_is_sent_looked_at_and_delivered(service):
+def test_an_email_is_sent_retrieved_and_delivered(service):
     attachment = {"filename": "a.bin", "content": list(b"\x00\xffhello")}
     sent = resend.Emails.send(
         EMAIL | {"reply_to": "help@example.test", "tags": [{"name": "kind", "value": "order"}], "attachments": [attachment]}
@@ -40,7 +40,7 @@ def test_an_email_is_sent_looked_at_and_delivered(service):
     assert sent["http_headers"]["x-service-quota-window"]
 
 
-def test_a_repetition_with_the_same_key_sends_nothing(service):
+def test_a_replay_with_the_same_key_sends_nothing(service):
     first = resend.Emails.send(EMAIL, {"idempotency_key": "order-1"})
     assert resend.Emails.send(EMAIL, {"idempotency_key": "order-1"})["id"] == first["id"]
     with pytest.raises(ResendError) as refused:
@@ -49,7 +49,7 @@ def test_a_repetition_with_the_same_key_sends_nothing(service):
     assert len(service.api.get("/v1/messages")["data"]) == 1
 
 
-def test_an_email_that_waits_is_cancelled(dev, monkeypatch):
+def test_a_scheduled_email_is_cancelled(dev, monkeypatch):
     instance = dev("--virtual-clock")
     monkeypatch.setattr(resend, "api_url", instance.info["url"] + PREFIX)
     monkeypatch.setattr(resend, "api_key", instance.info["api_key"])
@@ -73,7 +73,7 @@ def test_batches_are_strict_unless_they_are_permissive(service):
     assert len(mixed["data"]) == 1 and [error["index"] for error in mixed["errors"]] == [0]
 
 
-def test_refusals_are_the_exceptions_of_the_sdk(service, monkeypatch):
+def test_refusals_raise_the_sdk_s_exceptions(service, monkeypatch):
     with pytest.raises(ValidationError, match="one request per recipient"):
         resend.Emails.send(EMAIL | {"cc": "c@example.org"})
     with pytest.raises(MissingRequiredFieldsError, match="from: is required"):
@@ -92,7 +92,7 @@ def test_refusals_are_the_exceptions_of_the_sdk(service, monkeypatch):
         resend.Emails.send(EMAIL)
 
 
-def test_a_list_beyond_the_rate_is_refused_whole(dev, monkeypatch):
+def test_a_batch_beyond_the_rate_limit_is_refused_completely(dev, monkeypatch):
     instance = dev(config="[limits]\nrequests_per_minute = 5\n")
     monkeypatch.setattr(resend, "api_url", instance.info["url"] + PREFIX)
     monkeypatch.setattr(resend, "api_key", instance.info["api_key"])
@@ -102,7 +102,7 @@ def test_a_list_beyond_the_rate_is_refused_whole(dev, monkeypatch):
     assert resend.Emails.send(EMAIL)["id"]
 
 
-def test_anymail_sends_through_resends_backend(service):
+def test_anymail_sends_through_its_resend_backend(service):
     settings = {"RESEND_API_KEY": service.info["api_key"], "RESEND_API_URL": service.info["url"] + PREFIX + "/"}
     told = send_with("anymail.backends.resend.EmailBackend", settings)
     assert told["plain"]["status"] == {"joerg@example.org": "queued"}

@@ -35,7 +35,7 @@ def service(serve, knot, sink):
     return service
 
 
-def test_no_answered_message_is_lost_and_none_is_doubled_without_reason(service, sink):
+def test_no_acknowledged_message_is_lost_and_duplicates_occur_only_in_flight(service, sink):
     print(f"\nPOSTRIDER_CRASH_SEED={SEED}, {ROUNDS} rounds")
     chance, ledger, kills = random.Random(SEED), Ledger(), []
     for round_number in range(ROUNDS):
@@ -93,7 +93,7 @@ def pages(api, path: str) -> list[dict]:
         cursor = f"&cursor={page['next_cursor']}"
 
 
-def test_every_event_is_told_over_kill_9_and_repeats_are_the_same_delivery(service, hooks):
+def test_every_event_is_delivered_despite_kill_9_and_repeats_have_the_same_delivery_id(service, hooks):
     print(f"\nPOSTRIDER_CRASH_SEED={SEED}, {ROUNDS} rounds")
     chance, ledger, kills = random.Random(SEED), Ledger(), []
     endpoint = service.api.request("POST", "/v1/webhooks", {"url": hooks.url}).json()

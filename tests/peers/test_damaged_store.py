@@ -77,7 +77,7 @@ def exits_at_start(service) -> tuple[int, str]:
     return service.child.wait(), service.logged()[before:]
 
 
-def test_damage_early_in_the_journal_is_no_torn_tail(service, sink):
+def test_damage_before_the_end_of_the_journal_is_not_a_torn_tail(service, sink):
     sent = accepted_since_a_checkpoint(service, 20)
     journal = service.data_dir / "journal"
     flip(journal, RECORDS + 200)
@@ -102,7 +102,7 @@ def test_damage_early_in_the_journal_is_no_torn_tail(service, sink):
     assert whole.returncode == 2, "with a whole journal the flag is a mistake"
 
 
-def test_a_journal_that_was_emptied_stops_the_start_until_its_loss_is_accepted(service, sink):
+def test_an_emptied_journal_stops_the_start_until_the_loss_is_accepted(service, sink):
     # A clean stop leaves the account and its key in the database.
     assert service.close() == 0
     service.start()
@@ -120,7 +120,7 @@ def test_a_journal_that_was_emptied_stops_the_start_until_its_loss_is_accepted(s
     service.api.settled(service.api.accept(MESSAGE)["id"], "delivered")
 
 
-def test_a_torn_tail_of_the_journal_is_left_out_without_a_word(service):
+def test_a_torn_tail_of_the_journal_is_skipped_silently(service):
     accepted_since_a_checkpoint(service, 10)
     journal = service.data_dir / "journal"
     with journal.open("ab") as opened:
@@ -129,7 +129,7 @@ def test_a_torn_tail_of_the_journal_is_left_out_without_a_word(service):
 
 
 @pytest.mark.parametrize("position", [0, 1, 5, 12, 20, 40, 70])
-def test_a_damaged_content_key_costs_no_body(service, sink, position):
+def test_a_damaged_content_key_loses_no_body(service, sink, position):
     sent = [service.api.accept(MESSAGE | {"subject": f"n{n}"}) for n in range(5)]
     for message in sent:
         service.api.settled(message["id"], "delivered")
@@ -162,7 +162,7 @@ def answers_sanely(service, paths: list[str]) -> list[str]:
     return wrong
 
 
-def test_one_flipped_bit_in_the_database_never_panics_and_never_passes_for_whole(service, sink, hooks):
+def test_one_flipped_bit_in_the_database_never_panics_and_is_always_detected(service, sink, hooks):
     print(f"\nPOSTRIDER_DAMAGE_SEED={SEED}")
     chance = random.Random(SEED)
     endpoint = service.api.request("POST", "/v1/webhooks", {"url": hooks.url}).json()

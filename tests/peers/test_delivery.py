@@ -69,7 +69,7 @@ def test_an_unknown_recipient_is_a_hard_bounce_and_suppressed(service):
     "to, status",
     [("someone@nullmx.test", "5.1.10"), ("someone@does-not-exist.test", "5.1.2")],
 )
-def test_what_dns_denies_is_bounced_without_suppression(service, to, status):
+def test_a_permanent_dns_failure_bounces_without_suppression(service, to, status):
     message = MESSAGE | {"to": to}
     record = service.api.settled(service.api.accept(message)["id"], "bounced")
     assert record["smtp_code"] is None and record["smtp_response"] is None
@@ -78,7 +78,7 @@ def test_what_dns_denies_is_bounced_without_suppression(service, to, status):
     assert service.api.send(message).status == 202
 
 
-def test_several_messages_share_the_way_to_one_site(service, postfix):
+def test_several_messages_to_one_site_share_a_connection(service, postfix):
     ids = [service.api.accept(MESSAGE | {"subject": f"n {n}"})["id"] for n in range(20)]
     for message_id in ids:
         service.api.settled(message_id, "delivered")

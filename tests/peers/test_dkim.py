@@ -47,7 +47,7 @@ def service(serve, postfix):
     return serve(port=postfix.port)
 
 
-def test_every_shape_of_message_verifies_with_both_algorithms(service, knot, postfix):
+def test_every_kind_of_message_verifies_with_both_algorithms(service, knot, postfix):
     service.domain("sender.test")
     for count, (shape, body) in enumerate(SHAPES.items(), start=1):
         sent = service.api.accept(FROM | body)
@@ -58,7 +58,7 @@ def test_every_shape_of_message_verifies_with_both_algorithms(service, knot, pos
             assert tags[b"d"] == b"sender.test" and tags[b"c"] == b"relaxed/relaxed", shape
 
 
-def test_ed25519_signs_only_once_its_record_is_seen(service, knot, postfix):
+def test_ed25519_signs_only_once_its_record_is_published(service, knot, postfix):
     domain = service.domain("sender.test", algorithms=("rsa-sha256",))
     first = service.api.accept(FROM | SHAPES["text"])
     service.api.settled(first["id"], "delivered")

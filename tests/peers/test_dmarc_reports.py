@@ -118,7 +118,7 @@ def counted(service) -> dict[str, int]:
     return {result: int(count) for result, count in found if count != "0"}
 
 
-def test_signed_reports_of_a_postfix_count_whatever_they_are_packed_in(service, reporting, key):
+def test_signed_reports_count_in_every_compression_format(service, reporting, key):
     packings = [("gzip", gzip.compress(report(1))), ("zip", zipped(report(2))), ("xml", report(3))]
     packings.append(("x-zip-compressed", gzip.compress(report(4))))  # As GMX names it.
     for kind, packed in packings:
@@ -139,7 +139,7 @@ def test_signed_reports_of_a_postfix_count_whatever_they_are_packed_in(service, 
     assert "status=bounced" not in reporting.logged()
 
 
-def test_what_is_too_large_or_no_report_counts_nothing_and_a_bomb_costs_little(service, bounce_port, key):
+def test_oversized_or_invalid_reports_do_not_count_and_a_zip_bomb_is_cheap(service, bounce_port, key):
     assert send(bounce_port, mail(b"x" * 900_000, "octet-stream", key))[0] == 552
     assert counted(service) == {}, "nothing was taken"
     assert send(bounce_port, mail(gzip.compress(report(1)), "gzip", key))[0] == 250
@@ -153,7 +153,7 @@ def test_what_is_too_large_or_no_report_counts_nothing_and_a_bomb_costs_little(s
     assert service.api.get(f"/v1/domains/{service.id}/dmarc")["messages"] == 120
 
 
-def test_the_record_to_publish_leads_reports_here(service, knot):
+def test_the_published_record_directs_reports_to_this_server(service, knot):
     domain = service.api.get(f"/v1/domains/{service.id}")
     [record] = [one for one in domain["records"] if one["name"].startswith("_dmarc.")]
     assert record["value"] == "v=DMARC1; p=none; rua=mailto:dmarc@rp.sender.test"

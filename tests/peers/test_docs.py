@@ -23,7 +23,7 @@ def blocks(page, language):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")])
-def test_every_command_of_a_page_works_as_it_stands_there(page, dev, workdir):
+def test_every_command_of_a_page_works_unchanged(page, dev, workdir):
     instance = dev()
     folder = workdir / "reader"
     folder.mkdir()
@@ -43,7 +43,7 @@ def test_every_command_of_a_page_works_as_it_stands_there(page, dev, workdir):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_what_follows_the_events_of_the_webhooks_page_tells_of_a_message(number, dev, workdir):
+def test_the_event_following_commands_of_the_webhooks_page_show_a_message(number, dev, workdir):
     """Commands that run until they are stopped."""
     instance = dev()
     receiver = http.server.HTTPServer(("127.0.0.1", 0), Acknowledging)
@@ -83,7 +83,7 @@ class Acknowledging(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")])
-def test_every_configuration_of_a_page_is_one(page, workdir):
+def test_every_configuration_on_a_page_is_valid(page, workdir):
     for number, text in enumerate(blocks(page, "toml")):
         # The named files are on the reader's machine.
         for path in re.findall(r'"(/etc/postrider/[^"]+)"', text):
@@ -127,7 +127,7 @@ export const expect = (seen) => ({
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_the_files_of_the_testing_page_set_variables_that_dev_knows(number):
+def test_the_files_of_the_testing_page_set_only_known_variables(number):
     text = blocks("testing", "yaml")[number]
     known = {row for row in re.findall(r"`(POSTRIDER_[A-Z_]+)", (DOCS / "testing.md").read_text())}
     named = set(re.findall(r"(POSTRIDER_DEV_[A-Z_]+):", text))

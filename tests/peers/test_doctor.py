@@ -62,7 +62,7 @@ def policy_host(authority):
     server.server_close()
 
 
-def test_a_server_that_is_set_up_has_no_failure(serve, knot, sink, policy_host):
+def test_a_correct_setup_has_no_failures(serve, knot, sink, policy_host):
     well_known(knot)
     knot.put(f"_mta-sts.{HOST}", "TXT", "v=STSv1; id=1")
     knot.put(f"mta-sts.{HOST}", "A", "127.0.0.1")
@@ -96,7 +96,7 @@ def test_a_server_that_is_set_up_has_no_failure(serve, knot, sink, policy_host):
     assert checks["DNSSEC"]["verdict"] == "WARN"
 
 
-def test_each_thing_in_the_way_is_named_with_its_remedy(serve, knot, sink):
+def test_each_problem_is_reported_with_its_remedy(serve, knot, sink):
     well_known(knot)
     server = serve(sink.port)
     server.domain("sender.test")
@@ -117,7 +117,7 @@ def test_each_thing_in_the_way_is_named_with_its_remedy(serve, knot, sink):
     assert checks["SPF of sender.test"]["verdict"] == "WARN" and "v=spf1" in checks["SPF of sender.test"]["remedy"]
 
 
-def test_a_blocked_port_offers_the_smarthost_in_the_same_line(serve, knot):
+def test_a_blocked_port_suggests_a_smarthost(serve, knot):
     well_known(knot)
     port = free_port()
     server = serve(port)
@@ -132,7 +132,7 @@ def test_a_blocked_port_offers_the_smarthost_in_the_same_line(serve, knot):
     assert line.startswith("FAIL ") and "smarthost" in line
 
 
-def test_bounces_have_to_find_their_way_back(serve, knot, sink):
+def test_bounces_require_an_mx_record_to_this_server(serve, knot, sink):
     well_known(knot)
     server = serve(sink.port, bounces={"host": "bounces.sender.test", "listen": ["127.0.0.1:0"]})
     checks = examined(server, code=7)
@@ -143,7 +143,7 @@ def test_bounces_have_to_find_their_way_back(serve, knot, sink):
     assert checks["bounces"]["verdict"] == "OK", checks["bounces"]
 
 
-def test_a_name_that_leads_inside_is_a_failure(serve, knot, sink):
+def test_a_name_with_a_private_address_is_a_failure(serve, knot, sink):
     well_known(knot)
     knot.put(HOST, "A", "10.1.2.3")
     knot.publish()
@@ -153,7 +153,7 @@ def test_a_name_that_leads_inside_is_a_failure(serve, knot, sink):
     assert checks["forward DNS"]["verdict"] == "FAIL" and "10.1.2.3" in checks["forward DNS"]["seen"]
 
 
-def test_submission_is_looked_at_as_a_client_does(serve, knot, sink, authority):
+def test_submission_is_checked_like_a_client(serve, knot, sink, authority):
     well_known(knot)
     file, (port, tls_port) = str(authority.issue(HOST)), (free_port(), free_port())
     listening = {"listen": [f"127.0.0.1:{port}"], "tls_listen": [f"127.0.0.1:{tls_port}"]}

@@ -28,13 +28,13 @@ def post(dev, path: str, body: str, content_type: str) -> int:
         return answer.status
 
 
-def test_dev_takes_json_whatever_the_content_type(dev):
+def test_dev_accepts_json_with_any_content_type(dev):
     server = dev("--virtual-clock")
     for content_type in ("application/x-www-form-urlencoded", "text/plain", "application/json"):
         assert post(server, "/dev/clock", '{"advance_seconds":60}', content_type) == 200
 
 
-def test_a_refused_webhook_to_localhost_says_what_to_do_while_developing(dev):
+def test_a_refused_webhook_to_localhost_suggests_dev_mode(dev):
     server = dev(config="[network]\nallow = []\n")
     answer = server.api.request("POST", "/v1/webhooks", {"url": "http://localhost:3000/hook"})
     assert answer.status == 422
@@ -42,7 +42,7 @@ def test_a_refused_webhook_to_localhost_says_what_to_do_while_developing(dev):
     assert any(sentence.endswith("While developing: postrider webhook listen --forward-to URL") for sentence in told), told
 
 
-def test_dev_prints_the_variable_by_which_commands_find_it_and_one_name_for_the_keys(workdir):
+def test_dev_prints_the_data_directory_variable_and_consistent_key_names(workdir):
     with (workdir / "said").open("w") as said:
         command = [binary(), "dev", "--listen", "0", "--smtp-listen", "0", "--data-dir", str(workdir / "data")]
         child = spawn(command, said, env={**os.environ, "HOME": str(workdir)})
@@ -62,13 +62,13 @@ def test_the_first_message_is_sent_to_the_address_that_dev_prints():
     assert "http://127.0.0.1:8025/v1/messages" in local
 
 
-def test_the_configuration_has_one_place_in_every_document():
+def test_every_document_uses_the_same_configuration_path():
     named = {path for page in DOCS for path in re.findall(r"/[\w/.-]*postrider\.toml", page.read_text())}
     # The other file is the copy that a restore starts from.
     assert named == {"/etc/postrider/postrider.toml", "/media/safe/postrider.toml"}
 
 
-def test_a_domain_that_is_not_verified_ends_with_7_and_the_record_that_is_wrong(dev):
+def test_verifying_an_unverified_domain_exits_with_7_and_names_the_record(dev):
     server = dev()
     assert cli(server, "domain", "add", "pending.example", "--stream", "transactional").returncode == 0
     for more in ([], ["--wait", "1"]):
@@ -77,7 +77,7 @@ def test_a_domain_that_is_not_verified_ends_with_7_and_the_record_that_is_wrong(
         assert (done.returncode, last.split(":")[0]) == (7, "Not verified"), done
 
 
-def test_wildcards_are_no_suppression(dev):
+def test_wildcards_are_refused_as_suppressions(dev):
     answer = dev().api.request("POST", "/v1/suppressions", {"email": "*@evil.example"})
     assert answer.status == 422 and "Wildcards are not supported; suppress each address" in answer.body.decode()
 
@@ -103,7 +103,7 @@ def test_a_field_of_other_services_is_refused_with_a_hint(dev, field, value, hin
 
 
 @pytest.mark.parametrize("option", ["--port", "--listen"])
-def test_a_bare_port_is_one_of_loopback(workdir, option):
+def test_a_bare_port_means_loopback(workdir, option):
     port = free_port()
     with (workdir / "said").open("w") as said:
         command = [binary(), "dev", option, str(port), "--smtp-listen", "0", "--data-dir", str(workdir / "data")]
@@ -115,19 +115,19 @@ def test_a_bare_port_is_one_of_loopback(workdir, option):
         stop(child)
 
 
-def test_a_port_that_is_taken_names_the_option_for_another(dev):
+def test_a_port_in_use_names_the_option_to_change_it(dev):
     taken = dev().info["url"].rsplit(":", 1)[1]
     command = [binary(), "dev", "--port", taken, "--smtp-listen", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1 and "for dev with --listen" in done.stderr, done
 
 
-def test_an_unknown_identifier_is_named_with_the_command_that_lists_the_known_ones(dev):
+def test_an_unknown_identifier_is_reported_with_the_list_command(dev):
     done = cli(dev(), "key", "remove", "key_1")
     assert done.returncode != 0 and "No key key_1. Run: postrider key list" in done.stderr, done
 
 
-def test_a_message_is_sent_from_the_command_line_and_waited_for(dev):
+def test_message_send_waits_for_the_outcome(dev):
     server = dev()
     words = ["message", "send", "--from", "shop@example.test", "--to", "ann@example.org", "--subject", "Hi"]
     sent = cli(server, *words, "--wait", text="from standard input\n")
@@ -151,6 +151,6 @@ def test_the_smarthost_page_names_ports_that_are_not_blocked():
     assert all(port in (TREE / "docs" / "smarthost.md").read_text() for port in ("2525", "2587"))
 
 
-def test_the_package_has_no_made_up_maintainer():
+def test_the_package_has_no_invented_maintainer():
     control = (TREE / "packaging" / "deb" / "control").read_text()
     assert "Maintainer: @MAINTAINER@" in control and "postrider.example" not in control

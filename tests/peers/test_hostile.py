@@ -111,7 +111,7 @@ def run(victim: Victim, rows):
     victim.works()
 
 
-def test_what_is_no_request_ends_its_connection_and_what_hides_behind_it_is_not_served(victim):
+def test_an_invalid_request_ends_its_connection_and_a_hidden_one_is_not_served(victim):
     faults = {}
     for name, request in wire.no_requests():
         try:
@@ -125,7 +125,7 @@ def test_what_is_no_request_ends_its_connection_and_what_hides_behind_it_is_not_
     victim.works()
 
 
-def test_a_body_whose_chunks_are_malformed_is_4xx_and_ends_its_connection(victim):
+def test_malformed_chunks_are_answered_with_4xx_and_end_the_connection(victim):
     faults = {}
     for name, request in wire.misframed(victim.key):
         try:
@@ -145,12 +145,12 @@ def test_a_body_whose_chunks_are_malformed_is_4xx_and_ends_its_connection(victim
     [http_level.methods, http_level.paths, http_level.queries, http_level.types_and_sizes, http_level.credentials]
     + [http_level.idempotency, json_level.nested_types],
 )
-def test_a_request_that_is_not_as_the_contract_says_is_refused(victim, block):
+def test_a_request_that_violates_the_contract_is_refused(victim, block):
     run(victim, block(victim.key))
 
 
 @pytest.mark.parametrize("block", [json_level.no_objects, json_level.wrong_types])
-def test_a_body_that_is_not_what_its_route_takes_is_refused(victim, block):
+def test_a_body_that_does_not_fit_its_route_is_refused(victim, block):
     run(victim, block(victim.key, victim.ids))
 
 
@@ -166,11 +166,11 @@ def test_a_body_that_is_not_what_its_route_takes_is_refused(victim, block):
         messages.raws,
     ],
 )
-def test_a_field_one_beyond_its_rule_is_named(victim, block):
+def test_a_field_one_beyond_its_limit_is_named(victim, block):
     run(victim, block(victim.key))
 
 
-def test_whoever_stops_in_the_middle_is_not_waited_for(victim):
+def test_a_client_that_stops_mid_request_is_disconnected(victim):
     head = b"POST /v1/messages HTTP/1.1\r\n" + HOST + b"Authorization: Bearer " + victim.key.encode() + b"\r\n"
     stopped = [
         b"",
@@ -197,7 +197,7 @@ def test_whoever_stops_in_the_middle_is_not_waited_for(victim):
     victim.rows += len(stopped)
 
 
-def test_the_corpus_is_large_and_left_no_weight(victim):
+def test_the_corpus_is_large_and_leaks_no_memory(victim):
     # Memory kept by the allocator counts too; one leaked body of 25 MiB would not be noticed, three would.
     grown = victim.rss() - victim.rss_at_first
     print(f"{victim.rows} rows, {grown} KiB grown from {victim.rss_at_first} KiB")

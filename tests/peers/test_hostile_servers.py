@@ -104,7 +104,7 @@ def ends(scene, sites):
     return records, copies
 
 
-def test_a_server_that_is_wrong_at_first_gets_each_message_in_the_end_and_only_once(virtual):
+def test_a_server_that_fails_at_first_gets_each_message_exactly_once(virtual):
     scripts = servers.wrong()
     _, copies = ends(virtual, {name: virtual.site(script, bad_sessions=1) for name, script in scripts.items()})
     twice = {name for name, count in copies.items() if count > 1}
@@ -112,13 +112,13 @@ def test_a_server_that_is_wrong_at_first_gets_each_message_in_the_end_and_only_o
     assert max(copies.values()) <= 2
 
 
-def test_a_server_that_is_merely_strange_gets_each_message_at_the_first_attempt(virtual):
+def test_an_unusual_but_valid_server_gets_each_message_at_the_first_attempt(virtual):
     records, copies = ends(virtual, {name: virtual.site(script) for name, script in servers.odd().items()})
     assert {name: record["attempts"] for name, record in records.items() if record["attempts"] != 1} == {}
     assert set(copies.values()) == {1}
 
 
-def test_a_connection_cut_after_any_byte_that_the_server_says_loses_nothing(virtual):
+def test_a_connection_cut_after_any_byte_sent_by_the_server_loses_nothing(virtual):
     spoken = "greeting ehlo mail rcpt data dot".split()
     total = sum(len(DIALOGUE[phase]) for phase in spoken)
     records, copies = ends(virtual, {cut: virtual.site(bad_sessions=1, say_max=cut) for cut in range(1, total + 1)})
@@ -131,7 +131,7 @@ def test_a_connection_cut_after_any_byte_that_the_server_says_loses_nothing(virt
     assert unsure == window
 
 
-def test_a_connection_cut_after_any_byte_that_the_server_hears_loses_and_doubles_nothing(virtual):
+def test_a_connection_cut_after_any_byte_received_by_the_server_loses_and_duplicates_nothing(virtual):
     domain, server = virtual.site()
     virtual.knot.publish()
     virtual.send(domain)
@@ -142,7 +142,7 @@ def test_a_connection_cut_after_any_byte_that_the_server_hears_loses_and_doubles
     assert Counter(copies.values()) == {1: total}
 
 
-def test_hostile_names_end_in_finite_attempts(virtual):
+def test_hostile_dns_answers_end_after_finite_attempts(virtual):
     knot = virtual.knot
     _, refusing = virtual.site({"greeting": b"421 4.3.2 no\r\n"})
     address = next(at for at, server in virtual.hostile.servers.items() if server is refusing)
@@ -167,7 +167,7 @@ def test_hostile_names_end_in_finite_attempts(virtual):
     }
 
 
-def test_nothing_that_a_server_says_or_leaves_unsaid_moves_other_sites_or_makes_the_process_grow(real):
+def test_hostile_servers_do_not_delay_other_sites_or_leak_memory(real):
     healthy, sink = real.site()
     babbling, silent = servers.endless_ones(), servers.silent()
 

@@ -52,7 +52,7 @@ def plain(password: str) -> str:
 
 
 @pytest.mark.parametrize("end", ENDS, ids=repr)
-def test_no_message_hides_another_one(dev, authority, end):
+def test_no_message_can_hide_another_one(dev, authority, end):
     door = Door(dev, authority)
     lines = in_data(door)
     answer = lines.say(f"{HEAD}hello{end}{SMUGGLED}")
@@ -63,7 +63,7 @@ def test_no_message_hides_another_one(dev, authority, end):
     assert [one["to"] for one in sent] == (["ann@example.org"] if answer.startswith("250") else [])
 
 
-def test_what_was_injected_before_tls_is_not_obeyed_inside_it(dev, authority):
+def test_commands_injected_before_starttls_are_ignored_inside_tls(dev, authority):
     door = Door(dev, authority)
     for injected in ("EHLO evil.test\r\n", f"AUTH PLAIN {plain(door.key)}\r\n", "NOOP\r\n", "x", "\r\n", "\x16\x03\x01"):
         lines = Lines(door.port)
@@ -115,7 +115,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("name", FLOODS)
-def test_a_flood_ends_its_own_session_in_bounded_time_and_memory(dev, authority, name):
+def test_a_flood_ends_its_session_in_bounded_time_and_memory(dev, authority, name):
     door = Door(dev, authority)
     works(door)
     before, began = rss(door), time.monotonic()
@@ -126,7 +126,7 @@ def test_a_flood_ends_its_own_session_in_bounded_time_and_memory(dev, authority,
     works(door)
 
 
-def test_recipients_without_end_are_refused_one_by_one(dev, authority):
+def test_excess_recipients_are_refused_individually(dev, authority):
     door = Door(dev, authority, "[limits]\nrequests_per_minute = 1000000\n")
     works(door)
     before, lines = rss(door), Lines(door.dev_port)
@@ -137,7 +137,7 @@ def test_recipients_without_end_are_refused_one_by_one(dev, authority):
     works(door)
 
 
-def test_a_client_that_reads_no_answers_is_not_written_for_without_end(dev, authority):
+def test_answers_to_a_client_that_reads_nothing_are_bounded(dev, authority):
     door = Door(dev, authority)
     works(door)
     before, lines = rss(door), Lines(door.dev_port)
@@ -153,7 +153,7 @@ def test_a_client_that_reads_no_answers_is_not_written_for_without_end(dev, auth
     works(door)
 
 
-def test_a_message_without_end_is_kept_nowhere_and_refused_at_its_end(dev, authority):
+def test_an_endless_message_is_not_stored_and_is_refused_at_its_end(dev, authority):
     door = Door(dev, authority)
     works(door)
     before, lines = rss(door), in_data(door)
@@ -168,7 +168,7 @@ def test_a_message_without_end_is_kept_nowhere_and_refused_at_its_end(dev, autho
     works(door)
 
 
-def test_messages_in_flight_take_no_more_memory_than_is_reserved_for_them(dev, authority):
+def test_messages_in_flight_use_no_more_than_the_reserved_memory(dev, authority):
     door = Door(dev, authority)
     works(door)
     before = rss(door)
@@ -189,7 +189,7 @@ def test_messages_in_flight_take_no_more_memory_than_is_reserved_for_them(dev, a
     works(door)
 
 
-def test_drips_end_with_the_time_for_a_login(dev, authority):
+def test_slow_clients_are_disconnected_at_the_login_deadline(dev, authority):
     door = Door(dev, authority, "login_seconds = 2\n")
     lines = Lines(door.port)
     lines.hear()
@@ -204,7 +204,7 @@ def test_drips_end_with_the_time_for_a_login(dev, authority):
     assert heard.startswith(b"421 4.4.2 ") and 1.5 < time.monotonic() - began < 5
 
 
-def test_a_handshake_that_never_comes_ends_with_the_time_for_a_login(dev, authority):
+def test_a_missing_handshake_ends_at_the_login_deadline(dev, authority):
     door = Door(dev, authority, "login_seconds = 2\n")
     clear = Lines(door.port)
     clear.hear()
@@ -215,7 +215,7 @@ def test_a_handshake_that_never_comes_ends_with_the_time_for_a_login(dev, author
         assert lines.is_closed()
 
 
-def test_guesses_take_a_second_each_however_they_come(dev, authority):
+def test_every_failed_login_takes_a_second(dev, authority):
     door = Door(dev, authority)
     began = time.monotonic()
     lines = Lines(door.dev_port)

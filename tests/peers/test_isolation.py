@@ -148,11 +148,11 @@ def check(scene):
     assert delays[-1] < SECONDS_MAX, delays
 
 
-def test_alone(scene):
+def test_baseline_without_other_mail(scene):
     check(scene)
 
 
-def test_beside_silent_servers_after_a_restart(scene):
+def test_silent_servers_after_a_restart_delay_no_other_mail(scene):
     silent = [scene.site("silent") for _ in range(200)]
     scene.knot.publish()
     scene.adversary([f"u@{domain}" for domain in silent])
@@ -163,7 +163,7 @@ def test_beside_silent_servers_after_a_restart(scene):
     check(scene)
 
 
-def test_beside_servers_that_took_mail_and_now_hang_at_the_dot(scene):
+def test_servers_that_hang_at_the_final_dot_delay_no_other_mail(scene):
     sites = [scene.site() for _ in range(60)]
     scene.knot.publish()
     scene.adversary([f"first@{domain}" for domain in sites])
@@ -176,6 +176,6 @@ def test_beside_servers_that_took_mail_and_now_hang_at_the_dot(scene):
     check(scene)
 
 
-def test_beside_many_messages_for_the_same_site(scene):
+def test_many_messages_for_the_same_site_delay_no_other_mail(scene):
     scene.adversary([f"u{n}@{scene.good}" for n in range(500)])
     check(scene)

@@ -93,7 +93,7 @@ def report_of(server, sink) -> Reported:
     return Reported.read(copies[0].content)
 
 
-def test_a_server_that_accepts_and_bounces_later_ends_the_message(service, server, sink):
+def test_a_late_bounce_of_a_server_ends_the_message(service, server, sink):
     reported = report_of(server, sink)
     assert (reported.recipient, reported.action) == ("gone@recipient.test", "failed")
     accepted = service.api.accept(MESSAGE)

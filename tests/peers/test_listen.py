@@ -124,7 +124,7 @@ def send(server, count: int = 1) -> list[str]:
     return ids
 
 
-def test_a_program_gets_every_event_as_an_endpoint_would_and_both_libraries_verify_it(dev, program, listen):
+def test_a_program_gets_every_event_like_an_endpoint_and_both_libraries_verify_it(dev, program, listen):
     server = dev()
     listener = listen("--forward-to", program.url, "--data-dir", server.info["data_dir"], "--json")
     listener.ready()
@@ -156,7 +156,7 @@ def test_a_program_gets_every_event_as_an_endpoint_would_and_both_libraries_veri
     assert listener.interrupt() == 0
 
 
-def test_it_follows_a_service_elsewhere_by_a_key_and_only_the_types_that_are_asked_for(dev, program, listen):
+def test_it_follows_a_remote_service_by_key_and_only_the_selected_types(dev, program, listen):
     server = dev()
     arguments = ["--forward-to", program.url, "--url", server.info["url"], "--events", "delivered,bounced", "--json"]
     listener = listen(
@@ -177,7 +177,7 @@ def test_it_follows_a_service_elsewhere_by_a_key_and_only_the_types_that_are_ask
     assert nobody.child.wait(20) == 4, nobody.remarks
 
 
-def test_a_program_that_fails_is_told_again_with_the_same_delivery_and_a_new_signature(dev, program, listen):
+def test_a_failing_program_gets_retries_with_the_same_delivery_id_and_a_new_signature(dev, program, listen):
     server = dev()
     program.statuses = [500, 302]
     listener = listen(
@@ -197,7 +197,7 @@ def test_a_program_that_fails_is_told_again_with_the_same_delivery_and_a_new_sig
     assert (line["status"], line["attempts"]) == (None, 3) and line["error"]
 
 
-def test_no_event_is_missed_or_repeated_over_a_restart_of_the_service_or_of_the_listener(serve, sink, program, listen):
+def test_no_event_is_missed_or_repeated_across_restarts_of_service_or_listener(serve, sink, program, listen):
     server = serve(port=sink.port)
     server.domain("sender.test")
 
@@ -224,7 +224,7 @@ def test_no_event_is_missed_or_repeated_over_a_restart_of_the_service_or_of_the_
     assert [line["event_id"] for line in seen] == ids == [hook.headers["webhook-id"] for hook in program.received]
 
 
-def test_events_are_shown_to_people_a_line_each(dev, listen):
+def test_text_output_has_one_line_per_event(dev, listen):
     server = dev()
     listener = listen("--data-dir", server.info["data_dir"])
     listener.ready()
@@ -245,7 +245,7 @@ def post(url: str, headers: dict[str, str], body: bytes) -> int:
         connection.close()
 
 
-def test_as_a_receiver_it_believes_only_what_is_genuine_and_at_most_300_seconds_old(listen):
+def test_the_receiver_accepts_only_authentic_webhooks_of_the_last_300_seconds(listen):
     listener = listen("--receive", "127.0.0.1:0", "--secret", SECRET, "--json")
     url = listener.ready().split("receiving at ")[1].split(";")[0]
     body, now = b'{"id":"evt_1","type":"queued","message_id":"msg_1"}', int(time.time())
@@ -266,7 +266,7 @@ def test_as_a_receiver_it_believes_only_what_is_genuine_and_at_most_300_seconds_
     assert listener.interrupt() == 0
 
 
-def test_one_listener_forwards_to_another_which_believes_it(dev, listen):
+def test_one_listener_forwards_to_another_which_accepts_it(dev, listen):
     server = dev()
     receiver = listen("--receive", "127.0.0.1:0", "--secret", SECRET, "--json")
     url = receiver.ready().split("receiving at ")[1].split(";")[0]

@@ -46,7 +46,7 @@ def refused(service, to: str, **message) -> dict:
     return service.api.settled(accepted["id"], "bounced")["events"][-1]
 
 
-def test_a_message_arrives_over_the_best_tls_that_the_server_can(service, receiver):
+def test_a_message_arrives_over_the_best_tls_of_the_server(service, receiver):
     accepted = service.api.accept(MESSAGE)
     record = service.api.settled(accepted["id"], "delivered")
     assert record["mx_host"] == "mx1.recipient.test" and record["smtp_code"] == 250
@@ -61,7 +61,7 @@ def test_a_message_arrives_over_the_best_tls_that_the_server_can(service, receiv
     assert tls["cipher"].removeprefix("TLS13_").removeprefix("TLS_").removesuffix("_SHA384") in receiver.logged()
 
 
-def test_an_address_that_needs_smtputf8_is_sent_only_where_it_is_spoken(service, receiver):
+def test_an_smtputf8_address_is_sent_only_to_servers_that_support_it(service, receiver):
     message = MESSAGE | {"to": "jürgen@recipient.test"}
     if isinstance(receiver, OpenSmtpd):
         event = refused(service, message["to"])
@@ -81,7 +81,7 @@ def test_a_message_beyond_the_advertised_size_is_not_sent(service, receiver):
     assert receiver.mail() == [] and "b+" not in receiver.logged(), "no MAIL was said"
 
 
-def test_an_unknown_user_is_a_hard_bounce_in_each_server_s_own_words(service, receiver):
+def test_an_unknown_user_is_a_hard_bounce_for_each_server(service, receiver):
     """Postfix states 5.1.1; Exim and OpenSMTPD state no enhanced code, so their text decides."""
     event = refused(service, "nobody@recipient.test")
     assert event["smtp_code"] == 550
@@ -99,7 +99,7 @@ def test_an_unknown_user_is_a_hard_bounce_in_each_server_s_own_words(service, re
     assert again.status == 422 and again.json()["code"] == "recipient_suppressed"
 
 
-def test_who_greylists_gets_the_message_at_the_second_attempt(dev, knot, receiver):
+def test_a_greylisting_server_gets_the_message_at_the_second_attempt(dev, knot, receiver):
     config = (
         f'hostname = "mail.sender.test"\n[dns]\nservers = ["{knot.server}"]\n[delivery]\nport = {receiver.port}\n'
         '[network]\nallow = ["127.0.0.0/8"]\n'

@@ -21,18 +21,18 @@ def promtool(*arguments: str, text: str | None = None) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_alert_rules_are_rules(workdir):
+def test_the_alert_rules_are_valid(workdir):
     assert "SUCCESS" in promtool("check", "rules", str(ROOT / "packaging/monitoring/alerts.yml"))
 
 
-def test_the_scrape_of_the_documentation_is_one(workdir):
+def test_the_documented_scrape_configuration_is_valid(workdir):
     page = (ROOT / "docs/metrics.md").read_text()
     config = workdir / "prometheus.yml"
     config.write_text(re.search(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL).group(1))
     assert "SUCCESS" in promtool("check", "config", str(config))
 
 
-def test_prometheus_finds_nothing_to_object_to_in_the_metrics(workdir, dev):
+def test_promtool_finds_no_problems_in_the_metrics(workdir, dev):
     instance = dev(config='[metrics]\nlisten = "127.0.0.1:0"\n')
     instance.api.accept({"from": "a@example.test", "to": "delivered@simulator.test", "subject": "s", "text": "t"})
     address = re.search(r'"metrics":"([^"]+)"', (Path(instance.info["data_dir"]) / "addresses.json").read_text()).group(1)

@@ -51,7 +51,7 @@ def hostile(authority):
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "PS256"])
-def test_people_sign_in_at_a_provider_of_others(algorithm, configured, workdir, authority):
+def test_users_sign_in_at_an_independent_provider(algorithm, configured, workdir, authority):
     port = free_port()
     server = configured(f"https://127.0.0.1:{port}")
     url, owner = server.info["url"], server.info["panel_user"]
@@ -101,7 +101,7 @@ def signed_in(server, provider, browser: Browser):
     return status, page
 
 
-def test_no_lie_of_a_provider_signs_anybody_in(configured, hostile, authority):
+def test_forged_provider_answers_never_sign_a_user_in(configured, hostile, authority):
     server = configured(hostile.issuer)
     now = int(time.time())
     for claims in (
@@ -137,7 +137,7 @@ def test_no_lie_of_a_provider_signs_anybody_in(configured, hostile, authority):
     assert "corp.example" not in server.logged()
 
 
-def test_a_provider_that_floods_redirects_or_sleeps_costs_a_page_and_ten_seconds(configured, hostile, authority):
+def test_a_misbehaving_provider_costs_one_page_and_ten_seconds(configured, hostile, authority):
     server = configured(hostile.issuer)
     document = "/.well-known/openid-configuration"
 

@@ -130,7 +130,7 @@ def _validator(schema: dict):
 OUTCOMES = ("delivered", "bounced", "blocked", "deferred", "full", "complained", "late-bounce")
 
 
-def test_real_answers_in_every_state_are_as_described(dev, hooks, knot, authority):
+def test_real_answers_in_every_state_match_the_description(dev, hooks, knot, authority):
     allowed = f'[network]\nallow = ["127.0.0.0/8"]\n[webhooks]\nextra_roots = "{authority.root}"\n'
     service = dev("--virtual-clock", config=CONFIG.format(knot=knot) + allowed)
     api, description = service.api, Description(service.info["url"])
@@ -201,7 +201,7 @@ def test_real_answers_in_every_state_are_as_described(dev, hooks, knot, authorit
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_the_description_needs_no_key(dev, method):
+def test_the_description_is_public(dev, method):
     service = dev()
     service.api.key = None
     answer = service.api.request(method, "/v1/openapi.json")

@@ -77,7 +77,7 @@ def test_python_sends_reads_pages_and_cancels(dev, monkeypatch):
     assert client.send(**EMAIL, idempotency_key="one") == first
 
 
-def test_python_retries_what_may_pass_with_the_same_key(pauses):
+def test_python_retries_temporary_failures_with_the_same_key(pauses):
     busy = (409, {"Retry-After": "1"}, {"message": "Running.", "code": "idempotency_in_progress"})
     for answers, waited in [
         ([None, OK], [0.5]),
@@ -91,7 +91,7 @@ def test_python_retries_what_may_pass_with_the_same_key(pauses):
         assert pauses == waited and len(service.keys) == 1 and service.keys != {""}
 
 
-def test_python_gives_up_in_the_end_and_at_once_where_nothing_would_change(pauses):
+def test_python_stops_after_the_last_retry_and_at_permanent_errors(pauses):
     with FlakyService([(503, {"Retry-After": "5", "X-Request-Id": "r1"}, REFUSAL)] * 4) as service:
         with pytest.raises(ApiError) as failed:
             Client(service.url, "key").send(**EMAIL)
@@ -170,7 +170,7 @@ console.log(JSON.stringify({ outcome, waited }));
 """
 
 
-def test_node_retries_what_may_pass_with_the_same_key():
+def test_node_retries_temporary_failures_with_the_same_key():
     for answers, outcome, waited in [
         ([None, OK], "msg_1", [500]),
         ([(503, {}, REFUSAL), (500, {}, REFUSAL), OK], "msg_1", [500, 1000]),

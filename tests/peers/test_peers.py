@@ -23,7 +23,7 @@ MAIL = (
 )
 
 
-def test_knot_serves_what_was_published_and_denies_the_rest(knot):
+def test_knot_serves_published_records_and_denies_the_rest(knot):
     assert knot.lookup("recipient.test", "MX") == ["10 mx1.recipient.test."]
     assert knot.lookup("mx1.recipient.test", "A") == ["127.0.0.1"]
     assert knot.lookup("nowhere.test", "MX") == []
@@ -36,7 +36,7 @@ def test_knot_serves_what_was_published_and_denies_the_rest(knot):
     assert knot.lookup("s._domainkey.sender.test", "TXT") == []
 
 
-def test_postfix_takes_mail_over_starttls_into_a_maildir(postfix, authority):
+def test_postfix_accepts_mail_over_starttls_into_a_maildir(postfix, authority):
     with smtplib.SMTP(LOOPBACK, postfix.port, "client.test") as client:
         client._host = "mx1.recipient.test"  # smtplib checks the certificate against this name
         client.starttls(context=ssl.create_default_context(cafile=str(authority.root)))
@@ -81,7 +81,7 @@ def test_aiosmtpd_counts_copies_by_message_id(sink):
 
 
 @pytest.mark.parametrize("end", [b"\n.\n", b"\n.\r\n", b"\r\n.\n", b"\r.\r", b"\r\n.\r"])
-def test_the_tolerant_sink_is_a_victim_of_smuggling(tolerant_sink, end):
+def test_the_tolerant_sink_is_vulnerable_to_smuggling(tolerant_sink, end):
     smuggled = b"MAIL FROM:<b@evil.test>\r\nRCPT TO:<x@sink.test>\r\nDATA\r\nSubject: two\r\n\r\nsecond\r\n.\r\n"
     with socket.create_connection((LOOPBACK, tolerant_sink.port)) as raw, raw.makefile("rb") as lines:
         lines.readline()
@@ -93,7 +93,7 @@ def test_the_tolerant_sink_is_a_victim_of_smuggling(tolerant_sink, end):
     assert len(tolerant_sink.messages) == 2
 
 
-def test_the_hook_receiver_keeps_bytes_and_answers_by_script(hooks, authority):
+def test_the_hook_receiver_records_bytes_and_answers_by_script(hooks, authority):
     hooks.statuses = [503]
     context = ssl.create_default_context(cafile=str(authority.root))
     context.check_hostname = False

@@ -87,7 +87,7 @@ def behind(workdir, dev, authority):
 
 
 @pytest.mark.parametrize("name", ["nginx", "caddy"])
-def test_behind_the_proxies_of_the_page_all_is_as_without(name, behind, authority):
+def test_the_documented_proxies_change_nothing(name, behind, authority):
     instance, proxy = behind(name)
     context = ssl.create_default_context(cafile=str(authority.root))
     key = {"Authorization": f"Bearer {instance.info['api_key']}"}

@@ -336,7 +336,7 @@ def moment(text: str) -> datetime.datetime:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_receiver_gets_what_its_behaviour_deserves(deliveries, name):
+def test_each_receiver_behaviour_has_its_documented_result(deliveries, name):
     expected, delivery = EXPECTED[name], deliveries[name]
     assert [attempt["attempt"] for attempt in delivery["attempts"]] == [1]
     attempt = delivery["attempts"][0]
@@ -357,18 +357,18 @@ def test_a_receiver_gets_what_its_behaviour_deserves(deliveries, name):
     assert expected.body is None or evidence == expected.body
 
 
-def test_one_attempt_is_one_request_and_no_proxy_is_asked(world, deliveries):
+def test_one_attempt_is_one_request_without_a_proxy(world, deliveries):
     assert len(deliveries) >= 40
     assert {name: count for name, count in world.tried.items() if count != 1} == {}
     assert world.proxy.accepted == 0
 
 
-def test_the_receivers_outlasted_the_table_and_so_did_the_service(world, deliveries):
+def test_the_receivers_and_the_service_are_still_running(world, deliveries):
     assert world.dev.child.poll() is None
     assert "panicked" not in world.dev.logged()
 
 
-def test_a_name_that_moves_to_a_private_address_is_found_out_at_the_next_connection(workdir):
+def test_a_name_that_changes_to_a_private_address_is_blocked_at_the_next_connection(workdir):
     authority = Authority(workdir / "pki")
     names = Names({"moving.test": ["127.0.0.1"]})
     came = []
@@ -421,7 +421,7 @@ def test_a_name_that_moves_to_a_private_address_is_found_out_at_the_next_connect
         "a.localhost",
     ],
 )
-def test_a_literal_address_that_is_not_global_is_refused_in_every_spelling(shared_dev, host):
+def test_a_non_global_literal_address_is_refused_in_every_notation(shared_dev, host):
     answer = shared_dev.api.request("POST", "/v1/webhooks", {"url": f"https://{host}/hook"})
     assert answer.status == 422 and "url" in answer.json()["errors"], answer
 

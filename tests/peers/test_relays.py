@@ -62,7 +62,7 @@ def test_mail_goes_through_a_smarthost_after_tls_and_login(smarthost, through, t
     assert host.told == [PASSWORD.encode()], "one login for both messages"
 
 
-def test_a_refused_login_is_charged_to_no_message(smarthost, through):
+def test_a_refused_login_counts_against_no_message(smarthost, through):
     host = smarthost("smart.sender.test")
     service = through(host, password="wrong")
     accepted = service.api.accept(MESSAGE)
@@ -75,7 +75,7 @@ def test_a_refused_login_is_charged_to_no_message(smarthost, through):
     assert PASSWORD not in service.logged() and "wrong" not in service.logged()
 
 
-def test_no_password_is_told_to_a_server_without_a_certificate_for_its_name(smarthost, through):
+def test_no_password_is_sent_to_a_server_without_a_matching_certificate(smarthost, through):
     host = smarthost("other.sender.test")
     service = through(host)
     accepted = service.api.accept(MESSAGE)
@@ -84,7 +84,7 @@ def test_no_password_is_told_to_a_server_without_a_certificate_for_its_name(smar
     assert not host.told and not host.messages
 
 
-def test_direct_mail_leaves_from_the_relay_s_address_under_its_name(serve, postfix):
+def test_direct_mail_uses_the_relay_s_address_and_name(serve, postfix):
     relay = {"name": "out2", "kind": "mx", "source": ["127.0.0.2"], "ehlo": "out2.sender.test"}
     service = serve(port=postfix.port, relay=[relay])
     service.domain("sender.test")

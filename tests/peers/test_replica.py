@@ -152,7 +152,7 @@ def test_every_change_reaches_the_bucket_in_one_unbroken_chain(active, bucket):
     assert len(set(ids)) == 20
 
 
-def test_a_lost_machine_is_restored_with_all_that_the_bucket_confirmed(active, bucket, workdir):
+def test_a_lost_machine_is_restored_with_everything_that_the_bucket_confirmed(active, bucket, workdir):
     server = active()
     ids = [server.api.accept(MAIL)["id"] for _ in range(10)]
     confirmed(server)
@@ -185,7 +185,7 @@ def test_a_restored_directory_is_a_fork_and_does_not_take_over_the_log(active, b
     assert code == 6 and "prefix" in said and "standby" in said, said
 
 
-def test_any_moment_of_the_retention_can_be_restored(active, bucket, workdir):
+def test_any_time_within_the_retention_can_be_restored(active, bucket, workdir):
     server = active()
     first = server.api.accept(MAIL)["id"]
     confirmed(server)
@@ -206,7 +206,7 @@ def test_any_moment_of_the_retention_can_be_restored(active, bucket, workdir):
     assert code == 3
 
 
-def test_restore_says_what_is_in_the_way(active, bucket, workdir):
+def test_restore_reports_what_prevents_it(active, bucket, workdir):
     server = active()
     confirmed(server)
     (workdir / "full").mkdir()
@@ -290,7 +290,7 @@ def test_a_bucket_that_keeps_versions_is_refused_at_the_start(active, bucket, wo
     assert code == 1 and "allow_versioned" in said, said
 
 
-def test_refused_credentials_end_the_start(active, bucket, workdir):
+def test_refused_credentials_stop_the_start(active, bucket, workdir):
     server = active()
     server.close()
     bucket.proxy.mode = "forbidden"
@@ -304,7 +304,7 @@ def test_refused_credentials_end_the_start(active, bucket, workdir):
     ("forbidden", {"forbidden"}),
     ("lost", {"unreachable", "ok"}),
 ])
-def test_the_service_goes_on_without_the_bucket_and_catches_up(mode, states, active, bucket):
+def test_the_service_continues_without_the_bucket_and_catches_up(mode, states, active, bucket):
     server = active(timeout_seconds=1)
     confirmed(server)
     bucket.proxy.mode = mode
@@ -317,7 +317,7 @@ def test_the_service_goes_on_without_the_bucket_and_catches_up(mode, states, act
     assert {server.api.message(one)["status"] for one in ids} <= {"queued", "deferred"}
 
 
-def test_a_start_goes_on_with_what_a_killed_process_had_not_sent(active, bucket, workdir):
+def test_a_start_ships_the_unsent_log_of_a_killed_process(active, bucket, workdir):
     server = active()
     confirmed(server)
     bucket.proxy.mode = "away"
@@ -335,7 +335,7 @@ def test_a_start_goes_on_with_what_a_killed_process_had_not_sent(active, bucket,
     assert {server.api.message(one)["id"] for one in ids} == set(ids)
 
 
-def test_a_missing_slot_is_noticed_and_a_new_base_made(active, bucket):
+def test_a_missing_slot_is_detected_and_a_new_base_created(active, bucket):
     server = active()
     server.api.accept(MAIL)
     slot = confirmed(server)["slot"]
@@ -358,7 +358,7 @@ def replica_section(bucket, **more):
     return "[replica]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
 
 
-def test_dev_honours_the_table_whatever_its_clock_says(dev, bucket, workdir):
+def test_dev_replicates_regardless_of_its_virtual_clock(dev, bucket, workdir):
     config = replica_section(bucket)
     server = dev("--virtual-clock", config=config)
     data = server.folder / "data"

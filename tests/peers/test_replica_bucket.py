@@ -44,12 +44,12 @@ def verdicts(config):
     return {name: check["verdict"] for name, check in checks(config).items()}
 
 
-def test_a_fit_bucket_passes_all_six_checks_and_nothing_is_left_in_it(bucket, workdir):
+def test_a_suitable_bucket_passes_all_six_checks_and_stays_empty(bucket, workdir):
     assert verdicts(configured(bucket, workdir)) == dict.fromkeys(CHECKS, "OK")
     assert bucket.names() == []
 
 
-def test_without_a_url_there_are_no_such_checks(bucket, workdir):
+def test_without_a_url_there_are_no_replica_checks(bucket, workdir):
     assert checks(configured(bucket, workdir, url="")) == {}
 
 
@@ -67,7 +67,7 @@ def test_a_bucket_that_keeps_versions_fails_unless_it_is_allowed(bucket, workdir
     assert verdicts(configured(bucket, workdir, allow_versioned=True))["versioning"] == "WARN"
 
 
-def test_a_rule_that_removes_objects_below_the_prefix_fails(bucket, workdir):
+def test_a_lifecycle_rule_below_the_prefix_fails(bucket, workdir):
     rule = (
         "<LifecycleConfiguration><Rule><ID>old</ID><Filter><Prefix>{}</Prefix></Filter><Status>Enabled</Status>"
         "<Expiration><Days>30</Days></Expiration></Rule></LifecycleConfiguration>"
@@ -80,18 +80,18 @@ def test_a_rule_that_removes_objects_below_the_prefix_fails(bucket, workdir):
 
 
 @pytest.mark.parametrize("mode", ["forbidden", "slow down", "away"])
-def test_a_bucket_that_can_not_be_used_fails_with_a_remedy(mode, bucket, workdir):
+def test_an_unusable_bucket_fails_with_a_remedy(mode, bucket, workdir):
     bucket.proxy.mode = mode
     found = checks(configured(bucket, workdir))["access"]
     assert found["verdict"] == "FAIL" and found["remedy"], found
 
 
-def test_a_bucket_that_does_not_exist_is_named(bucket, workdir):
+def test_a_nonexistent_bucket_is_named(bucket, workdir):
     found = checks(configured(bucket, workdir, url="s3://another-bucket/x"))["access"]
     assert found["verdict"] == "FAIL" and "NoSuchBucket" in found["seen"], found
 
 
-def test_verify_needs_no_daemon_and_says_what_is_wrong(bucket, workdir):
+def test_verify_needs_no_daemon_and_reports_findings(bucket, workdir):
     config = configured(bucket, workdir)
     key = workdir / "master.key"
     key.write_bytes(bytes(32))
@@ -108,7 +108,7 @@ def test_verify_needs_no_daemon_and_says_what_is_wrong(bucket, workdir):
     assert code == 5 and "AccessDenied" in err, err
 
 
-def test_verify_without_a_replica_or_a_key_says_what_to_name(bucket, workdir):
+def test_verify_without_a_replica_or_a_key_reports_what_is_missing(bucket, workdir):
     code, _, err = run("replica", "verify", "--config", configured(bucket, workdir, url=""))
     assert code == 2 and "--config" in err
     code, _, err = run("replica", "verify", "--config", configured(bucket, workdir))
@@ -119,6 +119,6 @@ def test_verify_without_a_replica_or_a_key_says_what_to_name(bucket, workdir):
     ("key", "value"),
     [("failover", "automatic"), ("url", "http://bucket"), ("interval_ms", 49), ("lease_seconds", 61)],
 )
-def test_a_wrong_value_keeps_the_service_from_starting(key, value, bucket, workdir):
+def test_an_invalid_value_stops_the_start(key, value, bucket, workdir):
     code, _, err = run("serve", "--config", configured(bucket, workdir, **{key: value}))
     assert code == 2 and f"replica.{key}" in err, err

@@ -28,7 +28,7 @@ def puts(bucket):
     return [path for method, path in bucket.proxy.requests if method == "PUT" and "/log/" in path]
 
 
-def test_without_the_bucket_nothing_is_accepted_after_a_lease_and_it_goes_on_by_itself(active, bucket):
+def test_without_the_bucket_accepting_stops_after_a_lease_and_resumes_automatically(active, bucket):
     server = active(**STOP)
     server.api.accept(MAIL)
     found = confirmed(server)
@@ -45,7 +45,7 @@ def test_without_the_bucket_nothing_is_accepted_after_a_lease_and_it_goes_on_by_
     confirmed(server)
 
 
-def test_an_idle_machine_makes_no_requests_stays_ready_and_asks_first(active, bucket):
+def test_an_idle_machine_makes_no_requests_stays_ready_and_checks_before_accepting(active, bucket):
     server = active(**STOP)
     confirmed(server)
     based(server)
@@ -63,7 +63,7 @@ def test_an_idle_machine_makes_no_requests_stays_ready_and_asks_first(active, bu
     assert time.monotonic() - began < 6
 
 
-def test_a_frozen_machine_does_not_go_on_once_another_took_over(active, bucket, workdir):
+def test_a_frozen_machine_stops_once_another_took_over(active, bucket, workdir):
     server = active(**STOP)
     server.api.accept(MAIL)
     confirmed(server)
@@ -95,7 +95,7 @@ def answered_or_gone(server):
         return None
 
 
-def test_a_synchronous_answer_costs_one_put_that_all_share(active, bucket):
+def test_synchronous_answers_share_one_put(active, bucket):
     server = active(mode="sync", timeout_seconds=10)
     server.api.accept(MAIL)
     found = confirmed(server)
@@ -114,7 +114,7 @@ def test_a_synchronous_answer_costs_one_put_that_all_share(active, bucket):
     assert len(puts(bucket)) <= 15, puts(bucket)
 
 
-def test_a_send_in_doubt_says_so_and_its_repetition_gives_the_202(active, bucket):
+def test_an_uncertain_send_is_reported_and_its_replay_gives_the_202(active, bucket):
     server = active(mode="sync", lease_seconds=10, timeout_seconds=1)
     server.api.accept(MAIL)
     confirmed(server)
@@ -143,7 +143,7 @@ def accepted(server, headers):
     return answer if answer.status == 202 else None
 
 
-def test_synchronous_with_serve_waits_once_and_is_degraded_then(active, bucket):
+def test_synchronous_mode_with_serve_waits_once_and_is_then_degraded(active, bucket):
     server = active(mode="sync", when_unreachable="serve", timeout_seconds=1)
     server.api.accept(MAIL)
     confirmed(server)
@@ -159,7 +159,7 @@ def test_synchronous_with_serve_waits_once_and_is_degraded_then(active, bucket):
     assert confirmed(server)["state"] == "ok"
 
 
-def test_a_kill_loses_nothing_that_was_answered_synchronously(active, bucket, workdir):
+def test_a_kill_loses_no_synchronously_acknowledged_message(active, bucket, workdir):
     server = active(mode="sync")
     based(server)
     ids = [server.api.accept(MAIL)["id"] for _ in range(10)]
@@ -176,7 +176,7 @@ def test_a_kill_loses_nothing_that_was_answered_synchronously(active, bucket, wo
         standby.close()
 
 
-def test_a_standby_takes_over_by_itself(active, bucket, workdir):
+def test_a_standby_takes_over_automatically(active, bucket, workdir):
     automatic = STOP | {"failover": "automatic"}
     server = active(**automatic)
     sent = server.api.accept(MAIL)["id"]
@@ -203,7 +203,7 @@ def test_a_standby_takes_over_by_itself(active, bucket, workdir):
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
-def test_a_stop_without_the_bucket_keeps_what_is_unsent(mode, active, bucket):
+def test_a_stop_without_the_bucket_keeps_the_unsent_log(mode, active, bucket):
     server = active(mode=mode, when_unreachable="stop", lease_seconds=60, timeout_seconds=1)
     server.api.accept(MAIL)
     found = confirmed(server)

@@ -104,7 +104,7 @@ def probe(port: int) -> smtplib.SMTP:
 
 
 @pytest.mark.parametrize("host", ["bounces.sender.test", "rp.sender.test"])
-def test_a_postfix_that_accepts_and_bounces_later_ends_the_message(service, postfix, knot, host):
+def test_a_late_bounce_of_postfix_ends_the_message(service, postfix, knot, host):
     if host.startswith("rp."):
         knot.put(host, "CNAME", "bounces.sender.test.")
         knot.publish()
@@ -148,7 +148,7 @@ def test_a_forged_report_changes_nothing(service, postfix, bounce_port):
     assert service.api.get("/v1/suppressions")["data"] == []
 
 
-def test_a_complaint_that_returns_our_headers_is_believed_with_its_return_path(service, postfix, bounce_port):
+def test_a_complaint_with_our_headers_is_accepted_only_with_its_return_path(service, postfix, bounce_port):
     message_id, mail = delivered(service, postfix)
     headers = mail.split(b"\n\n", 1)[0] + b"\n"
     shown = b"".join(line + b"\n" for line in headers.splitlines() if b"Return-Path" not in line)
@@ -164,7 +164,7 @@ def test_a_complaint_that_returns_our_headers_is_believed_with_its_return_path(s
     assert service.api.get("/v1/suppressions/inbox@recipient.test")["reason"] == "complaint"
 
 
-def test_starttls_is_offered_and_serves_a_report(service, postfix, bounce_port):
+def test_a_report_is_received_over_starttls(service, postfix, bounce_port):
     message_id, mail = delivered(service, postfix)
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -180,7 +180,7 @@ def test_starttls_is_offered_and_serves_a_report(service, postfix, bounce_port):
     assert service.api.message(message_id)["status"] == "bounced"
 
 
-def test_mail_is_offered_the_certificate_of_http_and_its_successor_after_a_reload(serve, authority, bounce_port):
+def test_mail_presents_the_http_certificate_and_the_new_one_after_a_reload(serve, authority, bounce_port):
     host = "mail.sender.test"
     pem = str(authority.issue(host))
     tls = {"mode": "files", "certificate": pem, "key": pem}
@@ -201,7 +201,7 @@ def test_mail_is_offered_the_certificate_of_http_and_its_successor_after_a_reloa
     until("the new certificate is offered", lambda: certificate() != first)
 
 
-def test_a_shutdown_is_told_to_whoever_is_connected(service, bounce_port):
+def test_a_shutdown_is_announced_to_connected_clients(service, bounce_port):
     session = probe(bounce_port)
     service.child.terminate()
     code, text = session.getreply()
@@ -228,7 +228,7 @@ def test_a_shutdown_is_told_to_whoever_is_connected(service, bounce_port):
     ],
 )
 @pytest.mark.parametrize("sender", ["", "shop@sender.test", "postmaster@bounces.sender.test"])
-def test_nobody_is_relayed_for(service, bounce_port, sender, recipient):
+def test_relaying_is_refused(service, bounce_port, sender, recipient):
     session = probe(bounce_port)
     assert session.docmd(f"MAIL FROM:<{sender}>")[0] == 250
     code, text = session.docmd(f"RCPT TO:<{recipient}>")
@@ -238,7 +238,7 @@ def test_nobody_is_relayed_for(service, bounce_port, sender, recipient):
     session.quit()
 
 
-def test_oversized_smuggling_and_hasty_clients_are_refused(service, postfix, bounce_port):
+def test_oversized_smuggled_and_unsynchronised_mail_is_refused(service, postfix, bounce_port):
     message_id, mail = delivered(service, postfix)
     path = return_path(mail)
     session = probe(bounce_port)
@@ -270,7 +270,7 @@ def test_oversized_smuggling_and_hasty_clients_are_refused(service, postfix, bou
     assert service.api.message(message_id)["status"] == "delivered"
 
 
-def test_an_auto_reply_is_taken_and_changes_nothing(service, postfix, bounce_port):
+def test_an_auto_reply_is_accepted_without_effect(service, postfix, bounce_port):
     message_id, mail = delivered(service, postfix)
     reply = EmailMessage()
     reply["Subject"], reply["Auto-Submitted"] = "Out of office", "auto-replied"

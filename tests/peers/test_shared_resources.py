@@ -52,7 +52,7 @@ def served_in(dev: Dev) -> float:
 
 
 @pytest.mark.parametrize("path", ["/login", "/setup", "/login/code", "/appearance", "/suppressions/import"])
-def test_unfinished_bodies_without_a_key_take_nothing_from_those_who_send(dev, path):
+def test_unfinished_anonymous_bodies_do_not_delay_other_clients(dev, path):
     held = [begin(dev, path, UPLOAD, UPLOAD - 1) for _ in range(11)]
     held += [begin(dev, path, ALMOST + 1, ALMOST) for _ in range(80)]
     for _ in range(20):
@@ -63,7 +63,7 @@ def test_unfinished_bodies_without_a_key_take_nothing_from_those_who_send(dev, p
         connection.close()
 
 
-def test_a_body_beyond_its_routes_limit_is_413_and_ends_its_connection(dev):
+def test_an_oversized_body_is_answered_413_and_ends_the_connection(dev):
     for path, length in [("/login", 64 * 1024 + 1), ("/setup", UPLOAD)]:
         with begin(dev, path, length, 0) as connection:
             got = b""
@@ -87,7 +87,7 @@ def test_a_body_beyond_its_routes_limit_is_413_and_ends_its_connection(dev):
     ],
     ids=["idle", "silent", "half a head", "HTTP/2", "half a form"],
 )
-def test_1024_connections_keep_no_new_client_out(dev, begun):
+def test_1024_connections_do_not_block_a_new_client(dev, begun):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, CONNECTIONS * 2), hard))
     held = []

@@ -42,7 +42,7 @@ def _need_all():
         pytest.skip("no control group can be made and entered")
 
 
-def test_every_system_does_the_work_and_is_measured(workdir):
+def test_every_system_delivers_the_load_and_is_measured(workdir):
     _need_all()
     few = ["--messages", "20", "--warm-up", "10", "--rounds", "1", "--clients", "4", "--data-root", str(workdir)]
     done = subprocess.run([sys.executable, str(_BENCH / "main.py"), *few], capture_output=True, text=True, timeout=300)
@@ -55,7 +55,7 @@ def test_every_system_does_the_work_and_is_measured(workdir):
     assert list(workdir.iterdir()) == [], "it leaves nothing behind"
 
 
-def test_what_came_twice_or_never_or_unsigned_is_found(counting_sink, knot):
+def test_missing_duplicate_and_unsigned_messages_are_found(counting_sink, knot):
     SigningKey(knot)
     letters = Letters(2000)
     for numbers in (range(4), range(2)):
@@ -65,12 +65,12 @@ def test_what_came_twice_or_never_or_unsigned_is_found(counting_sink, knot):
     assert arrived.faults(range(3), knot)[1:] == ["1 were sent by nobody", "signed by []"]
 
 
-def test_a_refused_recipient_is_no_acceptance(postfix):
+def test_a_refused_recipient_does_not_count_as_accepted(postfix):
     refused = Load(Letters(2000), postfix.port, 2, range(3)).run().refused
     assert len(refused) == 3 and all(b"Relay access denied" in answer for answer in refused)
 
 
-def test_all_letters_have_the_size_that_was_asked_for_and_the_same_text_in_both_forms():
+def test_all_test_messages_have_the_requested_size_and_the_same_text_in_both_forms():
     letters = Letters(10240)
     assert 0.95 * 10240 < letters.bytes <= 10240
     for number in range(3):

@@ -36,7 +36,7 @@ def sign_in(server, client: str, user: str | None = None, password: str = "wrong
         connection.close()
 
 
-def test_one_ipv6_network_is_one_stranger(server):
+def test_one_ipv6_network_counts_as_one_client(server):
     def is_throttled() -> bool:
         nonlocal tries
         tries += 1
@@ -48,7 +48,7 @@ def test_one_ipv6_network_is_one_stranger(server):
     assert sign_in(server, "2001:db8:0:2::1", user="nobody@example.test") != 429, "another /64 is another client"
 
 
-def test_failures_of_strangers_do_not_lock_the_owner_out_of_a_known_browser(server):
+def test_failures_of_others_do_not_lock_out_a_known_browser(server):
     api = server.api
     form = urlencode({"email": server.info["panel_user"], "password": server.info["panel_password"]})
     fields = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://{api.host}:{api.port}"}

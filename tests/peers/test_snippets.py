@@ -111,7 +111,7 @@ def environment(workdir):
 
 
 @pytest.mark.parametrize("language", RUNNERS)
-def test_a_snippet_believes_only_what_is_fresh_and_genuine(language, workdir):
+def test_a_snippet_accepts_only_recent_and_authentic_webhooks(language, workdir):
     command, suffix, loop = RUNNERS[language]
     env = environment(workdir)
     if shutil.which(command[0], path=env["PATH"]) is None:

@@ -26,7 +26,7 @@ def extensions(session: smtplib.SMTP) -> set[str]:
     return set(text.decode().split("\n")[1:])
 
 
-def test_each_door_lists_its_extensions_and_nothing_else(dev, authority):
+def test_each_port_lists_exactly_its_extensions(dev, authority):
     door = Door(dev, authority)
     clear = smtplib.SMTP("127.0.0.1", door.port, timeout=20)
     assert extensions(clear) == {*COMMON, "STARTTLS"}
@@ -36,7 +36,7 @@ def test_each_door_lists_its_extensions_and_nothing_else(dev, authority):
     assert extensions(smtplib.SMTP("127.0.0.1", door.dev_port, timeout=20)) == {*COMMON, "AUTH PLAIN LOGIN"}
 
 
-def test_a_key_opens_both_doors_by_both_mechanisms(dev, authority):
+def test_a_key_logs_in_at_both_ports_by_both_mechanisms(dev, authority):
     door = Door(dev, authority)
     for implicit in (True, False):
         for mechanism in ("auth_plain", "auth_login"):
@@ -58,7 +58,7 @@ def test_a_login_and_mail_need_tls(dev, authority):
     assert lines.say("MAIL FROM:<a@example.test>\r\n").startswith("530 5.7.0 ")
 
 
-def test_failed_logins_are_slow_and_throttled_but_a_good_key_always_gets_in(dev, authority):
+def test_failed_logins_are_slow_and_throttled_but_a_valid_key_always_works(dev, authority):
     door = Door(dev, authority, "failed_logins = 4\n")
     strange = door.key[:-4] + ("aaaa" if door.key[-4:] != "aaaa" else "bbbb")
     seen = []
@@ -79,7 +79,7 @@ def test_failed_logins_are_slow_and_throttled_but_a_good_key_always_gets_in(dev,
 
 
 @pytest.mark.parametrize("password", ["", "placeholder", "pr_live_short"])
-def test_what_has_not_a_keys_form_fails_like_an_unknown_key(dev, authority, password):
+def test_a_malformed_key_fails_like_an_unknown_one(dev, authority, password):
     door = Door(dev, authority)
     session = door.smtp()
     with pytest.raises(smtplib.SMTPAuthenticationError) as refused:
@@ -87,7 +87,7 @@ def test_what_has_not_a_keys_form_fails_like_an_unknown_key(dev, authority, pass
     assert refused.value.smtp_code == 535 and refused.value.smtp_error.startswith(b"5.7.8 ")
 
 
-def test_connections_are_limited_in_all_by_address_and_by_key(dev, authority):
+def test_connections_are_limited_in_total_by_address_and_by_key(dev, authority):
     door = Door(dev, authority, "connections = 3\nconnections_per_key = 1\n")
     first = door.logged_in()
     second = door.smtp()
@@ -103,7 +103,7 @@ def test_connections_are_limited_in_all_by_address_and_by_key(dev, authority):
     first.quit()
 
 
-def test_a_client_that_does_not_log_in_or_says_nothing_is_sent_away(dev, authority):
+def test_an_idle_or_unauthenticated_client_is_disconnected(dev, authority):
     door = Door(dev, authority, "login_seconds = 1\nidle_seconds = 2\n")
     lines = Lines(door.port)
     lines.hear()
@@ -113,7 +113,7 @@ def test_a_client_that_does_not_log_in_or_says_nothing_is_sent_away(dev, authori
     assert session.getreply()[0] == 421 and time.monotonic() - began > 1.5
 
 
-def test_commands_behind_starttls_end_the_session(dev, authority):
+def test_commands_pipelined_after_starttls_end_the_session(dev, authority):
     door = Door(dev, authority)
     lines = Lines(door.port)
     lines.hear()
@@ -132,7 +132,7 @@ def test_a_renewed_certificate_is_presented(dev, authority):
     until("the new certificate is presented", lambda: serial() != first, 15, every=0.2)
 
 
-def test_devs_listener_takes_mail_without_a_login_and_placeholders(dev):
+def test_dev_s_listener_accepts_mail_without_login_or_with_placeholders(dev):
     server = dev()
     port = int(server.info["smtp_url"].removeprefix("smtp://127.0.0.1:"))
     with smtplib.SMTP("127.0.0.1", port, timeout=20) as session:
@@ -148,7 +148,7 @@ def test_devs_listener_takes_mail_without_a_login_and_placeholders(dev):
     assert other.info["smtp_url"] != server.info["smtp_url"], "its port was taken"
 
 
-def test_what_happens_is_counted(dev, authority):
+def test_outcomes_are_counted(dev, authority):
     port = free_port()
     door = Door(dev, authority, f'[metrics]\nlisten = "127.0.0.1:{port}"\n')
     session = door.logged_in()
@@ -166,7 +166,7 @@ def test_what_happens_is_counted(dev, authority):
     session.quit()
 
 
-def test_a_shutdown_is_told_between_commands(dev, authority):
+def test_a_shutdown_is_announced_between_commands(dev, authority):
     door = Door(dev, authority)
     session = door.logged_in()
     with ThreadPoolExecutor() as pool:
@@ -176,7 +176,7 @@ def test_a_shutdown_is_told_between_commands(dev, authority):
     assert code == 421 and text.startswith(b"4.3.2 ")
 
 
-def test_listening_without_a_certificate_is_a_fault_of_the_configuration(workdir):
+def test_listening_without_a_certificate_is_a_configuration_error(workdir):
     config = workdir / "postrider.toml"
     config.write_text(
         f'hostname = "{HOST}"\n[http.tls]\nmode = "off"\n[submission]\nlisten = ["127.0.0.1:0"]\n', encoding="utf-8"

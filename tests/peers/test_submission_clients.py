@@ -19,7 +19,7 @@ def arrived(door: Door, to: str) -> dict:
 
 @pytest.mark.parametrize("implicit", [False, True], ids=["starttls", "tls"])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_what_a_client_sends_arrives_as_it_was_written(dev, authority, workdir, name, implicit):
+def test_a_client_s_message_arrives_unchanged(dev, authority, workdir, name, implicit):
     door = Door(dev, authority)
     mechanisms = ["any"] if name in CHOOSES_MECHANISM else ["PLAIN", "LOGIN"]
     for number, mechanism in enumerate(mechanisms):
@@ -36,7 +36,7 @@ def test_what_a_client_sends_arrives_as_it_was_written(dev, authority, workdir, 
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_wrong_key_sends_nothing_and_the_client_says_so(dev, authority, workdir, name):
+def test_a_wrong_key_sends_nothing_and_the_client_reports_it(dev, authority, workdir, name):
     door = Door(dev, authority)
     strange = door.key[:-4] + ("aaaa" if door.key[-4:] != "aaaa" else "bbbb")
     ended = CLIENTS[name](letter(door, True, password=strange), workdir)

@@ -59,7 +59,7 @@ def test_one_message_for_each_recipient_in_the_order_of_rcpt(dev, authority):
     assert "hidden@example.org" not in captured and "X-Service-Metadata" not in captured
 
 
-def test_bare_line_feeds_are_mended_and_a_lone_dot_beside_one_is_refused(dev, authority):
+def test_bare_line_feeds_are_fixed_and_a_lone_dot_next_to_one_is_refused(dev, authority):
     door = Door(dev, authority)
     session = door.logged_in()
     code, answer = submit(session, ["a@example.org"], b"From: shop@example.test\nSubject: x\n\nline\n..dot\n")
@@ -89,7 +89,7 @@ def test_the_same_mailbox_twice_is_one_message_and_a_suppressed_one_is_refused(d
     assert listed[0]["mail_from"] == "a@example.test" and listed[0]["client_name"] == "me.test"
 
 
-def test_from_has_to_be_at_a_verified_domain(dev, authority):
+def test_from_must_be_at_a_verified_domain(dev, authority):
     door = Door(dev, authority)
     session = door.logged_in()
     code, answer = submit(session, ["a@example.org"], b"From: a@unknown.example\r\nSubject: x\r\n\r\nx\r\n")
@@ -166,7 +166,7 @@ def test_msmtp_submits(dev, authority, workdir):
     assert done.returncode == 0 and "Ok: queued as msg_" in done.stdout + done.stderr, done
 
 
-def test_a_client_that_hangs_up_at_the_dot_cancels_nothing(dev, authority):
+def test_a_disconnect_after_the_final_dot_cancels_nothing(dev, authority):
     door = Door(dev, authority)
     session = door.logged_in()
     session.ehlo("me.test")
@@ -178,7 +178,7 @@ def test_a_client_that_hangs_up_at_the_dot_cancels_nothing(dev, authority):
     until("it is accepted", lambda: len(door.server.api.get("/v1/messages?via=smtp")["data"]) == 1, 20)
 
 
-def test_a_message_under_way_ends_at_a_shutdown(dev, authority):
+def test_a_message_in_progress_finishes_at_a_shutdown(dev, authority):
     door = Door(dev, authority)
     session = door.logged_in()
     session.ehlo("me.test")
@@ -192,7 +192,7 @@ def test_a_message_under_way_ends_at_a_shutdown(dev, authority):
     assert session.getreply()[0] == 421
 
 
-def test_a_session_keeps_its_login_over_ehlo_and_takes_one_message_after_another(dev, authority):
+def test_a_session_keeps_its_login_after_ehlo_and_accepts_several_messages(dev, authority):
     door = Door(dev, authority)
     session = door.logged_in()
     for number in range(30):

@@ -46,7 +46,7 @@ def service(serve, knot, sink, authority):
     return service
 
 
-def test_postfix_keeps_its_mail_over_an_outage_and_hands_over_all_of_it(service, sink, authority, workdir):
+def test_postfix_queues_mail_during_an_outage_and_submits_all_of_it(service, sink, authority, workdir):
     postfix = NullClient(workdir / "null", authority, service.port, service.key)
     try:
         for number in range(5):
@@ -68,7 +68,7 @@ def test_postfix_keeps_its_mail_over_an_outage_and_hands_over_all_of_it(service,
         postfix.close()
 
 
-def test_postfix_sends_to_the_others_where_one_recipient_is_refused(dev, authority, workdir):
+def test_postfix_sends_to_the_others_if_one_recipient_is_refused(dev, authority, workdir):
     door = Door(dev, authority)
     assert door.server.api.request("POST", "/v1/suppressions", {"email": "gone@example.org"}).status == 201
     postfix = NullClient(workdir / "null", authority, door.port, door.key)
@@ -171,7 +171,7 @@ def submit(session: smtplib.SMTP, key: str, recipients: list[str]) -> list[str]:
     return answer.decode().removeprefix("2.0.0 Ok: queued as ").split(" ")
 
 
-def test_kill_9_loses_nothing_acknowledged_and_a_client_that_repeats_sends_each_message_once(service, sink):
+def test_kill_9_loses_no_acknowledged_message_and_replays_send_each_message_once(service, sink):
     print(f"\nPOSTRIDER_CRASH_SEED={SEED}, {ROUNDS} rounds")
     moment, accepted, doubtful = random.Random(SEED), {}, {}
     for number in range(ROUNDS):

@@ -64,7 +64,7 @@ def deferred(service, postfix) -> dict:
     return last_event(service, "deferred", message["id"])
 
 
-def test_a_certificate_that_its_tlsa_record_names_is_authenticated_by_dane(serve, receiver, signed_knot, authority):
+def test_a_certificate_that_matches_its_tlsa_record_is_authenticated_by_dane(serve, receiver, signed_knot, authority):
     certificate = authority.self_signed("another.name.test")
     postfix = receiver(certificate)
     publish_tlsa(signed_knot, postfix.port, f"3 1 1 {public_key_digest(certificate)}")
@@ -73,7 +73,7 @@ def test_a_certificate_that_its_tlsa_record_names_is_authenticated_by_dane(serve
     assert tls["version"] == "TLSv1.3"
 
 
-def test_a_certificate_that_no_tlsa_record_names_is_deferred_and_never_sent_to(
+def test_a_certificate_without_a_matching_tlsa_record_defers_the_mail(
     serve, receiver, signed_knot, authority
 ):
     postfix = receiver(authority.issue(HOST))
@@ -85,21 +85,21 @@ def test_a_certificate_that_no_tlsa_record_names_is_deferred_and_never_sent_to(
     assert "TLSA" in event["bounce"]["advice"]
 
 
-def test_tlsa_records_of_which_none_can_be_used_ask_for_tls_alone(serve, receiver, signed_knot, authority):
+def test_unusable_tlsa_records_only_require_tls(serve, receiver, signed_knot, authority):
     postfix = receiver(authority.self_signed(HOST))
     publish_tlsa(signed_knot, postfix.port, f"1 1 1 {'00' * 32}")
     tls = delivered(validating(serve, postfix, signed_knot), postfix)
     assert (tls["policy"], tls["authenticated"]) == ("dane", "none")
 
 
-def test_without_a_trust_anchor_tlsa_records_say_nothing(serve, receiver, signed_knot, authority):
+def test_without_a_trust_anchor_tlsa_records_are_ignored(serve, receiver, signed_knot, authority):
     postfix = receiver(authority.self_signed(HOST))
     publish_tlsa(signed_knot, postfix.port, f"3 1 1 {'00' * 32}")
     tls = delivered(mailer(serve, postfix, signed_knot), postfix)
     assert (tls["policy"], tls["authenticated"]) == ("opportunistic", "none")
 
 
-def test_names_under_another_anchor_are_not_mailed_to(serve, receiver, signed_knot, workdir, authority):
+def test_names_signed_under_another_anchor_get_no_mail(serve, receiver, signed_knot, workdir, authority):
     postfix = receiver(authority.issue(HOST))
     anchor = workdir / "other.key"
     anchor.write_text(f"test. IN DS 12345 13 2 {'00' * 32}\n")
@@ -118,7 +118,7 @@ def sts(serve, postfix, names, policy_host, mode: str, *servers: str):
     return mailer(serve, postfix, names, delivery={"mta_sts_port": policy_host.port})
 
 
-def test_an_enforced_policy_wants_a_certificate_that_verifies(serve, receiver, knot, policy_host, authority):
+def test_an_enforced_policy_requires_a_certificate_that_verifies(serve, receiver, knot, policy_host, authority):
     postfix = receiver(authority.issue(HOST))
     service = sts(serve, postfix, knot, policy_host, "enforce", "*.recipient.test")
     tls = delivered(service, postfix)
@@ -127,7 +127,7 @@ def test_an_enforced_policy_wants_a_certificate_that_verifies(serve, receiver, k
 
 
 @pytest.mark.parametrize("name", ["other.recipient.test", HOST])
-def test_under_an_enforced_policy_a_wrong_certificate_is_deferred(
+def test_an_enforced_policy_defers_mail_on_a_wrong_certificate(
     serve, receiver, knot, policy_host, authority, name
 ):
     issued = authority.self_signed(name) if name == HOST else authority.issue(name)
@@ -137,7 +137,7 @@ def test_under_an_enforced_policy_a_wrong_certificate_is_deferred(
     assert event["bounce"]["category"] == "tls_failure" and event["smtp_code"] is None
 
 
-def test_under_an_enforced_policy_a_server_that_it_does_not_name_is_left_out(
+def test_an_enforced_policy_excludes_unlisted_servers(
     serve, receiver, knot, policy_host, authority
 ):
     postfix = receiver(authority.issue(HOST))
@@ -145,14 +145,14 @@ def test_under_an_enforced_policy_a_server_that_it_does_not_name_is_left_out(
     assert "MTA-STS" in deferred(service, postfix)["bounce"]["advice"]
 
 
-def test_a_policy_in_testing_stops_nothing(serve, receiver, knot, policy_host, authority):
+def test_a_testing_policy_blocks_nothing(serve, receiver, knot, policy_host, authority):
     postfix = receiver(authority.self_signed(HOST))
     service = sts(serve, postfix, knot, policy_host, "testing", HOST)
     tls = delivered(service, postfix)
     assert (tls["policy"], tls["authenticated"]) == ("opportunistic", "none")
 
 
-def test_a_kept_policy_holds_when_its_host_dies_and_over_a_restart(serve, receiver, knot, policy_host, authority):
+def test_a_cached_policy_survives_an_outage_of_its_host_and_a_restart(serve, receiver, knot, policy_host, authority):
     postfix = receiver(authority.issue(HOST))
     service = sts(serve, postfix, knot, policy_host, "enforce", HOST)
     assert delivered(service, postfix)["policy"] == "mta-sts"

@@ -28,7 +28,7 @@ def after_the_day(service):
     service.advance((midnight - now).total_seconds() + 4 * 3600)
 
 
-def test_a_domain_hears_how_its_policy_failed_though_it_fails_for_the_report_too(
+def test_a_tls_report_is_sent_even_if_the_policy_fails_for_it_too(
     dev, knot, postfix, policy_host, hooks, authority
 ):
     knot.put("_mta-sts.recipient.test", "TXT", "v=STSv1; id=1;")

@@ -8,7 +8,7 @@ from support.wait import until
 MESSAGE = {"from": "shop@sender.test", "to": "a@sink.test", "subject": "filtered", "text": "x"}
 
 
-def test_the_system_call_filter_permits_all_that_a_service_does(serve, knot, sink):
+def test_the_system_call_filter_permits_everything_the_service_does(serve, knot, sink):
     knot.mail_server("sink.test", "mx.sink.test")
     service = serve(port=sink.port)
     assert service.close() == 0
@@ -21,7 +21,7 @@ def test_the_system_call_filter_permits_all_that_a_service_does(serve, knot, sin
     assert service.close() == 0
 
 
-def test_the_filter_lets_the_kernel_be_asked_whether_the_clock_is_synchronised(serve, sink):
+def test_the_filter_permits_reading_the_clock_synchronisation_state(serve, sink):
     service = serve(port=sink.port)
     assert service.close() == 0
     service.before_program = confine(allowed(without="adjtimex"))

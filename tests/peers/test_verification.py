@@ -114,7 +114,7 @@ def told_seven_times(server, receiver) -> tuple[dict, list[Hook]]:
     return endpoint, receiver.received
 
 
-def test_all_libraries_verify_every_attempt_byte_for_byte_and_nothing_else(world, monkeypatch):
+def test_all_libraries_verify_every_attempt_and_reject_changes(world, monkeypatch):
     server, receiver = world
     endpoint, hooks = told_seven_times(server, receiver)
     assert len({hook.body for hook in hooks}) == 1
@@ -138,7 +138,7 @@ def test_all_libraries_verify_every_attempt_byte_for_byte_and_nothing_else(world
     assert in_node(questions) == expected
 
 
-def test_after_a_rotation_the_new_secret_alone_verifies_what_was_owed_before_it(world, monkeypatch):
+def test_after_a_rotation_only_the_new_secret_verifies_outstanding_deliveries(world, monkeypatch):
     server, receiver = world
     endpoint = server.api.request("POST", "/v1/webhooks", {"url": receiver.url, "events": ["delivered"]}).json()
     receiver.statuses = [503]

@@ -35,7 +35,7 @@ def register(service, hooks, **fields) -> dict:
     return answer.json()
 
 
-def test_both_libraries_verify_the_very_bytes_of_the_event(service, hooks):
+def test_both_libraries_verify_the_exact_bytes_of_the_event(service, hooks):
     endpoint = register(service, hooks)
     sent = service.api.accept(MESSAGE)
     service.api.settled(sent["id"], "delivered")
@@ -53,7 +53,7 @@ def test_both_libraries_verify_the_very_bytes_of_the_event(service, hooks):
         assert hook.headers["content-type"].startswith("application/json")
 
 
-def test_a_changed_byte_or_another_secret_is_refused_by_both(service, hooks):
+def test_both_libraries_refuse_a_changed_byte_or_another_secret(service, hooks):
     endpoint = register(service, hooks, events=["queued"])
     other = register(service, hooks, events=["bounced"])
     service.api.accept(MESSAGE)
@@ -91,7 +91,7 @@ def test_a_refused_attempt_is_recorded_and_rescheduled_in_one_minute(service, ho
     assert len(hooks.received) == 1
 
 
-def test_a_certificate_of_an_unknown_authority_is_a_failed_attempt(service, workdir, hooks):
+def test_a_certificate_of_an_unknown_authority_fails_the_attempt(service, workdir, hooks):
     stranger = HookReceiver(Authority(workdir / "stranger").issue("hooks.test"))
 
     endpoint = register(service, stranger, events=["queued"])

@@ -1,5 +1,5 @@
-//! Messages as real systems write them, in `tests/corpus/reports`. Each stands beside what must be read of it: in a
-//! file whose first line says where its shape comes from, and whose others are the report, a field a line.
+//! Messages as real systems write them, in `tests/corpus/reports`, each with its expected result. The first line of the
+//! result file names the source; the other lines are the report, one field per line.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    /// The message as it comes over the wire.
+    /// Returns the message as sent over the wire.
     pub(crate) fn on_wire(&self) -> String {
         self.message.replace('\n', "\r\n")
     }
 }
 
-/// Every message of the corpus, by name.
+/// Returns every message of the corpus, by name.
 pub(crate) fn examples() -> Vec<Example> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/reports");
     let paths = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
@@ -48,7 +48,7 @@ fn reports_of_real_systems_are_parsed_field_by_field() {
     let mut wrong = String::new();
     for example in &examples {
         let (source, expected) = example.expected.split_once('\n').unwrap();
-        assert!(source.starts_with("# "), "{} does not say where its shape comes from", example.name);
+        assert!(source.starts_with("# "), "{} does not name its source", example.name);
         let shown = shown(&laws::check(example.on_wire().as_bytes()));
         if shown != expected {
             writeln!(wrong, "\n{}:\n{shown}instead of\n{expected}", example.name).unwrap();
@@ -64,7 +64,7 @@ fn line_ends_do_not_matter() {
     }
 }
 
-/// A report in lines, as the corpus has it.
+/// Formats a report in lines, like the corpus.
 pub(crate) fn shown(report: &Report) -> String {
     let mut out = String::new();
     match report {

@@ -1,7 +1,7 @@
-//! Stories of what comes back by mail, read through the public door: messages as real systems write them, malformed
-//! ones, and whatever bytes. The fuzz target of `fuzz/` checks the same laws for longer.
+//! Tests of returned mail through the public API: messages as real systems write them, malformed ones, and arbitrary
+//! bytes. The fuzz target of `fuzz/` checks the same invariants for longer.
 
-#![expect(clippy::unwrap_used, reason = "a story that can't go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that can't continue has failed")]
 
 #[path = "../../fuzz/src/reports.rs"]
 mod laws;

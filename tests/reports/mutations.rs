@@ -1,6 +1,5 @@
-//! Random mutations of reports: good messages cut, turned, spliced and mixed. The seed is fixed, so a failure repeats;
-//! the
-//! fuzz target covers the rest.
+//! Random mutations of reports: valid messages that are cut, altered, spliced and mixed. The seed is fixed, so a
+//! failure repeats. The fuzz target covers the rest.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,10 +10,10 @@ use proptest::prelude::*;
 use crate::corpus::examples;
 use crate::{laws, malformed};
 
-/// Mutations of each message in the everyday run.
+/// Number of mutations of each message in the everyday run.
 const MUTATIONS: usize = 40;
 
-/// A generator of numbers that are the same in every run (xorshift64*).
+/// Random number generator with the same sequence in every run (xorshift64*).
 struct Seeded(u64);
 
 impl Seeded {
@@ -27,7 +26,7 @@ impl Seeded {
     }
 }
 
-/// The good message with a few faults of the kinds that fuzzers make.
+/// Returns a valid message with a few of the errors that fuzzers make.
 fn mutated(message: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
     const TOKENS: [&[u8]; 12] = [
         b"\r\n",
@@ -80,7 +79,7 @@ fn the_invariants_hold_for_every_mutation() {
     }
 }
 
-/// Inputs that reached what nothing had reached before, and those that once broke a law.
+/// Inputs that reached new code, and those that once violated an invariant.
 #[test]
 fn earlier_fuzzer_findings_stay_fixed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/reports");
@@ -116,7 +115,7 @@ fn one_flipped_bit_breaks_nothing() {
     }
 }
 
-/// The structure at the top makes a message a report, so no body can do it.
+/// Only the top-level structure makes a message a report, so a body can't.
 #[test]
 fn a_body_cannot_turn_a_personal_message_into_a_report() {
     for example in examples() {
@@ -131,8 +130,8 @@ fn a_body_cannot_turn_a_personal_message_into_a_report() {
     }
 }
 
-/// A hundred megabytes in all, made to cost: anything that grows faster than the message takes hours here, and the
-/// bound leaves room for a busy machine.
+/// A hundred megabytes in total, built to be expensive. An algorithm with superlinear time would take hours, and the
+/// limit leaves a margin for a busy machine.
 #[test]
 fn the_most_expensive_messages_are_parsed_quickly() {
     const MOMENT: Duration = Duration::from_secs(60);

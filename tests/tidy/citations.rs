@@ -1,5 +1,5 @@
-//! Citations of the contract: each section that a source cites exists in `docs/internals/contract.md`, and nothing
-//! cites a document that is not in the repository.
+//! Citations of the contract. Each section that a source cites must exist in `docs/internals/contract.md`. Documents
+//! that are not in the repository must not be cited.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ pub(crate) fn broken_citations(file: &str, text: &str, sections: &BTreeSet<Strin
     findings
 }
 
-/// The section numbers at the start of `words`: one, or several joined by `and` or `to`.
+/// Returns the section numbers at the start of `words`: one, or several joined by `and` or `to`.
 fn numbers<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let mut found = Vec::new();
     for word in words {
@@ -59,7 +59,7 @@ fn numbers<'a>(words: &[&'a str]) -> Vec<&'a str> {
     found
 }
 
-/// The section number that a word is, without the punctuation around it.
+/// Returns the section number in a word, without the punctuation around it.
 fn number(word: &str) -> Option<&str> {
     let number = word.trim_end_matches(|end: char| !end.is_ascii_digit());
     is_number(number).then_some(number)
@@ -69,7 +69,7 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether a word begins as a section does elsewhere: `6.2`, `B4`.
+/// Returns whether a word begins like a section number of other documents: `6.2`, `B4`.
 fn starts_with_section(word: &str) -> bool {
     let word = word.trim_end_matches(|end: char| !end.is_ascii_alphanumeric());
     is_number(word) || matches!(word.as_bytes(), [b'A'..=b'D'] | [b'A'..=b'D', b'0'..=b'9'])

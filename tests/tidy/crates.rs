@@ -1,13 +1,12 @@
-//! Outside crates have floors too: the one table of what the program is made of, where each may be named, and what it
-//! saves.
+//! The table of all dependencies: where each may be used, and its purpose.
 
 use super::Finding;
 use super::floors::folder;
 use super::source::SourceFile;
 
-/// Where a crate may be named.
+/// Where a crate may be used.
 pub(crate) enum Place {
-    /// On any floor: it is a way of writing Rust, and does nothing of its own.
+    /// On any floor: it only supports writing Rust code, such as derives.
     Anywhere,
     /// In these folders.
     Only(&'static [&'static str]),
@@ -17,23 +16,27 @@ pub(crate) enum Place {
 
 use Place::{Anywhere, Only, Tests};
 
-/// Every dependency, where it may be named, and why it is there.
+/// Every dependency, where it may be used, and its purpose.
 pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     // Runtime and HTTP.
-    ("tokio", Only(&["store", "engine", "net", "http", "panel", "app"]), "waits; the store uses its channels alone"),
+    (
+        "tokio",
+        Only(&["store", "engine", "net", "http", "panel", "app"]),
+        "async runtime; the store only uses its channels",
+    ),
     ("hyper", Only(&["net", "http", "panel", "app"]), "HTTP/1.1 and HTTP/2 as bytes"),
     ("hyper-util", Only(&["net", "app"]), "serves both versions of HTTP on one listener"),
     ("http-body-util", Only(&["net", "http", "panel", "app"]), "bodies as values"),
     ("bytes", Only(&["smtp", "engine", "net", "http", "panel", "app"]), "shares a message's bytes without a copy"),
-    ("matchit", Only(&["http"]), "finds a route; everything else about routing is our own table"),
+    ("matchit", Only(&["http"]), "matches routes; the rest of the routing is our own table"),
     ("reqwest", Only(&["net"]), "fetches policies and certificates, follows event streams"),
     // TLS and cryptography: aws-lc-rs is the only provider.
     ("rustls", Only(&["net", "app"]), "TLS"),
     ("tokio-rustls", Only(&["net"]), "TLS over tokio's sockets"),
     ("rustls-native-certs", Only(&["net"]), "the roots that the system trusts"),
-    ("rcgen", Only(&["net"]), "makes certificates of our own, and asks authorities for theirs"),
+    ("rcgen", Only(&["net"]), "creates self-signed certificates and signing requests"),
     ("instant-acme", Only(&["net"]), "speaks ACME over our own HTTPS client: signed requests, nonces, polling"),
-    ("aws-lc-rs", Only(&["base", "mail", "net"]), "seals secrets, signs DKIM, and is what TLS is built on"),
+    ("aws-lc-rs", Only(&["base", "mail", "net"]), "encrypts secrets, signs DKIM, and provides the cryptography of TLS"),
     ("hmac", Only(&["base"]), "webhook signatures and return-path tokens"),
     ("sha2", Only(&["base", "domain", "mail", "engine", "net", "http", "panel", "app"]), "hashes keys and bodies"),
     ("hex", Only(&["base", "domain", "store", "engine", "net", "http", "panel", "app"]), "signatures as text"),
@@ -45,24 +48,20 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("subtle", Only(&["base", "domain", "store", "engine", "http", "panel"]), "compares secrets in constant time"),
     ("zeroize", Only(&["base", "domain", "mail", "smtp", "store", "net", "app"]), "wipes secrets"),
     ("argon2", Only(&["engine"]), "hashes the passwords of the panel's users"),
-    ("getrandom", Only(&["net"]), "the system's chance; everyone else is handed an `Entropy`"),
+    ("getrandom", Only(&["net"]), "the system's randomness; other floors get an `Entropy`"),
     // The store.
     ("redb", Only(&["store"]), "the database"),
     ("postcard", Only(&["base", "domain", "store"]), "rows and cursors as bytes"),
-    ("zstd", Only(&["store"]), "bodies take a third of their room"),
+    ("zstd", Only(&["store"]), "compresses bodies to a third of their size"),
     ("crc32fast", Only(&["store"]), "checksums of rows"),
     ("rustix", Only(&["store", "net", "app"]), "free space, process identity, peer credentials"),
-    (
-        "rtime-clock",
-        Only(&["net"]),
-        "asks the kernel whether the wall clock is synchronised, without unsafe code of ours",
-    ),
+    ("rtime-clock", Only(&["net"]), "reads whether the wall clock is synchronised, without unsafe code of ours"),
     // Mail and names.
     ("lettre", Only(&["mail"]), "builds MIME; its SMTP client is not used"),
-    ("mail-parser", Only(&["mail", "net"]), "reads MIME that others made"),
-    ("memchr", Only(&["mail"]), "finds line ends many bytes at a time"),
-    ("quick-xml", Only(&["mail"]), "reads the XML of DMARC reports event by event"),
-    ("flate2", Only(&["mail"]), "unpacks DMARC reports, gzip and zip, in pieces"),
+    ("mail-parser", Only(&["mail", "net"]), "parses MIME of other programs"),
+    ("memchr", Only(&["mail"]), "searches for line ends with SIMD"),
+    ("quick-xml", Only(&["mail"]), "parses the XML of DMARC reports as a stream"),
+    ("flate2", Only(&["mail"]), "decompresses DMARC reports (gzip and zip) as a stream"),
     ("hickory-resolver", Only(&["net"]), "DNS with DNSSEC"),
     ("idna", Only(&["domain"]), "international domain names"),
     ("url", Only(&["domain", "engine", "net", "http", "panel", "app"]), "parses URLs as browsers do"),
@@ -71,27 +70,27 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("serde_json", Only(&["domain", "mail", "store", "engine", "net", "http", "panel", "app"]), "JSON"),
     ("toml", Only(&["smtp", "net", "app"]), "rules and configuration"),
     ("jiff", Only(&["base", "domain", "panel", "app"]), "calendars and time zones, bundled"),
-    ("askama", Only(&["panel"]), "pages that escape what they show, checked when the program is built"),
-    ("pulldown-cmark", Only(&["panel"]), "the documentation as pages, from the files that are read in the source"),
-    ("qrcode", Only(&["panel"]), "the square of a second factor's secret, for the telephone that reads it"),
+    ("askama", Only(&["panel"]), "templates with automatic escaping, checked at compile time"),
+    ("pulldown-cmark", Only(&["panel"]), "renders the documentation's Markdown files in the panel"),
+    ("qrcode", Only(&["panel"]), "the QR code for setting up a second factor"),
     ("clap", Only(&["app"]), "the command line"),
-    ("clap_complete", Only(&["app"]), "completions that follow the grammar by themselves"),
-    ("clap_mangen", Only(&["app"]), "manual pages that follow the grammar by themselves"),
+    ("clap_complete", Only(&["app"]), "shell completions generated from the grammar"),
+    ("clap_mangen", Only(&["app"]), "manual pages generated from the grammar"),
     ("thiserror", Anywhere, "derives"),
-    ("tracing", Only(&["store", "engine", "net", "http", "panel", "app"]), "the log; machines are silent"),
+    ("tracing", Only(&["store", "engine", "net", "http", "panel", "app"]), "the log; state machines do not log"),
     ("tracing-subscriber", Only(&["app"]), "writes the log"),
-    ("mimalloc", Only(&["app"]), "allocates faster than libc, from many threads at once above all"),
+    ("mimalloc", Only(&["app"]), "allocates faster than libc, especially from many threads"),
     ("sd-notify", Only(&["app"]), "tells systemd"),
-    ("listenfd", Only(&["net"]), "takes over sockets that systemd opened, without unsafe code of ours"),
+    ("listenfd", Only(&["net"]), "uses sockets opened by systemd, without unsafe code of ours"),
     // Tests.
-    ("proptest", Tests, "laws over many inputs"),
-    ("mail-auth", Tests, "checks our DKIM signatures and reads our TLS reports with another's code"),
+    ("proptest", Tests, "property tests"),
+    ("mail-auth", Tests, "verifies our DKIM signatures and TLS reports with independent code"),
     ("hickory-server", Tests, "a name server for tests"),
-    ("criterion", Tests, "measures the pieces of a request, with their spread"),
+    ("criterion", Tests, "benchmarks the parts of a request"),
     ("tempfile", Tests, "data directories for tests"),
 ];
 
-/// Where `source` names a crate that has no place in it.
+/// Returns the places where `source` uses a crate that it must not use.
 pub(crate) fn crates_out_of_place(source: &SourceFile) -> Vec<Finding> {
     let own = folder(&source.name);
     let mut findings = Vec::new();
@@ -99,7 +98,7 @@ pub(crate) fn crates_out_of_place(source: &SourceFile) -> Vec<Finding> {
         let Some((name, place, _)) = CRATES.iter().find(|(name, ..)| name.replace('-', "_") == path.segments[0]) else {
             continue;
         };
-        // Tests may use what they need, so long as the program itself is not drawn up.
+        // Tests may use any crate, except those that depend on a higher floor.
         let is_test = source.is_test_at(path.token);
         let allowed = match (place, own) {
             (Anywhere, _) => true,
@@ -110,25 +109,25 @@ pub(crate) fn crates_out_of_place(source: &SourceFile) -> Vec<Finding> {
         };
         if !allowed {
             let what =
-                format!("{name} has no place in {}: let the floor that may know it do this", own.unwrap_or("src"));
+                format!("{name} must not be used in {}: move this to a floor that may use it", own.unwrap_or("src"));
             findings.push(Finding::new(&source.name, path.line, what));
         }
     }
     findings
 }
 
-/// Dependencies of `manifest` that are not in the table, and the table's that are not in it.
+/// Returns dependencies of `manifest` that are not in the table, and entries of the table that are not in `manifest`.
 pub(crate) fn unlisted_dependencies(file: &str, manifest: &str) -> Vec<Finding> {
     let dependencies = dependencies(manifest);
     let unlisted = dependencies.iter().filter(|(_, name)| !CRATES.iter().any(|(listed, ..)| listed == name));
-    let what = |name: &str| format!("give {name} its place and its reason in tests/tidy/crates.rs, or do without it");
+    let what = |name: &str| format!("add {name} with its place and purpose to tests/tidy/crates.rs, or remove it");
     let mut findings: Vec<_> = unlisted.map(|(line, name)| Finding::new(file, *line, what(name))).collect();
     for (listed, ..) in CRATES {
         if !dependencies.iter().any(|(_, name)| name == listed) {
             findings.push(Finding::new(
                 file,
                 1,
-                format!("{listed} is no dependency: take it out of tests/tidy/crates.rs"),
+                format!("{listed} is not a dependency: remove it from tests/tidy/crates.rs"),
             ));
         }
     }

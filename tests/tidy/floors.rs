@@ -1,4 +1,4 @@
-//! Imports point down: a file may name what stands on its own part of a floor, or on a lower floor.
+//! Imports point down: a file may only import from its own folder or from a lower floor.
 
 use super::Finding;
 use super::lexer::Kind;
@@ -19,11 +19,12 @@ const FLOORS: [(&str, u8); 11] = [
     ("app", 8),
 ];
 
-/// Neighbours on one floor that may be imported all the same.
+/// Folders of one floor that may still be imported.
 const NEIGHBOURS: [(&str, &str, &str); 1] =
-    [("panel", "http", "its pages are rows of the one route table, and its forms are checked as the API's bodies are")];
+    [("panel", "http", "its pages are rows of the same route table, and its forms use the validation of the API")];
 
-/// The folder under `src` that a file belongs to; none for `lib.rs` and `main.rs`, which stand above all.
+/// Returns the folder under `src` that a file belongs to; `None` for `lib.rs` and `main.rs`, which are above all
+/// floors.
 pub(crate) fn folder(file: &str) -> Option<&str> {
     Some(file.strip_prefix("src/")?.split_once('/')?.0)
 }
@@ -32,19 +33,23 @@ fn floor(folder: &str) -> Option<u8> {
     FLOORS.iter().find(|(name, _)| *name == folder).map(|(_, floor)| *floor)
 }
 
-/// Where `source` names a higher floor, or a neighbour.
+/// Returns the places where `source` imports from a higher floor or from another folder of its floor.
 pub(crate) fn upward_imports(source: &SourceFile) -> Vec<Finding> {
     let Some(own) = folder(&source.name) else { return Vec::new() };
     let Some(own_floor) = floor(own) else {
-        return vec![Finding::new(&source.name, 1, format!("give the folder {own} its floor in tests/tidy/floors.rs"))];
+        return vec![Finding::new(
+            &source.name,
+            1,
+            format!("add the folder {own} with its floor to tests/tidy/floors.rs"),
+        )];
     };
     let modules = Modules::of(source);
     let wrong = |target: &str| match floor(target) {
         Some(floor) if floor > own_floor => Some(format!(
-            "{own} (floor {own_floor}) imports {target} (floor {floor}): move what is shared down, or hand it in"
+            "{own} (floor {own_floor}) imports {target} (floor {floor}): move shared code down, or pass it in"
         )),
         Some(floor) if floor == own_floor && target != own && !is_neighbour(own, target) => Some(format!(
-            "{own} imports {target}, its neighbour: move what is shared down, or let a higher floor join them"
+            "{own} imports {target} on the same floor: move shared code down, or let a higher floor connect them"
         )),
         Some(_) | None => None,
     };
@@ -56,7 +61,7 @@ fn is_neighbour(own: &str, target: &str) -> bool {
     NEIGHBOURS.iter().any(|(from, to, _)| (*from, *to) == (own, target))
 }
 
-/// The modules of a file: its own path, and those inside it by where they begin and end among the tokens.
+/// The modules of a file: its own path, and those inside it with their token ranges.
 struct Modules {
     own: Vec<String>,
     inner: Vec<(usize, usize)>,
@@ -75,7 +80,7 @@ impl Modules {
         Self { own, inner }
     }
 
-    /// The folder under `src` that a path leads to; none where it begins with neither `crate` nor `super`.
+    /// Returns the folder under `src` that a path leads to; `None` if it begins with neither `crate` nor `super`.
     fn target(&self, segments: &[String], token: usize) -> Option<String> {
         let supers = segments.iter().take_while(|segment| *segment == "super").count();
         if segments.first()? == "crate" {
@@ -117,7 +122,7 @@ mod tests {
             "use crate::base::id::Ulid;\n// use crate::app;\nfn a() { let b = crate::net::dns(\"crate::app::x\"); }";
         assert_eq!(
             found("src/machine/rate.rs", text),
-            ["src/machine/rate.rs:3: machine (floor 2) imports net (floor 6): move what is shared down, or hand it in"]
+            ["src/machine/rate.rs:3: machine (floor 2) imports net (floor 6): move shared code down, or pass it in"]
         );
         assert_eq!(found("src/store/op/x.rs", "use crate::{base::id, http::{error, body}};").len(), 2);
     }

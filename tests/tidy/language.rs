@@ -1,16 +1,16 @@
-//! Plain language that a test can check: no doc comment begins with a question word, no retired word comes back, and no
-//! function is longer than a screen or two. CONTRIBUTING.md has the rules that need a reader's judgement.
+//! Language rules that a test can check: no doc comment begins with a question word, no retired word returns, and no
+//! function is longer than 70 lines. CONTRIBUTING.md has the rules that need a reader's judgement.
 
 use super::Finding;
 use super::lexer::Kind;
 use super::source::SourceFile;
 
-/// Lines of a function at most, from `fn` to its closing brace.
+/// Maximum number of lines of a function, from `fn` to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;
-/// Functions that are tables, one row after the other: the routes, and the partners of each table's rows.
+/// Functions that are tables with one row after the other: the routes, and the partners of each table's rows.
 const TABLES: [&str; 2] = ["routes", "partners"];
 
-/// Beginnings that turn a doc comment into a riddle: it has no noun as its subject.
+/// Words that must not begin a doc comment: the sentence would have no noun as its subject.
 const QUESTION_WORDS: [&str; 8] = ["What", "Whatever", "Who", "Whoever", "Whose", "How", "However", "That which"];
 
 /// Retired words, each with the plain one.
@@ -58,7 +58,7 @@ fn long_functions(source: &SourceFile) -> Vec<Finding> {
             findings.push(Finding::new(
                 &source.name,
                 token.line,
-                format!("split `{name}`: it has {lines} lines, and {FUNCTION_LINES_MAX} are a screen or two"),
+                format!("split `{name}`: it has {lines} lines, and the limit is {FUNCTION_LINES_MAX}"),
             ));
         }
     }

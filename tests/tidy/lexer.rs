@@ -1,7 +1,7 @@
 //! Rust's tokens, as far as the rules need them: words, `::`, string literals, and single characters for the rest.
-//! Comments are dropped, and so are numbers, lifetimes and character literals, which no rule asks about.
+//! Comments, numbers, lifetimes and character literals are dropped, because no rule uses them.
 
-/// A token and the line that it stands on.
+/// A token and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     /// Kind of the token.
@@ -15,7 +15,7 @@ pub(crate) struct Token {
 pub(crate) enum Kind {
     /// An identifier or keyword.
     Word(String),
-    /// The content of a string literal, escapes as they stand.
+    /// The content of a string literal, with its escapes.
     Text(String),
     /// `::`.
     PathSeparator,
@@ -29,7 +29,7 @@ struct Lexer<'a> {
     tokens: Vec<Token>,
 }
 
-/// The tokens of `text`.
+/// Returns the tokens of `text`.
 pub(crate) fn tokens(text: &str) -> Vec<Token> {
     let mut lexer = Lexer { rest: text, line: 1, tokens: Vec::new() };
     while let Some(first) = lexer.rest.chars().next() {
@@ -94,9 +94,9 @@ impl Lexer<'_> {
 
 /// Opening of a string literal.
 struct Opening {
-    /// Bytes up to and with the quotation mark.
+    /// Length in bytes, including the quotation mark.
     length: usize,
-    /// The number of `#` of a raw string; none where it has escapes.
+    /// Number of `#` of a raw string; `None` for a string with escapes.
     hashes: Option<usize>,
 }
 
@@ -131,7 +131,7 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// Where `end` stands without a backslash before it.
+/// Returns the position of `end` without a backslash before it.
 fn unescaped(text: &str, end: char) -> usize {
     let mut escaped = false;
     for (at, character) in text.char_indices() {
@@ -145,7 +145,7 @@ fn unescaped(text: &str, end: char) -> usize {
     text.len()
 }
 
-/// The length of a character literal or a lifetime.
+/// Returns the length of a character literal or a lifetime.
 fn quote(text: &str) -> usize {
     let body = &text[1..];
     let mut characters = body.chars();

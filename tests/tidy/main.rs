@@ -1,8 +1,8 @@
-//! Taste that a test enforces: imports point down, outside crates stay on their floors, clocks and sockets at the edge,
-//! and every file is one that a stranger can read. Each finding says where it is and what to do about it.
+//! Rules about the sources that a test enforces. Imports point down, dependencies stay on their floors, clocks and
+//! sockets are used only at the edge, and files are short and documented. Each finding has its place and a remedy.
 //!
-//! Sources are read as tokens, without a parser of the whole language: a path is a path wherever it stands, and
-//! comments and strings are none. Where a rule has an honest exception, it stands in a table with its reason.
+//! Sources are read as tokens, without a complete parser. A path counts anywhere; comments and strings do not.
+//! Justified exceptions are listed in tables with their reasons.
 
 mod citations;
 mod crates;
@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 
 use source::SourceFile;
 
-/// Something to put right.
+/// A finding.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// The file, from the repository's root.
+    /// The file, relative to the repository's root.
     file: String,
     /// The line, from 1.
     line: usize,
@@ -47,7 +47,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Files below `folder` for which `wanted` holds, in order, named from the root.
+/// Returns the files below `folder` that match `wanted`, sorted, relative to the root.
 fn files(folder: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let mut open = vec![root().join(folder)];
     let mut found = Vec::new();
@@ -83,7 +83,7 @@ fn rust(folder: &str) -> Vec<SourceFile> {
 #[track_caller]
 fn nothing_of(findings: Vec<Finding>) {
     let list: String = findings.iter().map(|finding| format!("\n{finding}")).collect();
-    assert!(findings.is_empty(), "{} to put right:{list}", findings.len());
+    assert!(findings.is_empty(), "{} findings:{list}", findings.len());
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn the_dependencies_page_matches_the_table() {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(root().join(file), &page).expect("the page can be written");
     }
-    assert!(read(file) == page, "{file} is stale. Renew it with `UPDATE_GOLDEN=1 cargo test --test tidy`.");
+    assert!(read(file) == page, "{file} is outdated. Update it with `UPDATE_GOLDEN=1 cargo test --test tidy`.");
 }
 
-/// A crate that is never resolved is in no build, whatever it is for.
+/// A crate that is not in Cargo.lock can't be part of a build.
 #[test]
 fn no_other_cryptography_is_locked() {
     let lock = read("Cargo.lock");

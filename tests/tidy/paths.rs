@@ -1,4 +1,4 @@
-//! Paths in a run of tokens: `crate::a::b`, wherever they stand, with the groups of a `use` written out.
+//! Paths in a token sequence, such as `crate::a::b`, anywhere in a file, with the groups of a `use` expanded.
 
 use super::lexer::{Kind, Token};
 
@@ -9,24 +9,24 @@ pub(crate) struct SourcePath {
     pub(crate) segments: Vec<String>,
     /// The line of its last segment.
     pub(crate) line: usize,
-    /// Where it begins among the tokens.
+    /// Index of its first token.
     pub(crate) token: usize,
 }
 
 impl SourcePath {
-    /// Whether it begins with these segments.
+    /// Returns whether it begins with these segments.
     pub(crate) fn begins_with(&self, segments: &[&str]) -> bool {
         self.segments.len() >= segments.len() && self.segments.iter().zip(segments).all(|(own, other)| own == other)
     }
 
-    /// Whether it ends with these segments.
+    /// Returns whether it ends with these segments.
     pub(crate) fn ends_with(&self, segments: &[&str]) -> bool {
         let tail = self.segments.len().checked_sub(segments.len()).map(|from| &self.segments[from..]);
         tail.is_some_and(|tail| tail.iter().zip(segments).all(|(own, other)| own == other))
     }
 }
 
-/// Every path of two segments or more in `tokens`, and what a `use` of one segment names.
+/// Returns every path of two or more segments in `tokens`, and the names in a `use` of one segment.
 pub(crate) fn paths(tokens: &[Token]) -> Vec<SourcePath> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -42,12 +42,12 @@ pub(crate) fn paths(tokens: &[Token]) -> Vec<SourcePath> {
     found
 }
 
-/// Whether a word is the first segment: nothing, or a leading `::` alone, before it.
+/// Returns whether a word is a first segment: nothing, or only a leading `::`, precedes it.
 fn begins_path(tokens: &[Token], at: usize) -> bool {
     let kind_before = |back: usize| at.checked_sub(back).map(|before| &tokens[before].kind);
     match kind_before(1) {
         Some(Kind::PathSeparator) => !matches!(kind_before(2), Some(Kind::Word(_) | Kind::Mark('>' | '}'))),
-        // A field or method is no path.
+        // A field or method is not a path.
         Some(Kind::Mark('.')) => false,
         Some(_) | None => true,
     }
@@ -107,7 +107,7 @@ impl Reader<'_> {
                 }
                 Some(Kind::Word(word)) if word != "as" => self.tree(prefix),
                 Some(Kind::Mark('*')) => self.tree(prefix),
-                // A comma, or a new name, which is skipped with its `as`.
+                // A comma, or a rename, which is skipped with its `as`.
                 Some(Kind::Word(_)) => self.at += 2,
                 Some(Kind::Mark(_) | Kind::PathSeparator | Kind::Text(_)) => self.at += 1,
             }

@@ -1,11 +1,11 @@
-//! One Rust file: its lines, its tokens, its paths, and which of it is only there for tests.
+//! One Rust file: its lines, tokens and paths, and its parts that are compiled only for tests.
 
 use super::lexer::{self, Kind, Token};
 use super::paths::{self, SourcePath};
 
 /// A Rust file.
 pub(crate) struct SourceFile {
-    /// Its name from the repository's root.
+    /// Its name, relative to the repository's root.
     pub(crate) name: String,
     /// Its lines.
     pub(crate) lines: Vec<String>,
@@ -13,16 +13,16 @@ pub(crate) struct SourceFile {
     pub(crate) tokens: Vec<Token>,
     /// Its paths.
     pub(crate) paths: Vec<SourcePath>,
-    /// Whether all of it is compiled for tests alone.
+    /// Whether the whole file is compiled only for tests.
     pub(crate) is_test: bool,
-    /// Ranges of tokens that are compiled for tests alone.
+    /// Token ranges that are compiled only for tests.
     test_ranges: Vec<(usize, usize)>,
-    /// Files and folders of modules that are compiled for tests alone.
+    /// Files and folders of modules that are compiled only for tests.
     test_modules: Vec<String>,
 }
 
 impl SourceFile {
-    /// The file `name` with this text.
+    /// Parses the file `name` with this text.
     pub(crate) fn new(name: &str, text: &str) -> Self {
         let tokens = lexer::tokens(text);
         let paths = paths::paths(&tokens);
@@ -39,19 +39,19 @@ impl SourceFile {
         source
     }
 
-    /// Whether the token at this place is compiled for tests alone.
+    /// Returns whether the token at this index is compiled only for tests.
     pub(crate) fn is_test_at(&self, token: usize) -> bool {
         self.is_test || self.test_ranges.iter().any(|(from, to)| (*from..*to).contains(&token))
     }
 
-    /// Whether the line is compiled for tests and measurements alone.
+    /// Returns whether the line is compiled only for tests and benchmarks.
     pub(crate) fn is_test_line(&self, line: usize) -> bool {
         let line_of = |at: usize| self.tokens.get(at).map_or(usize::MAX, |token| token.line);
         let mut ranges = self.test_ranges.iter();
         self.is_test || ranges.any(|(from, to)| (line_of(*from)..=line_of(to.saturating_sub(1))).contains(&line))
     }
 
-    /// The word at a place among the tokens.
+    /// Returns the word at a token index.
     pub(crate) fn word(&self, at: usize) -> Option<&str> {
         match &self.tokens.get(at)?.kind {
             Kind::Word(word) => Some(word),
@@ -59,7 +59,7 @@ impl SourceFile {
         }
     }
 
-    /// Whether these single-character marks and words stand at a place among the tokens.
+    /// Returns whether these single-character marks and words are at a token index.
     fn has(&self, at: usize, wanted: &[&str]) -> bool {
         wanted.iter().enumerate().all(|(offset, wanted)| match self.tokens.get(at + offset).map(|token| &token.kind) {
             Some(Kind::Word(word)) => word == wanted,
@@ -82,7 +82,8 @@ impl SourceFile {
         }
     }
 
-    /// Behind the item that begins at `at`: its semicolon, or the brace that closes its body.
+    /// Returns the index after the item that begins at `at`: after its semicolon, or after the brace that closes its
+    /// body.
     fn item_end(&self, at: usize) -> usize {
         let mut depth = 0_usize;
         for (place, token) in self.tokens.iter().enumerate().skip(at) {
@@ -116,7 +117,7 @@ impl SourceFile {
     }
 }
 
-/// Marks the files that are modules of tests, as their parents declare them.
+/// Marks the files that are test modules, as declared by their parents.
 pub(crate) fn mark_test_files(sources: &mut [SourceFile]) {
     let modules: Vec<String> = sources.iter().flat_map(|source| source.test_modules.clone()).collect();
     for source in sources {

@@ -1,12 +1,13 @@
-//! Faults of taste that need no judge: a file without a header or too long to read, a line too wide, work left undone.
+//! Formal rules: a file has a header and a bounded length, lines have a bounded width, and no unfinished work is
+//! committed.
 
 use super::Finding;
 use super::lexer::Kind;
 use super::source::SourceFile;
 
-/// Lines of a file at most.
+/// Maximum number of lines of a file.
 const LINES_MAX: usize = 400;
-/// Columns of a line at most, as rustfmt is told.
+/// Maximum number of columns of a line, as in rustfmt.toml.
 const COLUMNS_MAX: usize = 120;
 
 /// Returns the problems of a Rust file.
@@ -15,13 +16,13 @@ pub(crate) fn faults_of_taste(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let first = source.lines.first().map_or("", String::as_str);
     if !first.starts_with("//!") && !first.starts_with("#![doc = include_str!") {
-        findings.push(finding(1, "begin with `//!`: what the file is, who calls it, what it must never do"));
+        findings.push(finding(1, "begin with `//!`: the file's purpose, its callers, and its invariants"));
     }
     if source.lines.len() > LINES_MAX {
-        findings.push(finding(LINES_MAX + 1, "split the file: over 400 lines it holds more than one noun"));
+        findings.push(finding(LINES_MAX + 1, "split the file: it has over 400 lines"));
     }
     for (line, text) in (1..).zip(&source.lines) {
-        // Data in tests may be wider, byte for byte as it is; comments may not.
+        // Test data may be wider, because it must stay byte for byte; comments may not.
         let is_data = !text.trim_start().starts_with("//") && source.is_test_line(line);
         if text.chars().count() > COLUMNS_MAX && !is_data {
             findings.push(finding(line, "break the line: it has over 120 columns"));

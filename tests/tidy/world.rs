@@ -1,5 +1,5 @@
-//! The edge: only floor net reads clocks and opens sockets, and only app speaks to a terminal. Below the edge, threads
-//! start behind a port and no random number decides between two futures, so that a simulation repeats.
+//! Access to the outside world: only floor net reads clocks and opens sockets, and only app uses a terminal. On lower
+//! floors, threads start behind a port and `select!` is biased, so that a simulation repeats.
 
 use super::Finding;
 use super::floors::folder;
@@ -21,17 +21,17 @@ pub(crate) enum Touch {
     Race,
 }
 
-/// Files that may touch what their floor may not.
+/// Files that may use something that their floor may not.
 const EXCEPTIONS: &[(&str, Touch, &str)] = &[
     (
         "src/engine/transfer/connecting.rs",
         Touch::Clock,
-        "paces new connections and stamps them, in the machine's time like every network deadline",
+        "paces and timestamps new connections, in the machine's time like every network deadline",
     ),
     (
         "src/engine/transfer/attempt.rs",
         Touch::Clock,
-        "holds an attempt to its time and measures it, in the machine's time like every network deadline",
+        "limits and measures the time of an attempt, in the machine's time like every network deadline",
     ),
     (
         "src/engine/transfer/mod.rs",
@@ -41,14 +41,14 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
     (
         "src/store/batcher.rs",
         Touch::Clock,
-        "lets a batch wait some milliseconds for company, in the machine's time: no row depends on it",
+        "waits some milliseconds to fill a batch, in the machine's time: no row depends on it",
     ),
     (
         "src/store/open/database.rs",
         Touch::Clock,
-        "waits for a dead process's lock, in the machine's time: there is no program yet",
+        "waits for a dead process's lock, in the machine's time: the program's clock does not exist yet",
     ),
-    ("src/store/open/options.rs", Touch::Clock, "the default monotonic clock: a virtual one takes its place in tests"),
+    ("src/store/open/options.rs", Touch::Clock, "the default monotonic clock, which tests replace with a virtual one"),
     ("src/engine/imports.rs", Touch::Clock, "pauses an import for as long as its batch took, in the machine's time"),
     (
         "src/engine/replica/shipper.rs",
@@ -73,15 +73,19 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
     ),
     ("src/store/content/appender.rs", Touch::Clock, "times a sync for monitoring, in the machine's time"),
     ("src/engine/signing.rs", Touch::Clock, "times a signature for monitoring, in the machine's time"),
-    ("src/engine/executor.rs", Touch::Thread, "is the port: work runs on threads, or inline in a simulation"),
+    ("src/engine/executor.rs", Touch::Thread, "implements the port: work runs on threads, or inline in a simulation"),
     ("src/store/open/mod.rs", Touch::Thread, "starts the store's workers: a simulation opens a store without them"),
     ("src/engine/backup.rs", Touch::Thread, "a backup fills a bounded channel while it is read, so it needs a thread"),
     ("src/engine/replica/rebuild.rs", Touch::Thread, "replication is not part of the simulation of the whole service"),
     ("src/engine/replica/shipper.rs", Touch::Thread, "replication is not part of the simulation of the whole service"),
     ("src/engine/replica/shipper.rs", Touch::Race, "replication is not part of the simulation of the whole service"),
     ("src/engine/replica/base.rs", Touch::Thread, "replication is not part of the simulation of the whole service"),
-    ("src/http/body.rs", Touch::Clock, "holds a body to its rate, in the machine's time like every network deadline"),
-    ("src/http/service.rs", Touch::Clock, "measures how long an answer took, for the access log"),
+    (
+        "src/http/body.rs",
+        Touch::Clock,
+        "enforces the minimum rate of a body, in the machine's time like every network deadline",
+    ),
+    ("src/http/service.rs", Touch::Clock, "measures the duration of an answer for the access log"),
 ];
 
 impl Touch {
@@ -107,28 +111,28 @@ impl Touch {
     }
 }
 
-/// Where `source` touches the world without leave.
+/// Returns the places where `source` uses the outside world without permission.
 pub(crate) fn touches_of_the_world(source: &SourceFile) -> Vec<Finding> {
     let touches = touches(source).into_iter();
     let wrong = touches.filter(|(_, touch)| !touch.is_allowed_in(folder(&source.name)) && !is_excepted(source, *touch));
     wrong.map(|(line, touch)| Finding::new(&source.name, line, touch.remedy())).collect()
 }
 
-/// Exceptions that no file needs any more.
+/// Returns the exceptions that no file needs any more.
 pub(crate) fn exceptions_without_use(sources: &[SourceFile]) -> Vec<Finding> {
     let is_needed = |file: &str, touch: Touch| {
         let source = sources.iter().find(|source| source.name == file);
         source.is_some_and(|source| touches(source).iter().any(|(_, seen)| *seen == touch))
     };
     let unneeded = EXCEPTIONS.iter().filter(|(file, touch, _)| !is_needed(file, *touch));
-    unneeded.map(|(file, ..)| Finding::new(file, 1, "take its exception out of tests/tidy/world.rs")).collect()
+    unneeded.map(|(file, ..)| Finding::new(file, 1, "remove its exception from tests/tidy/world.rs")).collect()
 }
 
 fn is_excepted(source: &SourceFile, touch: Touch) -> bool {
     EXCEPTIONS.iter().any(|(file, excepted, _)| *file == source.name && *excepted == touch)
 }
 
-/// Every touch outside of tests, with its line. Tests may open sockets on loopback and read real clocks.
+/// Returns every access outside of tests, with its line. Tests may open sockets on loopback and read real clocks.
 fn touches(source: &SourceFile) -> Vec<(usize, Touch)> {
     let paths = source.paths.iter().filter(|path| !source.is_test_at(path.token));
     let mut found: Vec<_> = paths.filter_map(|path| Some((path.line, touch_of(path)?))).collect();

@@ -1,5 +1,5 @@
-//! Faults in delivery reports. Where the status part is of no use, the words make it a bounce of which nothing is
-//! certain; where not even these are found, what is left is a machine's answer.
+//! Errors in delivery reports. If the status part is unusable, the text makes the message a bounce without certainty.
+//! If the text is not recognised either, the message counts as an auto-reply.
 
 use super::Kind::{AutoReply, Bounce, Delivery, Unknown};
 use super::{Fault, Malformed, with_faults};
@@ -40,7 +40,7 @@ const TOP: &str = "multipart/report; report-type=delivery-status; boundary=\"B\"
 const STATUS: &str = "Content-Type: message/delivery-status\n";
 
 const FAULTS: &[Fault<'_>] = &[
-    // The top level.
+    // Top level.
     (
         "top: no content type",
         "Content-Type: multipart/report; report-type=delivery-status; boundary=\"B\"\n",
@@ -100,7 +100,7 @@ const FAULTS: &[Fault<'_>] = &[
     ),
     ("top: from a person", "Mail Delivery System <MAILER-DAEMON@mx.example.net>", "Bob <bob@example.net>", Delivery),
     ("top: no from", "From: Mail Delivery System <MAILER-DAEMON@mx.example.net>\n", "", Delivery),
-    // The parts.
+    // Parts.
     ("part: delimiters without a line end before", "delivered.\n\n--B", "delivered.--B", Bounce),
     (
         "part: status in the preamble",
@@ -197,7 +197,7 @@ const FAULTS: &[Fault<'_>] = &[
         "Content-Type: message/rfc822\nContent-Type: a/b\n",
         Delivery,
     ),
-    // The fields.
+    // Fields.
     ("field: no recipient", "Final-Recipient: rfc822; bob@example.net\n", "", Delivery),
     ("field: recipient without type", "rfc822; bob@example.net", "bob@example.net", Delivery),
     ("field: recipient empty", "rfc822; bob@example.net", "", Delivery),

@@ -1,4 +1,4 @@
-//! Faults in feedback reports: what does not say clearly that it is a complaint is none, and never a bounce.
+//! Errors in feedback reports: a report that is not clearly a complaint is not one, and never a bounce.
 
 use super::Kind::{Feedback, Unknown};
 use super::{Fault, Malformed, with_faults};

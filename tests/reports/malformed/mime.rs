@@ -1,5 +1,5 @@
-//! Bodies that are meant to cost: nested, split, encoded and unended without number. From a mail system with the
-//! subject of a bounce, so that all of the reader runs.
+//! Bodies that are expensive to parse: deeply nested, split, encoded and unterminated. They come from a mail system
+//! with the subject of a bounce, so that the whole reader runs.
 
 use super::Kind::{AutoReply, Bounce, Delivery, Unknown};
 use super::{Kind, Malformed};
@@ -7,7 +7,7 @@ use super::{Kind, Malformed};
 const HEAD: &str = "From: MAILER-DAEMON@mx.example.net\nSubject: failure notice\nMIME-Version: 1.0\n";
 const STATUS: &str = "Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822; a@b.example\nAction: failed\n";
 
-/// Multiparts in multiparts, so deep, around a text.
+/// Returns nested multiparts of this depth around a text.
 fn nested(depth: usize) -> String {
     let open = |level: usize| format!("Content-Type: multipart/mixed; boundary=b{level}\n\n--b{level}\n");
     let levels: String = (0..depth).map(open).collect();

@@ -1,5 +1,5 @@
-//! Messages that break the rules, each by its name and with what it is taken for: a fault may cost a report its
-//! details or its standing, and never makes a bounce or a complaint of what is none.
+//! Malformed messages, each with a name and its expected classification. An error may cost a report its details or its
+//! classification, but never turns another message into a bounce or a complaint.
 
 mod delivery;
 mod feedback;
@@ -30,7 +30,7 @@ pub(crate) struct Malformed {
 
 impl Malformed {
     fn new(name: &str, message: &str, kind: Kind) -> Self {
-        // A byte that is no UTF-8 can't stand in a table of texts: this character stands for it.
+        // A table of texts can't contain invalid UTF-8, so this character stands for such a byte.
         let message = message.replace('\n', "\r\n").bytes().collect::<Vec<u8>>();
         let marker = "¿".as_bytes();
         let mut bytes = Vec::with_capacity(message.len());
@@ -48,18 +48,18 @@ impl Malformed {
     }
 }
 
-/// One fault in a good message: a name, what is replaced by what, and what the message is taken for then.
+/// One error in a valid message: its name, the text to replace, the replacement, and the resulting classification.
 type Fault<'t> = (&'t str, &'t str, &'t str, Kind);
 
 fn with_faults(good: &str, faults: &[Fault<'_>]) -> Vec<Malformed> {
     let one = |(name, from, to, kind): &Fault<'_>| {
-        assert_eq!(good.matches(from).count(), 1, "{name}: what is to be replaced must stand there once");
+        assert_eq!(good.matches(from).count(), 1, "{name}: the text to replace must occur exactly once");
         Malformed::new(name, &good.replace(from, to), *kind)
     };
     faults.iter().map(one).collect()
 }
 
-/// Every malformed message.
+/// Returns every malformed message.
 pub(crate) fn all() -> Vec<Malformed> {
     [delivery::all(), feedback::all(), mime::all(), plain::all()].into_iter().flatten().collect()
 }

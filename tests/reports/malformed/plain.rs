@@ -1,4 +1,4 @@
-//! Faults in bounces of plain words: what is not surely one is none.
+//! Errors in bounces of plain text: a message that is not certainly a bounce does not count as one.
 
 use super::Kind::{AutoReply, Bounce, Unknown};
 use super::{Fault, Malformed, with_faults};
@@ -17,7 +17,7 @@ A message that you sent could not be delivered to one of its recipients.
 Subject: Your order
 ";
 
-/// The same without the field that none but bounces have.
+/// The same message without the field that only bounces have.
 const BARE: &str = "From: Mail Delivery System <Mailer-Daemon@exim.example.net>
 Subject: Mail delivery failed: returning message to sender
 X-Other: x

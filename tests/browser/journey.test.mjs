@@ -28,11 +28,11 @@ afterEach(async () => {
   assert.deepEqual(faults, []);
 });
 
-const story = (name, tell) => test(name, { skip, timeout: 120_000 }, tell);
+const scenario = (name, run) => test(name, { skip, timeout: 120_000 }, run);
 const shown = (text) => page.getByText(text, { exact: false }).first().waitFor();
 const steps = () => page.locator(".timeline > li .badge").allInnerTexts();
 
-story("a stranger is asked to sign in, and led on to where they wanted to go", async (t) => {
+scenario("signing in continues to the requested page", async (t) => {
   const other = await visitor(chromium, instance);
   t.after(() => other.context.close());
   await other.page.goto("/settings");
@@ -46,7 +46,7 @@ story("a stranger is asked to sign in, and led on to where they wanted to go", a
   await other.page.waitForURL("**/settings");
 });
 
-story("a message's timeline fills while somebody looks", async () => {
+scenario("an open message page updates its timeline", async () => {
   const id = await instance.send({ to: "deferred@simulator.test" });
   await instance.advance(0);
   await page.goto(`/messages/${id}`);
@@ -61,7 +61,7 @@ story("a message's timeline fills while somebody looks", async () => {
   await shown("localhost [127.0.0.1]");
 });
 
-story("a bounce is told with the answer as received, and its address is suppressed", async () => {
+scenario("a bounce shows the received answer and suppresses the address", async () => {
   const id = await instance.send({ to: "bounced+1@simulator.test" });
   await instance.advance(0);
   await page.goto("/messages?status=bounced");
@@ -72,7 +72,7 @@ story("a bounce is told with the answer as received, and its address is suppress
   await assert.rejects(instance.send({ to: "bounced+1@simulator.test" }), /recipient_suppressed/);
 });
 
-story("a failed attempt opens to the talk, and mail that was captured is seen as its receiver sees it", async () => {
+scenario("a failed attempt shows its SMTP dialogue, and captured mail its rendered form", async () => {
   const failed = await instance.send({ to: "blocked@simulator.test" });
   const taken = await instance.send({ to: "ann@example.org", subject: "Captured", html: "<p>Hello <b>Ann</b></p>" });
   await instance.advance(0);
@@ -89,7 +89,7 @@ story("a failed attempt opens to the talk, and mail that was captured is seen as
   await page.waitForURL(`**/messages/${taken}`);
 });
 
-story("events come as they happen, until somebody asks for a pause", async () => {
+scenario("events appear live until they are paused", async () => {
   await page.goto("/events");
   await shown("No events yet");
   await page.getByText("Live", { exact: true }).waitFor();
@@ -106,7 +106,7 @@ story("events come as they happen, until somebody asks for a pause", async () =>
   await page.getByRole("heading", { name: "The second" }).waitFor();
 });
 
-story("the queue shows what waits, what was said last, and what to do", async () => {
+scenario("the queue shows waiting mail, the last answer and the actions", async () => {
   await instance.send({ to: "full@simulator.test" });
   await instance.advance(0);
   await page.goto("/queue");
@@ -118,7 +118,7 @@ story("the queue shows what waits, what was said last, and what to do", async ()
   await shown("Queue is empty");
 });
 
-story("a webhook that fails is disabled, reactivated, and given another secret", async (t) => {
+scenario("a failing webhook is disabled, enabled again, and gets a new secret", async (t) => {
   let status = 500;
   const hooks = await startHookServer(() => ({ status, body: "<b>broken</b>" }));
   t.after(() => hooks.close());
@@ -144,7 +144,7 @@ story("a webhook that fails is disabled, reactivated, and given another secret",
   assert.deepEqual(other.faults, []);
 });
 
-story("a change of the retention holds for messages from then on", async () => {
+scenario("a retention change applies to new messages", async () => {
   const before = await instance.send({ to: "delivered@simulator.test", subject: "Before" });
   await page.goto("/settings");
   await page.getByLabel("Content retention (days), new messages only").fill("7");
@@ -164,7 +164,7 @@ story("a change of the retention holds for messages from then on", async () => {
   await page.locator("#days-fault").waitFor();
 });
 
-story("messages are found by address, subject, Message-ID and identifier, from any page", async () => {
+scenario("messages are found by address, subject, Message-ID and identifier, from any page", async () => {
   const id = await instance.send({ to: "delivered+ann@simulator.test", subject: "Your parcel" });
   await instance.send({ to: "delivered+bob@simulator.test", subject: "Another" });
   await instance.advance(0);
@@ -188,7 +188,7 @@ story("messages are found by address, subject, Message-ID and identifier, from a
   await page.getByRole("link", { name: "nothing", exact: true }).waitFor();
 });
 
-story("every action works without scripts", async (t) => {
+scenario("every action works without scripts", async (t) => {
   const id = await instance.send({ to: "deferred@simulator.test" });
   await instance.advance(0);
   const plain = await visitor(chromium, instance, { scripts: false });

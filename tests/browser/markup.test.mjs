@@ -11,7 +11,7 @@ import { startMailServer } from "./support/mail_server.mjs";
 import { MARK, PAYLOADS } from "./support/payloads.mjs";
 import { addresses } from "./support/walk.mjs";
 
-/** Of so many messages one is seen in each further view, where its texts stand in other places. */
+/** One in this number of messages is also opened in each further view, where its texts appear in other places. */
 const VIEWS = 12;
 const skip = missing();
 const sent = [];
@@ -22,7 +22,7 @@ before(async () => {
   const numbered = (text) => PAYLOADS[Number(/\d+/.exec(text)[0])];
   [hooks, mail, chromium] = await Promise.all([
     startHookServer((event) => ({ status: 200, body: numbered(event.to) })),
-    // Some permanent and some temporary, so that both kinds of answers are shown.
+    // Some are permanent and some temporary, so that both kinds of answers are shown.
     startMailServer((to) => (Number(/\d+/.exec(to)[0]) % 3 ? `550 5.7.1 ${numbered(to)}` : `451 4.7.1 ${numbered(to)}`)),
     startChromium(),
   ]);
@@ -63,16 +63,16 @@ function send(number, payload) {
   });
 }
 
-test("two hundred pieces of markup run nothing, wherever they are shown", { skip, timeout: 300_000 }, async () => {
+test("two hundred pieces of markup are never executed on any page", { skip, timeout: 300_000 }, async () => {
   assert.ok(PAYLOADS.length >= 200);
   const { context, page, faults } = await visitor(chromium, instance);
   await signIn(page, instance);
   const bounced = await instance.ask("GET", "/v1/events?type=bounced&limit=1");
-  assert.ok(bounced.data[0].smtp_response.includes(MARK), "no answer bears the mark");
+  assert.ok(bounced.data[0].smtp_response.includes(MARK), "no answer contains the mark");
   const [hook] = (await instance.ask("GET", "/v1/webhooks")).data;
   const [delivery] = (await instance.ask("GET", `/v1/webhooks/${hook.id}/deliveries`)).data;
   const { attempts } = await instance.ask("GET", `/v1/webhook-deliveries/${delivery.id}`);
-  assert.ok(attempts[0].response_body.includes(MARK), "no webhook's answer bears the mark");
+  assert.ok(attempts[0].response_body.includes(MARK), "no webhook answer contains the mark");
   const left = await addresses(page);
   for (const [number, id] of sent.entries()) {
     left.push(`/messages/${id}`);
@@ -88,7 +88,7 @@ test("two hundred pieces of markup run nothing, wherever they are shown", { skip
   await context.close();
 });
 
-/** Looks at the addresses that are left, one after the other, and at the pages behind each one's "Older". */
+/** Opens the remaining addresses one after the other, and the pages behind their "Older" links. */
 async function lookThrough(page, left, found) {
   for (let address = left.pop(); address; address = left.pop()) {
     await page.goto(address, { waitUntil: "load" });
@@ -98,7 +98,7 @@ async function lookThrough(page, left, found) {
   }
 }
 
-/** What stands in the page that none of our templates wrote. */
+/** Returns the page's elements and attributes that come from none of our templates. */
 function injected(page) {
   return page.evaluate((mark) => {
     const faults = [];

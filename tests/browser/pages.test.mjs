@@ -10,7 +10,7 @@ import { after, before, test } from "node:test";
 import { axeSource, missing, signIn, startChromium, visitor } from "./support/browser.mjs";
 import { startHookServer } from "./support/hook_server.mjs";
 import { startInstance } from "./support/instance.mjs";
-import { tellStory } from "./support/story.mjs";
+import { createSampleMail } from "./support/sample_mail.mjs";
 import { addresses } from "./support/walk.mjs";
 
 const WIDTHS = [320, 768, 800, 1440];
@@ -25,7 +25,7 @@ before(async () => {
   hooks = await startHookServer((event) => ({ status: event.type === "queued" ? 200 : 503, body: "<b>later</b>" }));
   const config = `[webhooks]\nextra_roots = "${hooks.roots}"\n[network]\nallow = ["127.0.0.0/8"]\n`;
   [instance, empty, chromium] = await Promise.all([startInstance(config), startInstance(), startChromium()]);
-  await tellStory(instance, hooks.url);
+  await createSampleMail(instance, hooks.url);
   await instance.makeOperator("dev@example.test");
 });
 after(async () => {
@@ -35,10 +35,10 @@ after(async () => {
 });
 
 for (const theme of ["light", "dark"]) {
-  test(`every page is accessible, fits and weighs little, ${theme}`, { skip, timeout: 600_000 }, async () => {
+  test(`every page is accessible, fits and is small, ${theme}`, { skip, timeout: 600_000 }, async () => {
     await holdEveryPage(instance, theme, "full");
   });
-  test(`so is every page that has nothing to show yet, ${theme}`, { skip, timeout: 600_000 }, async () => {
+  test(`every empty page is accessible, fits and is small, ${theme}`, { skip, timeout: 600_000 }, async () => {
     await holdEveryPage(empty, theme, "empty");
   });
 }
@@ -65,7 +65,7 @@ async function holdEveryPage(of, theme, what) {
   await context.close();
 }
 
-/** Begins an operator's view of an account, whose overview is then open. */
+/** Opens an account as an operator, at its overview. */
 async function beginView(page, account) {
   await page.setViewportSize({ width: 1440, height: 900 });
   await page.goto(account);
@@ -74,7 +74,7 @@ async function beginView(page, account) {
   await page.getByText("as operator").waitFor();
 }
 
-/** Opens a page and tells what went over the wire for it, the cache being empty. */
+/** Opens a page with an empty cache and returns the transferred bytes. */
 async function weighed(page, address) {
   const wire = await page.context().newCDPSession(page);
   await wire.send("Network.enable");
@@ -86,14 +86,14 @@ async function weighed(page, address) {
   return bytes;
 }
 
-/** What is wrong with the page that is open, at every width. */
+/** Returns the problems of the open page at every width. */
 async function held(page, address, theme, what) {
   const found = [];
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     if (wide > 0) found.push(`${address} is ${wide} px too wide at ${width}`);
-    // Below 769 pixels rows are cards.
+    // Below 769 pixels, rows are shown as cards.
     if (width > 768) found.push(...(await cutTables(page)).map((cut) => `${address} at ${width}: ${cut}`));
     if (pictures) await picture(page, [what, address, theme, width]);
     if (width !== WIDTHS.at(-1) && !(width === WIDTHS[0] && what === "full" && theme === "light")) continue;
@@ -104,7 +104,7 @@ async function held(page, address, theme, what) {
   return found;
 }
 
-/** The tables that are wider than what shows them, and can't be scrolled. */
+/** Returns tables that are wider than their container and can't be scrolled. */
 function cutTables(page) {
   return page.$$eval(".table-wrap", (wraps) => {
     const cut = wraps.filter((wrap) => wrap.scrollWidth > wrap.clientWidth + 1 && getComputedStyle(wrap).overflowX !== "auto");

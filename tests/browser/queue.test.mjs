@@ -18,8 +18,8 @@ after(async () => {
   await instance?.close();
 });
 
-/** Tells a story to a visitor who has signed in. */
-function story(name, look, tell) {
+/** Runs a test as a signed-in visitor. */
+function scenario(name, look, tell) {
   test(name, { skip, timeout: 120_000 }, async () => {
     const { context, page, faults } = await visitor(chromium, instance, look);
     await signIn(page, instance);
@@ -36,7 +36,7 @@ const press = async (page, name, then) => {
 
 for (const scripts of [true, false]) {
   const how = scripts ? "with scripts" : "without scripts";
-  story(`a site is paused, what is sent there waits, and goes when it is resumed, ${how}`, { scripts }, async (page) => {
+  scenario(`a paused site keeps its mail until it is resumed, ${how}`, { scripts }, async (page) => {
     await instance.send({ to: `full+${scripts}@simulator.test` });
     await instance.advance(0);
     await page.goto("/queue");
@@ -57,7 +57,7 @@ for (const scripts of [true, false]) {
     await page.getByText("resumed mail for").first().waitFor();
   });
 
-  story(`a message that was put off is tried at once, ${how}`, { scripts }, async (page) => {
+  scenario(`a deferred message is retried at once, ${how}`, { scripts }, async (page) => {
     const id = await instance.send({ to: `deferred+${scripts}@simulator.test` });
     await instance.advance(0);
     for (const attempts of [2, 3]) {
@@ -71,7 +71,7 @@ for (const scripts of [true, false]) {
   });
 }
 
-story("the events that are shown are handed out as a file of JSON lines", {}, async (page) => {
+scenario("the shown events can be downloaded as JSON lines", {}, async (page) => {
   const id = await instance.send({ to: "bounced+file@simulator.test" });
   await instance.advance(0);
   await page.goto(`/events?message_id=${id}`);

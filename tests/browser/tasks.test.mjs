@@ -1,5 +1,5 @@
-// Ten tasks of somebody who sees the panel for the first time. They only press what the pages name, so a task fails here
-// when a name goes, or when a step is added.
+// Ten tasks of a user who sees the panel for the first time. They only use controls by their visible names, so a task
+// fails when a name is removed or a step is added.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import { follow, missing, signIn, startChromium, visitor } from "./support/browser.mjs";
 import { startHookServer } from "./support/hook_server.mjs";
 import { startInstance } from "./support/instance.mjs";
-import { tellStory } from "./support/story.mjs";
+import { createSampleMail } from "./support/sample_mail.mjs";
 
 const skip = missing();
 let chromium, hooks, instance, page, context, faults;
@@ -18,7 +18,7 @@ before(async () => {
   hooks = await startHookServer(() => ({ status: 200, body: "" }));
   const config = `[webhooks]\nextra_roots = "${hooks.roots}"\n[network]\nallow = ["127.0.0.0/8"]\n`;
   [instance, chromium] = await Promise.all([startInstance(config), startChromium()]);
-  await tellStory(instance, hooks.url);
+  await createSampleMail(instance, hooks.url);
   await instance.ask("POST", "/v1/domains", { name: "books.example.org", stream: "transactional" });
   await instance.makeOperator("dev@example.test");
   ({ page, context, faults } = await visitor(chromium, instance));
@@ -32,7 +32,7 @@ after(async () => {
   assert.deepEqual(faults ?? [], []);
 });
 
-/** A task, begun at the overview. */
+/** Runs a task, starting at the overview. */
 const task = (name, steps) =>
   test(name, { skip, timeout: 60_000 }, async () => {
     await page.goto("/");
@@ -43,14 +43,14 @@ const open = (name) => follow(page, page.locator("main").getByRole("link", { nam
 const press = (name) => follow(page, page.locator("main").getByRole("button", { name }).first());
 const shown = (text) => page.locator("main").getByText(text).first().waitFor();
 
-/** Searches by the field that stands on every page. */
+/** Searches with the search field of every page. */
 async function search(text) {
   await page.getByRole("searchbox").fill(text);
   await follow(page, page.getByRole("button", { name: "Search" }));
 }
 
 task("find why a mail bounced", async () => {
-  await search("bounced+story@simulator.test");
+  await search("bounced+sample@simulator.test");
   await open("Confirm your address");
   await shown("550 5.1.1");
   await shown("Correct or remove the address");
@@ -78,7 +78,7 @@ task("add a domain, and check its records", async () => {
   await shown("Not verified");
 });
 
-task("invite a colleague who only looks", async () => {
+task("invite a read-only colleague", async () => {
   await rail("Users");
   await page.getByLabel("Email address").fill("colleague@example.org");
   await page.getByLabel("Role").selectOption({ label: "Viewer (read-only)" });
@@ -87,14 +87,14 @@ task("invite a colleague who only looks", async () => {
 });
 
 task("export all mails to one address as CSV", async () => {
-  await search("delivered+story@simulator.test");
+  await search("delivered+sample@simulator.test");
   const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "CSV" }).click()]);
   const lines = readFileSync(await file.path(), "utf8").trim().split("\n");
   assert.equal(lines.length, 2);
-  assert.match(lines[1], /delivered\+story@simulator\.test/);
+  assert.match(lines[1], /delivered\+sample@simulator\.test/);
 });
 
-task("suspend an account, and let it go on", async () => {
+task("suspend and resume an account", async () => {
   await rail("Accounts");
   await page.getByLabel("Name").first().fill("Loud shop");
   await press("Create");
@@ -105,8 +105,8 @@ task("suspend an account, and let it go on", async () => {
   await page.getByRole("button", { name: "Suspend account" }).waitFor();
 });
 
-task("try a deferred message now", async () => {
-  await search("full+story@simulator.test");
+task("retry a deferred message now", async () => {
+  await search("full+sample@simulator.test");
   await open("A reply to your question");
   await press("Retry now");
   await shown("Retrying");
@@ -120,7 +120,7 @@ task("change a DKIM key", async () => {
   await shown("New keys created. They sign once published.");
 });
 
-task("find out whether the DMARC policy may be tightened", async () => {
+task("check whether the DMARC policy may be tightened", async () => {
   await rail("Domains");
   await open("books.example.org");
   await open("DMARC reports");

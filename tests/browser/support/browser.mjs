@@ -8,7 +8,7 @@ import { join } from "node:path";
 const modules = createRequire(join(process.env.POSTRIDER_PEERS_DIR ?? ".", "node", "index.js"));
 const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSync);
 
-/** Why no story can be told here; nothing where one can. */
+/** The reason to skip all tests; empty if they can run. */
 export function missing() {
   const lacks = [];
   if (!CHROMIUM) lacks.push("chromium");
@@ -32,7 +32,7 @@ export function startChromium() {
   return chromium.launch({ executablePath: CHROMIUM, args });
 }
 
-/** A visitor with cookies of their own. `look` is what the browser asks of pages: colours, size, scripts or none. */
+/** A visitor with separate cookies. `look` sets the browser's preferences: colours, size, scripts. */
 export async function visitor(chromium, instance, look = {}) {
   const { theme = "light", width = 1440, height = 900, scripts = true } = look;
   const context = await chromium.newContext({
@@ -50,7 +50,7 @@ export async function visitor(chromium, instance, look = {}) {
   return { context, page, faults };
 }
 
-/** Holds what happens on `page` against it: what should not be goes to `faults`. */
+/** Watches `page` and adds problems to `faults`. */
 export function watchPage(page, instance, faults) {
   page.on("dialog", (dialog) => {
     faults.push(`dialog: ${dialog.message()} at ${page.url()}`);
@@ -80,14 +80,14 @@ async function watchPolicy(context, faults) {
   });
 }
 
-/** Presses what leads to another page, and waits until that one is there: only then may it be left for a third. */
+/** Follows a link or button to another page and waits until it is loaded, before the test may continue. */
 export async function follow(page, button) {
   const loaded = page.waitForEvent("load");
   await button.click();
   await loaded;
 }
 
-/** Signs in by the form. */
+/** Signs in with the form. */
 export async function signIn(page, instance) {
   await page.goto(instance.info.panel_url);
   await page.getByLabel("Address").fill(instance.info.panel_user);
@@ -96,7 +96,7 @@ export async function signIn(page, instance) {
   await page.waitForURL((url) => url.pathname === "/");
 }
 
-/** The source of axe-core. */
+/** Source of axe-core. */
 export function axeSource() {
   return modules("axe-core").source;
 }

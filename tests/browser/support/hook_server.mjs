@@ -6,7 +6,7 @@ import { createServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Listens; `answer` makes status and body of the answer to an event. `roots` is the file that makes it trusted. */
+/** Listens; `answer` returns status and body for an event. `roots` is the file with its authority's certificate. */
 export async function startHookServer(answer) {
   const folder = mkdtempSync(join(tmpdir(), "postrider-hook-"));
   const { key, cert, roots } = certificate(folder);

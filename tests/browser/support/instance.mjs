@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 const START_MS = 30_000;
 const STOP_MS = 35_000;
 
-/** Starts one; `config` is laid over its defaults. End it with `close`. */
+/** Starts an instance; `config` overrides its defaults. Stop it with `close`. */
 export async function startInstance(config = "") {
   const folder = mkdtempSync(join(tmpdir(), "postrider-browser-"));
   const file = join(folder, "postrider.toml");
@@ -44,7 +44,7 @@ export class Instance {
     Object.assign(this, { info, url: info.url, child, folder });
   }
 
-  /** Asks the API; an answer that is no success is a fault of the test. */
+  /** Sends an API request; any other status than 2xx fails the test. */
   async ask(method, path, body, key = this.info.api_key) {
     const answer = await fetch(this.url + path, {
       method,
@@ -56,13 +56,13 @@ export class Instance {
     return text && JSON.parse(text);
   }
 
-  /** Sends a message of these members over the usual ones; gives its identifier. */
+  /** Sends a message with these members in addition to the defaults; returns its identifier. */
   async send(members, key) {
     const usual = { from: "shop@example.test", subject: "Your order", text: "Thank you for your order." };
     return (await this.ask("POST", "/v1/messages", { ...usual, ...members }, key)).id;
   }
 
-  /** Makes a user an operator, by the command line. */
+  /** Makes a user an operator with the command line. */
   async makeOperator(email) {
     const words = ["user", "set", email, "--operator", "--data-dir", join(this.folder, "data")];
     const child = spawn(process.env.POSTRIDER_BIN, words, { stdio: ["ignore", "ignore", "inherit"] });
@@ -70,12 +70,12 @@ export class Instance {
     if (code !== 0) throw new Error(`user set ended with ${code}`);
   }
 
-  /** Moves the clock; what comes due has settled when this returns. */
+  /** Advances the clock; due work is settled when this returns. */
   advance(seconds) {
     return this.ask("POST", "/dev/clock", { advance_seconds: seconds });
   }
 
-  /** Ends it, and removes what it wrote. */
+  /** Stops the instance and removes its directory. */
   async close() {
     const ended = new Promise((tell) => this.child.once("exit", tell));
     this.child.kill("SIGTERM");

@@ -1,12 +1,12 @@
 // Every page that a visitor can reach: the links of the navigation, and from each of those the first record of each
 // kind. A page added to the navigation is visited automatically.
 
-/** What no link of the rail leads to. */
+/** Pages without a link in the navigation. */
 const BESIDE = [
   "/login", "/setup", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere", "/explain",
   "/open", "/open?q=nothing", "/suppressions/import", "/messages?q=to:nobody@example.com", "/queue?done=paused&site=x",
 ];
-/** Views of one record that are pages of their own. */
+/** Views of one record that are separate pages. */
 const VIEWS = {
   "/messages/": ["?tab=source", "?tab=json"],
   "/domains/": ["/dmarc", "/checklist", "/delete"],
@@ -16,7 +16,7 @@ const VIEWS = {
 const OF_RECORD = /\/[a-z]+\/[a-z]{3}_[0-9A-Z]{26}$/;
 const RECORD = /^\/([a-z]+)\/([a-z]{3}_[0-9A-Z]{26})$/;
 
-/** The addresses of all pages, for somebody who is signed in. */
+/** Returns the addresses of all pages for a signed-in user. */
 export async function addresses(page) {
   await page.goto("/");
   const rail = await page.$$eval("nav[aria-label=Panel] a", (links) => links.map((link) => link.getAttribute("href")));
@@ -40,7 +40,7 @@ export async function addresses(page) {
   return [...found];
 }
 
-/** The links of a page that stay within the panel. */
+/** Returns the links of a page that stay within the panel. */
 export function ownLinks(page) {
   return page.$$eval("main a[href^='/']", (links) => links.map((link) => link.getAttribute("href")));
 }

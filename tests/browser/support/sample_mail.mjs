@@ -1,14 +1,14 @@
 // The messages of a shop after some weeks, with every outcome, so that no page is empty.
 
 /**
- * Sends mail with every outcome, tells a webhook of it, and lets its time pass. Gives the identifiers by the outcome's
- * name.
+ * Sends mail with every outcome and its webhooks, and advances the clock. Returns the identifiers by the name of the
+ * outcome.
  */
-export async function tellStory(instance, hook) {
+export async function createSampleMail(instance, hook) {
   if (hook) await instance.ask("POST", "/v1/webhooks", { url: hook, description: "Order status" });
   await instance.ask("POST", "/v1/suppressions", { email: "gone@example.org", note: "asked by telephone" });
   const sent = {};
-  const to = (name) => `${name}+story@simulator.test`;
+  const to = (name) => `${name}+sample@simulator.test`;
   const write = async (name, members) => {
     sent[name] = await instance.send({ to: to(name), ...members });
   };

@@ -45,7 +45,7 @@ mod tests {
     use crate::base::id::Ulid;
 
     #[test]
-    fn a_bell_rings_for_its_own_account_and_is_forgotten_once_nobody_listens() {
+    fn notifies_only_the_named_account_and_drops_notifiers_without_followers() {
         let (bells, account, other) = (AccountNotifier::default(), AccountId(Ulid([1; 16])), AccountId(Ulid([2; 16])));
         let (first, second) = (bells.listen(account), bells.listen(account));
         bells.notify(&BTreeSet::from([other]));

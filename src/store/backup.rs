@@ -1,12 +1,12 @@
 //! Taking a backup of a running store (contract 8 `backup`).
 //!
-//! All rows come from one snapshot. Paging with a snapshot per page would pin less, but a message, its timer and its
-//! events are one transaction, and a copy must not have one without the others. While the rows are read, pages that the
-//! writer frees stay pinned. The database grows by the pages rewritten during that time and reuses the space later. The
+//! All rows come from one snapshot. A snapshot per page of rows would pin less, but a message, its timer and its events
+//! are one transaction, and the copy must contain all or none of them. While the rows are read, pages that the writer
+//! frees stay pinned. The database grows by the pages rewritten during that time and reuses the space later. The
 //! snapshot is released before the first byte of content is read.
 //!
-//! Content is copied after the rows: a body is durable before the row that names it, so every named body exists. A
-//! bucket whose deadline passes during the backup is destroyed as usual, and is then missing from both the backup and
+//! Content is copied after the rows. A body is durable before the row that names it, so every named body exists. A
+//! bucket whose deadline passes during the backup is destroyed as usual. It is then missing from both the backup and
 //! the store.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ const PIECE: u64 = 256 * 1024;
 /// Number of rows between two progress reports.
 const PROGRESS_ROWS: u64 = 10_000;
 
-/// Contents of a backup beside the rows.
+/// Optional contents of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Message bodies and their keys, sealed under the master key.
@@ -61,9 +61,8 @@ pub enum BackupError {
 pub type NamedSegments = BTreeMap<(Timestamp, u32), u64>;
 
 impl Store {
-    /// Writes a backup of everything that is committed now, at `now`, to `out`. `beside` names files in the data
-    /// directory that belong to the store; missing ones are skipped. Blocks. Memory use does not depend on the size of
-    /// the store.
+    /// Writes a backup of all data committed at `now` to `out`. `beside` names files in the data directory that belong
+    /// to the store; missing ones are skipped. Blocks. Memory use does not depend on the size of the store.
     ///
     /// # Errors
     /// The reason why the backup is incomplete.
@@ -209,7 +208,7 @@ fn note(named: &mut NamedSegments, key: &[u8], stored: &[u8]) {
     let fault = || StoreError::Damaged {
         table: Table::Messages,
         row: row_name(Table::Messages, key),
-        fault: "its checksum does not fit".to_owned(),
+        fault: "its checksum does not match".to_owned(),
     };
     match value.ok_or_else(fault).and_then(MessageRow::decode) {
         Ok(MessageRow { place, .. }) => {

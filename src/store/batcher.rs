@@ -1,15 +1,15 @@
 //! Filling a batch that shares one sync.
 //!
 //! A batch is closed as soon as the queue is empty. It waits longer only if more items are known to be on their way, or
-//! if no caller waits for its answer. On devices with quick syncs this makes large batches out of batches of one or
-//! two; each commit has a price in processor time.
+//! if no caller waits for its answer. On devices with quick syncs this turns batches of one or two into large ones, and
+//! saves the processor time that each commit costs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// A batcher: takes the queued items, and those that arrive while `patience` lasts.
+/// A batcher: takes the queued items, and those that arrive within the wait that `patience` returns.
 pub(super) struct Batcher<'a, T, P: Fn(&[T]) -> Duration> {
     inbox: &'a Receiver<T>,
     began: Instant,
@@ -63,7 +63,7 @@ impl PendingCount {
 }
 
 impl PendingGuard {
-    /// Whether no other submission is announced, so that waiting for one makes no sense.
+    /// Whether no other submission is announced. Waiting for one would then be pointless.
     pub fn is_alone(&self) -> bool {
         self.0.count() == 1
     }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_takes_what_waits_and_no_more_than_it_may() {
+    fn a_batch_takes_the_queued_items_up_to_its_limit() {
         let (sender, inbox) = channel();
         (1..10).for_each(|number| sender.send(number).unwrap());
         let gathering = |most| Batcher::new(&inbox, most, |_| Duration::ZERO);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrival_that_is_waited_for_closes_a_patient_batch() {
+    fn an_item_that_allows_no_wait_closes_the_batch() {
         let (sender, inbox) = channel();
         let day = Duration::from_secs(86_400);
         let patience = |batch: &[u32]| if batch.contains(&9) { Duration::ZERO } else { day };
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_counts_until_it_is_dropped() {
+    fn a_pending_guard_counts_until_it_is_dropped() {
         let announced = PendingCount::default();
         let one = announced.announce();
         assert!(announced.count() == 1 && one.is_alone());

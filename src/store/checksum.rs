@@ -3,7 +3,7 @@
 //! operations, rows and the journal handle values without them.
 //!
 //! A CRC detects random damage: every change of up to 32 adjacent bits, and all but one in four billion others. It does
-//! not protect against somebody who changes the file on purpose.
+//! not protect against deliberate changes of the file.
 
 use super::schema::{Table, meta};
 
@@ -70,12 +70,13 @@ pub(super) fn open<'a>(table: &str, key: &[u8], stored: &'a [u8]) -> Option<&'a 
     (of(table, key, value) == *checksum).then_some(value)
 }
 
-/// The format row has no checksum: it says whether there are checksums, and earlier versions of Postrider read it too.
+/// Whether this is the format row, which has no checksum. Its value says whether the other rows have checksums, and
+/// earlier versions of Postrider read it too.
 fn is_bare(table: &str, key: &[u8]) -> bool {
     key == meta::FORMAT && table == Table::Meta.name()
 }
 
-/// The lengths separate each part from the next.
+/// The length prefixes separate each part from the next.
 fn of(table: &str, key: &[u8], value: &[u8]) -> [u8; LENGTH] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(table.as_bytes());
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_opens_only_whole_and_at_its_own_place() {
+    fn a_value_opens_only_undamaged_and_under_its_own_key() {
         let sealed = stored("keys", b"key", b"value");
         assert_eq!(open("keys", b"key", &sealed), Some(&b"value"[..]));
         assert_eq!(open("domains", b"key", &sealed), None);
@@ -105,11 +106,11 @@ mod tests {
         for length in 0..sealed.len() {
             assert_eq!(open("keys", b"key", &sealed[..length]), None);
         }
-        assert_eq!(open("keys", b"key", &[0; 40]), None, "zeros are no row");
+        assert_eq!(open("keys", b"key", &[0; 40]), None, "zeros are not a valid row");
     }
 
     #[test]
-    fn the_format_has_no_checksum_so_that_every_version_reads_it() {
+    fn the_format_row_has_no_checksum_so_every_version_reads_it() {
         assert_eq!(stored("meta", meta::FORMAT, &[0, 0, 0, 2]), [0, 0, 0, 2]);
         assert_eq!(stored("meta", meta::LAST_ID, &[1]).len(), 5);
         assert_eq!(stored("keys", meta::FORMAT, &[1]).len(), 5);

@@ -27,8 +27,8 @@ pub fn key_of(number: u32) -> [u8; 4] {
 }
 
 /// Returns the deadline of the content in `bucket`: its end, moved by the doubt during which the content was accepted.
-/// The end moves by as much as the clock was corrected when that doubt ended. A doubt that has not ended moves nothing,
-/// and nothing is destroyed until it ends.
+/// The end moves by the clock correction made when that doubt ended. An open doubt moves nothing, and nothing is
+/// destroyed until it ends.
 ///
 /// # Errors
 /// Database errors; a row that does not decode.
@@ -46,7 +46,7 @@ pub(super) fn time_of_start(database: &Database, wall: Timestamp) -> Timestamp {
     found.filter(|newest| wall.since(*newest) > STOPPED_MAX).unwrap_or(wall)
 }
 
-/// Returns the time of the newest identifier of a database, which may have an earlier format.
+/// Returns the time of the newest identifier in a database, which may have an earlier format.
 fn newest_of_any_format(database: &Database) -> Result<Option<Timestamp>, StoreError> {
     let facts = database.begin_read()?.open_table(Table::Meta.definition())?;
     let values = Values::of_format(migrate::format_in(&facts)?);

@@ -1,4 +1,4 @@
-//! Errors of the store itself, the third kind of error. The caller's input is not the cause, and nothing unsynced was
+//! Errors of the store itself. They are neither refusals nor errors in the caller's input. Nothing unsynced was
 //! acknowledged.
 
 use super::schema::Table;
@@ -20,7 +20,7 @@ pub enum StoreError {
         /// Description of the damage.
         fault: String,
     },
-    /// A row can't be trusted: its checksum does not match, or its page can't be read. Other rows may be sound.
+    /// A row can't be trusted: its checksum does not match, or its page can't be read. Other rows may be intact.
     #[error("row {row} of table {} is damaged: {fault}", .table.name())]
     Damaged {
         /// The table.
@@ -71,7 +71,7 @@ impl StoreError {
         }
     }
 
-    /// Returns the error for a missing row that another row refers to.
+    /// Returns the error for a missing row to which another row refers.
     pub fn missing(table: Table) -> Self {
         Self::Row { table, fault: "it does not exist, though another row refers to it".to_owned() }
     }

@@ -53,7 +53,7 @@ impl Tripwire {
             Some((point, 0)) if *point == at => {
                 *set = None;
                 drop(set);
-                panic!("a panic at {at:?}, as a test asked for");
+                panic!("a panic at {at:?}, as planned by a test");
             }
             Some((point, passes)) if *point == at => *passes -= 1,
             Some(_) | None => {}

@@ -36,7 +36,7 @@ impl Health {
         error.clone()
     }
 
-    /// Runs a piece of a thread's work. An error or a panic is latched before anybody sees it.
+    /// Runs a piece of a thread's work. An error or a panic is latched before anyone can see it.
     ///
     /// # Errors
     /// Errors of `work`, and its panic.
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_hangs_in_its_work_is_not_writing_and_one_that_is_idle_or_advances_is() {
+    fn a_thread_that_hangs_is_not_writing_and_an_idle_or_advancing_one_is() {
         let (health, mut seen) = (Health::default(), Progress::default());
         assert!(health.is_writing(&mut seen), "idle");
         let hanging = health.writer.begin();
@@ -155,7 +155,7 @@ mod tests {
         assert!(!health.is_writing(&mut seen));
         drop(hanging);
         let next = health.writer.begin();
-        assert!(health.is_writing(&mut seen), "it finished something since");
+        assert!(health.is_writing(&mut seen), "it has finished work since");
         assert!(!health.is_writing(&mut seen));
         drop(next);
         assert!(health.is_writing(&mut seen));
@@ -163,18 +163,18 @@ mod tests {
         let pause = health.writer.pause();
         assert!(health.is_writing(&mut seen) && health.is_writing(&mut seen), "it waits for something else");
         drop(pause);
-        assert!(!health.is_writing(&mut seen), "its work goes on, and hangs");
+        assert!(!health.is_writing(&mut seen), "its work continues, and hangs");
         drop(waiting);
         assert!(health.is_writing(&mut seen));
         let hanging = health.appender.begin();
         assert!(!health.is_writing(&mut seen));
         drop(hanging);
         health.fail(&StoreError::Closed);
-        assert!(!health.is_writing(&mut seen), "a store that failed writes nothing any more");
+        assert!(!health.is_writing(&mut seen), "a failed store does not write");
     }
 
     #[test]
-    fn an_error_and_a_panic_of_watched_work_are_latched_before_anybody_hears_of_them() {
+    fn errors_and_panics_of_watched_work_are_latched_before_they_are_returned() {
         let health = Health::default();
         assert_eq!(health.watch("writer", || Ok(1)).unwrap(), 1);
         assert!(health.check().is_ok());

@@ -184,7 +184,7 @@ struct Overlay {
 
 struct PageOverlay {
     length: u64,
-    /// Number of bytes of the file that still count. Bytes that were truncated and added again are zeros.
+    /// Number of bytes of the file that are still in use. Bytes that were truncated and added again are zeros.
     of_file: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
 }
@@ -205,7 +205,7 @@ impl Overlay {
     }
 }
 
-/// Splits a range into pages: the page, the start of the part in it, and the part's place in the whole range.
+/// Splits a range into pages: the page, the start within it, and the part's place in the whole range.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -222,7 +222,7 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::o
 
 impl fmt::Debug for Overlay {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a database that is only read")
+        formatter.write_str("a read-only view of a database")
     }
 }
 

@@ -56,7 +56,7 @@ impl Job {
         }
     }
 
-    /// Answers the caller: after the batch is durable, or with the reason why it is not.
+    /// Answers the caller: after the batch is durable, or with the reason why it is not durable.
     pub(super) fn release(self, committed: Result<(), StoreError>) {
         self.operation.release(committed);
     }

@@ -1,15 +1,15 @@
-//! Change counters of API keys. They let callers cache keys outside the store without ever using an outdated one.
+//! Change counters of API keys. They let callers cache keys outside the store without ever using a stale one.
 //!
-//! The writer counts once a batch is durable and before it answers: when a caller learns that a key is revoked, every
-//! cached copy is already out of date. Every write to the table counts, whichever operation makes it.
+//! The writer counts once a batch is durable and before it answers. When a caller learns that a key is revoked, every
+//! cached copy is therefore already stale. Every write to the table counts, regardless of the operation.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::schema::{self, Table};
 use crate::base::id::{AccountId, KeyId};
 
-/// Keys share counters, so that their number is not limited. When a key changes, keys with the same counter are looked
-/// up again too.
+/// Keys share counters, so that the number of keys is not limited. When a key changes, keys with the same counter are
+/// looked up again too.
 const COUNTERS: usize = 1024;
 
 /// Counter of suspensions, which affect all keys of an account. They are rare enough to share one.
@@ -30,8 +30,8 @@ impl Default for KeyChanges {
 }
 
 impl KeyChanges {
-    /// Returns the stamp of a key and of its account's suspension. If it is taken before a snapshot, it is valid for
-    /// the rows of that snapshot.
+    /// Returns the stamp of a key and of its account's suspension. A stamp taken before a snapshot is valid for the
+    /// rows of that snapshot.
     pub fn stamp(&self, account: AccountId, key: KeyId) -> KeyStamp {
         let count = |counter: usize| self.0[counter].load(SeqCst);
         KeyStamp(count(counter(&schema::api_key(account, key))), count(SUSPENSIONS))
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_hears_of_a_change_finds_it_counted_and_nothing_else_counts() {
+    fn a_change_is_counted_before_its_answer_and_nothing_else_is_counted() {
         let test = TestStore::new();
         let sender = test.sender();
         let account = sender.account;

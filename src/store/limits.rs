@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-/// Size of the database's cache: enough for the hot pages of a small service, little enough for a small machine.
+/// Size of the database cache: large enough for the hot pages of a small service, small enough for a small machine.
 pub(super) const CACHE_BYTES: usize = 32 << 20;
 
 /// Limits of one opened store.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Size of the database's cache.
+    /// Size of the database cache.
     pub(super) cache_bytes: usize,
     /// Maximum number of changed rows in a batch for which a single caller is answered before the rows are written into
-    /// the database. Snapshots then wait for some tenths of a millisecond. With many callers all of them would wait.
+    /// the database. Snapshots then wait for some tenths of a millisecond. With many callers, all of their snapshots
+    /// would wait.
     pub(super) lone_rows_max: usize,
     /// Maximum size of a batch's sealed bodies that are inlined in the journal. They are written twice, which costs
     /// less than a sync as long as they are few.
@@ -22,9 +23,9 @@ pub struct Limits {
     /// Size of the body cache, which keeps bodies in memory until they are sent.
     pub(super) body_cache_bytes_max: usize,
     /// Size of the journal that triggers a checkpoint. No caller is answered during a checkpoint, and it takes longer
-    /// the more pages changed: with 16 clients and 10 KB on a busy machine 31 ms after 400 messages, 42 after 1,270, 70
-    /// after 3,100. A message takes 3.4 KiB of the journal until it is delivered, so there are about 600 of them
-    /// between two checkpoints.
+    /// the more pages changed. With 16 clients and 10 KB on a busy machine it takes 31 ms after 400 messages, 42 after
+    /// 1,270, and 70 after 3,100. A message takes 3.4 KiB of the journal until it is delivered, so about 600 of them
+    /// fit between two checkpoints.
     pub(super) journal_bytes_max: u64,
     /// Size of the journal that triggers a checkpoint if the device has little free space: a checkpoint needs space for
     /// every page that changed since the last one.

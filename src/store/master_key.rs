@@ -1,5 +1,5 @@
-//! The master key: `master.key` in the data directory (mode 0600), or a systemd credential of that name. Nothing sealed
-//! can be opened without it, so it is created once and never replaced.
+//! The master key: `master.key` in the data directory (mode 0600), or a systemd credential of that name. Sealed data
+//! can't be opened without it, so it is created once and never replaced.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::open::OpenError;
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
 
-/// Name of the key's file.
+/// Name of the key file.
 pub const FILE: &str = "master.key";
 /// Raw bytes of the key.
 pub type Raw = Zeroizing<[u8; MasterKey::LENGTH]>;
@@ -54,7 +54,7 @@ pub(super) fn is_of(key: &MasterKey, proof: &[u8]) -> bool {
     key.open(PROOF_CONTEXT, proof).is_ok()
 }
 
-/// Returns a value that only this key opens, to recognise the key later.
+/// Returns a value that only this key opens. It identifies the key later.
 pub fn proof(key: &MasterKey, entropy: &dyn Entropy) -> Vec<u8> {
     key.seal(PROOF_CONTEXT, b"", entropy).0
 }

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bounce_is_counted_by_its_kind_and_every_event_by_its_stream() {
+    fn counts_bounces_by_kind_and_all_events_by_stream() {
         let meters = StoreMeters::default();
         let noted = |kind, stream, bounce| CountedEvent { message: MessageId::default(), kind, stream, bounce };
         let events = [

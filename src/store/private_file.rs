@@ -1,4 +1,4 @@
-//! Files that only their owner may read and write.
+//! Files that are readable and writable only by their owner.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_owner_may_read_and_write_a_new_file() {
+    fn a_new_file_is_accessible_only_to_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let mode = |name: &str| fs::metadata(directory.path().join(name)).unwrap().permissions().mode() & 0o777;
         create(&directory.path().join("created")).unwrap();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_leaves_the_new_content_and_no_other_file() {
+    fn replacing_leaves_only_the_file_with_the_new_content() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.json");
         replace(&path, b"a longer first content").unwrap();

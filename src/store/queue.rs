@@ -1,4 +1,4 @@
-//! Due timers that are not served yet, for monitoring. Only a bounded number of the first rows of the timers table is
+//! Due timers that are not served yet, for monitoring. Only a bounded number of the first rows in the timers table is
 //! read.
 
 use std::ops::ControlFlow;
@@ -58,7 +58,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_message_is_due_from_its_acceptance_until_it_is_served() {
+    fn a_message_is_due_from_acceptance_until_it_is_served() {
         let store = TestStore::new();
         assert_eq!(store.store().due_now(START).unwrap(), DueNow::default());
         store.sender().accept("ann@receiver.test");

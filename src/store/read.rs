@@ -28,16 +28,16 @@ impl Order {
 /// Handling of damaged rows in a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnDamage {
-    /// Fail: for decisions, which must not take the row as absent.
+    /// Fail. For decisions, which must not treat the row as absent.
     Fail,
-    /// Skip the row, which is logged and counted: for lists, and for background work that must go on.
+    /// Skip the row, which is logged and counted. For lists, and for background work that must continue.
     Skip,
-    /// Pass the row's key with an empty value, for callers that need only keys. The damage may be in the key, so
-    /// callers check the row that it refers to before they act on it.
+    /// Pass the row's key with an empty value. For callers that need only keys. The damage may be in the key, so
+    /// callers check the row to which it refers before they act on it.
     Key,
 }
 
-/// Callback of a scan for each key and value. The scan goes on until the callback breaks or fails.
+/// Callback of a scan for each key and value. The scan continues until the callback breaks or fails.
 pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
 /// A source of rows.
@@ -80,7 +80,7 @@ pub trait Read {
         self.scan_with(table, (from, to), order, OnDamage::Fail, each)
     }
 
-    /// Calls `each` with the sound rows whose keys are in `from..to`, until it breaks. Skips damaged rows.
+    /// Calls `each` with the intact rows whose keys are in `from..to`, until it breaks. Skips damaged rows.
     ///
     /// # Errors
     /// Database errors and errors of `each`.
@@ -106,7 +106,7 @@ pub trait Read {
         self.get(R::TABLE, key)?.map(|bytes| R::decode(&bytes)).transpose()
     }
 
-    /// Returns the row at `key`, or `None` if it is damaged: for lists, which skip such rows.
+    /// Returns the row at `key`, or `None` if it is damaged. For lists, which skip such rows.
     ///
     /// # Errors
     /// Database errors.
@@ -117,7 +117,7 @@ pub trait Read {
         sound(self.row(key)).map(Option::flatten)
     }
 
-    /// Returns up to `limit` sound rows whose keys begin with `prefix`, in ascending order, with their keys. Skips
+    /// Returns up to `limit` intact rows whose keys begin with `prefix`, in ascending order, with their keys. Skips
     /// damaged rows.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ pub trait Read {
         self.keys_with(table, (from, to), order, OnDamage::Fail, limit)
     }
 
-    /// Returns up to `limit` keys of sound rows in `from..to`, in `order`. Skips damaged rows.
+    /// Returns up to `limit` keys of intact rows in `from..to`, in `order`. Skips damaged rows.
     ///
     /// # Errors
     /// Database errors.
@@ -204,14 +204,14 @@ pub trait Read {
     }
 }
 
-/// Returns the row, or `None` if only that row is damaged: for lists, which skip it.
+/// Returns the row, or `None` if only that row is damaged. For lists, which skip it.
 ///
 /// # Errors
 /// Database errors.
 pub fn sound<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
         Ok(read) => Ok(Some(read)),
-        // The damage was logged when it was found.
+        // The damage was logged when the row was read.
         Err(StoreError::Damaged { .. }) => Ok(None),
         Err(error) if error.is_of_row() => {
             tracing::error!(%error, "could not read a row; skipping it");

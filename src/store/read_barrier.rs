@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_shown_is_never_looked_past() {
+    fn reads_fail_after_a_batch_could_not_be_published() {
         let showing = ReadBarrier::default();
         assert!(showing.wait().is_ok());
         showing.show(|| Ok(())).unwrap();

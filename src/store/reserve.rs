@@ -2,7 +2,7 @@
 //! programs may fill it. The outcomes of messages in flight must still be recorded, or the messages would be sent
 //! again.
 //!
-//! Before each commit the writer asks the file system for its free space. It releases the reserve when space is short
+//! Before each commit the writer asks the file system for its free space. It releases the reserve when space is short,
 //! and takes it again when there is plenty.
 
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::disk::{Disk, DiskFile, Opening};
 use super::limits::Limits;
 
-/// Name of the reserve's file in the data directory.
+/// Name of the reserve file in the data directory.
 pub(super) const FILE: &str = "reserve";
 
 /// The reserved space.
@@ -23,9 +23,9 @@ pub(super) struct Reserve {
     limits: Limits,
 }
 
-/// Releases the reserve of `directory` if space is short, before the database is opened: opening may already need it.
-/// The writer takes the reserve again once there is plenty. No file is created here, because the directory may belong
-/// to another process or a later version.
+/// Releases the reserve of `directory` if space is short, before the database is opened, because opening may already
+/// need it. The writer takes the reserve again once there is plenty. No file is created here, because the directory may
+/// belong to another process or a later version.
 pub(super) fn make_room(disk: &dyn Disk, directory: &Path, limits: &Limits) {
     let path = directory.join(FILE);
     let is_short = disk.free_bytes(directory).is_ok_and(|free| free < limits.reserve_short_bytes);
@@ -77,7 +77,7 @@ impl Reserve {
         self.change(|file| file.allocate(bytes));
     }
 
-    /// Changes the reserve's file. After a failure the reserve is not changed again.
+    /// Changes the reserve file. After a failure the reserve is not changed again.
     fn change(&mut self, change: impl FnOnce(&dyn DiskFile) -> io::Result<()>) {
         let Some(file) = &self.file else { return };
         if let Err(error) = change(&**file) {
@@ -95,7 +95,7 @@ mod tests {
     use crate::store::disk::FileSystem;
 
     #[test]
-    fn room_is_kept_while_there_is_plenty_and_given_back_when_it_is_short() {
+    fn space_is_reserved_while_plenty_is_free_and_released_when_it_is_short() {
         let directory = tempfile::tempdir().unwrap();
         let Limits { reserve_bytes, reserve_short_bytes: short, reserve_plenty_bytes: plenty, .. } = Limits::default();
         let free = Arc::new(AtomicU64::new(plenty));

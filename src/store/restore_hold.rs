@@ -1,6 +1,6 @@
-//! Hold of a restored store: it suspends the transfers and webhook deliveries that were queued when the backup was
+//! Hold of a restored store. It suspends the transfers and webhook deliveries that were queued when the backup was
 //! taken, and the TLS reports of days that had begun by then. Their timers stay in the table and never come due until
-//! the operator releases them; this needs no writes and no memory. Mail accepted since then is sent as usual.
+//! the operator releases them. This needs no writes and no memory. Mail accepted since then is sent as usual.
 
 use std::ops::ControlFlow;
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waited_stands_still_over_restarts_and_what_is_new_does_not() {
+    fn restored_mail_stays_on_hold_across_restarts_and_new_mail_does_not() {
         let mut test = TestStore::new();
         let sender = test.sender();
         let account = sender.account;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_go_comes_due_at_once_and_letting_go_twice_is_letting_go() {
+    fn released_mail_is_due_at_once_and_a_second_release_changes_nothing() {
         let mut test = TestStore::new();
         let sender = test.sender();
         let (account, domain) = (sender.account, sender.domain);
@@ -144,7 +144,7 @@ mod tests {
         found.sort();
         assert_eq!(found, [old, vec![new.0]].concat());
         assert_eq!(release(&test), None);
-        assert_eq!(due(&test), [], "what is taken is not taken twice");
+        assert_eq!(due(&test), [], "each timer is taken once");
         test.reopen();
         assert_eq!(test.store().standstill().unwrap(), None);
         assert_eq!(due(&test).len(), 4);

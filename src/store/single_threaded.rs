@@ -1,5 +1,5 @@
 //! A store without threads, for simulations: the simulation decides which worker runs next, and the disk is simulated.
-//! Decisions that a thread's timing would make are drawn from the seed, so that a run repeats.
+//! Decisions that depend on thread timing are drawn from the seed, so that a run is repeatable.
 
 use std::collections::VecDeque;
 use std::path::Path;

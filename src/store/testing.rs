@@ -78,7 +78,7 @@ impl TestStore {
         on_damage: OnJournalDamage,
     ) -> (tempfile::TempDir, OpenError) {
         let mut made = Self::closed_in(directory, 1000);
-        let error = made.open_with(on_damage).expect_err("the store opens");
+        let error = made.open_with(on_damage).expect_err("the store opened");
         (std::mem::replace(&mut made.directory, tempfile::tempdir().unwrap()), error)
     }
 

@@ -1,5 +1,5 @@
-//! A timer: a row that makes something due at a moment. It is written in the transaction of the state that it serves,
-//! and stays until the operation that settles it. After a crash it fires again.
+//! A timer: a row that becomes due at a moment. It is written in the transaction of the state that it serves, and stays
+//! until the operation that settles it. After a crash it fires again.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub enum TimerKind {
     EndpointEnd = 8,
     /// Webhook deliveries past their 30 days.
     Deliveries = 9,
-    /// A receiving domain's MTA-STS policy past its time.
+    /// A receiving domain's expired MTA-STS policy.
     StsPolicy = 12,
     /// Counts of TLS sessions past their 30 days.
     TlsReports = 13,
@@ -56,7 +56,7 @@ pub enum TimerKind {
 }
 
 impl TimerKind {
-    /// Whether it sweeps, forgets or destroys data past its deadline. Such timers are suspended while deadlines are
+    /// Whether it sweeps, forgets or destroys data after its deadline. Such timers are suspended while deadlines are
     /// frozen.
     pub const fn ends_things(self) -> bool {
         match self {
@@ -67,7 +67,7 @@ impl TimerKind {
             | Self::StsPolicy
             | Self::TlsReports
             | Self::AlertExpiry => true,
-            // A message's expiry is judged when its timer is served; until then it is retried.
+            // A message's expiry is judged when its timer is served. Until then the message is retried.
             Self::Transfer
             | Self::Delivery
             | Self::Unpark
@@ -108,7 +108,7 @@ impl Timer {
         Self { due, kind, account, id }
     }
 
-    /// The timer of a message that waits.
+    /// The timer of a queued message.
     pub const fn of_message(message: &QueuedMessage) -> Self {
         Self::at(message.place)
     }
@@ -118,7 +118,7 @@ impl Timer {
         Self::new(due, TimerKind::Transfer, account, id.0)
     }
 
-    /// The place of a message's timer among all that wait.
+    /// The position of a message's timer in due order.
     pub const fn place(&self) -> Place {
         Place { due: self.due, account: self.account, id: MessageId(self.id) }
     }

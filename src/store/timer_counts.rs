@@ -1,5 +1,5 @@
 //! Counts of waiting timers of transfers and webhook deliveries, due or not. They are stored, and change in the same
-//! transactions as the timers, so that a start does not have to count millions.
+//! transactions as the timers, so that a start need not count millions of them.
 
 use std::ops::ControlFlow;
 
@@ -78,7 +78,7 @@ mod tests {
     use crate::store::timer::Timer;
 
     #[test]
-    fn a_timer_is_counted_once_however_often_it_is_armed() {
+    fn a_timer_armed_repeatedly_is_counted_once() {
         let timer = Timer::of_store(START, TimerKind::Transfer).encode();
         let mut change = WaitingChange::default();
         change.note(&timer, false, true);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waited_before_a_restart_is_known_after_it_and_counted_where_it_was_not_kept() {
+    fn counts_survive_a_restart_and_are_recounted_if_missing() {
         let mut store = TestStore::new();
         let expected = TimerCounts { transfers: 1, deliveries: 0 };
         store.sender().accept("ann@receiver.test");

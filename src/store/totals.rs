@@ -1,4 +1,4 @@
-//! Totals of a store that was written before totals existed. They are counted once, when the store is opened.
+//! Totals for a store written before totals existed. They are counted once, when the store is opened.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //! "postrider backup 1\n"  kind(1) length(4) payload checksum(16)  kind length payload checksum  ...
 //! ```
 //!
-//! Each checksum covers the one before it, so a part that is missing, repeated or misplaced is found as surely as a
+//! Each checksum covers the one before it. A missing, repeated or misplaced part is therefore found as surely as a
 //! flipped bit. Checksums detect damage; they do not protect against a forged backup.
 
 mod part;
@@ -28,23 +28,24 @@ use crate::base::signature::hmac_sha256;
 const MAGIC: &[u8] = b"postrider backup ";
 /// Format that is written.
 const FORMAT: u32 = 1;
-/// Maximum size of a part: far above any that is written, and the most memory that a damaged length can cost.
+/// Maximum size of a part. It is far above the size of any written part, and limits the memory that a damaged length
+/// can cost.
 const PART_BYTES_MAX: u32 = 32 * 1024 * 1024;
 const CHECKSUM: usize = 16;
 
 /// Reason why a backup can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// It does not begin like a backup.
+    /// The file does not begin like a backup.
     #[error("not a Postrider backup file")]
     Strange,
-    /// It was made by a later version of Postrider.
+    /// A later version of Postrider made the backup.
     #[error("the backup has format {found}, and this version supports formats up to {FORMAT}")]
     Newer {
         /// The format found.
         found: u32,
     },
-    /// It ends too early: the backup was interrupted, or copied in part.
+    /// The file ends too early: the backup was interrupted, or only partly copied.
     #[error("the backup is incomplete: it ends after {bytes} bytes")]
     Truncated {
         /// Number of bytes.
@@ -58,7 +59,7 @@ pub enum Fault {
         /// Description of the damage.
         what: &'static str,
     },
-    /// Reading it, or writing its content, failed.
+    /// An I/O error while the backup was read or its content written.
     #[error("{0}")]
     Io(#[from] io::Error),
 }

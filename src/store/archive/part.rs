@@ -11,7 +11,7 @@ use crate::store::content::compression;
 /// The first part: the description of the backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Format of the backed-up store.
+    /// Store format of the backed-up store.
     pub store_format: u32,
     /// Time of the backup: it contains everything committed until then, and nothing later.
     pub taken_at: Timestamp,
@@ -55,8 +55,8 @@ pub enum Part {
         /// Bytes of segments.
         bytes: u64,
     },
-    /// A piece of a content segment. In a backup without content every segment has one empty piece, so that its number
-    /// is not reused.
+    /// A piece of a content segment. In a backup without content, each segment has one empty piece that reserves its
+    /// number.
     Segment {
         /// End of its bucket.
         bucket: Timestamp,

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::part::{Head, Part, Totals};
 use super::{CHECKSUM, Chain, FORMAT, Fault, Kind, MAGIC, PART_BYTES_MAX};
 
-/// Maximum number of digits of a format's number.
+/// Maximum number of digits in the format number.
 const DIGITS_MAX: usize = 9;
 
 /// A backup that is being read.
@@ -72,7 +72,7 @@ impl<R: Read> Reader<R> {
         let mut reader = Self { source, chain: Chain::begin(), totals: Totals::default(), is_over: false };
         let byte = reader.source.byte_count;
         let Part::Head(head) = reader.part()? else {
-            return Err(Fault::Damaged { byte, what: "its first part is not the head" });
+            return Err(Fault::Damaged { byte, what: "its first part is not the header" });
         };
         Ok((reader, head))
     }
@@ -82,7 +82,7 @@ impl<R: Read> Reader<R> {
         self.source.byte_count
     }
 
-    /// Returns the totals read so far. Once there is no next part, they cover the whole backup.
+    /// Returns the totals read so far. After the last part, they cover the whole backup.
     pub const fn totals(&self) -> Totals {
         self.totals
     }
@@ -90,7 +90,7 @@ impl<R: Read> Reader<R> {
     /// Returns the next part, or `None` after the end part, which is not returned.
     ///
     /// # Errors
-    /// [`Fault`]; nothing after it can be trusted.
+    /// [`Fault`]. No later part can be trusted.
     pub fn next_part(&mut self) -> Result<Option<Part>, Fault> {
         if self.is_over {
             return Ok(None);
@@ -99,7 +99,7 @@ impl<R: Read> Reader<R> {
         let damaged = |what| Fault::Damaged { byte, what };
         let part = self.part()?;
         match &part {
-            Part::Head(_) => return Err(damaged("a second head")),
+            Part::Head(_) => return Err(damaged("a second header")),
             Part::Rows { rows, .. } => self.totals.rows += rows.len() as u64,
             Part::Segment { offset, bytes, .. } => {
                 self.totals.segments += u64::from(*offset == 0);
@@ -107,10 +107,10 @@ impl<R: Read> Reader<R> {
             }
             Part::End(totals) => {
                 if *totals != self.totals {
-                    return Err(damaged("it does not hold as much as its end says"));
+                    return Err(damaged("its content does not match its totals"));
                 }
                 if self.source.source.read(&mut [0])? != 0 {
-                    return Err(damaged("something follows its end"));
+                    return Err(damaged("there is data after its end"));
                 }
                 self.is_over = true;
                 return Ok(None);
@@ -134,10 +134,10 @@ impl<R: Read> Reader<R> {
         let mut checksum = [0; CHECKSUM];
         self.source.fill(&mut checksum)?;
         if self.chain.next(number, &payload) != checksum {
-            return Err(damaged("a checksum does not fit"));
+            return Err(damaged("a checksum does not match"));
         }
         let kind = Kind::of(number).ok_or_else(|| damaged("a part of an unknown kind"))?;
-        Part::decode(kind, &payload).ok_or_else(|| damaged("a part does not say what its kind does"))
+        Part::decode(kind, &payload).ok_or_else(|| damaged("a part does not match its kind"))
     }
 }
 

@@ -44,7 +44,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Part>, Fault> {
 }
 
 #[test]
-fn what_was_written_comes_back() {
+fn reads_back_every_part_as_written() {
     let parts = read(&written(3000)).unwrap();
     let mut rows = Vec::new();
     let mut others = Vec::new();
@@ -61,7 +61,7 @@ fn what_was_written_comes_back() {
 }
 
 #[test]
-fn a_backup_that_was_cut_off_anywhere_is_not_whole() {
+fn a_backup_truncated_at_any_byte_is_incomplete() {
     let bytes = written(20);
     for length in 0..bytes.len() {
         let Err(fault) = read(&bytes[..length]) else { panic!("{length} bytes of {} pass", bytes.len()) };
@@ -70,7 +70,7 @@ fn a_backup_that_was_cut_off_anywhere_is_not_whole() {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_found() {
+fn any_flipped_bit_is_detected() {
     let bytes = written(20);
     for place in 0..bytes.len() {
         let mut damaged = bytes.clone();
@@ -80,7 +80,7 @@ fn a_flipped_bit_anywhere_is_found() {
 }
 
 #[test]
-fn parts_that_are_missing_doubled_or_follow_the_end_are_found() {
+fn detects_missing_repeated_and_trailing_parts() {
     let bytes = written(20);
     let (mut reader, _) = Reader::open(&bytes[..]).unwrap();
     let from = reader.byte_count() as usize;
@@ -95,7 +95,7 @@ fn parts_that_are_missing_doubled_or_follow_the_end_are_found() {
 }
 
 #[test]
-fn another_file_is_no_backup_and_a_later_format_is_named() {
+fn rejects_other_files_and_names_a_later_format() {
     for strange in [&b"SQLite format 3\0 and so on"[..], b"postrider backup x\n", b"postrider backup \n", b"p0"] {
         assert!(matches!(Reader::open(strange), Err(Fault::Strange)), "{strange:?}");
     }
@@ -104,7 +104,7 @@ fn another_file_is_no_backup_and_a_later_format_is_named() {
 }
 
 #[test]
-fn an_impossible_length_is_no_reason_to_hold_it() {
+fn an_impossible_length_allocates_no_memory_for_it() {
     let mut bytes = written(20);
     let length = MAGIC.len() + 2 + 1;
     bytes[length..length + 4].copy_from_slice(&u32::MAX.to_be_bytes());

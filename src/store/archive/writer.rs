@@ -104,5 +104,5 @@ impl<W: Write> Writer<W> {
 }
 
 fn written(value: &impl serde::Serialize) -> Vec<u8> {
-    postcard::to_stdvec(value).unwrap_or_else(|_| unreachable!("the parts hold only what postcard can write"))
+    postcard::to_stdvec(value).unwrap_or_else(|_| unreachable!("postcard can encode every part"))
 }

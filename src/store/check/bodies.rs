@@ -35,7 +35,7 @@ pub(super) fn judge(
     match read(place, message) {
         Ok(_) => {
             if !has_timer(place.bucket)? && !has_timer(end)? {
-                fail("its body is kept, and no timer will destroy it");
+                fail("its body is stored, but no timer will destroy it");
             }
             report.bodies += 1;
         }
@@ -44,7 +44,7 @@ pub(super) fn judge(
         Err(Unreadable::Gone) if sight.restored.is_some_and(|restored| restored.lacks_content_of(message.0)) => {
             report.bodies_left_out += 1;
         }
-        Err(Unreadable::Gone) => fail("its body has no key any more, before its time is over"),
+        Err(Unreadable::Gone) => fail("the key of its body is missing before its deadline"),
         Err(Unreadable::Failed(error)) => fail(&error.to_string()),
     }
     Ok(())

@@ -53,7 +53,7 @@ pub struct Report {
     pub segments: u64,
     /// Bodies that were read and are sound.
     pub bodies: u64,
-    /// Bodies that the backup does not contain.
+    /// Bodies that the backup does not include.
     pub bodies_left_out: u64,
     /// Bodies that could not be read because the master key is missing.
     pub bodies_unread: u64,
@@ -72,7 +72,7 @@ pub struct Failure {
     pub what: String,
 }
 
-/// A rule that a sound store fulfils.
+/// A rule that an intact store fulfils.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -138,7 +138,7 @@ impl Report {
 /// rows.
 ///
 /// # Errors
-/// The reason why there is nothing to check. Faults of the store are not errors but part of the report.
+/// The reason why the store can't be checked. Damage to the store is part of the report, not an error.
 pub fn check(
     directory: &Path,
     now: Timestamp,
@@ -203,7 +203,7 @@ fn report_on(
 pub(super) fn page_failure(soundness: &Result<bool, String>) -> Option<Failure> {
     let what = match soundness {
         Ok(true) => return None,
-        Ok(false) => "pages are damaged or not accounted for".to_owned(),
+        Ok(false) => "some pages are damaged or unaccounted for".to_owned(),
         Err(fault) => fault.clone(),
     };
     Some(Failure { rule: Rule::Database, what })
@@ -283,7 +283,7 @@ fn look(
             if seen % STEP == 0 {
                 progress(seen);
             }
-            let judged = value.ok_or_else(|| "its checksum does not fit".to_owned());
+            let judged = value.ok_or_else(|| "its checksum does not match".to_owned());
             let judged = judged.and_then(|value| shapes::judge(*table, key, value).map(|()| value));
             let value = match judged {
                 Ok(value) => value,

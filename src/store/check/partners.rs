@@ -34,7 +34,7 @@ pub(super) fn judge(
         let found = sight.get(other, &other_key)?;
         let fits = found.as_ref().is_some_and(|found| expected.as_ref().is_none_or(|expected| expected == found));
         if !fits {
-            let fault = if found.is_none() { "is missing" } else { "stands for another" };
+            let fault = if found.is_none() { "is missing" } else { "refers to another row" };
             report.fail(Rule::Partner, || {
                 format!(
                     "table {}, row {}: its row {} of table {} {fault}",
@@ -162,7 +162,7 @@ fn partners(sight: &CheckInputs<'_>, table: Table, key: &[u8], value: &[u8]) -> 
         Table::Alerts => vec![(Table::AlertOwners, key[16..].to_vec(), Some(key[..16].to_vec()))],
         Table::AlertOwners => vec![there(Table::Alerts, &[value, key].concat())],
         Table::OpenAlerts => vec![there(Table::Alerts, key)],
-        // Facts of the store, counts, and rows that may outlive what they refer to.
+        // Facts about the store, counts, and rows that may outlive the rows that they name.
         Table::Meta
         | Table::Redelivered
         | Table::IdempotencyByExpiry

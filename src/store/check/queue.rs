@@ -57,14 +57,14 @@ fn transfer(sight: &CheckInputs<'_>, key: &[u8], row: &TransferRow, report: &mut
         None => false,
     };
     match row.due {
-        Some(_) if !has_timer => fail("its timer is missing, so it would never be tried again"),
-        None if status.is_waiting() => fail("it is queued but never due"),
+        Some(_) if !has_timer => fail("its timer is missing, so it would never be retried"),
+        None if status.is_waiting() => fail("its status is queued, but it has no due time"),
         Some(_) | None => {}
     }
     if let Some(accepted) = sight.find::<MessageRow>(key)? {
         let listed = sight.has(Table::Waiting, &schema::waiting(account, &accepted.to.match_key(), message))?;
         if listed != row.due.is_some() {
-            fail("it is queued but not listed by its address, or the reverse");
+            fail("its queue entry and the list of its recipient address disagree");
         }
     }
     timeline(sight, account, message, status, report)
@@ -108,10 +108,10 @@ fn timeline(
     )?;
     let mut fail = |what: String| report.fail(Rule::Timeline, || format!("message {message}: {what}"));
     if let Some(event) = strange {
-        fail(format!("the event {event} is stored in the place of another"));
+        fail(format!("the event {event} is stored under the key of another event"));
     }
     if first.as_deref() != Some(Status::Queued.as_str()) {
-        fail("its timeline does not begin with its acceptance".to_owned());
+        fail("its timeline does not begin with an acceptance event".to_owned());
     }
     if !kinds.contains(status.as_str()) {
         fail(format!("its status is {}, but no event has it", status.as_str()));
@@ -125,7 +125,8 @@ fn delivery(sight: &CheckInputs<'_>, key: &[u8], row: &DeliveryRow, report: &mut
     let timer = sight.has(Table::Timers, &Timer::new(due, TimerKind::Delivery, account, id).encode())?;
     let parked = sight.has(Table::Parked, &schema::parked(account, row.endpoint, due, DeliveryId(id)))?;
     if timer == parked {
-        let what = if timer { "both due and parked" } else { "not due and not parked, so it would never be sent" };
+        let what =
+            if timer { "both scheduled and parked" } else { "neither scheduled nor parked, so it would never be sent" };
         report.fail(Rule::Queue, || format!("delivery {}: it is pending and {what}", DeliveryId(id)));
     }
     Ok(())
@@ -151,7 +152,7 @@ fn timer(sight: &CheckInputs<'_>, key: &[u8], report: &mut Report) -> Result<(),
             let row = sight.find::<DeliveryRow>(&schema::delivery(timer.account, DeliveryId(timer.id)))?;
             row.is_some_and(|row| row.state.due(Timestamp::ZERO) == Some(timer.due))
         }
-        // These timers check for themselves what to do, and may find nothing.
+        // The handlers of these timers look up their work and may find none.
         TimerKind::Unpark
         | TimerKind::DomainCheck
         | TimerKind::DkimRotation
@@ -172,7 +173,7 @@ fn timer(sight: &CheckInputs<'_>, key: &[u8], report: &mut Report) -> Result<(),
         | TimerKind::Reputation => true,
     };
     if !serves {
-        report.fail(Rule::Queue, || format!("a timer of {:?} for {} serves nothing", timer.kind, timer.id));
+        report.fail(Rule::Queue, || format!("a timer of {:?} for {} has nothing to continue", timer.kind, timer.id));
     }
     Ok(())
 }
@@ -182,7 +183,7 @@ fn waiting(sight: &CheckInputs<'_>, key: &[u8], report: &mut Report) -> Result<(
     let (account, _) = owned(key);
     let row = sight.find::<TransferRow>(&schema::message(account, id))?;
     if row.is_some_and(|row| row.due.is_none()) {
-        report.fail(Rule::Queue, || format!("message {id}: it is listed as waiting, and has ended"));
+        report.fail(Rule::Queue, || format!("message {id}: it is listed as waiting, but has ended"));
     }
     Ok(())
 }
@@ -192,7 +193,7 @@ fn parked(sight: &CheckInputs<'_>, key: &[u8], report: &mut Report) -> Result<()
     let Some((due, id)) = schema::parked_parts(key) else { return Ok(()) };
     let row = sight.find::<DeliveryRow>(&schema::delivery(account, id))?;
     if row.is_some_and(|row| row.state.due(Timestamp::ZERO) != Some(due)) {
-        report.fail(Rule::Queue, || format!("delivery {id}: it is parked for a time at which it is not due"));
+        report.fail(Rule::Queue, || format!("delivery {id}: its parking time differs from its due time"));
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::timer::Timer;
 
-/// Checks a row by itself.
+/// Checks a row on its own.
 pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String> {
     let fits = match table {
         Table::Meta => return fact(key, value),
@@ -99,7 +99,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Invitations => key.len() == 16 && reads::<InvitationsRow>(value)?,
         Table::Timers => Timer::decode(key).is_some(),
     };
-    if fits { Ok(()) } else { Err("its key or its value has not the length that it must have".to_owned()) }
+    if fits { Ok(()) } else { Err("its key or its value has the wrong length".to_owned()) }
 }
 
 fn reads<R: Row>(value: &[u8]) -> Result<bool, String> {

@@ -1,4 +1,4 @@
-//! Tests of the check: it reports nothing about a sound store, and finds every planted fault.
+//! Tests of the check: it reports nothing for an intact store, and finds every planted fault.
 
 use std::time::Duration;
 
@@ -45,11 +45,11 @@ fn rules(found: &[(Rule, String)]) -> Vec<Rule> {
 
 /// Removes the finding about the one message that has no body in these tests.
 fn without_bodiless(found: Vec<(Rule, String)>) -> Vec<(Rule, String)> {
-    found.into_iter().filter(|(_, what)| !what.contains("no key any more")).collect()
+    found.into_iter().filter(|(_, what)| !what.contains("is missing before its deadline")).collect()
 }
 
 #[test]
-fn a_sound_store_has_nothing_to_tell_and_is_not_touched() {
+fn an_intact_store_has_no_failures_and_stays_unchanged() {
     let (test, _) = store();
     let files = || {
         let mut found = Vec::new();
@@ -72,11 +72,11 @@ fn a_sound_store_has_nothing_to_tell_and_is_not_touched() {
     let found = report.failures.into_iter().map(|failure| (failure.rule, failure.what)).collect();
     assert_eq!(without_bodiless(found), []);
     assert_eq!((report.bodies, report.segments, report.rows["messages"]), (3, 1, 4));
-    assert!(before == files(), "a check writes nothing");
+    assert!(before == files(), "the check writes nothing");
 }
 
 #[test]
-fn a_store_that_is_open_is_not_checked_and_neither_is_none() {
+fn refuses_an_open_store_and_a_missing_one() {
     let mut test = TestStore::new();
     let now = START;
     let check = |directory: &Path| check(directory, now, KeyPlace::WithStore, &mut |_| {});
@@ -88,7 +88,7 @@ fn a_store_that_is_open_is_not_checked_and_neither_is_none() {
 }
 
 #[test]
-fn a_missing_row_is_found_wherever_something_stands_for_it() {
+fn finds_a_missing_row_through_each_row_that_refers_to_it() {
     for (table, expected) in [
         (Table::Transfers, Rule::Partner),
         (Table::Timeline, Rule::Partner),
@@ -114,7 +114,7 @@ fn a_missing_row_is_found_wherever_something_stands_for_it() {
 }
 
 #[test]
-fn a_message_without_its_timer_and_a_timer_without_its_message_are_found() {
+fn finds_a_message_without_a_timer_and_a_timer_without_a_message() {
     for kind in [TimerKind::Transfer, TimerKind::Delivery] {
         let found = after(|test, _| {
             let timer = test.timers(kind)[0];
@@ -135,7 +135,7 @@ fn a_message_without_its_timer_and_a_timer_without_its_message_are_found() {
 }
 
 #[test]
-fn a_row_that_does_not_decode_is_found_with_its_table() {
+fn reports_an_undecodable_row_with_its_table() {
     for table in [Table::Messages, Table::Transfers, Table::Deliveries, Table::Timeline, Table::Domains] {
         let found = after(|test, _| {
             let key = test.keys(table, &[]).remove(0);
@@ -149,7 +149,7 @@ fn a_row_that_does_not_decode_is_found_with_its_table() {
 }
 
 #[test]
-fn a_flipped_bit_in_a_segment_and_a_lost_segment_are_found() {
+fn finds_a_flipped_bit_in_a_segment_and_a_lost_segment() {
     let (test, ids) = store();
     let bucket = std::fs::read_dir(test.directory().join("content")).unwrap();
     let bucket = bucket.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
@@ -169,7 +169,7 @@ fn a_flipped_bit_in_a_segment_and_a_lost_segment_are_found() {
 }
 
 #[test]
-fn a_key_that_is_not_the_stores_and_one_that_is_missing_are_found() {
+fn finds_a_wrong_and_a_missing_master_key() {
     let (test, _) = store();
     let path = test.directory().join("master.key");
     std::fs::write(&path, [1; 32]).unwrap();
@@ -180,7 +180,7 @@ fn a_key_that_is_not_the_stores_and_one_that_is_missing_are_found() {
 }
 
 #[test]
-fn damage_in_the_database_is_found_and_never_ends_the_check_itself() {
+fn finds_database_damage_without_aborting_the_check() {
     let (test, _) = store();
     let path = test.directory().join("postrider.redb");
     let whole = std::fs::read(&path).unwrap();
@@ -193,7 +193,7 @@ fn damage_in_the_database_is_found_and_never_ends_the_check_itself() {
         found += usize::from(checked(&test).failures.iter().any(|failure| failure.rule == Rule::Database));
         assert!(std::fs::read(&path).unwrap() == damaged);
     }
-    assert!(found > 0, "pages that are in use were among them");
+    assert!(found > 0, "some used pages were damaged");
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     assert!(checked(&test).failed > 0);
     std::fs::write(&path, b"not a database at all").unwrap();
@@ -201,7 +201,7 @@ fn damage_in_the_database_is_found_and_never_ends_the_check_itself() {
 }
 
 #[test]
-fn content_that_is_over_or_was_left_out_of_a_backup_is_no_failure() {
+fn expired_or_excluded_content_is_not_a_failure() {
     let (mut test, _) = store();
     let after_the_end = START + Duration::from_secs(40 * 24 * 3600);
     std::fs::remove_dir_all(test.directory().join("content")).unwrap();
@@ -219,7 +219,7 @@ fn content_that_is_over_or_was_left_out_of_a_backup_is_no_failure() {
 }
 
 #[test]
-fn a_store_that_was_killed_is_checked_as_it_is() {
+fn checks_a_store_after_a_crash_without_recovering_it() {
     let test = TestStore::new();
     let sender = test.sender();
     accept(&sender, "a@example.net");

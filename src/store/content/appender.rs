@@ -20,7 +20,7 @@ use crate::store::meters::StoreMeters;
 /// Maximum number of bodies that are synced together.
 const BATCH_MAX: usize = 256;
 
-/// Returns how long bodies wait for those that are being signed. The more there are, the longer the wait: each takes a
+/// Returns how long bodies wait for those that are being signed. The wait grows with their number: each takes a
 /// fraction of a millisecond, and a batch has a fixed price. A single body does not wait.
 fn patience(announced: usize) -> Duration {
     let each = Duration::from_micros(250) * u32::try_from(announced).unwrap_or(u32::MAX).min(1024);
@@ -119,7 +119,7 @@ impl Appender {
     }
 
     /// Writes a single small body on the caller's thread and creates the job that names it. If that fails, the caller
-    /// gets the error as its answer. Any other body is returned, for the appender thread.
+    /// gets the error as its answer. Any other body is returned and left to the appender thread.
     pub(in crate::store) fn append_alone(&self, append: Append) -> Result<Option<Job>, Append> {
         let Append { announcement, body, .. } = &append;
         let has_file = body.segment.file.get().is_some();
@@ -167,7 +167,7 @@ impl Appender {
                 StoreError::Full => StoreError::Full,
                 error => self.health.fail(&error),
             })?;
-        // Only the holder of the ends sets it.
+        // Only the thread that holds the lock on the ends sets the file.
         drop(segment.file.set(file));
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! Body cache: bodies as they are sent, appended a moment ago. Most messages leave at once, and their bodies then need
-//! not be read, opened and decompressed. The cache is bounded, and nothing depends on it: on a miss the body is read
-//! from disk.
+//! Body cache: the bodies, as sent, of messages accepted a moment ago. Most messages leave at once, and their bodies
+//! then need not be read, opened and decompressed. The cache is bounded, and nothing depends on it: on a miss the body
+//! is read from disk.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 
-/// Maximum length of a cached body. A longer one would displace many others.
+/// Maximum length of a cached body. A longer one would evict many others.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// The body cache.
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_taken_once_and_the_oldest_make_room() {
+    fn a_body_is_taken_once_and_the_oldest_are_evicted() {
         let fresh = BodyCache::new(BYTES_MAX);
         let count = BYTES_MAX / BODY_BYTES_MAX;
         for number in 0..=count {
@@ -90,12 +90,12 @@ mod tests {
         assert_eq!(fresh.take(message(1)).map(|body| body.len()), Some(BODY_BYTES_MAX));
         assert_eq!(fresh.take(message(1)), None);
         fresh.keep(Timestamp::ZERO, message(0), b"an older one".to_vec());
-        assert_eq!(fresh.take(message(2)).map(|body| body.len()), Some(BODY_BYTES_MAX), "there was room");
+        assert_eq!(fresh.take(message(2)).map(|body| body.len()), Some(BODY_BYTES_MAX), "the cache has space for it");
         assert_eq!(fresh.take(message(0)).as_deref(), Some(&b"an older one"[..]));
     }
 
     #[test]
-    fn a_repeated_identifier_replaces_its_body_and_takes_no_further_room() {
+    fn a_repeated_identifier_replaces_its_body_without_leaking_space() {
         let fresh = BodyCache::new(BYTES_MAX);
         for _ in 0..=2 * BYTES_MAX / BODY_BYTES_MAX {
             fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_BYTES_MAX]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_or_over_is_not_kept() {
+    fn long_and_expired_bodies_are_not_cached() {
         let fresh = BodyCache::new(BYTES_MAX);
         fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_BYTES_MAX + 1]);
         fresh.keep(Timestamp::from_millis(1), message(2), vec![0; 100]);

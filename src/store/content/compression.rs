@@ -1,5 +1,5 @@
-//! Compression with zstd of bodies, the rows of a backup, and lists that are being imported. Each thread keeps its
-//! contexts: creating one costs as much as compressing a small message.
+//! Zstd compression of bodies, backup rows, and lists that are being imported. Each thread keeps its contexts, because
+//! creating one costs as much as compressing a small message.
 
 use std::cell::RefCell;
 use std::io;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_comes_back_and_damage_is_an_error() {
+    fn decompresses_a_body_and_rejects_damage() {
         let body = b"<p>Hello</p>".repeat(100);
         let mut compressed = compress(&body);
         assert!(compressed.len() < body.len() / 4);

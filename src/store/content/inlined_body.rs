@@ -1,4 +1,4 @@
-//! Bodies inlined in the journal. A sync has its price, however little it makes durable. A small batch of bodies is
+//! Bodies inlined in the journal. Every sync has a fixed price, even for few bytes. A small batch of bodies is
 //! therefore stored in the same record as the rows that name them, and one sync covers both. The bodies are also
 //! written to their segments, which are synced before the record stops counting. A start after a crash writes them to
 //! the segments again.

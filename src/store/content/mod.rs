@@ -1,11 +1,11 @@
-//! Message content: append-only segments outside the database, in buckets by the hour or day at which they must be
-//! destroyed.
+//! Message content: append-only segments outside the database, in buckets by the hour or day of their destruction.
 //!
 //! A body is compressed (zstd) and sealed under its segment's own key. The key is stored in a slot of `keys` and of its
-//! mirror, sealed under the master key. At a bucket's end the slots are overwritten and the files unlinked: no row is
-//! rewritten and nothing is compacted. Freed database pages are never zeroed, which is why bodies are not stored there.
+//! mirror, sealed under the master key. At a bucket's end the slots are overwritten and the files unlinked. Destruction
+//! rewrites no row and needs no compaction. Bodies are not stored in the database because its freed pages are never
+//! zeroed.
 //!
-//! `seal` runs on the threads that sign messages. Only `Appender` writes. Everyone calls `read`.
+//! `seal` runs on the threads that sign messages. Only `Appender` writes. Any thread may call `read`.
 
 mod appender;
 mod body_cache;
@@ -166,7 +166,8 @@ impl Content {
     fn segment_for(&self, bucket: Timestamp) -> Arc<Segment> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if writing.len() >= self.open_files_max && !writing.contains_key(&bucket) {
-            // Nothing is appended to buckets that have ended; a bucket that has not begins a new segment.
+            // Drop the segments of earlier buckets: an ended bucket gets no more bodies, and any other continues in a
+            // new segment.
             writing.clear();
         }
         Arc::clone(writing.entry(bucket).or_insert_with(|| {
@@ -275,7 +276,7 @@ impl Content {
     }
 
     /// Returns the buckets with a key or a file that end at `now` or earlier. This includes buckets that no message
-    /// names because the process ended, or the message was refused, between body and commit.
+    /// names, because the process ended or the message was refused between body and commit.
     ///
     /// # Errors
     /// File system errors.

@@ -9,7 +9,7 @@ use crate::store::op::Op;
 use crate::store::tables::Tables;
 use crate::store::testing::{START, TestStore};
 
-/// Returns the place of the body that it was committed with.
+/// An operation that returns the place of the body committed with it.
 #[derive(Serialize, Deserialize)]
 struct Keep(Place);
 
@@ -33,7 +33,7 @@ pub(super) fn message(number: u8) -> MessageId {
 fn commit(test: &TestStore, body: SealedBody) -> Place {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let Ok(place) = runtime.block_on(test.store().commit_with_body(test.store().announce(), body, Keep)) else {
-        panic!("the body was not kept")
+        panic!("the body was not stored")
     };
     place
 }
@@ -71,7 +71,7 @@ fn a_body_is_read_back_before_and_after_reopening() {
 }
 
 #[test]
-fn a_body_opens_for_its_own_message_alone() {
+fn a_body_opens_only_for_its_own_message() {
     let test = TestStore::new();
     let place = keep(&test, bucket(0), message(1), b"for one");
     assert!(matches!(read(&test, place, message(2)), Err(Unreadable::Failed(StoreError::Content(_)))));
@@ -80,7 +80,7 @@ fn a_body_opens_for_its_own_message_alone() {
 }
 
 #[test]
-fn nothing_is_readable_in_the_files() {
+fn files_contain_no_plaintext() {
     let test = TestStore::new();
     keep(&test, bucket(0), message(1), b"a canary of some length that would be seen");
     for file in files_of(&test, bucket(0)) {
@@ -104,18 +104,18 @@ fn a_torn_tail_is_never_appended_to() {
 }
 
 #[test]
-fn what_was_appended_a_moment_ago_is_sent_from_memory_and_not_after_its_end() {
+fn a_recent_body_is_read_from_memory_until_its_deadline() {
     let test = TestStore::new();
     keep(&test, bucket(0), message(1), b"fresh");
     assert_eq!(test.store().content().fresh(message(1)).unwrap(), b"fresh");
     assert_eq!(test.store().content().fresh(message(1)), None, "a body is taken once");
     keep(&test, bucket(0), message(2), b"over");
     test.store().content().destroy(bucket(0)).unwrap();
-    assert_eq!(test.store().content().fresh(message(2)), None, "its bucket is over");
+    assert_eq!(test.store().content().fresh(message(2)), None, "its bucket has ended");
 }
 
 #[test]
-fn what_a_full_disk_left_behind_does_not_stand_in_the_way() {
+fn a_file_left_by_a_full_disk_does_not_block_a_new_segment() {
     let test = TestStore::new();
     let body = test.store().content().seal(bucket(0), message(1), b"late".to_vec());
     let directory = test.directory().join("content").join(format!("{:013}", bucket(0).as_millis()));
@@ -126,7 +126,7 @@ fn what_a_full_disk_left_behind_does_not_stand_in_the_way() {
 }
 
 #[test]
-fn what_bodies_take_on_disk_is_counted_in_every_bucket_with_their_keys() {
+fn the_size_counts_bodies_and_keys_of_every_bucket() {
     let test = TestStore::new();
     let size = || test.store().size_bytes().content;
     assert_eq!(size(), 0);
@@ -135,13 +135,13 @@ fn what_bodies_take_on_disk_is_counted_in_every_bucket_with_their_keys() {
     let places = [0, 1].map(|number| keep(&test, bucket(u64::from(number)), message(number), &noise));
     let [first, second] = places.map(|place| u64::from(place.length));
     assert!(first > 20_000, "noise does not compress");
-    assert_eq!(size(), first + second + 4 * 128, "keys are there twice");
+    assert_eq!(size(), first + second + 4 * 128, "each key is stored twice");
     test.store().content().destroy(bucket(0)).unwrap();
     assert_eq!(size(), second + 4 * 128);
 }
 
 #[test]
-fn a_destroyed_bucket_leaves_neither_key_nor_file() {
+fn destroying_a_bucket_removes_its_keys_and_files() {
     let mut test = TestStore::new();
     let mine = keep(&test, bucket(0), message(1), b"doomed");
     test.reopen();
@@ -161,7 +161,7 @@ fn a_destroyed_bucket_leaves_neither_key_nor_file() {
 }
 
 #[test]
-fn slots_of_destroyed_keys_are_used_again() {
+fn slots_of_destroyed_keys_are_reused() {
     let mut test = TestStore::new();
     for number in 0..6 {
         keep(&test, bucket(number), message(1), b"hourly");
@@ -174,7 +174,7 @@ fn slots_of_destroyed_keys_are_used_again() {
 }
 
 #[test]
-fn a_torn_slot_is_never_used() {
+fn a_torn_slot_is_never_reused() {
     let mut test = TestStore::new();
     let place = keep(&test, bucket(0), message(1), b"whole");
     test.close();
@@ -189,7 +189,7 @@ fn a_torn_slot_is_never_used() {
 }
 
 #[test]
-fn a_sync_that_failed_fails_for_whoever_asks_next() {
+fn a_failed_sync_is_reported_to_every_later_caller() {
     let disk = SimulatedDisk::new(1, Honesty::Honest);
     disk.create_directory(Path::new("/content")).unwrap();
     let segment = Segment::new(bucket(0), 0, [7; MasterKey::LENGTH]);
@@ -198,12 +198,12 @@ fn a_sync_that_failed_fails_for_whoever_asks_next() {
     assert!(segment.file.set(Arc::clone(&file)).is_ok());
     disk.plan(0, Fault::Error);
     assert!(segment.sync().is_err());
-    assert!(file.sync_data().is_ok(), "the system tells of it once");
-    assert!(segment.sync().is_err(), "and the segment as often as it is asked");
+    assert!(file.sync_data().is_ok(), "the system reports a lost write once");
+    assert!(segment.sync().is_err(), "the segment reports it at every sync");
 }
 
 #[test]
-fn a_body_whose_end_was_compressed_ahead_is_read_back_whole() {
+fn a_body_with_a_precompressed_end_is_read_back_whole() {
     let test = TestStore::new();
     let body = b"DKIM-Signature: v=1\r\nSubject: Your order\r\n\r\nHello\r\n".repeat(20);
     for length in [0, 1, body.len() - 21, body.len()] {
@@ -214,21 +214,21 @@ fn a_body_whose_end_was_compressed_ahead_is_read_back_whole() {
 }
 
 #[test]
-fn a_small_body_that_comes_alone_is_written_by_its_bringer_and_any_other_by_the_thread() {
+fn only_a_single_small_body_is_written_on_the_callers_thread() {
     let test = TestStore::new();
     let store = test.store();
     let is_written = |announcement, body: &[u8]| {
         let body = store.content().seal(bucket(0), message(1), body.to_vec());
         store.appender.append_alone(Append { announcement, body, job: Box::new(|_| None) }).is_ok()
     };
-    assert!(!is_written(store.announce(), b"the first of its hour makes the file"));
+    assert!(!is_written(store.announce(), b"the first body of the hour creates the file"));
     keep(&test, bucket(0), message(2), b"here it is");
     assert!(is_written(store.announce(), b"small"));
     let mut noise = vec![0; 32 * 1024];
     store.entropy().fill(&mut noise);
-    assert!(!is_written(store.announce(), &noise), "more than the journal carries");
+    assert!(!is_written(store.announce(), &noise), "larger than the journal inlines");
     let other = store.announce();
-    assert!(!is_written(store.announce(), b"small"), "another is on its way");
+    assert!(!is_written(store.announce(), b"small"), "another body is announced");
     drop(other);
     assert!(is_written(store.announce(), b"small"));
 }

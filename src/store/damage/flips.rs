@@ -94,7 +94,7 @@ fn serves(directory: tempfile::TempDir) -> bool {
 }
 
 #[test]
-fn no_flipped_bit_makes_anything_panic_or_a_check_say_that_a_broken_store_holds() {
+fn a_flipped_bit_causes_no_panic_and_no_false_clean_check() {
     let flips = std::env::var("POSTRIDER_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(FLIPS);
     let (mut broken, mut found) = (0, 0);
     for (number, files) in stores().iter().enumerate() {
@@ -105,7 +105,7 @@ fn no_flipped_bit_makes_anything_panic_or_a_check_say_that_a_broken_store_holds(
             let report = check(directory.path(), START, KeyPlace::Apart, &mut |_| {});
             let holds = report.as_ref().is_ok_and(|report| report.failed == 0);
             let serves = serves(directory);
-            assert!(serves || !holds, "store {number}, byte {at}: a check says that it holds, and it does not serve");
+            assert!(serves || !holds, "store {number}, byte {at}: the check passes, but the store does not work");
             (broken, found) = (broken + usize::from(!serves), found + usize::from(!holds));
         }
     }
@@ -113,7 +113,7 @@ fn no_flipped_bit_makes_anything_panic_or_a_check_say_that_a_broken_store_holds(
 }
 
 #[test]
-fn a_row_that_a_flipped_bit_hides_is_never_taken_as_absent() {
+fn a_row_hidden_by_a_flipped_bit_never_counts_as_absent() {
     let flips = std::env::var("POSTRIDER_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(FLIPS);
     let [closed, _] = stores();
     let truth = rows(&closed);
@@ -131,7 +131,7 @@ fn a_row_that_a_flipped_bit_hides_is_never_taken_as_absent() {
             }
         }
     }
-    assert!(failed > 0, "no flip met a row");
+    assert!(failed > 0, "no flip hit a row");
 }
 
 #[test]

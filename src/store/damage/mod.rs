@@ -1,6 +1,6 @@
-//! Damage of the database: rows with a wrong checksum, and pages that redb can't read. redb panics on some damaged
-//! pages; [`guarded`] turns such a panic into an error. The code that finds damage logs it once and counts it, so
-//! callers don't have to.
+//! Database damage: rows with a wrong checksum, and pages that redb can't read. redb panics on some damaged pages, and
+//! [`guarded`] turns such a panic into an error. The code that finds damage logs it once and counts it, so callers
+//! don't have to.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -30,7 +30,7 @@ pub struct Damage {
 impl Damage {
     /// Reports that the row at `key` has a wrong checksum.
     pub(super) fn row(&self, table: Table, key: &[u8]) -> StoreError {
-        self.note(table, row_name(table, key), "its checksum does not fit".to_owned())
+        self.note(table, row_name(table, key), "its checksum does not match".to_owned())
     }
 
     /// Reports damage around `key` that may hide its row.
@@ -54,7 +54,7 @@ impl Damage {
 }
 
 /// Returns the name of a row for logs and errors: the account and the identifiers in its key. Addresses, site names and
-/// hashes of secrets are replaced by a checksum, which still tells rows apart.
+/// hashes of secrets are replaced by a checksum, which still distinguishes the rows.
 pub(super) fn row_name(table: Table, key: &[u8]) -> String {
     if table == Table::Meta {
         return String::from_utf8_lossy(key).into_owned();
@@ -120,7 +120,7 @@ pub(super) fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|payload| {
         let said = payload.downcast_ref::<&str>().map(|said| (*said).to_owned());
         let said = said.or_else(|| payload.downcast_ref::<String>().cloned());
-        said.unwrap_or_else(|| "the database gave up".to_owned())
+        said.unwrap_or_else(|| "the database panicked".to_owned())
     })
 }
 
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_becomes_an_error_and_ends_nothing() {
+    fn a_guarded_panic_becomes_an_error() {
         assert_eq!(guarded(|| 7), Ok(7));
         assert_eq!(guarded(|| panic!("a page is odd")), Err::<(), _>("a page is odd".to_owned()));
         assert_eq!(guarded(|| panic!("page {}", 7)), Err::<(), _>("page 7".to_owned()));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rows_name_has_its_identifiers_and_no_address() {
+    fn a_row_name_contains_identifiers_but_no_address() {
         let account = AccountId(Ulid([1; 16]));
         let key = [account.as_bytes().as_slice(), b"somebody@example.net"].concat();
         let name = row_name(Table::Suppressions, &key);

@@ -1,4 +1,5 @@
-//! Tests of damaged rows: operations that need the row fail, it never counts as absent, and everything else goes on.
+//! Tests of damaged rows: operations that need the row fail, the row never counts as absent, and all other work
+//! continues.
 
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ fn once(sender: &Sender<'_>, to: &str, key: u8) -> Accept {
 }
 
 #[test]
-fn a_message_is_refused_where_a_row_that_decides_on_it_is_damaged() {
+fn a_submission_is_refused_if_a_row_that_it_depends_on_is_damaged() {
     for table in [Table::Accounts, Table::Domains, Table::DomainsByName, Table::Quotas, Table::Suppressions] {
         let test = TestStore::new();
         let sender = test.sender();
@@ -75,7 +76,7 @@ fn a_message_is_refused_where_a_row_that_decides_on_it_is_damaged() {
 }
 
 #[test]
-fn a_damaged_idempotency_record_never_lets_a_message_be_accepted_again() {
+fn a_damaged_idempotency_record_prevents_a_second_acceptance() {
     let test = TestStore::new();
     let sender = test.sender();
     test.done(once(&sender, "a@example.net", 1));
@@ -86,7 +87,7 @@ fn a_damaged_idempotency_record_never_lets_a_message_be_accepted_again() {
 }
 
 #[test]
-fn a_missing_account_refuses_its_messages_and_ends_nothing() {
+fn a_missing_account_row_refuses_only_its_own_messages() {
     let test = TestStore::new();
     let sender = test.sender();
     test.put(Table::Accounts, sender.account.as_bytes(), None);
@@ -97,7 +98,7 @@ fn a_missing_account_refuses_its_messages_and_ends_nothing() {
 }
 
 #[test]
-fn an_outcome_is_recorded_beside_a_damaged_webhook_and_index() {
+fn an_outcome_is_recorded_despite_a_damaged_webhook_and_index() {
     let test = TestStore::new();
     let sender = test.sender();
     let broken = test.endpoint(sender.account, None);
@@ -111,13 +112,13 @@ fn an_outcome_is_recorded_beside_a_damaged_webhook_and_index() {
     let transfer: TransferRow = test.row(&sender.key(message));
     assert_eq!(transfer.state.status().as_str(), "delivered");
     let owed = test.count(Table::DeliveriesByEndpoint, &schema::endpoint(sender.account, whole));
-    assert_eq!(owed, 2, "the whole endpoint is owed both events");
+    assert_eq!(owed, 2, "the intact endpoint is owed both events");
     let damage = &test.store().meters().damage;
     assert!(damage.met.read() > 0);
 }
 
 #[test]
-fn sweeps_pass_by_damaged_rows() {
+fn sweeps_skip_damaged_rows() {
     let test = TestStore::new();
     let sender = test.sender();
     for key in 1..=3 {
@@ -140,12 +141,12 @@ fn sweeps_pass_by_damaged_rows() {
             .unwrap();
         rows
     };
-    assert_eq!(left(Table::IdempotencyByExpiry), 1, "the damaged row stays, the others are swept");
+    assert_eq!(left(Table::IdempotencyByExpiry), 1, "the damaged row stays, and the others are swept");
     assert!(left(Table::Idempotency) <= 2);
 }
 
 #[test]
-fn a_damaged_timer_holds_up_no_other() {
+fn a_damaged_timer_does_not_delay_others() {
     let test = TestStore::new();
     let sender = test.sender();
     let messages = ["a@example.net", "b@example.net", "c@example.net"].map(|to| sender.accept(to));
@@ -157,7 +158,7 @@ fn a_damaged_timer_holds_up_no_other() {
     near.refill(START, || test.store().snapshot()).unwrap();
     let Due { timers: due, .. } = near.take_due(START, 100);
     let transfers: Vec<_> = due.iter().filter(|timer| timer.kind == TimerKind::Transfer).collect();
-    assert_eq!(transfers.len(), messages.len(), "the message says that it is due then");
+    assert_eq!(transfers.len(), messages.len(), "the due time comes from the message's row");
 }
 
 /// Arms a timer.
@@ -175,7 +176,7 @@ impl Op for Arm {
 }
 
 #[test]
-fn a_damaged_timer_of_housekeeping_fires_unless_its_key_may_be_wrong() {
+fn a_damaged_housekeeping_timer_fires_unless_its_key_may_be_wrong() {
     let mut test = TestStore::new();
     let (account, gone) = (test.sender().account, Ulid([7; 16]));
     let live = test.endpoint(account, None).0;
@@ -222,7 +223,7 @@ fn a_damaged_timer_of_housekeeping_fires_unless_its_key_may_be_wrong() {
 }
 
 #[test]
-fn a_scan_fails_at_a_damaged_row_or_leaves_it_out() {
+fn a_scan_fails_at_a_damaged_row_or_skips_it() {
     let test = TestStore::new();
     let sender = test.sender();
     test.endpoint(sender.account, None);
@@ -245,7 +246,7 @@ fn a_scan_fails_at_a_damaged_row_or_leaves_it_out() {
 }
 
 #[test]
-fn a_damaged_timer_is_replaced_or_removed_by_the_operation_that_settles_it() {
+fn a_settling_operation_replaces_or_removes_its_damaged_timer() {
     let test = TestStore::new();
     let sender = test.sender();
     let message = test.done(once(&sender, "a@example.net", 1));
@@ -261,14 +262,14 @@ fn a_damaged_timer_is_replaced_or_removed_by_the_operation_that_settles_it() {
     sender.settle(message, TransferEnd::Delivered);
     assert!(test.store().health().failure().is_none());
     let waiting = test.store().meters().waiting().transfers;
-    assert_eq!(waiting, 2, "the damaged timer that was settled counts no more, the other does");
+    assert_eq!(waiting, 2, "only the unsettled timer still counts");
     let sound = test.snapshot().sound_keys(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, 99).unwrap();
     let kinds: Vec<_> = sound.iter().filter_map(|key| Timer::decode(key)).map(|timer| timer.kind).collect();
     assert!(kinds.contains(&TimerKind::Content) && kinds.contains(&TimerKind::Idempotency), "{kinds:?}");
 }
 
 #[test]
-fn outcomes_are_recorded_though_the_counts_of_webhooks_are_damaged() {
+fn outcomes_are_recorded_despite_damaged_webhook_counts() {
     let mut test = TestStore::new();
     let (account, domain) = {
         let sender = test.sender();
@@ -283,12 +284,12 @@ fn outcomes_are_recorded_though_the_counts_of_webhooks_are_damaged() {
     };
     test.reopen();
     let endpoint = test.keys(Table::Endpoints, account.as_bytes()).remove(0);
-    assert_eq!(test.row::<OutstandingRow>(&endpoint).deliveries, 3, "counted again by the start");
+    assert_eq!(test.row::<OutstandingRow>(&endpoint).deliveries, 3, "recounted at start");
     Sender::of(&test, account, domain).accept("c@example.net");
 }
 
 #[test]
-fn a_damaged_count_of_content_keeps_no_bucket_from_its_end() {
+fn a_damaged_content_count_does_not_delay_destruction() {
     let mut test = TestStore::new();
     test.sender().accept_with_body("a@example.net", 2, &[7; 3000]);
     let counts = test.keys(Table::StoredContentByBucket, &[]);
@@ -298,11 +299,11 @@ fn a_damaged_count_of_content_keeps_no_bucket_from_its_end() {
     test.done(ContentDestroyed { bucket: end.due });
     assert_eq!(test.count(Table::StoredContentByBucket, &[]), 0);
     test.reopen();
-    assert_eq!(test.count(Table::StoredContent, &[]), 0, "counted again by the start");
+    assert_eq!(test.count(Table::StoredContent, &[]), 0, "recounted at start");
 }
 
 #[test]
-fn a_damaged_total_of_content_refuses_nobody_and_is_counted_again_by_the_next_start() {
+fn a_damaged_content_total_refuses_nothing_and_is_recounted_at_start() {
     let mut test = TestStore::new();
     let sender = test.sender();
     let (account, domain) = (sender.account, sender.domain);
@@ -319,7 +320,7 @@ fn a_damaged_total_of_content_refuses_nobody_and_is_counted_again_by_the_next_st
 }
 
 #[test]
-fn a_damaged_doubt_about_the_clock_stops_no_message_and_can_end() {
+fn a_damaged_clock_doubt_blocks_no_message_and_can_end() {
     let test = TestStore::new();
     let sender = test.sender();
     test.done(BeginDoubt { number: 3 });
@@ -332,11 +333,15 @@ fn a_damaged_doubt_about_the_clock_stops_no_message_and_can_end() {
     test.done(accept);
     test.done(EndDoubt { number: 3, until: test.now(), offset_ms: 5000 });
     while !test.done(SettleDoubt { number: 3 }) {}
-    assert_eq!(test.row::<MessageRow>(&key).give_up_at, give_up_at.moved_by(5000), "the end finds what was accepted");
+    assert_eq!(
+        test.row::<MessageRow>(&key).give_up_at,
+        give_up_at.moved_by(5000),
+        "ending the doubt moves the accepted message"
+    );
 }
 
 #[test]
-fn a_store_opens_though_the_counts_among_its_facts_are_damaged() {
+fn a_store_opens_despite_damaged_counts() {
     let mut test = TestStore::new();
     test.sender().accept("a@example.net");
     test.reopen();

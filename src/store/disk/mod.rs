@@ -2,7 +2,7 @@
 //!
 //! [`FileSystem`] is the real one. Crash tests run the same store on a simulated disk, which loses, tears and reorders
 //! unsynced data and can fail at any operation. Promises that involve the database, the bodies and their keys together
-//! can only be tested on one disk at one instant. Nothing here knows the content of the store's files.
+//! can only be tested on one disk at one instant. This module does not know the content of the store's files.
 
 mod file_system;
 #[cfg(test)]
@@ -36,7 +36,7 @@ pub(in crate::store) struct Entry {
     pub(in crate::store) length: Option<u64>,
 }
 
-/// Storage of a store's files. Names are durable once their directory is synced, bytes once their file is.
+/// Storage for the store's files. Names are durable once their directory is synced, bytes once their file is.
 pub(in crate::store) trait Disk: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, opening: Opening) -> io::Result<Arc<dyn DiskFile>>;

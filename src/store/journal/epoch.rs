@@ -1,9 +1,8 @@
 //! Epochs, and the two slots at the start of the file that name the current one.
 //!
-//! The database stores the epoch of the records that count. A file that was emptied, overwritten or replaced by an
-//! earlier copy has no records of that epoch, but neither has a file at the beginning of a new epoch. So the file also
-//! names its epoch, durably and before the database does. A file that does not is not this database's journal, and a
-//! start reports its loss.
+//! The database stores the epoch of the records that count. An emptied, overwritten or older file has no records of
+//! that epoch, but neither has a file at the beginning of a new epoch. So the file also names its epoch, durably and
+//! before the database does. A file that does not name it is not this database's journal, and a start reports the loss.
 //!
 //! Epochs use the slots alternately. Until the database has the new epoch, the slot of the old one is unchanged.
 
@@ -13,7 +12,7 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::signature::hmac_sha256;
 use crate::store::disk::DiskFile;
 
-/// Key for the checksums of the records that count. Its lowest bit is the number of its slot. Never drawn twice.
+/// Key for the checksums of the records that count. Its lowest bit is the slot number. An epoch is never drawn twice.
 pub(in crate::store) type Epoch = [u8; 16];
 
 /// Size of a slot: a block of the disk, so that writing one can't tear the other.
@@ -69,7 +68,7 @@ mod tests {
     use crate::base::entropy::SeededEntropy;
 
     #[test]
-    fn epochs_use_the_slots_in_turn_and_each_is_named_in_its_own() {
+    fn epochs_alternate_between_the_slots_and_each_is_named_in_its_own() {
         let entropy = SeededEntropy::new(1);
         let mut epoch = following(None, &entropy);
         for _ in 0..20 {
@@ -82,7 +81,7 @@ mod tests {
             }
             assert!(is_named(&bytes, &epoch) && is_named(&bytes, &next));
             bytes.rotate_left(4096);
-            assert!(!is_named(&bytes, &epoch) && !is_named(&bytes, &next), "a name counts in its slot alone");
+            assert!(!is_named(&bytes, &epoch) && !is_named(&bytes, &next), "a name counts only in its own slot");
             assert!(!is_named(&[], &epoch));
             epoch = next;
         }

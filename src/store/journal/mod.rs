@@ -1,13 +1,13 @@
 //! The journal: a write-ahead log with the row changes since the database's last checkpoint, in one file.
 //!
-//! A commit of the database writes every page that it touched, and the next commit touches most of them again. So a
-//! batch becomes durable by one record here and one sync. The database takes the batch into its pages in memory and
-//! writes them at a checkpoint, when the journal is full or old. After a crash the database is in the state of the last
+//! A database commit writes every page that it touched, and the next commit touches most of them again. So a batch
+//! becomes durable by one record here and one sync. The database takes the batch into its pages in memory and writes
+//! them at a checkpoint, when the journal is full or old. After a crash the database is in the state of the last
 //! checkpoint, and the records are replayed. A record may contain the bodies that its rows name ([`super::content`]).
 //!
 //! Each checkpoint draws a random epoch, names it in the file ([`epoch`]), and stores it in the same transaction. From
 //! then on records are written from the first place again, under the new epoch. A record counts only if its checksums
-//! match, which are keyed with the epoch and bound to the place ([`record`]). A start replays the records up to the
+//! match. They are keyed with the epoch and bound to the place ([`record`]). A start replays the records up to the
 //! first that does not verify ([`replay`]). The file is damaged if later records of the same epoch follow, or if the
 //! file neither names the epoch nor has a record of it ([`scan`]). The file is overwritten and seldom truncated,
 //! because a sync that changes no length is cheaper. At a start, and when bodies that it may contain reach their
@@ -71,8 +71,8 @@ pub(super) fn make(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> 
     made.map_err(|error| failed("make", &error))
 }
 
-/// Names the epoch of `database` in the file if its store has format 1, whose journals name none. After the migration a
-/// file without the name is damage. The records must have been replayed before.
+/// Names the epoch of `database` in the file if its store has format 1, whose journals do not name it. After the
+/// migration a file without the name is damage. The records must have been replayed before.
 ///
 /// # Errors
 /// Database and file system errors.
@@ -111,9 +111,9 @@ pub(super) fn decode_record(payload: &[u8]) -> Result<Vec<Change<'_>>, StoreErro
 /// Whether a batch became durable by its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordResult {
-    /// It is.
+    /// It is durable.
     Record,
-    /// Its record does not fit: only a checkpoint makes it durable.
+    /// The record is too large for the journal: only a checkpoint makes the batch durable.
     NoRoom,
 }
 
@@ -242,7 +242,7 @@ fn checkpoint(
         let mut facts = transaction.open_table(Table::Meta.definition())?;
         let values = Values::of_format(migrate::format_in(&facts)?);
         epoch = epoch::following(replay::epoch_in(&facts, values)?.as_ref(), entropy);
-        // A journal of format 1 names no epoch: its records begin where the name would be.
+        // A journal of format 1 does not name its epoch: its records begin where the name would be.
         if values == Values::Checked {
             epoch::write(file, &epoch).map_err(|error| failed("name the epoch in", &error))?;
         }

@@ -68,10 +68,10 @@ fn length(length: usize) -> u32 {
     u32::try_from(length).unwrap_or_else(|_| unreachable!("the database takes keys and values up to 3 GiB"))
 }
 
-/// Returns the changes in the payload of a record.
+/// Returns the changes in a record's payload.
 ///
 /// # Errors
-/// Bytes that [`encode`] does not produce; a version that is not known here.
+/// Bytes that [`encode`] does not produce, or an unknown version.
 pub(super) fn decode(layout: Layout, bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     let damaged = || StoreError::Database("the journal has a record that can't be read".to_owned());
     let mut rest = UnreadBytes(bytes);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn decodes_an_encoded_payload() {
         let rows: [TestChange; 3] = [
             (Table::Messages, b"", None),
             (Table::Messages, b"key", Some(b"value")),
@@ -166,19 +166,19 @@ mod tests {
     fn a_payload_of_another_version_is_refused() {
         let mut other = encoded(&[(Table::Messages, b"key", Some(b"value"))]);
         let first = other.split_off(1);
-        assert_eq!(decode(Layout::First, &first).unwrap().len(), 1, "format 1 has the same without a version");
+        assert_eq!(decode(Layout::First, &first).unwrap().len(), 1, "a payload of format 1 only lacks the version");
         assert!(begins_first_layout(&first));
         other[0] += 1;
         assert!(decode(Layout::Second, &[other, first].concat()).is_err());
     }
 
     #[test]
-    fn no_table_has_the_name_under_which_bodies_stand() {
+    fn no_table_is_named_like_the_entry_for_bodies() {
         assert!(Table::ALL.iter().all(|table| table.name() != BODIES));
     }
 
     #[test]
-    fn bytes_that_end_too_soon_or_name_no_table_are_refused() {
+    fn refuses_truncated_payloads_and_unknown_tables() {
         let whole = encoded(&[(Table::Messages, b"key", Some(b"value"))]);
         let row_begins = 4 + Table::Messages.name().len() + BODIES.len();
         for end in (0..whole.len()).filter(|end| *end != row_begins) {

@@ -1,7 +1,7 @@
 //! Replay of the journal: after a crash its records are written into the database again.
 //!
 //! If a record inside the journal is damaged, only the records before it may be replayed. Records hold the new rows,
-//! and each builds on the one before. A later record without the damaged one would give a state that never existed, for
+//! and each builds on the one before. Skipping only the damaged record would give a state that never existed, for
 //! example a timer without its message. The state before the damage did exist.
 
 use std::io;
@@ -24,7 +24,7 @@ use crate::store::schema::{Table, meta};
 pub(in crate::store) struct Replay {
     bytes: Vec<u8>,
     found: Scan,
-    /// Whether the values of the database have checksums. Those of the records never have.
+    /// Whether the database values have checksums. Values in records never have them.
     values: Values,
 }
 
@@ -60,8 +60,8 @@ impl Replay {
         self.found.damage.as_ref()
     }
 
-    /// Replays the records. Returns a transaction to commit if there was anything. `body` gets the inlined bodies,
-    /// which must be durable before the commit. May be repeated.
+    /// Replays the records. Returns a transaction to commit if there were any. `body` gets the inlined bodies, which
+    /// must be durable before the commit. May be repeated.
     ///
     /// # Errors
     /// Database errors and errors of `body`; a record of a later version.
@@ -104,7 +104,7 @@ impl Replay {
     }
 
     /// Copies a damaged file durably to another name, and returns that name. The journal itself stays until a
-    /// checkpoint contains its sound records: a crash before that must find the damage again.
+    /// checkpoint contains its intact records, because a start after a crash must find the damage again.
     ///
     /// # Errors
     /// File system errors, including a full disk.

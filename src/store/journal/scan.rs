@@ -1,4 +1,4 @@
-//! Scan of a journal's file: which records to replay, and whether the end is a torn write or damage.
+//! Scan of the journal file: which records to replay, and whether the end is a torn write or damage.
 //!
 //! A record is synced before the next one is written. If a record does not verify and a header of the same epoch
 //! follows it, the record was once complete: the file is damaged. If nothing follows, there are two cases that the file
@@ -13,7 +13,7 @@ use super::record::{self, Layout, Record, ScannedRecord};
 pub enum Damage {
     /// A record can't be read, and later records of the same epoch follow it.
     Record {
-        /// Number of sound records before the damage.
+        /// Number of intact records before the damage.
         whole: u64,
         /// Start of the damaged record in the file, in bytes.
         offset: u64,
@@ -62,7 +62,7 @@ pub(super) struct Scan {
 /// Scans the `bytes` of a journal that names its epoch for the records of `epoch`.
 pub(super) fn scan_named(bytes: &[u8], epoch: &Epoch) -> Scan {
     let mut scan = scan(bytes, epoch, usize::try_from(epoch::RECORDS).unwrap_or(usize::MAX));
-    // A record is as good a proof as the name that the file belongs to the epoch.
+    // A record proves as well as the name that the file belongs to the epoch.
     let is_proven = !scan.records.is_empty() || scan.torn_at.is_some() || scan.damage.is_some();
     if !is_proven && !epoch::is_named(bytes, epoch) {
         scan.damage = Some(Damage::Foreign);
@@ -85,7 +85,7 @@ pub(super) fn scan(bytes: &[u8], epoch: &Epoch, mut begin: usize) -> Scan {
     let whole = scan.records.len() as u64;
     let behind = behind(bytes, begin + 1, epoch);
     if behind.records > 0 {
-        // The number of the last record says how many there were. Records of the first layout are only counted.
+        // The number of the last record gives their count. Records of the first layout are only counted.
         let left_out = behind.last.map_or(behind.records + 1, |last| (u64::from(last) + 1).saturating_sub(whole));
         scan.damage = Some(Damage::Record { whole, offset: begin as u64, left_out: left_out.max(2) });
     } else if matches!(failed, ScannedRecord::HeaderOnly { .. }) {

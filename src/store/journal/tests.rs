@@ -43,7 +43,7 @@ fn messages(test: &TestStore) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_was_answered_after_the_last_checkpoint_is_there_after_a_crash() {
+fn operations_answered_since_the_last_checkpoint_survive_a_crash() {
     let test = TestStore::new();
     let sender = test.sender();
     for number in 0..20 {
@@ -60,7 +60,7 @@ fn what_was_answered_after_the_last_checkpoint_is_there_after_a_crash() {
 }
 
 #[test]
-fn a_torn_record_and_all_behind_it_are_as_if_they_had_never_been() {
+fn a_torn_record_and_all_later_ones_are_ignored() {
     let test = TestStore::new();
     let sender = test.sender();
     let mut ends = vec![journal_of(&test).len()];
@@ -81,17 +81,17 @@ fn a_torn_record_and_all_behind_it_are_as_if_they_had_never_been() {
 }
 
 #[test]
-fn a_body_stands_in_the_record_of_its_row_until_its_segment_is_synced() {
+fn a_body_is_inlined_in_its_rows_record_until_its_segment_is_synced() {
     let test = TestStore::new();
     let sender = test.sender();
-    let bodies = [b"a first body".as_slice(), b"and another"];
+    let bodies = [b"a first body".as_slice(), b"a second one"];
     let ids = bodies.map(|body| sender.accept_with_body("b@example.net", 2, body));
     let left = killed(&test);
-    // A power cut may leave this of a file that was never synced.
+    // A power cut may leave such a file if it was never synced.
     let segment = buckets(left.path())[0].join("000000.segment");
     fs::OpenOptions::new().write(true).open(segment).unwrap().set_len(7).unwrap();
     let report = check(left.path(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
-    assert!(report.failures.is_empty(), "a check finds them where they are: {:?}", report.failures);
+    assert!(report.failures.is_empty(), "the check finds them in the journal: {:?}", report.failures);
     let mut after = TestStore::in_directory(left);
     for _ in 0..2 {
         for (body, id) in bodies.iter().zip(ids) {
@@ -103,7 +103,7 @@ fn a_body_stands_in_the_record_of_its_row_until_its_segment_is_synced() {
 }
 
 #[test]
-fn a_body_whose_bucket_is_over_is_not_written_again_and_one_that_was_lost_is() {
+fn replay_rewrites_lost_bodies_but_not_expired_ones() {
     let test = TestStore::new();
     let sender = test.sender();
     let ids = [(0, b"over"), (2, b"lost")].map(|(hours, body)| sender.accept_with_body("b@example.net", hours, body));
@@ -140,7 +140,7 @@ fn opened_with(test: &TestStore, journal: &[u8]) -> Result<TestStore, OpenError>
 }
 
 #[test]
-fn one_wrong_bit_before_later_records_stops_the_start_and_changes_nothing() {
+fn a_flipped_bit_before_later_records_prevents_a_start_and_changes_nothing() {
     let test = TestStore::new();
     let sender = test.sender();
     sender.accept("first@example.net");
@@ -161,14 +161,14 @@ fn one_wrong_bit_before_later_records_stops_the_start_and_changes_nothing() {
         let OpenError::JournalDamaged(damage) = error else { panic!("bit at {at}: {error}") };
         let Damage::Record { offset, left_out, .. } = damage else { panic!("bit at {at}: {damage}") };
         assert_eq!((offset, left_out), (first as u64, 4), "bit at {at}");
-        assert_eq!(fs::read(path.join(FILE)).unwrap(), bytes, "the journal is as it was");
+        assert_eq!(fs::read(path.join(FILE)).unwrap(), bytes, "the journal is unchanged");
         let report = check(left.path(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
         assert!(report.failures.iter().any(|failure| failure.rule == Rule::Journal), "{:?}", report.failures);
     }
 }
 
 #[test]
-fn an_accepted_damage_leaves_what_was_before_it_and_holds_the_queue() {
+fn accepting_damage_keeps_earlier_records_and_holds_the_queue() {
     let test = TestStore::new();
     let sender = test.sender();
     let before = sender.accept("before@example.net");
@@ -199,7 +199,7 @@ fn an_accepted_damage_leaves_what_was_before_it_and_holds_the_queue() {
 }
 
 #[test]
-fn a_start_that_is_interrupted_while_it_accepts_the_damage_finds_the_damage_again() {
+fn an_interrupted_acceptance_of_damage_finds_the_damage_again() {
     let test = TestStore::new();
     let sender = test.sender();
     let first = journal_of(&test).len();
@@ -219,7 +219,7 @@ fn a_start_that_is_interrupted_while_it_accepts_the_damage_finds_the_damage_agai
 }
 
 #[test]
-fn damage_is_not_accepted_where_there_is_none() {
+fn accepting_damage_requires_damage() {
     let test = TestStore::new();
     let sender = test.sender();
     sender.accept("first@example.net");
@@ -235,7 +235,7 @@ fn damage_is_not_accepted_where_there_is_none() {
 }
 
 #[test]
-fn a_damaged_last_record_is_left_out_like_one_that_was_never_completed() {
+fn a_damaged_last_record_is_skipped_like_an_incomplete_one() {
     let test = TestStore::new();
     let sender = test.sender();
     sender.accept("first@example.net");
@@ -263,7 +263,7 @@ fn in_first_layout(journal: &[u8], epoch: &Epoch) -> (Vec<u8>, Vec<usize>) {
 }
 
 #[test]
-fn records_of_format_1_are_found_and_so_is_damage_among_them() {
+fn finds_records_of_format_1_and_damage_among_them() {
     let test = TestStore::new();
     let sender = test.sender();
     for number in 0..4 {
@@ -284,14 +284,14 @@ fn records_of_format_1_are_found_and_so_is_damage_among_them() {
 }
 
 #[test]
-fn a_record_verifies_in_its_place_and_epoch_alone() {
+fn a_record_verifies_only_in_its_own_place_and_epoch() {
     let (epoch, mut record) = ([7; 16], vec![0; record::HEAD]);
     record.extend(b"payload");
     assert!(record::seal(&epoch, 0, 3, &mut record));
     assert!(matches!(record::at(&record, 0, &epoch), ScannedRecord::Whole(record) if record.number == Some(3)));
     assert_eq!(record::at(&record, 0, &[8; 16]), ScannedRecord::Nothing);
     let moved = [vec![0], record.clone()].concat();
-    assert_eq!(record::at(&moved, 1, &epoch), ScannedRecord::Nothing, "it stands elsewhere");
+    assert_eq!(record::at(&moved, 1, &epoch), ScannedRecord::Nothing, "it is at another offset");
     for at in 0..record.len() {
         record[at] ^= 1;
         let expected = if at < record::HEAD { ScannedRecord::Nothing } else { ScannedRecord::HeaderOnly { number: 3 } };
@@ -301,7 +301,7 @@ fn a_record_verifies_in_its_place_and_epoch_alone() {
 }
 
 #[test]
-fn a_header_behind_a_bad_record_proves_damage_though_its_payload_is_torn() {
+fn a_header_after_a_bad_record_proves_damage_even_if_its_payload_is_torn() {
     let epoch = [7; 16];
     let mut journal = Vec::new();
     for number in 0..3 {
@@ -318,7 +318,7 @@ fn a_header_behind_a_bad_record_proves_damage_though_its_payload_is_torn() {
 }
 
 #[test]
-fn records_of_an_earlier_epoch_are_nothing() {
+fn records_of_an_earlier_epoch_are_ignored() {
     let mut test = TestStore::new();
     test.sender().accept("a@example.net");
     let key = messages(&test).remove(0);
@@ -335,7 +335,7 @@ fn records_of_an_earlier_epoch_are_nothing() {
 }
 
 #[test]
-fn a_record_proves_the_epoch_where_its_name_is_damaged() {
+fn a_record_proves_the_epoch_if_its_name_is_damaged() {
     let test = TestStore::new();
     let idle = journal_of(&test);
     test.sender().accept("a@example.net");
@@ -354,7 +354,7 @@ fn one_row(key: &[u8], value: Vec<u8>) -> Changes {
 }
 
 #[test]
-fn a_journal_without_room_leaves_the_batch_to_a_checkpoint() {
+fn a_full_journal_leaves_the_batch_to_a_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(&FileSystem, directory.path(), [7; 16], Limits::default()).unwrap();
     let large = one_row(b"key", vec![0; 600 << 10]);
@@ -367,7 +367,7 @@ fn a_journal_without_room_leaves_the_batch_to_a_checkpoint() {
 }
 
 #[test]
-fn a_checkpoint_begins_the_file_again_under_another_epoch() {
+fn a_checkpoint_restarts_the_file_under_a_new_epoch() {
     let directory = tempfile::tempdir().unwrap();
     let database = Database::create(directory.path().join("database")).unwrap();
     let entropy = SeededEntropy::new(1);

@@ -1,6 +1,6 @@
-//! The copy of a database that a migration writes: a separate file, which becomes the database when it is complete.
-//! Each transaction has a bounded number of rows, and stores the progress and the state of the original in the same
-//! commit. A start after a kill continues the copy, unless the original has changed since.
+//! The copy of the database that a migration writes: a separate file, which becomes the database when it is complete.
+//! Each transaction has a bounded number of rows. The same commit stores the progress and the state of the original. A
+//! start after a kill continues the copy, unless the original has changed since.
 
 use std::io;
 use std::ops::Bound;
@@ -28,7 +28,7 @@ type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 /// Progress of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Progress {
-    /// State of the original that is copied: the epoch of its last checkpoint.
+    /// State of the copied original: the epoch of its last checkpoint.
     source: Vec<u8>,
     /// Table and key of the last copied row.
     last: Option<(String, Vec<u8>)>,
@@ -153,7 +153,7 @@ impl Copying {
     }
 }
 
-/// Returns the current rows of `database`, and the state that they belong to.
+/// Returns the current rows of `database`, and the state to which they belong.
 fn original(database: &Database) -> Result<(ReadTransaction, Vec<u8>), StoreError> {
     let original = database.begin_read()?;
     let source = original.open_table(Table::Meta.definition())?.get(meta::JOURNAL)?;
@@ -168,7 +168,7 @@ fn is_written_last(table: &str, key: &[u8]) -> bool {
 
 impl Progress {
     fn encode(&self) -> Vec<u8> {
-        let bytes = postcard::to_stdvec(self).unwrap_or_else(|_| unreachable!("postcard writes strings and bytes"));
+        let bytes = postcard::to_stdvec(self).unwrap_or_else(|_| unreachable!("postcard can encode strings and bytes"));
         checksum::stored(Table::Meta.name(), meta::MIGRATION, &bytes)
     }
 

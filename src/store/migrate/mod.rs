@@ -1,10 +1,10 @@
 //! Migration of a store of an earlier format when it is opened (contract 8 "Running").
 //!
 //! Every format except the first has one [`Step`] from the format before it: a function of one row. All necessary steps
-//! run in one pass, which copies the database row by row into a new file, in transactions of bounded size, and then
+//! run in one pass. It copies the database row by row into a new file, in transactions of bounded size, and then
 //! renames the new file over the old one. Until the rename the store is unchanged, so an earlier version still opens
 //! it. A process that is killed during the migration continues at the next start, because the copy stores its progress.
-//! The original rows are kept in a backup. Bodies are in no table, so no step changes them.
+//! The original rows are kept in a backup. Bodies are not stored in tables, so no step changes them.
 
 mod copy;
 #[cfg(test)]
@@ -30,7 +30,7 @@ type NextValue = fn(&str, &[u8], Vec<u8>) -> Option<Vec<u8>>;
 
 /// A migration step from one format to the next.
 pub(super) struct Step {
-    /// Format that it begins with; it ends with the next.
+    /// Format that the step reads; it writes the next one.
     pub(super) from: u32,
     /// Description of the change, for the log.
     pub(super) what: &'static str,
@@ -88,7 +88,8 @@ pub(super) fn migrate(
 ) -> Result<bool, OpenError> {
     refuse_newer(database, current)?;
     let Some(found) = format_of(database)?.filter(|found| *found < current) else {
-        // Left by a process that was killed after the rename, or from before a downgrade to an earlier version.
+        // A copy may be left by a process that was killed after the rename, or from before a downgrade to an earlier
+        // version.
         copy::discard(environment.disk, environment.directory)?;
         return Ok(false);
     };
@@ -186,7 +187,7 @@ pub(super) fn format_in(facts: &impl ReadableTable<&'static [u8], &'static [u8]>
         |fault: &str| StoreError::Damaged { table: Table::Meta, row: "format".to_owned(), fault: fault.to_owned() };
     match facts.get(meta::FORMAT)? {
         Some(stored) => match stored.value().try_into().map(u32::from_be_bytes) {
-            Ok(0) | Err(_) => Err(damaged("no store has such a format")),
+            Ok(0) | Err(_) => Err(damaged("there is no such format")),
             Ok(format) => Ok(Some(format)),
         },
         None if facts.first()?.is_none() => Ok(None),
@@ -194,8 +195,8 @@ pub(super) fn format_in(facts: &impl ReadableTable<&'static [u8], &'static [u8]>
     }
 }
 
-/// Keeps the original rows in a backup beside the store, and returns the file's name. A backup of an earlier try is
-/// replaced: the earlier version may have been used since.
+/// Keeps the original rows in a backup beside the store, and returns the file name. A backup of an earlier try is
+/// replaced, because the earlier version may have been used since.
 fn back_up(
     database: &Database,
     environment: &Environment<'_>,

@@ -13,7 +13,7 @@ use crate::store::testing::{START, TestStore};
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
-/// Two made-up formats: account names in capitals, then no hints.
+/// Two made-up formats: account names in upper case, then no hints.
 const MADE_UP: &[Step] = &[
     Step {
         from: FORMAT,
@@ -154,7 +154,7 @@ fn large_store() -> TestStore {
 }
 
 #[test]
-fn the_formats_have_their_steps() {
+fn every_format_has_a_step() {
     let from: Vec<_> = STEPS.iter().map(|step| step.from).collect();
     assert_eq!(from, (1..FORMAT).collect::<Vec<_>>());
 }
@@ -184,7 +184,7 @@ fn an_older_store_is_migrated_step_by_step_after_a_backup() {
 }
 
 #[test]
-fn format_1_gets_its_checksums() {
+fn format_1_gets_checksums() {
     let mut test = store();
     let present = everything(&database(&test));
     make_format_1(&test);
@@ -195,7 +195,7 @@ fn format_1_gets_its_checksums() {
 }
 
 #[test]
-fn a_migration_is_made_of_many_transactions_and_goes_on_after_a_kill() {
+fn a_migration_uses_many_transactions_and_continues_after_a_kill() {
     // Stop after so many reports, like a kill: committed work stays, and nothing is cleaned up.
     for ended_after in [1, 2, 3, 5, 8] {
         let test = large_store();
@@ -210,7 +210,7 @@ fn a_migration_is_made_of_many_transactions_and_goes_on_after_a_kill() {
             })
         }));
         assert!(killed.is_err(), "there are at least {ended_after} reports");
-        assert_eq!(format_of(&database(&test)).unwrap(), Some(1), "the store is what it was");
+        assert_eq!(format_of(&database(&test)).unwrap(), Some(1), "the store is unchanged");
         let first = RefCell::new(None);
         assert!(
             forward_reporting(&test, FORMAT, STEPS, &|migration| {
@@ -221,7 +221,7 @@ fn a_migration_is_made_of_many_transactions_and_goes_on_after_a_kill() {
         let (first, at_kill) = (first.take(), at_kill.take().unwrap());
         if at_kill.rows > at_kill.of / 2 {
             let goes_on = first.is_none_or(|first| first.rows > at_kill.rows);
-            assert!(goes_on, "it goes on after {at_kill:?}: {first:?}");
+            assert!(goes_on, "it continues after {at_kill:?}: {first:?}");
         }
         assert_eq!(rows(&database(&test), "waiting").len(), 12_000);
         assert!(
@@ -231,7 +231,7 @@ fn a_migration_is_made_of_many_transactions_and_goes_on_after_a_kill() {
 }
 
 #[test]
-fn a_copy_of_an_earlier_state_is_not_gone_on_with() {
+fn a_copy_of_an_earlier_state_is_discarded() {
     let test = large_store();
     let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         forward_reporting(&test, FORMAT, STEPS, &|migration| assert!(migration.rows < migration.of * 3 / 4, "killed"))
@@ -253,7 +253,7 @@ fn a_copy_of_an_earlier_state_is_not_gone_on_with() {
 }
 
 #[test]
-fn a_migration_without_room_changes_nothing() {
+fn a_migration_without_space_changes_nothing() {
     let test = large_store();
     let before = everything(&database(&test));
     let short = Short(FileSystem);
@@ -267,7 +267,7 @@ fn a_migration_without_room_changes_nothing() {
 }
 
 #[test]
-fn a_way_with_a_gap_leads_nowhere() {
+fn a_missing_step_fails_the_migration() {
     let mut test = store();
     let failed = forward_store(&test, FORMAT + 2, &MADE_UP[..1]);
     assert!(matches!(failed, Err(OpenError::NotMigrated { found: FORMAT, .. })));
@@ -276,14 +276,14 @@ fn a_way_with_a_gap_leads_nowhere() {
 }
 
 #[test]
-fn a_new_store_needs_no_way_and_a_newer_one_has_none() {
+fn a_new_store_needs_no_migration_and_a_newer_one_is_refused() {
     let test = store();
     forward_store(&test, FORMAT + 2, MADE_UP).unwrap();
     assert!(matches!(forward_store(&test, FORMAT, STEPS), Err(OpenError::Newer { found }) if found == FORMAT + 2));
 }
 
 #[test]
-fn a_damaged_format_is_damage_and_never_a_new_store() {
+fn a_damaged_format_never_looks_like_a_new_store() {
     let mut test = store();
     for damaged in [Some(&[0, 0, 0, 0][..]), Some(&[2]), None] {
         let opened = database(&test);

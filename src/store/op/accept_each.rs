@@ -8,9 +8,9 @@ use super::{Never, Op};
 use crate::store::error::OpError;
 use crate::store::tables::Tables;
 
-/// Accepts or refuses each message like one [`Accept`] after another: the quota adds up, and a key that an earlier
-/// message has bound is bound for the later ones. A refused message leaves no rows, because [`Accept`] checks
-/// everything before it writes.
+/// Accepts or refuses each message like one [`Accept`] after another: the quota adds up, and a key bound by an earlier
+/// message is bound for the later ones. A refused message leaves no rows, because [`Accept`] checks everything before
+/// it writes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AcceptEach {
     /// The messages, with ascending identifiers.
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_message_hinders_no_other_one() {
+    fn a_refused_message_does_not_affect_the_others() {
         let (test, messages) = given(&[(1, None), (0, None), (2, None), (3, None)], 2);
         let outcomes = together(&test, messages);
         assert!(outcomes[0].is_ok() && outcomes[2].is_ok(), "{outcomes:?}");
@@ -88,7 +88,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn a_list_leaves_what_its_messages_leave_one_by_one(
+        fn a_list_has_the_same_effect_as_its_messages_one_by_one(
             messages in proptest::collection::vec((0_u8..4, proptest::option::of(0_u8..3)), 0..8),
             per_hour in 0_u64..8,
         ) {

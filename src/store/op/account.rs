@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_has_at_most_100_keys_that_are_neither_revoked_nor_expired() {
+    fn an_account_has_at_most_100_active_keys() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let soon = test.now() + std::time::Duration::from_secs(60);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn of_keys_that_are_revoked_or_expired_the_newest_1000_stay() {
+    fn the_newest_1000_inactive_keys_are_kept() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let kept = test.done(new_key(account, 1, None)).id;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_an_earlier_version_count() {
+    fn keys_created_by_an_earlier_version_count() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         for number in 0..ACTIVE_KEYS_COUNT {

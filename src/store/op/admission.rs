@@ -1,5 +1,5 @@
-//! Admission: the decision whether a message may be accepted. These are the account's checks in the order of contract
-//! 1, from idempotency to quota.
+//! Admission: the decision whether a message may be accepted. It makes the account's checks in the order of contract 1,
+//! from idempotency to quota.
 //!
 //! The same request is checked twice: against a snapshot before composing and signing, and inside the accepting
 //! operation, where the result counts.
@@ -131,7 +131,7 @@ pub struct Admitted {
     pub quota_view: QuotaView,
 }
 
-/// Checks by `read` whether the message may be accepted at `time`.
+/// Checks in `read` whether the message may be accepted at `time`.
 ///
 /// # Errors
 /// The first refusal in the contract's order, or a store failure.

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_seen_and_is_missing_is_an_alert_until_it_is_back() {
+    fn a_lost_record_is_an_alert_until_it_is_found_again() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let domain = test.domain(account, "example.com", Stream::Transactional, DomainStatus::Verified);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn next_keys_whose_records_are_not_seen_two_weeks_before_they_sign_are_an_alert() {
+    fn missing_records_of_the_next_keys_are_an_alert_two_weeks_before_rotation() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let domain = test.domain(account, "example.com", Stream::Transactional, DomainStatus::Verified);

@@ -10,7 +10,7 @@ use crate::machine::quota::{Quota, QuotaExhausted};
 use crate::store::error::StoreError;
 use crate::store::tables::Tables;
 
-/// Percentage of a day's quota from which its use is a warning.
+/// Percentage of a day's quota at which its use becomes a warning.
 const PART: u64 = 80;
 
 /// Whether `used` is most of a day's quota.
@@ -46,7 +46,7 @@ pub fn refused(exhausted: &QuotaExhausted) -> Sighting {
     sighting(Severity::Critical, &format!("the whole {}", exhausted.window.as_str()))
 }
 
-/// Returns the sighting for a quota at `now`; `None` if less than most of it is used.
+/// Returns the sighting for a quota at `now`; `None` if its use is below the warning.
 pub fn standing(quota: &Quota, limits: QuotaLimits, now: Timestamp) -> Option<Sighting> {
     let view = quota.view(limits, now);
     if let Err(exhausted) = quota.check(1, limits, now) {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn four_fifths_of_a_day_raise_a_warning_that_ends_with_the_next_day() {
+    fn eighty_percent_of_a_day_raise_a_warning_that_ends_the_next_day() {
         let test = TestStore::new();
         let sender = test.sender_with(QuotaLimits { per_hour: 100, per_day: 5 });
         for number in 0..3 {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_stands_as_its_windows_do() {
+    fn the_alert_follows_the_quota_windows() {
         let (limits, now) = (QuotaLimits { per_hour: 10, per_day: 100 }, Timestamp::from_millis(1_700_000_000_000));
         let used = |messages: u64| {
             let quota = (0..messages).fold(Quota::default(), |quota, _| quota.admit(limits, now).unwrap().0);

@@ -59,7 +59,7 @@ mod tests {
     use crate::store::timer::TimerKind;
 
     #[test]
-    fn a_withdrawn_message_has_its_event_and_no_timer_and_a_late_outcome_finds_nothing() {
+    fn a_cancelled_message_has_an_event_and_no_timer_and_ignores_a_late_outcome() {
         let test = TestStore::new();
         let sender = test.sender();
         let message = sender.accept("b@example.net");

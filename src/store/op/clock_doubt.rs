@@ -1,5 +1,5 @@
-//! Doubts about the wall clock: their beginning, their end, and the correction of stamps from that time. The correction
-//! is the step of the service's time at the end of the doubt.
+//! Doubts about the wall clock: their beginning, their end, and the correction of times recorded meanwhile. The
+//! correction is the step of the service's time at the end of the doubt.
 //!
 //! It moves the deadlines of messages that were accepted during the doubt. If the service's time was set back, it also
 //! moves the next attempts of messages and webhooks, which would otherwise wait for the clock to catch up.
@@ -133,7 +133,7 @@ impl Op for EndDoubt {
     }
 }
 
-/// Moves a slice of the stamps from an ended doubt.
+/// Moves a slice of the times recorded during an ended doubt.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SettleDoubt {
     /// The doubt's number.
@@ -191,7 +191,7 @@ impl Moving {
             match tables.row::<MessageRow>(key) {
                 Ok(Some(row)) => self.message(tables, key, row)?,
                 Ok(None) => {}
-                // One damaged row must not block the deadlines of all others.
+                // One damaged row must not prevent the correction of the others.
                 Err(error @ (StoreError::Row { .. } | StoreError::Damaged { .. })) => {
                     tracing::error!(%error, "could not move a message's deadline")
                 }
@@ -263,7 +263,7 @@ fn readable<R: Row>(read: Result<Option<R>, StoreError>) -> Result<Option<R>, St
     }
 }
 
-/// Returns the first key of `table` from `from` on, of a sound or damaged row.
+/// Returns the first key of `table` from `from` on, of an intact or damaged row.
 fn first_key(tables: &Tables<'_>, table: Table, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let range = (from, &*after_prefix(&[]));
     Ok(tables.keys_with(table, range, Order::Ascending, OnDamage::Key, 1)?.pop())

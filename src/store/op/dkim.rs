@@ -1,5 +1,5 @@
-//! The DKIM keys of a domain's row (contract 2, contract 14.1): the effects of a check, new pairs, and the timer of the
-//! rotation. [`dkim_rotation`] decides.
+//! The DKIM keys in a domain's row (contract 2, contract 14.1): the effects of a check, new pairs, and the rotation
+//! timer. [`dkim_rotation`] decides.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ pub(super) fn drop_further(row: &mut DomainRow) {
     row.dkim.retain(|key| !is_dropped(key));
 }
 
-/// Arms the rotation's timer as the row needs it.
+/// Arms the rotation timer as the row needs it.
 pub(super) fn rearm(tables: &mut Tables<'_>, account: AccountId, domain: DomainId, row: &mut DomainRow) {
     let now = tables.now();
     let wanted = row.rotation.next_at.map(|at| match at {

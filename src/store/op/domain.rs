@@ -167,8 +167,8 @@ impl Op for RecordDomainCheck {
 }
 
 impl RecordDomainCheck {
-    /// Records the check in `row`. Rotates the keys if that is due or requested, and the records of the next ones were
-    /// found.
+    /// Records the check in `row`. Rotates the keys if a rotation is due or requested and the records of the next ones
+    /// were found.
     pub(super) fn record(
         &self,
         tables: &mut Tables<'_>,
@@ -228,7 +228,7 @@ impl RecordDomainCheck {
         Ok(())
     }
 
-    /// Records which records were once found and are now missing.
+    /// Updates the record of losses: DNS records that were once found and are now missing.
     fn note_losses(&self, row: &mut DomainRow) {
         for purpose in [RecordPurpose::ReturnPath, RecordPurpose::Spf, RecordPurpose::Dmarc] {
             let Some(is_seen) = self.finding(purpose) else { continue };
@@ -252,8 +252,8 @@ impl RecordDomainCheck {
         audit::write(tables, self.account, &Actor::Service, change).map(drop)
     }
 
-    /// Whether the record of the signing RSA key was found; of the first waiting one if none signs. `None` if the
-    /// look-up failed.
+    /// Whether the record of the signing RSA key was found. If none signs, the record of the first waiting key decides.
+    /// `None` if the look-up failed.
     fn dkim_finding(&self, row: &DomainRow) -> Option<bool> {
         let in_state = |state| {
             let mut keys = row.dkim.iter().filter(|key| key.algorithm == DkimAlgorithm::RsaSha256);
@@ -298,8 +298,8 @@ impl RecordDomainCheck {
     }
 }
 
-/// Delay before a check is repeated if its result could not be recorded, because another account has the domain
-/// verified.
+/// Delay before a check is repeated if its result could not be recorded, because the domain is verified in another
+/// account.
 const POSTPONED_CHECK: Duration = Duration::from_secs(24 * 3600);
 
 /// Postpones a domain's next check.
@@ -354,7 +354,7 @@ pub fn domain_by_name(
     name: &str,
 ) -> Result<Option<(DomainId, DomainRow)>, StoreError> {
     let Some(id) = read.get(Table::DomainsByName, &schema::named(account, name.as_bytes()))? else { return Ok(None) };
-    let damaged = |_| StoreError::Row { table: Table::DomainsByName, fault: "no identifier".into() };
+    let damaged = |_| StoreError::Row { table: Table::DomainsByName, fault: "not an identifier".into() };
     let id = DomainId(Ulid(id.try_into().map_err(damaged)?));
     Ok(read.row::<DomainRow>(&schema::domain(account, id))?.map(|row| (id, row)))
 }

@@ -56,8 +56,8 @@ impl Op for UpdateDomain {
 }
 
 impl UpdateDomain {
-    /// Schedules the rotation. A pair that waited for its record without a schedule would have signed at once, so it is
-    /// due now.
+    /// Schedules the rotation. Without a schedule, a pair that waits for its record signs as soon as it is found. Such
+    /// a pair is therefore due now.
     fn schedule(&self, tables: &mut Tables<'_>, row: &mut DomainRow, days: u16) {
         let now = tables.now();
         if days == 0 {
@@ -80,7 +80,7 @@ impl UpdateDomain {
     }
 }
 
-/// Schedules a check of the domain's records for when people have had time to copy them.
+/// Schedules a check of the domain's records, after enough time to copy them.
 fn check_soon(tables: &mut Tables<'_>, account: AccountId, domain: DomainId, row: &mut DomainRow) {
     let Some(armed) = row.next_check_at else { return };
     let due = armed.min(tables.now() + FIRST_CHECK);
@@ -232,7 +232,7 @@ impl Op for RotateDkim {
         let mut row = found(tables, &key, self.limit)?;
         let is_there = |new: &DkimKeyRow| row.dkim.iter().any(|old| old.selector == new.selector);
         if row.rotation.days > 0 || self.keys.iter().any(is_there) {
-            // A schedule was set since, or another rotation came first; its keys have these selectors.
+            // A schedule was set in the meantime, or another rotation came first. Its keys have these selectors.
             return Ok(row);
         }
         dkim::replace_pending(&mut row, &self.keys, &tables.time());

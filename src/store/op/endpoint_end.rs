@@ -66,7 +66,7 @@ impl Op for EndDeliveries {
         let end = after_prefix(&prefix);
         let keys = tables.sound_keys(Table::DeliveriesByEndpoint, &prefix, &end, Order::Ascending, SLICE)?;
         for key in &keys {
-            // The endpoint's deliveries can't be listed any more, and the next slice begins where this one ends.
+            // The endpoint's deliveries can't be listed any more, and the next slice begins at the end of this one.
             tables.remove(Table::DeliveriesByEndpoint, key);
             if let Some(id) = key.last_chunk::<16>() {
                 self.end(tables, DeliveryId(Ulid(*id)))?;
@@ -101,7 +101,7 @@ mod tests {
     use crate::store::testing::TestStore;
 
     #[test]
-    fn a_deleted_endpoint_is_owed_nothing_new_and_what_it_was_owed_fails_in_slices() {
+    fn a_deleted_endpoint_gets_no_new_deliveries_and_its_outstanding_ones_fail_in_slices() {
         let test = TestStore::new();
         let sender = test.sender();
         let account = sender.account;
@@ -119,7 +119,7 @@ mod tests {
         sender.accept("b@example.net");
         assert_eq!(test.count(Table::Deliveries, &[]), SLICE + 1);
         for left in [1, 0] {
-            let [timer] = test.timers(TimerKind::EndpointEnd)[..] else { panic!("a timer for what is left") };
+            let [timer] = test.timers(TimerKind::EndpointEnd)[..] else { panic!("one timer for the rest") };
             test.done(EndDeliveries { account, endpoint, due: timer.due });
             assert_eq!((test.timers(TimerKind::Delivery).len(), test.count(Table::Parked, &[])), (0, left));
             assert_eq!(test.count(Table::DeliveriesByEndpoint, &[]), left);

@@ -28,7 +28,7 @@ enum Keys {
     Prefixed,
     /// The keys contain it at this place.
     At(usize),
-    /// The keys do not contain it. Its rows there are erased with the rows that they refer to, or it has none.
+    /// The keys do not contain it. Its rows there are erased with the rows that they name, or it has none.
     Without,
 }
 
@@ -188,7 +188,7 @@ impl EraseAccount {
         self.rows.iter().any(|row| row.table() == Some(table) && row.key == key)
     }
 
-    /// Erases one row, and the rows that refer to it in tables whose keys do not contain the account.
+    /// Erases one row, and the rows that refer to it from tables without the account in their keys.
     fn erase(tables: &mut Tables<'_>, table: Table, key: &[u8]) -> Result<(), StoreError> {
         match table {
             Table::Timers => {

@@ -1,5 +1,5 @@
-//! Appending an event. Its identifier and bytes are created here, once, in the writer. Every endpoint that takes it
-//! gets a delivery in the same transaction.
+//! Appending an event. Its identifier and bytes are created here, once, in the writer. Every endpoint subscribed to its
+//! type gets a delivery in the same transaction.
 
 use super::{message_index, outcomes, outstanding};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, MessageId, Ulid};
@@ -35,7 +35,7 @@ pub struct EventDetails<'a> {
     pub transfer: Option<&'a TransferRow>,
 }
 
-/// A message in the form that its events name it.
+/// A message with the members that its events contain.
 pub struct Subject<'a> {
     /// Account of the message.
     pub account: AccountId,

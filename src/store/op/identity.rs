@@ -1,5 +1,5 @@
-//! Identities at an OpenID Connect provider. Each has two rows, the user's and the one that finds the user by it. Only
-//! this file writes and removes them, so they always agree.
+//! Identities at an OpenID Connect provider. Each has two rows: one belongs to the user, and the other finds the user
+//! by the identity. Only this file writes and removes them, so they always agree.
 
 use serde::{Deserialize, Serialize};
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_one_identity_at_a_provider_and_an_identity_one_user() {
+    fn a_user_has_one_identity_per_provider_and_an_identity_one_user() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let ann = test.done(CreateUser { account, user: user("ann@example.com", 1) }).id;

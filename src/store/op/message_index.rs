@@ -1,8 +1,8 @@
 //! Indexing messages for searches, in blocks of some hundreds of consecutive messages. The few messages after the last
 //! block are searched one by one.
 //!
-//! Later changes of a block are written in the transaction that makes them: a message that was accepted after one with
-//! a greater identifier, and a new status.
+//! Two later changes of a block are written in the transaction that causes them. One is a message accepted after
+//! another with a greater identifier, and the other is a new status.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,7 @@ use crate::store::timer::{Timer, TimerKind};
 pub const BLOCK: usize = 256;
 /// Maximum number of messages that one operation indexes, which takes some milliseconds of the writer's time.
 const SLICE: usize = 4 * BLOCK;
-/// Number of an account's messages on a day between two runs of the indexing; it also runs at the first message of a
+/// Number of an account's messages on a day between two runs of the indexing. It also runs at the first message of a
 /// day.
 const EVERY: u64 = 1024;
 
@@ -169,12 +169,12 @@ mod tests {
     use crate::store::testing::TestStore;
 
     #[test]
-    fn whole_blocks_are_indexed_and_the_rest_waits_for_more() {
+    fn only_full_blocks_are_indexed() {
         let test = TestStore::new();
         let sender = test.sender();
         let messages: Vec<_> = (0..BLOCK + 3).map(|number| sender.accept(&format!("n{number}@example.net"))).collect();
         let timers = test.timers(TimerKind::MessageIndex);
-        assert_eq!(timers.len(), 1, "with the first of the day");
+        assert_eq!(timers.len(), 1, "with the first message of the day");
         test.done(IndexMessages { timer: timers[0] });
         assert!(test.timers(TimerKind::MessageIndex).is_empty());
         assert_eq!(last_indexed(&test.snapshot(), sender.account).unwrap(), Some(messages[BLOCK - 1]));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metadata_pair_of_its_own_takes_a_byte_and_a_half() {
+    fn a_unique_metadata_pair_takes_one_and_a_half_bytes() {
         let bytes_a_message = |pairs: usize| {
             let test = TestStore::new();
             let sender = test.sender();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_learns_of_every_later_status() {
+    fn a_block_gets_every_later_status() {
         let test = TestStore::new();
         let sender = test.sender();
         let messages: Vec<_> = (0..BLOCK).map(|number| sender.accept(&format!("n{number}@example.net"))).collect();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_block_without_metadata_is_found_wherever_it_is() {
+    fn finds_the_last_block_without_metadata_at_any_position() {
         let test = TestStore::new();
         let account = test.sender().account;
         // Three blocks at each of several times.
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_comes_after_its_block_is_in_it() {
+    fn a_late_message_is_added_to_its_block() {
         let test = TestStore::new();
         let sender = test.sender();
         let late = sender.message("late@example.net");

@@ -1,8 +1,8 @@
 //! Operations: every change of the store, as plain data with a deterministic `apply`.
 //!
 //! An operation loads rows, asks a pure machine, saves rows, appends events, creates deliveries and arms timers. It
-//! checks everything before it writes, so a refusal leaves its batch unchanged. It contains everything that is not in
-//! the tables: sealed secrets, random bytes, the outcome that it records.
+//! checks everything before it writes, so a refusal leaves its batch unchanged. It contains all data that the tables do
+//! not have: sealed secrets, random bytes, the outcome to record.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -67,7 +67,8 @@ pub trait Op: Serialize + DeserializeOwned + Send + 'static {
     /// Business reason for a refusal.
     type Refusal: Send + 'static;
 
-    /// Changes `tables`, or returns the reason why not. Depends only on itself, the tables and their moment.
+    /// Changes `tables`, or returns the reason for a refusal. Depends only on the operation, the tables and their
+    /// moment.
     ///
     /// # Errors
     /// The refusal or a store failure.

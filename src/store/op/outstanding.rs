@@ -1,5 +1,5 @@
-//! Outstanding webhook deliveries: the pending and held ones of an endpoint. They are counted as they begin and end,
-//! and found by their event. A replay is limited by the count and skips the events that are found.
+//! Outstanding webhook deliveries: the pending and held ones of an endpoint. They are counted when they begin and end,
+//! and found by their event. A replay is limited by the count and skips events with an outstanding delivery.
 //!
 //! The first delivery of an event is found by its identifier, which closely follows that of the event. Later deliveries
 //! of the event are counted in its row of [`Table::Redelivered`], beside the identifier of the latest.
@@ -50,7 +50,7 @@ impl Redelivered {
         Self::decode(&bytes).map(Some).ok_or_else(damaged)
     }
 
-    /// Returns the number of its outstanding deliveries, counted or found.
+    /// Returns the number of the event's outstanding deliveries, counted or found.
     fn outstanding(&self, read: &impl Read, account: AccountId, event: EventId) -> Result<u32, StoreError> {
         match self.outstanding {
             Some(count) => Ok(count),

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_of_one_account_and_site_and_ends_once() {
+    fn a_pause_applies_to_one_account_and_site_and_ends_once() {
         let test = TestStore::new();
         let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
         let is_paused = |account, name| is_paused(&test.snapshot(), account, name).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_sites_are_paused_and_no_more() {
+    fn an_account_may_pause_100_sites() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         for n in 0..PAUSES_MAX {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_later_attempt_is_due_now_and_nothing_else_changes() {
+    fn messages_waiting_for_a_retry_become_due_and_nothing_else_changes() {
         let test = TestStore::new();
         let sender = test.sender();
         let messages = ["a@example.net", "b@example.net", "c@example.net"].map(|to| sender.accept(to));
@@ -161,12 +161,12 @@ mod tests {
         let due = |id: MessageId| test.row::<TransferRow>(&sender.key(id)).due;
         assert!(due(messages[0]) > Some(test.now()));
         let account = sender.account;
-        assert_eq!(test.done(TryNow { account, messages: messages.to_vec() }), 1, "the third was due already");
+        assert_eq!(test.done(TryNow { account, messages: messages.to_vec() }), 1, "the third was already due");
         assert_eq!(messages.map(due), [Some(test.now()), None, Some(test.now())]);
         let timers = test.timers(TimerKind::Transfer);
         assert_eq!(timers.len(), 2);
         assert!(timers.iter().all(|timer| timer.due == test.now()));
-        assert_eq!(test.count(Table::Timeline, &sender.key(messages[0])), 2, "a wish is no event");
+        assert_eq!(test.count(Table::Timeline, &sender.key(messages[0])), 2, "a manual retry is not an event");
         assert_eq!(test.done(TryNow { account, messages: messages.to_vec() }), 0);
     }
 }

@@ -110,7 +110,7 @@ mod tests {
     use crate::store::timer::TimerKind;
 
     #[test]
-    fn a_crossing_is_told_once_and_looked_at_by_the_hour_until_it_is_over() {
+    fn a_crossed_threshold_is_reported_once_and_evaluated_hourly_until_it_ends() {
         let test = TestStore::new();
         let account = test.account(Default::default());
         let judge = |bounced: u64, due: Timestamp| {

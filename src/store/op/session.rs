@@ -25,7 +25,7 @@ pub struct BeginSession {
     pub key: SessionKey,
     /// The session.
     pub session: Session,
-    /// The hash that the password was checked against. A password that changed since opens no session.
+    /// The hash against which the password was checked. If the password has changed since, the session is refused.
     pub password_hash: String,
     /// Step of the code that was entered.
     pub totp_step: Option<u64>,
@@ -71,7 +71,7 @@ impl Op for BeginSession {
 /// Returns the alert of a sign-in from a browser that is new for the user.
 fn new_sign_in(user: &User, session: &Session) -> Sighting {
     let subject = Subject::new(SubjectKind::User, user.id, user.email.as_given());
-    let seen = format!("From {}, with a browser that calls itself {:?}.", session.address, session.agent);
+    let seen = format!("From {}, browser {:?}.", session.address, session.agent);
     Sighting::new(Condition::NewSignIn, Severity::Info, "New sign-in to the panel", seen).of(subject)
 }
 
@@ -192,7 +192,7 @@ impl Op for TouchSession {
 pub struct ProveSession {
     /// Key of the session.
     pub key: SessionKey,
-    /// The hash that the password was checked against.
+    /// The hash against which the password was checked.
     pub password_hash: String,
     /// Step of the code that was entered, if the user has a second factor.
     pub totp_step: Option<u64>,

@@ -30,7 +30,7 @@ impl Op for SettleTlsReport {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
         let Some(due) = self.again else { return Ok(()) };
-        // Without its counts there is nothing left to report.
+        // Without its counts there is nothing to report.
         for policy_type in PolicyType::ALL {
             let key = schema::tls_report(self.timer.id.0, policy_type);
             if let Some(row) = tables.row::<TlsReportRow>(&key)? {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_not_all_have_taken_waits_and_knows_who_has() {
+    fn a_partly_accepted_report_waits_and_remembers_who_accepted_it() {
         let test = TestStore::new();
         let timer = counted(&test);
         let due = timer.due + Duration::from_secs(600);
@@ -76,14 +76,14 @@ mod tests {
         assert_eq!(test.row::<TlsReportRow>(&schema::tls_report(timer.id.0, PolicyType::Sts)).told, told);
         test.done(SettleTlsReport { timer: Timer { due, ..timer }, told, again: None });
         assert!(test.timers(TimerKind::TlsReport).is_empty());
-        assert_eq!(test.count(Table::TlsReports, &[]), 1, "what was counted is kept for its time");
+        assert_eq!(test.count(Table::TlsReports, &[]), 1, "the counts stay until they expire");
     }
 
     #[test]
-    fn a_report_whose_counts_are_gone_is_over() {
+    fn a_report_without_counts_ends() {
         let test = TestStore::new();
         let timer = Timer { id: crate::base::id::Ulid([9; 16]), ..counted(&test) };
         test.done(SettleTlsReport { timer, told: Vec::new(), again: Some(timer.due) });
-        assert_eq!(test.timers(TimerKind::TlsReport).len(), 1, "the other one's");
+        assert_eq!(test.timers(TimerKind::TlsReport).len(), 1, "the other report's timer");
     }
 }

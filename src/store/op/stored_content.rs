@@ -55,7 +55,7 @@ fn counted_in_bucket(tables: &mut Tables<'_>, key: &[u8]) -> Result<u64, StoreEr
 }
 
 /// Subtracts the bytes of buckets that ended at `bucket` or earlier, for at most `limit` accounts and buckets. Returns
-/// whether that was all.
+/// whether no such bucket is left.
 pub(super) fn give_back(tables: &mut Tables<'_>, bucket: Timestamp, limit: usize) -> Result<bool, StoreError> {
     let end = Timestamp::from_millis(bucket.as_millis().saturating_add(1)).as_millis().to_be_bytes();
     let range: (&[u8], &[u8]) = (&[], &end);
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn stored_bytes_grow_with_each_body_and_are_given_back_as_buckets_end() {
+    fn stored_bytes_grow_with_each_body_and_shrink_as_buckets_end() {
         let test = TestStore::new();
         let (sender, other) = (test.sender(), test.account(crate::domain::account::QuotaLimits::default()));
         sender.accept_with_body("b@example.net", 2, &[7; 3000]);
         let one = stored(&test, &sender);
-        assert!(one > 0 && one < 3000, "the bytes that the body takes, compressed: {one}");
+        assert!(one > 0 && one < 3000, "the compressed size of the body: {one}");
         sender.accept_with_body("b@example.net", 3, &[7; 3000]);
         assert_eq!(stored(&test, &sender), 2 * one);
         assert_eq!(used(&test.snapshot(), other).unwrap(), 0);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_of_an_earlier_version_are_counted_when_the_store_opens() {
+    fn bodies_of_an_earlier_version_are_counted_at_start() {
         let mut test = TestStore::new();
         let sender = test.sender();
         let (account, domain) = (sender.account, sender.domain);

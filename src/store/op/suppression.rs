@@ -1,8 +1,8 @@
 //! Suppressing addresses and removing suppressions: by request, by import, and as the result of an outcome (contract
 //! 6).
 //!
-//! Every suppression has two rows, the one by its address and the one that finds the address by the identifier. Only
-//! this file writes and removes them, so they always agree.
+//! Every suppression has two rows: one under its address, and one that finds the address by the identifier. Only this
+//! file writes and removes them, so they always agree.
 
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +72,7 @@ pub(super) fn add_in(
 ) -> Result<Added, StoreError> {
     let match_key = new.address.match_key();
     let key = schema::named(account, match_key.as_bytes());
-    // A damaged row is replaced: the address stays suppressed, and its row is sound again.
+    // A damaged row is replaced: the address stays suppressed, and its row is intact again.
     if let Some(row) = tables.sound_row::<SuppressionRow>(&key)? {
         if row.import == import || !UnfinishedImport::of_row(tables, account, &row)?.hides(&row) {
             return Ok(Added { row, is_new: false });
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_suppressed_once_however_it_is_written_and_keeps_its_first_reason() {
+    fn an_address_is_suppressed_once_in_any_spelling_and_keeps_its_first_reason() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let first = test.done(Suppress { account, suppression: manual("Ann@Example.net"), waiting: vec![] });
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn both_rows_come_and_go_together_whichever_name_is_used() {
+    fn both_rows_are_written_and_removed_together_by_either_name() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let rows = || (test.count(Table::Suppressions, &[]), test.count(Table::SuppressionsById, &[]));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_twice_in_a_short_list_counts_once() {
+    fn a_repeated_address_in_a_short_list_counts_once() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let suppressions = (0..IMPORTED_MAX).map(|n| manual(&format!("a{}@example.net", n / 2))).collect();

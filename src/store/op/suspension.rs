@@ -88,7 +88,7 @@ mod tests {
     use crate::store::testing::TestStore;
 
     #[test]
-    fn a_repeated_suspension_keeps_its_start_and_takes_the_reason() {
+    fn a_repeated_suspension_keeps_its_start_and_changes_the_reason() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let suspend = |reason: &str| SuspendAccount { account, reason: reason.parse().unwrap() };
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_accounts_that_exist_are_suspended() {
+    fn only_existing_accounts_are_suspended() {
         let test = TestStore::new();
         let (account, reason) = (AccountId::default(), "unpaid".parse().unwrap());
         assert!(matches!(test.commit(SuspendAccount { account, reason }), Err(OpError::Refused(NotFound))));

@@ -137,7 +137,7 @@ impl SweepEvents {
     }
 }
 
-/// Removes a timer without a purpose.
+/// Removes a stale timer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DropTimer {
     /// The timer.
@@ -154,7 +154,7 @@ impl Op for DropTimer {
     }
 }
 
-/// Returns the least event identifier that the log still shows at `now`.
+/// Returns the lowest event identifier that the log still shows at `now`.
 pub fn oldest_kept(now: Timestamp) -> Ulid {
     Ulid::new(now - EVENT_LIFETIME, [0; 10])
 }

@@ -1,5 +1,5 @@
 //! Sweeping webhook deliveries and their attempts once they are 30 days old (contract 7), in slices that never delay
-//! accepting. The timer of a slice contains the place where it continues.
+//! accepting. The timer of a slice contains the place at which it continues.
 //!
 //! A delivery that is still outstanding at that age, because it was held, first ends as failed, so that the account can
 //! see it (contract 5). The sweep of the next day removes it.
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn after_30_days_a_delivery_goes_with_its_attempts_and_younger_ones_stay() {
+    fn a_delivery_and_its_attempts_are_removed_after_30_days() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let endpoint = test.endpoint(account, None);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_for_30_days_fails_first_and_goes_a_day_later() {
+    fn a_delivery_held_for_30_days_fails_first_and_is_removed_a_day_later() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let endpoint = test.endpoint(account, None);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn many_deliveries_of_many_accounts_go_in_slices_that_go_on_where_the_last_one_ended() {
+    fn each_slice_continues_at_the_end_of_the_last_one() {
         let test = TestStore::new();
         for count in [SLICE, 3, 0, 3] {
             let account = test.account(QuotaLimits::default());

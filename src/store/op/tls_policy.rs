@@ -19,7 +19,7 @@ use crate::store::timer::{Timer, TimerKind};
 pub struct KeepStsPolicy {
     /// Domain of the policy.
     pub domain: DomainName,
-    /// Identifier that announced it.
+    /// Identifier in its DNS record.
     pub id: String,
     /// The policy.
     pub policy: StsPolicy,
@@ -77,7 +77,8 @@ impl Op for ExpireStsPolicy {
 /// Database errors; a row that does not decode.
 pub fn policy_of(read: &impl Read, domain: &DomainName, now: Timestamp) -> Result<Option<StsPolicyRow>, StoreError> {
     let row = read.row::<StsPolicyRow>(&schema::sts_policy(domain))?;
-    // Two names with one digest can't be found in practice; if they were, each would only replace the other's policy.
+    // Two names with the same digest can't be found in practice. If they existed, each would only replace the other's
+    // policy.
     Ok(row.filter(|row| row.domain == *domain && now < row.expires_at))
 }
 
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_believed_until_its_time_is_over_and_then_gone() {
+    fn a_policy_is_valid_until_it_expires_and_then_removed() {
         let test = TestStore::new();
         assert_eq!(id_now(&test), None);
         test.done(kept("1", DAY));
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_is_fetched_again_takes_the_place_and_the_timer_of_the_one_before() {
+    fn a_policy_fetched_again_replaces_the_previous_one_and_its_timer() {
         let test = TestStore::new();
         test.done(kept("1", DAY));
         let stale = test.timers(TimerKind::StsPolicy)[0];
@@ -132,11 +133,11 @@ mod tests {
         assert_eq!(test.timers(TimerKind::StsPolicy).len(), 1);
         test.pass(DAY / 2);
         test.done(ExpireStsPolicy { timer: stale });
-        assert_eq!(id_now(&test).as_deref(), Some("2"), "a timer of before ends nothing");
+        assert_eq!(id_now(&test).as_deref(), Some("2"), "the previous timer has no effect");
     }
 
     #[test]
-    fn a_policy_outlives_the_process() {
+    fn a_policy_survives_a_restart() {
         let mut test = TestStore::new();
         test.done(kept("1", DAY));
         test.reopen();

@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum number of rows of one day; further domains are not counted.
 const ROWS_MAX: u32 = 20_000;
-/// Maximum number of failure kinds in one row; of others only the number of failures is kept.
+/// Maximum number of failure kinds in one row. Failures of other kinds are only counted.
 const DETAILS_MAX: usize = 32;
 /// Number of rows that one sweep removes.
 const SLICE: usize = 512;
@@ -32,13 +32,13 @@ const SLICE: usize = 512;
 pub struct CountTlsSession {
     /// The domain.
     pub domain: DomainName,
-    /// The policy that it counts for.
+    /// The policy for which the session counts.
     pub policy_type: PolicyType,
     /// That policy as text.
     pub policy: Vec<String>,
     /// The server; `None` for a fetch of the policy.
     pub host: Option<String>,
-    /// The fault, if any.
+    /// The failure, if any.
     pub fault: Option<TlsFault>,
     /// Time after the day's end at which its report is due; `None` if no reports are sent.
     pub report_after: Option<Duration>,
@@ -47,7 +47,7 @@ pub struct CountTlsSession {
 /// Whether a session was counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionCount {
-    /// It was.
+    /// The session was counted.
     Counted,
     /// The day has reached its maximum number of domains.
     Full,
@@ -142,7 +142,7 @@ impl Op for SweepTlsReports {
     }
 }
 
-/// Returns the UTC day of `moment`, counted from the epoch.
+/// Returns the UTC day of `moment`, as a number of days since the epoch.
 pub fn day_of(moment: Timestamp) -> u32 {
     u32::try_from(moment.as_secs() / DAY.as_secs()).unwrap_or(u32::MAX)
 }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_counted_by_day_domain_and_policy_with_what_was_wrong() {
+    fn sessions_are_counted_by_day_domain_policy_and_failure() {
         let test = TestStore::new();
         let today = day_of(test.now());
         for fault in [None, Some(TlsFault::CertificateExpired), Some(TlsFault::CertificateExpired), None] {
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(row(&test, today + 1, "a.example").successes, 1);
         assert_eq!(test.row::<TlsReportDayRow>(&schema::tls_report_day(today)).rows, 2);
         assert_eq!(test.timers(TimerKind::TlsReports).len(), 2);
-        assert!(test.timers(TimerKind::TlsReport).is_empty(), "nobody wants them sent");
+        assert!(test.timers(TimerKind::TlsReport).is_empty(), "reports are not sent");
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_keeps_so_many_reasons_and_counts_the_others() {
+    fn a_row_lists_a_limited_number_of_failure_kinds_and_counts_the_others() {
         let test = TestStore::new();
         for n in 0..=DETAILS_MAX {
             let host = Some(format!("mx{n}.example.test"));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_days_counts_go_thirty_days_after_its_end() {
+    fn a_days_counts_are_removed_30_days_after_its_end() {
         let test = TestStore::new();
         for n in 0..SLICE {
             test.done(session(&format!("d{n}.example"), None));
@@ -241,6 +241,6 @@ mod tests {
         assert_eq!((again.due, test.count(Table::TlsReports, &[])), (due, 1), "the slice was full");
         test.done(SweepTlsReports { due: again.due });
         assert_eq!((test.count(Table::TlsReports, &[]), test.count(Table::TlsReportDays, &[])), (1, 1));
-        assert_eq!(test.timers(TimerKind::TlsReports).len(), 1, "that of the later day");
+        assert_eq!(test.timers(TimerKind::TlsReports).len(), 1, "the timer of the later day");
     }
 }

@@ -66,7 +66,7 @@ mod tests {
     use crate::store::testing::TestStore;
 
     #[test]
-    fn a_click_is_told_once_and_suppresses_every_time() {
+    fn an_unsubscription_is_recorded_once_and_suppresses_every_time() {
         let test = TestStore::new();
         let sender = test.sender();
         let (account, message) = (sender.account, sender.accept("Ann@example.net"));

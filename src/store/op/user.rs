@@ -1,5 +1,5 @@
-//! Users of the panel. Every user has two rows, their own and the one that finds them by their address. Only this file
-//! writes and removes them, so they always agree.
+//! Users of the panel. Every user has two rows: one of their own, and one that finds them by their address. Only this
+//! file writes and removes them, so they always agree.
 
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +70,7 @@ pub struct UpdateUser {
     pub user: UserId,
     /// Role of the user.
     pub role: Option<Role>,
-    /// Whether they can't sign in.
+    /// Whether the user may not sign in.
     pub disabled: Option<bool>,
     /// Whether they are an operator.
     pub operator: Option<bool>,
@@ -147,7 +147,7 @@ impl Op for UpdateUser {
             is_operator: self.operator.unwrap_or(old.is_operator),
             password_hash: self.password_hash.clone().unwrap_or(old.password_hash),
             totp: self.totp.clone().unwrap_or(old.totp),
-            // A browser that was known with the old password must not get its own attempts at the new one.
+            // A browser known under the old password must not get its own attempts at the new one.
             devices: if self.password_hash.is_some() { Devices::default() } else { old.devices },
             ..old
         };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_signs_in_to_one_account_however_it_is_written() {
+    fn an_address_signs_in_to_one_account_in_any_spelling() {
         let test = TestStore::new();
         let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
         let ann = test.done(CreateUser { account, user: user("Ann@Example.com", 1) });
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_of_another_account_is_not_there() {
+    fn a_user_of_another_account_is_not_found() {
         let test = TestStore::new();
         let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
         let ann = test.done(CreateUser { account, user: user("ann@example.com", 1) });
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_owner_who_can_sign_in_stays_unless_the_operator_says_otherwise() {
+    fn only_the_operator_may_remove_the_last_active_owner() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let ann = test.done(CreateUser { account, user: user("ann@example.com", 1) }).id;
@@ -290,7 +290,10 @@ mod tests {
         let delete = |keeps_owner| test.commit(DeleteUser { account, user: bob, keeps_owner });
         assert!(matches!(delete(true), Err(OpError::Refused(UserChangeRefusal::LastOwner))));
         test.done(UpdateUser { role: Some(Role::Owner), disabled: Some(true), ..UpdateUser::of(account, ann) });
-        assert!(matches!(delete(true), Err(OpError::Refused(UserChangeRefusal::LastOwner))), "a disabled owner");
+        assert!(
+            matches!(delete(true), Err(OpError::Refused(UserChangeRefusal::LastOwner))),
+            "a disabled owner does not count"
+        );
         assert!(delete(false).is_ok(), "the command line always can");
     }
 }

@@ -1,5 +1,5 @@
 //! An operator's view of another account. The session stores it, a timer ends it, and the audit log of the account has
-//! a line for its begin and its end.
+//! a line for its start and its end.
 
 use serde::{Deserialize, Serialize};
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_ends_with_the_operators_right_the_session_and_the_user() {
+    fn a_view_ends_with_the_operator_role_the_session_or_the_user() {
         let dismissed = |scene: &Scene| {
             let op = UpdateUser { operator: Some(false), ..UpdateUser::of(scene.own, scene.user) };
             drop(scene.test.done(op));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn only_operators_begin_one_and_only_of_accounts_that_exist() {
+    fn only_operators_may_view_an_account_and_it_must_exist() {
         let scene = Scene::new();
         let reason: ViewReason = "a question".parse().unwrap();
         let unknown = BeginView { session: scene.key, account: AccountId::default(), reason };
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn another_view_takes_the_place_of_the_first() {
+    fn a_new_view_replaces_the_first() {
         let scene = Scene::new();
         assert!(scene.begin().is_ok());
         assert!(scene.begin().is_ok());

@@ -1,6 +1,6 @@
-//! Queued messages by their recipient's address: the messages that a suppression of the address ends (contract 6).
+//! Queued messages by their recipient's address. A suppression of the address ends them (contract 6).
 //!
-//! A message has its row from acceptance to its end. The table therefore contains only the queue: while mail flows it
+//! A message has its row from acceptance to its end. The table therefore contains only the queue. While mail flows it
 //! is a page or two, and writes to it are cheap.
 
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Maximum number of messages that one operation ends.
 pub const ENDED_MAX: usize = 256;
-/// Number of queued messages that [`for_suppressed`] checks in one part.
+/// Number of queued messages that one call of [`for_suppressed`] checks.
 const LOOKED_MAX: usize = 4096;
 
 /// Records that a message to `to` is queued.
@@ -128,7 +128,7 @@ impl Op for EndWaiting {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         let mut suppressed = Vec::new();
         for id in &self.messages {
-            // A damaged row is skipped; the worker that reads it reports it.
+            // A damaged row is skipped. The worker that reads it reports the damage.
             let row: Option<MessageRow> = tables.sound_row(&schema::message(self.account, *id))?;
             if let Some(row) = row
                 && sound(suppression::is_suppressed(tables, self.account, &row.to))? == Some(true)
@@ -158,7 +158,7 @@ pub(super) fn withdraw(
                 event::record(tables, subject, kind, &EventDetails::default())?;
             }
             Effect::StopAttempts => end(tables, subject.account, subject.id, &subject.row.to, &mut transfer),
-            // A withdrawn message is never tried again, and its recipient did not cause it.
+            // A withdrawn message is never retried, and the recipient did not cause the withdrawal.
             Effect::ScheduleAttempt | Effect::SuppressRecipient | Effect::RefuseCancel => {}
         }
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn suppressing_an_address_ends_what_waits_for_it_and_nothing_else_in_the_same_transaction() {
+    fn suppressing_an_address_ends_only_its_queued_messages_in_the_same_transaction() {
         let test = TestStore::new();
         let sender = test.sender();
         let messages =
@@ -194,12 +194,12 @@ mod tests {
         assert_eq!(messages.map(status), [Status::Suppressed, Status::Suppressed, Status::Queued]);
         assert_eq!((test.timers(TimerKind::Transfer).len(), test.count(Table::Waiting, &[])), (1, 1));
         test.done(EndWaiting { account: sender.account, messages: messages.to_vec() });
-        assert_eq!(status(messages[2]), Status::Queued, "nobody has suppressed it");
+        assert_eq!(status(messages[2]), Status::Queued, "its address is not suppressed");
         assert_eq!(test.count(Table::Timeline, &sender.key(messages[0])), 2);
     }
 
     #[test]
-    fn a_message_waits_from_its_acceptance_to_its_end() {
+    fn a_message_is_queued_from_acceptance_to_its_end() {
         let test = TestStore::new();
         let sender = test.sender();
         let message = sender.accept("b@example.net");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_on_the_wire_ends_when_its_outcome_would_have_it_wait_on() {
+    fn a_message_in_flight_ends_when_its_outcome_would_defer_it() {
         let test = TestStore::new();
         let sender = test.sender();
         let message = sender.accept("b@example.net");

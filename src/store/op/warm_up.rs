@@ -1,7 +1,7 @@
 //! Counting the messages that a relay in warm-up has delivered, so that its daily cap holds across restarts.
 //!
 //! Committed separately from the outcome of the message. A crash between the two loses at most the counts of messages
-//! in flight, which are tried again and counted then.
+//! in flight, which are retried and counted then.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ mod tests {
     use crate::store::testing::TestStore;
 
     #[test]
-    fn each_day_is_counted_for_itself_by_relay_and_site() {
+    fn each_day_is_counted_separately_by_relay_and_site() {
         let test = TestStore::new();
         for (relay, site, day) in [("a", "s", 1), ("a", "s", 1), ("a", "t", 1), ("b", "s", 1), ("a", "s", 2)] {
             test.done(CountHandedOver { relay: relay.to_owned(), site: site.to_owned(), day });

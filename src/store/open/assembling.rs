@@ -1,4 +1,4 @@
-//! The last part of opening a store: the store with its writer and its appender, around their shared state.
+//! The last part of opening a store: it creates the store with its writer and its appender, around their shared state.
 
 use std::path::Path;
 use std::sync::mpsc::sync_channel;

@@ -1,4 +1,4 @@
-//! The database file and its directory when a store is opened.
+//! The database file and its directory during the opening of a store.
 
 use std::io;
 use std::path::Path;
@@ -93,7 +93,7 @@ fn is_damage(error: &DatabaseError) -> bool {
     }
 }
 
-/// Creates an empty database, first under another name: a partial database would block every later start.
+/// Creates an empty database under a temporary name first, because a partial database would prevent every later start.
 fn make_database(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
     let half_made = path.with_file_name(HALF_MADE);

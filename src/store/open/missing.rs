@@ -1,4 +1,4 @@
-//! Tests of starts with a missing or foreign file of the store: none continues as if the store had been empty.
+//! Tests of starts with a missing or foreign file of the store: the store never continues as if it had been empty.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::store::schema::Table;
 use crate::store::testing::{Sender, TestStore};
 
 #[test]
-fn a_missing_journal_is_damage_and_a_store_without_one_was_never_opened() {
+fn a_missing_journal_of_an_opened_store_is_damage() {
     let test = TestStore::new();
     let sender = test.sender();
     sender.accept("a@example.net");
@@ -28,7 +28,7 @@ fn a_missing_journal_is_damage_and_a_store_without_one_was_never_opened() {
 }
 
 #[test]
-fn a_database_that_is_missing_or_empty_beside_a_journal_is_damage_and_nothing_is_written() {
+fn a_missing_or_empty_database_beside_a_journal_is_damage_and_nothing_is_written() {
     let test = TestStore::new();
     let sender = test.sender();
     sender.accept("a@example.net");
@@ -55,7 +55,7 @@ fn sent(test: &TestStore) -> usize {
 }
 
 #[test]
-fn a_journal_that_was_emptied_overwritten_or_replaced_stops_the_start_and_changes_nothing() {
+fn an_emptied_overwritten_or_replaced_journal_prevents_a_start_and_changes_nothing() {
     let mut test = TestStore::new();
     let Sender { account, domain, .. } = test.sender();
     let idle = journal_of(&test);
@@ -76,7 +76,7 @@ fn a_journal_that_was_emptied_overwritten_or_replaced_stops_the_start_and_change
             assert!(matches!(error, OpenError::JournalDamaged(Damage::Foreign)), "{error}");
             assert_eq!(fs::read(left.path().join(journal::FILE)).unwrap(), bytes);
             let after = TestStore::try_in_directory(left, OnJournalDamage::Accept).unwrap();
-            assert_eq!(sent(&after), 1, "what the database has is there");
+            assert_eq!(sent(&after), 1, "the database rows are there");
             assert!(after.store().standstill().unwrap().is_some(), "queued mail is on hold");
         }
     }

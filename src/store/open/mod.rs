@@ -1,4 +1,4 @@
-//! Opening a data directory: its lock, its format, its threads.
+//! Opening a data directory: its lock, its format, and its threads.
 
 mod assembling;
 pub(super) mod database;
@@ -37,7 +37,7 @@ pub use replaying::OnJournalDamage;
 
 /// Name of the database file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
-/// Maximum wait for another process's lock: a killed process may hold it for a moment.
+/// Maximum wait for another process's lock. A killed process may hold it for a moment.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of operations in each thread's queue. When it is full, callers wait.
 const QUEUE: usize = 4096;
@@ -67,7 +67,7 @@ pub enum OpenError {
     /// The store was sealed with another master key.
     #[error("the master key does not belong to this store")]
     WrongMasterKey,
-    /// A file of the store is so damaged that the service can't run on it.
+    /// A file of the store is too damaged for the service to run.
     #[error("{} is damaged: {fault}", .file.display())]
     Damaged {
         /// The file.
@@ -117,7 +117,7 @@ impl Store {
     /// Opens the store in `directory` and starts its threads. Creates the directory and the store if they are missing.
     ///
     /// # Errors
-    /// [`OpenError`] says what prevents it.
+    /// [`OpenError`]: the reason why the store does not open.
     pub fn open(directory: &Path, surroundings: Surroundings) -> Result<Self, OpenError> {
         Self::open_with(directory, surroundings, StartOptions::default())
     }
@@ -162,8 +162,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store on any disk, without starting its workers. Damage that makes redb give up is reported as damage
-    /// of its file.
+    /// Opens the store on any disk, without starting its workers. Damage that makes redb panic is reported as damage of
+    /// its file.
     pub(super) fn open_on(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -238,7 +238,7 @@ impl Store {
             run();
             Ok(())
         };
-        // The failure is latched by then, and everybody who waits for the store gets it from there.
+        // The failure is latched by then, and every caller that waits for the store gets it from there.
         let watched = move || drop(health.watch(name, work));
         let thread = thread::Builder::new().name(name.to_owned()).spawn(watched);
         thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })

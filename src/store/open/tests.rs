@@ -1,4 +1,4 @@
-//! Tests of opening: only one process at a time, no store of a later version, no other master key.
+//! Tests of opening: one process at a time, and refusal of later versions and wrong master keys.
 
 use std::cell::RefCell;
 use std::fs;
@@ -19,7 +19,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn what_is_made_is_for_its_owner_alone() {
+fn created_files_are_accessible_only_to_their_owner() {
     let mut test = TestStore::new();
     let inner = test.directory().join("made/deep");
     let store = Store::open_within(&inner, test.surroundings(), Duration::ZERO, StartOptions::default()).unwrap();
@@ -32,7 +32,7 @@ fn what_is_made_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_directory_that_is_open_is_locked_and_left_unharmed() {
+fn an_open_directory_is_locked_and_stays_unchanged() {
     let mut test = TestStore::new();
     let surroundings = test.surroundings();
     let second = Store::open_within(test.directory(), surroundings, Duration::ZERO, StartOptions::default());
@@ -43,7 +43,7 @@ fn a_directory_that_is_open_is_locked_and_left_unharmed() {
 }
 
 #[test]
-fn the_lock_of_a_process_that_just_ended_is_waited_for() {
+fn waits_for_the_lock_of_an_ending_process() {
     let mut test = TestStore::new();
     let surroundings = test.surroundings();
     let directory = test.directory().to_owned();
@@ -55,7 +55,7 @@ fn the_lock_of_a_process_that_just_ended_is_waited_for() {
 }
 
 #[test]
-fn a_store_of_a_later_format_is_refused_and_not_touched() {
+fn a_store_of_a_later_format_is_refused_and_unchanged() {
     let mut test = TestStore::new();
     test.close();
     let path = test.directory().join(FILE);
@@ -72,7 +72,7 @@ fn a_store_of_a_later_format_is_refused_and_not_touched() {
 }
 
 #[test]
-fn another_master_key_is_refused_even_where_no_body_is_kept() {
+fn a_wrong_master_key_is_refused_even_without_stored_bodies() {
     let mut test = TestStore::new();
     test.close();
     let path = test.directory().join("master.key");
@@ -96,7 +96,7 @@ fn a_lost_master_key_is_not_replaced() {
 }
 
 #[test]
-fn a_start_that_counts_rows_says_so_each_time() {
+fn a_start_reports_progress_while_it_counts_rows() {
     let mut test = TestStore::new();
     test.sender().accept("a@example.net");
     for lacking in [&[][..], &[meta::TOTALS], &[meta::TOTALS, meta::WAITING]] {
@@ -114,7 +114,7 @@ fn a_start_that_counts_rows_says_so_each_time() {
 }
 
 #[test]
-fn the_room_that_is_kept_is_given_back_before_the_database_is_opened() {
+fn the_disk_reserve_is_released_before_the_database_is_opened() {
     let mut test = TestStore::new();
     test.close();
     let (directory, surroundings) = (test.directory().to_owned(), test.surroundings());

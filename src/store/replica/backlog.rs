@@ -4,7 +4,7 @@
 //! checkpoint commits. At a start the backlog contains every unconfirmed record in the order of their sequences.
 //!
 //! `"PRBL\x01"`, then for each record `length(4) digest(16) record`, all integers big-endian. An incomplete or damaged
-//! record ends its file: only an append that no checkpoint relied on can be incomplete.
+//! record ends its file. Only an append without a later checkpoint can be incomplete.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) struct Stored {
     length: u32,
 }
 
-/// A record that was found at a start.
+/// A record found at a start.
 pub(super) struct BacklogRecord {
     pub(super) sequence: u64,
     pub(super) stored: Stored,

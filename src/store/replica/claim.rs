@@ -1,4 +1,4 @@
-//! The body of a `claim` slot: who begins the epoch, and the reason.
+//! The body of a `claim` slot: the new holder, and the reason for the new epoch.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub enum ClaimCause {
     Start,
     /// An operator promoted a standby.
     Promotion,
-    /// A standby saw no new slot for two leases.
+    /// A standby saw no new slot for two lease periods.
     Failover,
 }
 
@@ -22,6 +22,6 @@ pub struct Claim {
     pub cause: ClaimCause,
     /// Lease of the new holder in milliseconds; 0 if it has no end.
     pub lease_millis: u64,
-    /// The sequence number of the last batch that the new holder has.
+    /// Sequence number of the new holder's last batch.
     pub sequence: u64,
 }

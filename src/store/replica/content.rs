@@ -1,6 +1,6 @@
-//! Pieces of content and the keys of its segments. A key object is always encrypted, whatever the configuration. When
-//! its segment has ended, it is overwritten with an empty object and removed; then no piece of the segment can be
-//! opened.
+//! Pieces of content and the keys of its segments. A key object is always encrypted, regardless of the configuration.
+//! When its segment has ended, it is overwritten with an empty object and removed. From then on the segment's pieces
+//! can't be opened.
 
 use super::head::{Head, Kind};
 use super::name::ObjectName;

@@ -1,8 +1,8 @@
-//! A store that follows another one's log. No operation runs in it; rows and bodies arrive as the active machine wrote
+//! A store that follows another one's log. It runs no operations: rows and bodies arrive as the active machine wrote
 //! them.
 //!
-//! Each slot is one transaction that the database keeps in memory; a checkpoint makes the slots before it durable.
-//! After a crash the store is at its last checkpoint, and its position tells which slot is next.
+//! Each slot is one transaction that the database keeps in memory. A checkpoint makes the slots before it durable.
+//! After a crash the store is at its last checkpoint, and its position gives the next slot.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ impl Follower {
     /// Opens the store in `directory`, which no other process has open. The records of its journal are replayed.
     ///
     /// # Errors
-    /// [`OpenError`] says what prevents it.
+    /// [`OpenError`]: the reason why the store does not open.
     pub fn open(directory: &Path, now: Timestamp, entropy: Arc<dyn Entropy>) -> Result<Self, OpenError> {
         let disk: Arc<dyn Disk> = Arc::new(FileSystem);
         let StartOptions { limits, progress, .. } = StartOptions::default();
@@ -236,7 +236,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Destroys the content whose deadline has passed at `now`.
+    /// Destroys content whose deadline has passed at `now`.
     ///
     /// # Errors
     /// File system errors.

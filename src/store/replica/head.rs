@@ -115,7 +115,7 @@ pub struct Head {
 /// Reason why a first line can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadFault {
-    /// It is not the line of an object.
+    /// The bytes do not begin like an object of a replica.
     #[error("it does not begin like an object of a replica")]
     Strange,
     /// A later version of Postrider wrote it.

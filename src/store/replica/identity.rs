@@ -36,7 +36,7 @@ impl Identity {
         let (store, row_format) = (self.store.to_string(), self.row_format);
         let proof = proof(master, &head, &store, row_format);
         let body = serde_json::to_string(&Body { store, row_format, proof })
-            .unwrap_or_else(|_| unreachable!("an identity holds only what JSON can write"));
+            .unwrap_or_else(|_| unreachable!("JSON can encode an identity"));
         [head.encode(), body.into_bytes(), vec![b'\n']].concat()
     }
 

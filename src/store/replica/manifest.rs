@@ -58,8 +58,8 @@ pub struct Manifest {
 impl Manifest {
     /// Returns the bytes of the manifest's object.
     pub fn seal(&self, head: Head, sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
-        let bytes = postcard::to_extend(self, vec![VERSION])
-            .unwrap_or_else(|_| unreachable!("a manifest holds only what postcard can write"));
+        let bytes =
+            postcard::to_extend(self, vec![VERSION]).unwrap_or_else(|_| unreachable!("postcard can encode a manifest"));
         let (kind, number) = (Kind::Manifest, self.slot);
         let head = Head { kind, number, ..head };
         sealer.seal(&ObjectName::Manifest(self.slot), &head, b"", &compression::compress(&bytes), entropy)

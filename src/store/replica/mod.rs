@@ -11,7 +11,7 @@
 //! is its associated data. In mode 2 the body is unencrypted and ends with an HMAC over everything before it. Both keys
 //! are derived from the master key for the store and the object's name, so no object can replace another.
 //!
-//! The other part is the store's own work for replication. It numbers its batches ([`Sequence`]), keeps their records
+//! Other files do the store's own work for replication. It numbers its batches ([`Sequence`]), keeps their records
 //! until the bucket has them ([`Outbox`]), and follows the log of another machine ([`Follower`]).
 
 mod backlog;

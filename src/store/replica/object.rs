@@ -26,11 +26,11 @@ pub enum ObjectFault {
     /// Its first line belongs to another object.
     #[error("its first line belongs to another object")]
     Misplaced,
-    /// It ends too early, or has content that does not match its kind.
+    /// It ends too early, or its content does not match its kind.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
     /// The key does not open it.
-    #[error("it does not open: it is damaged, of another store, or the master key is not the one it was sealed with")]
+    #[error("it does not open: it is damaged, belongs to another store, or was sealed with another master key")]
     Unsealable,
     /// It is empty: the key of a segment that has ended.
     #[error("it is empty")]
@@ -67,7 +67,7 @@ impl Sealer {
         self.seal_in(if self.encrypts { SEALED } else { CLEAR }, name, head, clear, body, entropy)
     }
 
-    /// Returns the bytes of an object that is always encrypted, whatever the configuration: for keys.
+    /// Returns the bytes of an object that is always encrypted, regardless of the configuration. Used for keys.
     pub fn seal_always(&self, name: &ObjectName, head: &Head, body: &[u8], entropy: &dyn Entropy) -> Vec<u8> {
         self.seal_in(SEALED, name, head, b"", body, entropy)
     }
@@ -99,7 +99,7 @@ impl Sealer {
     /// Opens the object `name`, which has `clear` bytes between line and body.
     ///
     /// # Errors
-    /// [`ObjectFault`]; nothing in such an object can be trusted.
+    /// [`ObjectFault`]. Such an object can't be trusted.
     pub fn open(&self, name: &ObjectName, clear: usize, bytes: &[u8]) -> Result<(Head, Secret), ObjectFault> {
         let layout = Layout::of(bytes, clear)?;
         let (front, body) = bytes.split_at(layout.body_at);
@@ -147,7 +147,7 @@ impl Layout {
         let (head, rest) = Head::decode(bytes)?;
         let mode = match rest.first() {
             Some(&mode @ (SEALED | CLEAR)) => mode,
-            Some(_) => return Err(ObjectFault::Damaged("it is sealed in an unknown way")),
+            Some(_) => return Err(ObjectFault::Damaged("its encryption mode is unknown")),
             None => return Err(ObjectFault::Damaged("it ends too early")),
         };
         let clear_at = bytes.len() - rest.len() + 1;

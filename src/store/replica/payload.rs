@@ -100,7 +100,7 @@ impl Packer {
 }
 
 fn length(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or_else(|_| unreachable!("a batch is at most a record of the journal, below 4 GiB"))
+    u32::try_from(bytes).unwrap_or_else(|_| unreachable!("a batch is at most one journal record, below 4 GiB"))
 }
 
 /// Returns the pieces of a payload, in order. They end at the first one that can't be read.

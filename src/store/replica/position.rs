@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequence_and_position_are_read_as_they_were_written() {
+    fn sequence_and_position_decode_as_encoded() {
         let sequence = Sequence { number: 7, committed_at: Timestamp::from_millis(1_700_000_000_000) };
         assert_eq!(Sequence::decode(&sequence.encode()), Some(sequence));
         let position = Position { store: Ulid([3; 16]), epoch: 2, slot: 1 << 40, hash: [9; 32], sequence: 11 };
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_does_not_set_the_sequence_back() {
+    fn setting_the_clock_back_does_not_set_the_sequence_back() {
         let first = Sequence::default().next(Timestamp::from_millis(50));
         let second = first.next(Timestamp::from_millis(20));
         assert_eq!((second.number, second.committed_at), (2, Timestamp::from_millis(50)));

@@ -19,7 +19,7 @@ pub(in crate::store) fn sequence_of(payload: &[u8]) -> Option<Sequence> {
     changes.iter().rfind(|change| of_meta(change)).and_then(|change| Sequence::decode(change.value?))
 }
 
-/// Returns the bodies that the rows of a record name and that are not inlined in it, in the order of their places.
+/// Returns the bodies named in a record's rows but not inlined in it, in the order of their places.
 ///
 /// # Errors
 /// A malformed record or message row.
@@ -56,7 +56,7 @@ pub fn segments(payload: &[u8]) -> Result<BTreeSet<(crate::base::time::Timestamp
     Ok(segments)
 }
 
-/// A row or body that precedes the batch it belongs to.
+/// A row or body that precedes its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A body: its place and its sealed bytes.
@@ -75,7 +75,7 @@ pub fn body_ahead(place: &Place, sealed: &[u8]) -> Vec<u8> {
     journal::encode_body(&place_key(place), sealed)
 }
 
-/// Returns the bytes that say that the log continues after `sequence`.
+/// Returns the bytes of the statement that the log continues after `sequence`.
 pub fn resumed(sequence: u64) -> Vec<u8> {
     let mut changes = Changes::default();
     let sequence = Sequence { number: sequence, ..Sequence::default() };
@@ -83,7 +83,7 @@ pub fn resumed(sequence: u64) -> Vec<u8> {
     journal::Record::of(&changes, &[]).payload().to_vec()
 }
 
-/// Reads what precedes a batch.
+/// Reads the entries that precede a batch.
 ///
 /// # Errors
 /// Malformed bytes.

@@ -1,5 +1,5 @@
-//! Slots of the log. Each contains the SHA-256 of the previous slot, so the next slot reveals one that was removed,
-//! inserted or replaced.
+//! Slots of the log. Each contains the SHA-256 of the previous slot, so a removed, inserted or replaced slot is
+//! detected at the next one.
 
 use super::claim::Claim;
 use super::head::{Head, Kind};
@@ -55,7 +55,7 @@ impl Link {
     /// Reads the link of the slot `number`. The rest of the slot may be damaged.
     ///
     /// # Errors
-    /// [`ObjectFault`], if it is not a slot or another one.
+    /// [`ObjectFault`], if the object is not a slot or has another number.
     pub fn read(number: u64, bytes: &[u8]) -> Result<Self, ObjectFault> {
         let layout = Layout::of(bytes, CLEAR)?;
         if !layout.head.kind.is_slot() || layout.head.number != number {
@@ -95,7 +95,7 @@ pub fn digest(bytes: &[u8]) -> Digest {
 fn encode(body: &SlotBody) -> Vec<u8> {
     match body {
         SlotBody::Claim(claim) => postcard::to_extend(claim, vec![CLAIM_VERSION])
-            .unwrap_or_else(|_| unreachable!("a claim holds only what postcard can write")),
+            .unwrap_or_else(|_| unreachable!("postcard can encode a claim")),
         SlotBody::Batches(payload) => compression::compress(payload),
         SlotBody::Beat | SlotBody::Release => Vec::new(),
     }

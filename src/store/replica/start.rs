@@ -9,11 +9,11 @@ use crate::store::disk::Disk;
 use crate::store::error::StoreError;
 use crate::store::open::ReplicaStart;
 
-/// Number of segment numbers for each epoch. A writer that lost its claim without knowing it never uses a segment
+/// Number of segment numbers for each epoch. A writer that lost its claim unnoticed can therefore never use a segment
 /// number of its successor.
 const SEGMENTS_PER_EPOCH: u64 = 4096;
 
-/// Opens the outbox of a store at the sequence `last`, which continues as `start` says.
+/// Opens the outbox of a store at the sequence `last`, continuing as specified in `start`.
 pub(in crate::store) fn open_outbox(
     disk: &Arc<dyn Disk>,
     directory: &Path,

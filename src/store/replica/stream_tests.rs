@@ -88,7 +88,7 @@ fn confirmed_records_leave_the_backlog_and_the_next_batch_records_the_position()
     let last = outbox(&test).last();
     outbox(&test).confirm(at(5, last));
     assert_eq!(outbox(&test).unconfirmed(), Unconfirmed::default());
-    assert!(fs::read_dir(test.directory().join("replica")).unwrap().next().is_none(), "no backlog file is left");
+    assert!(fs::read_dir(test.directory().join("replica")).unwrap().next().is_none(), "all backlog files are removed");
     let position = |test: &TestStore| {
         Position::decode(&test.snapshot().get(Table::Meta, meta::REPLICA).unwrap().unwrap()).unwrap()
     };

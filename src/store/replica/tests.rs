@@ -38,14 +38,14 @@ fn bodies() -> [SlotBody; 4] {
 }
 
 #[test]
-fn the_first_line_is_readable_and_names_no_more_than_the_contract() {
+fn the_first_line_is_readable_and_contains_only_the_contracts_fields() {
     let bytes = link(12).seal(&SlotBody::Release, &sealer(true), &SeededEntropy::new(1));
     let line = "postrider replica 1 release 12 3 01J9Z3K5V6QW8XR2T4Y7B1C0DE 2023-11-14T22:13:20.005+00:00\n";
     assert!(bytes.starts_with(line.as_bytes()), "{}", String::from_utf8_lossy(&bytes));
 }
 
 #[test]
-fn names_have_the_contracts_form_and_sort_by_number() {
+fn names_match_the_contract_and_sort_by_number() {
     let bucket = Timestamp::from_millis(1_700_000_400_000);
     let names = [
         (ObjectName::Store, "store"),
@@ -81,7 +81,7 @@ fn names_have_the_contracts_form_and_sort_by_number() {
 }
 
 #[test]
-fn a_slot_of_each_kind_is_read_again() {
+fn a_slot_of_each_kind_decodes_as_encoded() {
     for encrypts in [true, false] {
         for (number, body) in (1..).zip(bodies()) {
             let bytes = link(number).seal(&body, &sealer(encrypts), &SeededEntropy::new(number));
@@ -95,7 +95,7 @@ fn a_slot_of_each_kind_is_read_again() {
 }
 
 #[test]
-fn an_object_opens_in_its_own_place_alone() {
+fn an_object_opens_only_under_its_own_name() {
     let entropy = SeededEntropy::new(2);
     for encrypts in [true, false] {
         let own = sealer(encrypts);
@@ -112,7 +112,7 @@ fn an_object_opens_in_its_own_place_alone() {
 }
 
 #[test]
-fn a_flipped_bit_or_a_lost_end_is_found_anywhere() {
+fn any_flipped_bit_or_truncation_is_detected() {
     for encrypts in [true, false] {
         let own = sealer(encrypts);
         let bytes = link(5).seal(&bodies()[1], &own, &SeededEntropy::new(3));
@@ -127,7 +127,7 @@ fn a_flipped_bit_or_a_lost_end_is_found_anywhere() {
 }
 
 #[test]
-fn sealed_objects_show_nothing_of_their_body() {
+fn sealed_objects_do_not_reveal_their_body() {
     let piece = b"ada@example.com".repeat(20);
     let name = ObjectName::Content { bucket: TIME, segment: 1, offset: 0 };
     let shows = |bytes: &[u8]| bytes.windows(11).any(|window| window == b"ada@example");
@@ -138,7 +138,7 @@ fn sealed_objects_show_nothing_of_their_body() {
     assert_eq!(content::open_piece(&name, &seal(true), &sealer(true)).unwrap().expose(), piece);
     let key = ObjectName::Key { bucket: TIME, segment: 1 };
     let bytes = content::seal_key(&key, head(Kind::Key, 1), &piece, &sealer(false), &SeededEntropy::new(5));
-    assert!(!shows(&bytes), "keys are sealed whatever was configured");
+    assert!(!shows(&bytes), "keys are sealed in every configuration");
     assert_eq!(content::open_key(&key, &bytes, &sealer(true)).unwrap().expose(), piece);
     assert_eq!(content::open_key(&key, b"", &sealer(true)).unwrap_err(), ObjectFault::Empty);
     let part = ObjectName::Part { slot: 3, part: 1 };
@@ -147,15 +147,15 @@ fn sealed_objects_show_nothing_of_their_body() {
 }
 
 #[test]
-fn two_writers_of_one_slot_share_no_byte_of_the_keystream() {
+fn two_writers_of_one_slot_use_different_keystreams() {
     let body = SlotBody::Batches(vec![0; 64]);
     let seal = |seed| link(5).seal(&body, &sealer(true), &SeededEntropy::new(seed));
     assert_ne!(seal(1), seal(2));
-    assert_eq!(seal(1), seal(1), "the bytes are fixed by their randomness");
+    assert_eq!(seal(1), seal(1), "the same randomness gives the same bytes");
 }
 
 #[test]
-fn a_manifest_is_read_again() {
+fn a_manifest_decodes_as_encoded() {
     let content = vec![ContentRange { bucket: TIME, segment: 1, offset: 16, length: 99 }];
     let parts = vec![PartInfo { bytes: 10, sha256: [1; 32] }, PartInfo { bytes: 20, sha256: [2; 32] }];
     let (slot_sha256, sequence, taken_at) = ([3; 32], 77, TIME);
@@ -180,7 +180,7 @@ fn the_identity_is_readable_and_proves_the_master_key() {
 }
 
 #[test]
-fn a_later_format_is_named_and_other_files_are_strange() {
+fn a_later_format_is_reported_and_other_files_are_rejected() {
     let decode = |text: &str| Head::decode(text.as_bytes()).map(drop);
     assert_eq!(decode("postrider replica 2 anything at all\n"), Err(HeadFault::Newer(2)));
     for strange in [
@@ -197,11 +197,11 @@ fn a_later_format_is_named_and_other_files_are_strange() {
         assert_eq!(decode(strange), Err(HeadFault::Strange), "{strange}");
     }
     let long = format!("postrider replica 1 {}\n", "x".repeat(LINE_BYTES_MAX));
-    assert_eq!(decode(&long), Err(HeadFault::Strange), "no line end is searched for beyond the bound");
+    assert_eq!(decode(&long), Err(HeadFault::Strange), "the search for a line end is bounded");
 }
 
 #[test]
-fn a_slot_that_would_grow_beyond_its_bound_is_refused() {
+fn a_slot_that_decompresses_beyond_its_limit_is_refused() {
     let (own, entropy) = (sealer(true), SeededEntropy::new(8));
     let bomb = SlotBody::Batches(vec![0; payload::PAYLOAD_BYTES_MAX + 1]);
     let bytes = link(5).seal(&bomb, &own, &entropy);
@@ -240,7 +240,7 @@ fn pack(limit: usize, batches: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn batches_of_any_size_come_out_of_payloads_of_any_size(
+    fn batches_of_any_size_survive_payloads_of_any_size(
         limit in 30_usize..200,
         sizes in prop::collection::vec(1_usize..400, 0..20),
     ) {
@@ -273,11 +273,11 @@ proptest! {
     }
 
     #[test]
-    fn hostile_payloads_end_and_yield_no_more_than_they_have(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn hostile_payloads_end_and_yield_only_their_own_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let found: Vec<_> = payload::pieces(&bytes).collect();
         let total: usize = found.iter().flatten().map(|piece| piece.bytes.len()).sum();
         prop_assert!(total <= bytes.len());
-        prop_assert!(found.iter().rev().skip(1).all(Result::is_ok), "nothing follows a damaged piece");
+        prop_assert!(found.iter().rev().skip(1).all(Result::is_ok), "a damaged piece is the last one");
     }
 
     #[test]
@@ -308,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_names_are_refused_or_unchanged(text in "(log|base|keys|content|probe|store)?/?[0-9a-z/+.-]{0,40}") {
+    fn hostile_names_are_refused_or_round_trip(text in "(log|base|keys|content|probe|store)?/?[0-9a-z/+.-]{0,40}") {
         if let Ok(name) = text.parse::<ObjectName>() {
             prop_assert_eq!(name.to_string(), text);
         }
@@ -316,7 +316,7 @@ proptest! {
 }
 
 #[test]
-fn the_digest_of_a_slot_is_that_of_its_whole_object() {
+fn the_digest_of_a_slot_covers_its_whole_object() {
     let bytes = link(5).seal(&SlotBody::Beat, &sealer(true), &SeededEntropy::new(11));
     assert_eq!(slot::digest(&bytes), crate::base::digest::sha256(&bytes));
 }

@@ -25,7 +25,7 @@ type Piece = Result<((Timestamp, u32), u64, Vec<u8>), RestoreError>;
 /// store's master key.
 ///
 /// # Errors
-/// The reason; then no file is left in the directory.
+/// The reason why the directory was not built. It then contains no files.
 pub fn restore_base<I: Iterator<Item = Piece>>(
     rows: impl Read,
     directory: &Path,

@@ -39,7 +39,7 @@ const ASIDE: &str = "restoring";
 /// Name of the key file in the content directory.
 const KEYS: &str = "keys";
 /// Names that may exist in a directory that counts as empty: a lock file that no process holds, and the file system's
-/// own.
+/// own directory.
 const NOTHING: [&str; 2] = ["postrider.pid", "lost+found"];
 /// Number of parts of rows that share a transaction.
 const PARTS: usize = 64;
@@ -123,7 +123,7 @@ pub(super) fn is_under_way(disk: &dyn Disk, directory: &Path) -> bool {
 /// amount read so far.
 ///
 /// # Errors
-/// The reason; then no file is left in the directory.
+/// The reason why the restore failed. The directory then contains no files.
 pub fn restore(
     backup: impl Read,
     directory: &Path,
@@ -141,7 +141,7 @@ pub fn restore(
 /// Restores a backup for inspection. If the backup has no master key, none is needed.
 ///
 /// # Errors
-/// The reason; then no file is left in the directory.
+/// The reason why the restore failed. The directory then contains no files.
 pub fn unpack(
     backup: impl Read,
     directory: &Path,
@@ -299,7 +299,7 @@ impl Building {
     fn note(&mut self, table: &str, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), RestoreError> {
         if table == Table::Meta.name() {
             for (key, stored) in rows {
-                // A damaged fact counts as missing: without the proof of its key no store is restored.
+                // A damaged fact counts as missing. Without the proof of its key a store is not restored.
                 let value = checksum::open(table, key, stored);
                 self.facts.extend(value.map(|value| (key.clone(), value.to_vec())));
             }

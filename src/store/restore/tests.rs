@@ -61,7 +61,7 @@ fn body(sender: &Sender<'_>, test: &TestStore, id: MessageId) -> Result<Vec<u8>,
 }
 
 #[test]
-fn everything_committed_before_is_there_and_stands_still_and_nothing_that_came_after() {
+fn a_restore_has_everything_committed_before_the_backup_on_hold_and_nothing_later() {
     let mut test = TestStore::new();
     let sender = test.sender();
     let (account, domain) = (sender.account, sender.domain);
@@ -97,7 +97,7 @@ fn everything_committed_before_is_there_and_stands_still_and_nothing_that_came_a
 }
 
 #[test]
-fn without_content_a_body_is_gone_and_nothing_new_stands_in_its_place() {
+fn a_restore_without_content_has_no_bodies_and_never_reuses_their_places() {
     let test = TestStore::new();
     let sender = test.sender();
     let old = sender.accept_with_body("b@example.net", 5, b"old");
@@ -110,7 +110,7 @@ fn without_content_a_body_is_gone_and_nothing_new_stands_in_its_place() {
 }
 
 #[test]
-fn a_bucket_that_ends_meanwhile_is_gone_from_the_backup_too() {
+fn a_bucket_that_ends_during_the_backup_is_missing_from_it() {
     let test = TestStore::new();
     let sender = test.sender();
     let (doomed, kept) =
@@ -126,7 +126,7 @@ fn a_bucket_that_ends_meanwhile_is_gone_from_the_backup_too() {
 }
 
 #[test]
-fn the_master_key_is_in_the_backup_only_where_it_was_asked_for_and_no_other_will_do() {
+fn the_backup_has_the_master_key_only_on_request_and_no_other_key_restores_it() {
     let test = TestStore::new();
     let own = std::fs::read(test.directory().join("master.key")).unwrap();
     let without = backup(&test, Extent { content: true, master_key: false });
@@ -138,14 +138,14 @@ fn the_master_key_is_in_the_backup_only_where_it_was_asked_for_and_no_other_will
     for (given, expected) in [(None, "has no master key"), (Some(Raw::new([9; 32])), "does not belong")] {
         let refused = restored_into(directory.path(), &without, given).unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
-        assert!(is_empty(directory.path()).unwrap(), "nothing is left");
+        assert!(is_empty(directory.path()).unwrap(), "the directory is empty");
     }
     restored_into(directory.path(), &without, Some(own.clone())).unwrap();
     assert_eq!(std::fs::read(directory.path().join("master.key")).unwrap(), *own);
 }
 
 #[test]
-fn a_backup_that_is_not_whole_leaves_nothing() {
+fn an_incomplete_backup_restores_nothing() {
     let test = TestStore::new();
     let sender = test.sender();
     sender.accept_with_body("b@example.net", 5, b"body");
@@ -163,7 +163,7 @@ fn a_backup_that_is_not_whole_leaves_nothing() {
 }
 
 #[test]
-fn a_directory_that_is_half_restored_does_not_open() {
+fn a_partly_restored_directory_does_not_open() {
     let mut test = TestStore::new();
     let directory = tempfile::tempdir().unwrap();
     let building = Building::begin(directory.path(), None, FORMAT).unwrap();
@@ -177,7 +177,7 @@ fn a_directory_that_is_half_restored_does_not_open() {
 }
 
 #[test]
-fn what_is_restored_is_for_its_owner_alone() {
+fn restored_files_are_accessible_only_to_their_owner() {
     let test = TestStore::new();
     let sender = test.sender();
     sender.accept_with_body("b@example.net", 5, b"body");
@@ -200,7 +200,7 @@ fn what_is_restored_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_backup_of_a_later_store_is_refused() {
+fn a_backup_of_a_later_format_is_refused() {
     let test = TestStore::new();
     let bytes = backup(&test, ALL);
     let (_, head) = Reader::open(&bytes[..]).unwrap();
@@ -213,7 +213,7 @@ fn a_backup_of_a_later_store_is_refused() {
 }
 
 #[test]
-fn a_backup_that_nobody_takes_is_an_error_and_the_store_lives_on() {
+fn a_failing_output_fails_the_backup_and_the_store_continues() {
     struct Full;
     impl Write for Full {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

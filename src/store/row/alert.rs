@@ -21,7 +21,7 @@ pub struct AlertRow {
     pub condition: Condition,
     /// Its severity, or the last one before it was resolved.
     pub severity: Severity,
-    /// The highest severity that it had.
+    /// Its highest severity so far.
     pub worst: Severity,
     /// Its subject, if the condition has one.
     pub subject: Option<Subject>,
@@ -33,7 +33,7 @@ pub struct AlertRow {
     pub opened_at: Timestamp,
     /// When it ended; `None` while it is open.
     pub resolved_at: Option<Timestamp>,
-    /// Changes that are not announced yet, oldest first.
+    /// Changes without a notice yet, oldest first.
     pub announcements: Vec<PendingNotice>,
     /// Notices sent, oldest first.
     pub notices: Vec<AlertNotice>,

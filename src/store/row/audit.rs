@@ -53,7 +53,7 @@ mod tests {
     use crate::domain::audit::Action;
 
     #[test]
-    fn a_line_of_the_first_version_is_still_read() {
+    fn a_line_of_version_1_is_readable() {
         let person = Person { user: Default::default(), email: "ann@example.com".to_owned() };
         let change = Change::new(Action::KeyCreated, "key_1", "shop");
         let old = PersonsRow { at: Timestamp::from_millis(7), person: person.clone(), change: change.clone() };

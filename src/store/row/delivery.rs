@@ -33,7 +33,7 @@ pub enum Owed {
         /// The event's type.
         kind: EventType,
     },
-    /// An event of type `test`, which is in no timeline and is not counted.
+    /// An event of type `test`. It is in no timeline and is not counted.
     Test {
         /// Its bytes.
         body: Vec<u8>,
@@ -49,7 +49,7 @@ impl Owed {
         }
     }
 
-    /// Returns the message that the event is about.
+    /// Returns the message of the event.
     pub const fn message(&self) -> Option<MessageId> {
         match self {
             Self::Event { message, .. } => Some(*message),

@@ -1,4 +1,4 @@
-//! Rows of a domain's DMARC aggregate reports: the reports, and the counted messages.
+//! Rows for a domain's DMARC aggregate reports: the reports, and the counted messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +75,7 @@ impl ReporterDay {
         Self { reporter, reports: 0, policies: 0 }
     }
 
-    /// Counts a report that saw this policy.
+    /// Counts a report with this observed policy.
     pub const fn add(&mut self, policy: DmarcPolicy) {
         self.reports = self.reports.saturating_add(1);
         self.policies |= 1 << policy as u8;

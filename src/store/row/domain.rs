@@ -149,7 +149,7 @@ impl DkimKeyRow {
         self.selector[digits..].parse().unwrap_or_default()
     }
 
-    /// Returns the context that a private key is sealed for.
+    /// Returns the context for which a private key is sealed.
     pub fn context(domain: DomainId, selector: &str) -> Vec<u8> {
         [b"dkim ".as_slice(), domain.as_bytes(), selector.as_bytes()].concat()
     }

@@ -23,7 +23,7 @@ pub struct EndpointRow {
     pub secret: Sealed,
     /// Whether it may be attempted, and its recent results.
     pub state: endpoint::State,
-    /// The failures that its state counts, newest last: the reason why the service disabled it, once it has.
+    /// The failures counted by its state, newest last. Once the service has disabled the endpoint, they are the reason.
     pub failed: Vec<FailedAttempt>,
     /// Time of the last 2xx.
     pub last_success_at: Option<Timestamp>,
@@ -54,7 +54,7 @@ impl EndpointRow {
         self.events.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// Returns the context that the secret is sealed for, so that it can't be used for another endpoint.
+    /// Returns the context for which the secret is sealed, so that it can't be used for another endpoint.
     pub fn secret_context(id: crate::base::id::EndpointId) -> Vec<u8> {
         [b"webhook secret ".as_slice(), id.as_bytes()].concat()
     }

@@ -1,4 +1,4 @@
-//! A bound idempotency key (contract 3): written with the message that it belongs to.
+//! A bound idempotency key (contract 3): written together with its message.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::Row;
 use crate::machine::idempotency::Binding;
 use crate::store::schema::Table;
 
-/// Request and answer that a key is bound to.
+/// Request and answer of a bound key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IdempotencyRow {
     /// Hash of the body, and expiry.

@@ -1,4 +1,4 @@
-//! The OpenID Connect identity that a user signs in with; its key is the user's.
+//! The OpenID Connect identity of a user; its key is the user's.
 
 use serde::{Deserialize, Serialize};
 

@@ -38,7 +38,7 @@ pub struct MessageRow {
     pub created_at: Timestamp,
     /// Expiry that the sender set.
     pub expires_at: Option<Timestamp>,
-    /// Time at which it ends `failed` at the latest.
+    /// Time at which its status becomes `failed` at the latest.
     pub give_up_at: Timestamp,
     /// Time after which its content is no longer shown.
     pub content_expires_at: Timestamp,
@@ -52,7 +52,7 @@ pub struct MessageRow {
     pub place: Place,
     /// Address of MAIL FROM.
     pub return_path: String,
-    /// Whether it has bytes above 127.
+    /// Whether it contains bytes above 127.
     pub eight_bit: bool,
     /// Whether it needs SMTPUTF8.
     pub smtputf8: bool,
@@ -135,7 +135,7 @@ pub struct TransferRow {
     pub delivered_at: Option<Timestamp>,
     /// Facts of the last attempt.
     pub last: AttemptFacts,
-    /// Provider of the server that was contacted last, by its name in the counts; `None` if there was none.
+    /// Provider of the last contacted server, by its name in the counts; `None` if there was none.
     pub provider: Option<String>,
     /// Number of attempts that crashed. After the third the message is set aside.
     pub crashes: u8,

@@ -1,9 +1,9 @@
-//! One row of the message index: the terms in a block of consecutive messages. It does not tell which of them has a
-//! term, and there are false positives, so a search then checks the messages.
+//! One row of the message index: the terms in a block of consecutive messages. It does not say which messages have a
+//! term, and it has false positives, so a search then checks the messages.
 //!
 //! A block's row is a Bloom filter. The index has one row for every few hundred messages, written in the order of their
-//! identifiers: about twenty bytes a message, one and a half more for each metadata pair that is unique in the block.
-//! No page is written at random places.
+//! identifiers. A message takes about twenty bytes, and one and a half more for each metadata pair that is unique in
+//! the block. No page is written at random places.
 
 use std::collections::HashSet;
 
@@ -162,7 +162,7 @@ impl<'a> IndexedBlock<'a> {
         self.version != WITHOUT_METADATA
     }
 
-    /// Whether a message of the block may have `term`; if not, none has it.
+    /// Whether a message of the block may have `term`. If false, none has it.
     pub fn may_have(&self, term: Term) -> bool {
         term.places(self.filter.len() * 8).all(|place| self.filter[place / 8] & 1 << (place % 8) != 0)
     }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_has_what_was_added_and_seldom_anything_else() {
+    fn a_block_has_its_terms_and_few_false_positives() {
         let mut block = Block::default();
         for number in 0..500 {
             block.add(MessageId::default(), [Term::of(3, &format!("word{number}"))]);
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_terms_never_change() {
+    fn term_hashes_are_stable() {
         assert_eq!(Term::word("order"), Term(3_085_688_307_823_559_316));
         assert_eq!(Term::word("a-very-long-word-indeed"), Term::word("a-very-long-word-at-all"));
         assert_ne!(Term::metadata("a", "bc"), Term::metadata("ab", "c"));
     }
 
     #[test]
-    fn a_block_of_version_1_stays_one_when_a_message_is_added() {
+    fn a_block_of_version_1_keeps_its_version_when_a_message_is_added() {
         let mut block = Block::default();
         block.add(MessageId(Ulid([5; 16])), [Term::status(Status::Queued)]);
         let mut value = block.encode();

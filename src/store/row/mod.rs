@@ -1,6 +1,6 @@
 //! Rows: the values of tables. Encoded as one version byte and postcard. Bodies are never rows.
 //!
-//! A change of a row's fields is a new version with a reader for the old one, never a silent reinterpretation.
+//! A change of a row's fields is a new version with a decoder for the old one, never a silent reinterpretation.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -41,7 +41,7 @@ pub trait Row: Serialize + DeserializeOwned {
     /// Returns the stored bytes.
     fn encode(&self) -> Vec<u8> {
         let bytes = vec![Self::VERSION];
-        postcard::to_extend(self, bytes).unwrap_or_else(|_| unreachable!("rows hold only what postcard can write"))
+        postcard::to_extend(self, bytes).unwrap_or_else(|_| unreachable!("postcard can encode every row"))
     }
 
     /// Reads stored bytes.

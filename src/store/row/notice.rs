@@ -1,5 +1,5 @@
-//! Notices: mails and webhook requests that report alerts, and invitations. They are not messages: they have no quota,
-//! events or suppressions and are in no queue of an account.
+//! Notices: mails and webhook requests that report alerts, and invitations. They are not messages. They have no quota,
+//! events or suppressions, and are not in any account's queue.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ impl NoticeContent {
         }
     }
 
-    /// Returns the changes that it reports.
+    /// Returns the changes in the notice.
     pub fn items(&self) -> &[NoticeItem] {
         match self {
             Self::Alerts { items, .. } => items,

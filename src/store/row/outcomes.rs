@@ -31,7 +31,7 @@ pub struct OutcomeCounts {
     pub bounced_block: u64,
     /// Bounces without a clear cause.
     pub bounced_undetermined: u64,
-    /// Number of bounces whose message had been delivered: accepted by a server and returned later.
+    /// Number of bounces after delivery: the message was accepted by a server and returned later.
     pub returned: u64,
     /// Messages given up.
     pub failed: u64,
@@ -129,7 +129,7 @@ impl OutcomeCounts {
         self.delivery_times.iter_mut().zip(more.delivery_times).for_each(|(count, more)| *count += more);
     }
 
-    /// Returns bounces of every kind: for a sender's reputation a block counts as much as a dead address.
+    /// Returns the bounces of every kind: for a sender's reputation a block counts as much as a dead address.
     pub const fn bounced(&self) -> u64 {
         self.bounced_hard + self.bounced_soft + self.bounced_block + self.bounced_undetermined
     }

@@ -1,4 +1,4 @@
-//! Origin of a restored store, and whether its queues from then are still on hold (contract 8). A store that was
+//! Origin of a restored store, and whether its queues at that time are still on hold (contract 8). A store that was
 //! started on a damaged journal has the same hold.
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub enum HoldCause {
     },
 }
 
-/// The backup that a store was restored from, or the start that accepted a damaged journal. One of the facts about the
+/// The backup from which a store was restored, or the start that accepted a damaged journal. One of the facts about the
 /// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
@@ -49,7 +49,7 @@ impl Row for Restored {
     }
 }
 
-/// The row before a damaged journal could be the cause.
+/// The row before damaged journals became a cause.
 #[derive(Serialize, Deserialize)]
 struct RestoredV1 {
     backup_at: Timestamp,
@@ -124,7 +124,7 @@ mod tests {
     use crate::domain::hostname::DomainName;
 
     #[test]
-    fn a_report_of_tls_stands_still_where_its_day_had_begun_when_the_backup_was_taken() {
+    fn a_tls_report_is_on_hold_if_its_day_had_begun_at_the_backup() {
         let backup_at = Timestamp::from_millis(1_700_049_600_000);
         let (last_message, last_id) = (Ulid::default(), Ulid::default());
         let restored = Restored {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_the_first_version_is_a_restored_backup() {
+    fn a_row_of_version_1_decodes_as_a_restored_backup() {
         let backup_at = Timestamp::from_millis(1_700_049_600_000);
         let (last_message, last_id) = (Ulid([7; 16]), Ulid([9; 16]));
         let earlier = RestoredV1 { backup_at, has_content: false, last_message, last_id, stands_still: true };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_for_a_damaged_journal_keeps_what_an_earlier_backup_left_out() {
+    fn a_hold_for_a_damaged_journal_keeps_the_content_gap_of_an_earlier_backup() {
         let backup_at = Timestamp::from_millis(1_700_049_600_000);
         let (early, late) = (Ulid([1; 16]), Ulid([2; 16]));
         let without = Restored {

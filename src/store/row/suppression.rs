@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suppression_of_version_1_belongs_to_no_import() {
+    fn a_suppression_of_version_1_has_no_import() {
         let row = SuppressionV1 {
             id: SuppressionId(Ulid([7; 16])),
             email: "Ann@example.net".to_owned(),

@@ -9,12 +9,12 @@ use crate::smtp::mta_sts::StsPolicy;
 use crate::smtp::tls_policy::TlsFault;
 use crate::store::schema::Table;
 
-/// The last policy that was fetched from a domain; its key is the domain's digest.
+/// The last policy fetched from a domain; its key is the domain's digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StsPolicyRow {
     /// Domain of the policy.
     pub domain: DomainName,
-    /// Identifier that announced it.
+    /// Identifier in its DNS record.
     pub id: String,
     /// The policy.
     pub policy: StsPolicy,
@@ -28,7 +28,7 @@ impl Row for StsPolicyRow {
     const TABLE: Table = Table::StsPolicies;
 }
 
-/// The policy that a session counts for (RFC 8460 4.4, `policy-type`).
+/// The policy for which a session counts (RFC 8460 4.4, `policy-type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum PolicyType {
@@ -63,7 +63,7 @@ pub struct TlsReportRow {
     pub policy: Vec<String>,
     /// Number of sessions that met the policy.
     pub successes: u64,
-    /// Number of sessions that did not, and of failed fetches of the policy.
+    /// Number of sessions that did not meet it, and of failed fetches of the policy.
     pub failures: u64,
     /// Failures by kind, for a limited number of kinds.
     pub details: Vec<FailureDetail>,
@@ -85,7 +85,7 @@ impl Row for TlsReportRow {
 /// Failures of one kind with one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureDetail {
-    /// The fault.
+    /// The failure.
     pub fault: TlsFault,
     /// The server; `None` if the policy itself failed.
     pub host: Option<String>,

@@ -1,4 +1,4 @@
-//! The rows of the panel's users, and the decoding of earlier versions.
+//! Rows for users of the panel, and the decoding of earlier versions.
 
 use serde::Deserialize;
 
@@ -24,7 +24,7 @@ impl Row for User {
     }
 }
 
-/// Row of version 1, which had no browsers.
+/// Row of version 1, without browsers.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(serde::Serialize))]
 struct UserV1 {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_of_version_1_reads_as_one_without_browsers() {
+    fn a_user_of_version_1_decodes_without_browsers() {
         let row = user();
         let bytes = postcard::to_extend(&row, vec![1]).unwrap();
         let user = User::decode(&bytes).unwrap();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_of_version_2_reads_as_no_operator() {
+    fn a_user_of_version_2_decodes_as_no_operator() {
         let bytes = postcard::to_extend(&user(), vec![1]).unwrap();
         let user = User::decode(&bytes).unwrap();
         let mut earlier = user.encode();

@@ -1,5 +1,5 @@
-//! Keys of the tables of DMARC reports. All begin with the account and the domain, and most continue with the UTC day,
-//! counted from the epoch, so that the oldest come first.
+//! Keys of the DMARC report tables. All begin with the account and the domain. Most continue with the UTC day, as a
+//! number of days since the epoch, so that the oldest come first.
 
 use crate::base::id::{AccountId, DmarcReportId, DomainId};
 use crate::base::signature::hmac_sha256;
@@ -8,7 +8,8 @@ use crate::domain::dmarc_source::SourceNetwork;
 /// Identifies a reporter of a domain: a digest of its name.
 pub type ReporterKey = [u8; 8];
 
-/// Identifies a report among those of a domain that begin on one day: a digest of its identifying fields.
+/// Identifies a report among the reports of a domain for ranges that begin on one day: a digest of its identifying
+/// fields.
 pub type ReportDigest = [u8; 16];
 
 /// Prefix of all keys of one domain.

@@ -8,17 +8,17 @@ pub const MASTER_KEY_PROOF: &[u8] = b"master_key_proof";
 pub const LAST_ID: &[u8] = b"last_id";
 /// The greatest accepted message identifier.
 pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
-/// Epoch of the journal records that this state lacks, sixteen bytes.
+/// Epoch of the journal records that the database lacks, sixteen bytes.
 pub const JOURNAL: &[u8] = b"journal";
 /// Number of waiting timers, sixteen bytes.
 pub const WAITING: &[u8] = b"waiting";
 /// Version of the totals in the store, one byte: see [`crate::store::totals`].
 pub const TOTALS: &[u8] = b"totals";
-/// Progress of a migration; only in the copy that the migration writes.
+/// Progress of a migration. Only in the copy written by the migration.
 pub const MIGRATION: &[u8] = b"migration";
 /// The number of the last batch and the time of its commit, sixteen bytes: [`crate::store::replica::Sequence`].
 pub const SEQUENCE: &[u8] = b"sequence";
 /// The part of the bucket's log that the store has: [`crate::store::replica::Position`].
 pub const REPLICA: &[u8] = b"replica";
-/// The backup that the store was restored from.
+/// The backup from which the store was restored.
 pub const RESTORED: &[u8] = b"restored";

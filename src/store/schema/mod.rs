@@ -1,4 +1,4 @@
-//! The only place that names tables and builds their keys.
+//! The only module that names tables and builds their keys.
 //!
 //! Keys begin with the account, so that a forgotten check can't reach another tenant's row. Identifiers follow, which
 //! sort by time: new rows are added at the end of their account's range. All integers are big-endian, so that bytes
@@ -32,7 +32,7 @@ use super::row::tls_policy::PolicyType;
 pub const FORMAT: u32 = 2;
 
 /// Refuses a database that lacks a known table and has an unknown one. This means that a table's name is damaged, and
-/// all its rows would be taken as absent. Additional tables of a later version are ignored.
+/// all its rows would count as absent. Additional tables of a later version are ignored.
 ///
 /// # Errors
 /// [`StoreError::Corrupted`] names both tables; database errors.
@@ -247,7 +247,7 @@ pub const fn tls_report_day(day: u32) -> [u8; 4] {
     day.to_be_bytes()
 }
 
-/// Returns the prefix of the keys of [`Table::Outcomes`] for one hour, counted from the epoch.
+/// Returns the prefix of the keys of [`Table::Outcomes`] for one hour, as a number of hours since the epoch.
 pub fn outcomes_of_hour(account: AccountId, hour: u32) -> [u8; 20] {
     let mut key = [0; 20];
     key[..16].copy_from_slice(account.as_bytes());

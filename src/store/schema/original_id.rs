@@ -1,4 +1,4 @@
-//! Keys of the index of messages by the Message-ID that a client set over SMTP.
+//! Keys of the index of messages by the client's Message-ID over SMTP.
 
 #[cfg(doc)]
 use super::Table;

@@ -27,7 +27,7 @@ tables! {
     Meta = "meta";
     /// account → settings and quota limits.
     Accounts = "accounts";
-    /// hint of the account, account → nothing: finds the accounts that a return path may belong to.
+    /// hint of the account, account → nothing: finds the accounts to which a return path may belong.
     AccountsByHint = "accounts_by_hint";
     /// account, key → API key.
     Keys = "keys";
@@ -87,7 +87,7 @@ tables! {
     SuppressionsById = "suppressions_by_id";
     /// account → its unfinished import of suppressions.
     SuppressionImports = "suppression_imports";
-    /// relay, site → number of messages the relay sent there on the last day that it sent any: for relays that warm up.
+    /// relay, site → number of messages that the relay sent there on the last day with any: for relays in warm-up.
     WarmUps = "warm_ups";
     /// account, address in matching form, NUL, message → nothing: the queued messages.
     Waiting = "waiting";
@@ -119,7 +119,7 @@ tables! {
     TlsReportDays = "tls_report_days";
     /// account, hour, stream, sending domain, provider → outcomes of the messages accepted in that hour.
     Outcomes = "outcomes";
-    /// account, domain, report → an aggregate report, or the part of one that belongs to the domain.
+    /// account, domain, report → an aggregate report, or the part of one for the domain.
     DmarcReports = "dmarc_reports";
     /// account, domain, day on which a report begins, digest → nothing: the counted reports.
     DmarcSeen = "dmarc_seen";
@@ -127,7 +127,7 @@ tables! {
     DmarcDays = "dmarc_days";
     /// account, domain, day, network, reporter → messages by the receivers' results.
     DmarcCounts = "dmarc_counts";
-    /// account, domain, network → when reports named it, and whether the account has confirmed it as its own.
+    /// account, domain, network → days on which reports named it, and whether the account has confirmed it as its own.
     DmarcSources = "dmarc_sources";
     /// account, domain, digest of the name → a reporter, and whether it is ignored.
     DmarcReporters = "dmarc_reporters";
@@ -145,7 +145,7 @@ tables! {
     Notices = "notices";
     /// address in matching form → the notices to it.
     NoticeAddresses = "notice_addresses";
-    /// address in matching form → time since when it may get notices.
+    /// address in matching form → time from which it may get notices.
     ProvenAddresses = "proven_addresses";
     /// account → its invitations of the last day.
     Invitations = "invitations";

@@ -9,7 +9,7 @@ use crate::store::disk::simulated::{Honesty, SimulatedDisk};
 use crate::store::limits::Limits;
 
 #[test]
-fn a_backup_fails_at_a_read_error_or_is_whole() {
+fn a_backup_reports_a_read_error_or_is_complete() {
     let disk = SimulatedDisk::new(1, Honesty::Honest);
     let setup = make(&disk, 100);
     let clock = Clock::new(setup.now);
@@ -33,7 +33,7 @@ fn a_backup_fails_at_a_read_error_or_is_whole() {
         disk.plan_read_error(after);
         match back_up() {
             Ok(bytes) => {
-                assert!(bytes == whole, "read {after}: another backup");
+                assert!(bytes == whole, "read {after}: the backup differs");
                 succeeded += 1;
             }
             Err(_) => failed += 1,

@@ -1,5 +1,5 @@
-//! The canary test: bodies must be unrecoverable after their deadline, however often the machine loses power while they
-//! are destroyed. The raw disk contains neither a body nor its compressed or sealed form, and a copy of the segments
+//! The canary test: bodies must be unrecoverable after their deadline, even after repeated power cuts during their
+//! destruction. The raw disk contains neither a body nor its compressed or sealed form, and a copy of the segments
 //! finds no key that opens it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -32,7 +32,7 @@ const POINTS: u64 = 50;
 /// Size of the patterns searched for, in bytes.
 const PIECE: usize = size_of::<u64>();
 
-/// Planted content, and the copy that a thief made before its deadline.
+/// Planted content, and a thief's copy from before its deadline.
 struct Planted {
     disk: SimulatedDisk,
     bodies: BTreeMap<MessageId, (Place, Vec<u8>)>,
@@ -251,7 +251,7 @@ impl Planted {
         disk.everything().into_iter().filter(|(path, _)| is_keys(path)).map(|(_, bytes)| bytes).collect()
     }
 
-    /// Asserts that nothing is left, neither on the raw disk nor for the thief.
+    /// Asserts that neither the raw disk nor the thief's copy reveals a canary.
     fn is_gone_from(&self, disk: &SimulatedDisk, pieces: &Pieces, when: &str) {
         assert_eq!(pieces.found_on(disk), Vec::<PathBuf>::new(), "{when}");
         for keys in self.keys_on(disk) {
@@ -261,18 +261,18 @@ impl Planted {
 }
 
 #[test]
-fn no_canary_and_no_key_to_one_is_left_however_often_the_machine_goes_off_in_the_sweep() {
+fn no_canary_or_key_survives_power_cuts_during_the_sweep() {
     let planted = plant();
     let pieces = planted.pieces();
     assert_eq!(planted.bodies.len(), CANARIES);
-    assert!(!pieces.found_on(&planted.disk).is_empty(), "the search finds what is there");
+    assert!(!pieces.found_on(&planted.disk).is_empty(), "the search finds the canaries");
     let before: Vec<_> = planted.keys_on(&planted.disk).iter().map(|keys| planted.opened_with(keys)).collect();
-    assert_eq!(before, [CANARIES], "the thief's copy opens as long as the keys are there");
+    assert_eq!(before, [CANARIES], "the thief's copy opens while the keys exist");
 
     let clock = Clock::new(planted.over);
     let whole = planted.disk.copy(2, Honesty::Honest);
     assert!(sweep(&whole, &clock, 20));
-    planted.is_gone_from(&whole, &pieces, "after a sweep that nothing disturbed");
+    planted.is_gone_from(&whole, &pieces, "after an undisturbed sweep");
     let losses = [Loss::Some, Loss::Everything, Loss::Nothing];
     for point in 0..POINTS {
         let disk = planted.disk.copy(100 + point, Honesty::Honest);
@@ -280,7 +280,7 @@ fn no_canary_and_no_key_to_one_is_left_however_often_the_machine_goes_off_in_the
         let loss = losses[usize::try_from(point % 3).unwrap()];
         disk.plan(at, Fault::Off(loss));
         sweep(&disk, &clock, 30);
-        assert!(disk.is_off(), "the machine went off at operation {at}");
+        assert!(disk.is_off(), "power was cut at operation {at}");
         disk.restart();
         assert!(sweep(&disk, &clock, 40));
         planted.is_gone_from(&disk, &pieces, &format!("after {loss:?} was lost at operation {at}"));
@@ -291,7 +291,7 @@ fn no_canary_and_no_key_to_one_is_left_however_often_the_machine_goes_off_in_the
 }
 
 #[test]
-fn a_sweep_that_is_cut_off_again_and_again_comes_to_its_end_and_leaves_what_is_not_over() {
+fn a_repeatedly_interrupted_sweep_completes_and_keeps_unexpired_content() {
     let planted = plant();
     let pieces = planted.pieces();
     let (disk, clock) = (planted.disk.copy(3, Honesty::Honest), Clock::new(planted.over - Duration::from_secs(3600)));
@@ -306,7 +306,7 @@ fn a_sweep_that_is_cut_off_again_and_again_comes_to_its_end_and_leaves_what_is_n
         }
     }
     for keys in planted.keys_on(&disk) {
-        assert_eq!(planted.opened_with(&keys), kept, "the last bucket's keys, and no others");
+        assert_eq!(planted.opened_with(&keys), kept, "only the last bucket's keys");
     }
     clock.set(planted.over);
     assert!(sweep(&disk, &clock, 1000));

@@ -70,7 +70,7 @@ impl Carrying {
         keys.chunks_exact(SLOT).filter(is_of_first).for_each(|slot| pieces.add(&slot[SEALED_KEY]));
         clock.set(first);
         let journal = Path::new(DIRECTORY).join("journal");
-        assert!(pieces.found_on(&disk).contains(&journal), "the journal carries the bodies");
+        assert!(pieces.found_on(&disk).contains(&journal), "the journal contains the bodies");
         Self { disk, clock, process, pieces, journal }
     }
 
@@ -82,16 +82,16 @@ impl Carrying {
 }
 
 #[test]
-fn a_carried_body_is_in_no_file_once_its_bucket_has_ended_under_a_running_process() {
+fn a_running_process_erases_inlined_bodies_at_their_deadline() {
     let mut carrying = Carrying::new(1);
     assert!(sweep_in(&mut carrying.process, &carrying.clock));
-    carrying.is_erased("after a sweep that nothing disturbed");
+    carrying.is_erased("after an undisturbed sweep");
     carrying.disk.turn_off(Loss::Everything);
     carrying.is_erased("after a power cut");
 }
 
 #[test]
-fn a_carried_body_is_in_no_file_however_its_erasure_is_disturbed() {
+fn disturbed_erasure_leaves_no_inlined_body_in_any_file() {
     let mut whole = Carrying::new(1);
     let before = whole.disk.operations();
     assert!(sweep_in(&mut whole.process, &whole.clock));
@@ -125,7 +125,7 @@ fn a_carried_body_is_in_no_file_however_its_erasure_is_disturbed() {
 }
 
 #[test]
-fn a_body_that_only_the_journal_of_a_dead_process_carries_is_erased_by_the_next_start() {
+fn the_next_start_erases_an_expired_body_in_a_dead_process_journal() {
     let mut carrying = Carrying::new(1);
     carrying.disk.restart();
     carrying.process = start(&carrying.disk, &carrying.clock, 3).unwrap();
@@ -133,7 +133,7 @@ fn a_body_that_only_the_journal_of_a_dead_process_carries_is_erased_by_the_next_
     assert!(!found.contains(&carrying.journal), "the journal still has a body");
 }
 
-/// A message whose recipient, subject and body can be found wherever they are.
+/// A message whose recipient, subject and body are recognisable anywhere.
 struct Canary {
     bucket: Timestamp,
     pieces: Pieces,
@@ -217,13 +217,13 @@ impl DirtyJournal {
         for canary in over {
             self.looks += u64::from(self.process.journal_is_dirty());
             let found = canary.pieces.found_on(&self.disk);
-            assert!(!found.contains(&self.journal), "{when}: the journal has a message whose content is over");
+            assert!(!found.contains(&self.journal), "{when}: the journal contains a message whose content has expired");
         }
     }
 }
 
 #[test]
-fn the_journal_never_has_anything_of_a_message_whose_content_is_over() {
+fn the_journal_never_contains_expired_messages() {
     let mut looks = 0;
     for seed in 0..variable("POSTRIDER_JOURNALS").unwrap_or(60) {
         let mut run = DirtyJournal::new(seed);
@@ -239,5 +239,5 @@ fn the_journal_never_has_anything_of_a_message_whose_content_is_over() {
         }
         looks += run.looks;
     }
-    assert!(looks > 40, "records are in the journal while it is looked through: {looks}");
+    assert!(looks > 40, "few searches found records in the journal: {looks}");
 }

@@ -26,7 +26,7 @@ impl Story {
     /// After a failed sync the state of the disk is unknown, so the process must end.
     pub(super) fn expect_end_after_failed_sync(&mut self) {
         if self.disk.failed_syncs() > 0 && !self.disk.is_off() && !self.process().has_failed() {
-            self.find(Law::FailedSync, "a sync failed, and the process goes on".to_owned());
+            self.find(Law::FailedSync, "a sync failed, but the process continues".to_owned());
         }
     }
 

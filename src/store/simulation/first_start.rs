@@ -9,7 +9,7 @@ fn disk(seed: u64) -> SimulatedDisk {
 }
 
 #[test]
-fn a_first_start_may_end_anywhere_and_the_next_one_goes_on() {
+fn an_interrupted_first_start_does_not_prevent_the_next_one() {
     let clock = Clock::new(START);
     let whole = disk(0);
     drop(Process::start(&whole, &clock, 1).unwrap());

@@ -1,4 +1,4 @@
-//! Messages that are accepted together: several bodies, appended in one or more steps, and one operation. They need the
+//! Messages accepted together: several bodies, appended in one or more steps, and one operation. They need the
 //! appender's turn twice before the writer's, so a run that ends waits for three rounds of answers.
 
 use std::time::Duration;

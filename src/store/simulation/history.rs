@@ -19,7 +19,7 @@ use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table, meta};
 use crate::store::snapshot::Snapshot;
 
-/// Knowledge of whether something was committed.
+/// Knowledge about whether a request was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
     /// It was acknowledged, or seen after a start.
@@ -71,7 +71,7 @@ pub(super) struct History {
     pub(super) is_in_doubt: bool,
     /// Whether a failed commit had been acknowledged before: a start then finds more.
     pub(super) is_promised: bool,
-    /// Addresses that were, or may have been, suppressed at some time.
+    /// Addresses that were suppressed, or may have been, at some time.
     pub(super) touched: BTreeSet<String>,
     /// Whether the disk lost data written to a segment: some bodies may be lost.
     pub(super) is_damaged: bool,
@@ -107,7 +107,7 @@ impl History {
         accepted.map(key).all(|key| snapshot.get(Table::Messages, &key).unwrap().is_some())
     }
 
-    /// Settles what was in doubt by the state after a start, once it is judged.
+    /// Settles doubtful requests by the state after a start, once that state is judged.
     pub(super) fn resolve(&mut self, snapshot: &Snapshot) {
         let known = |is_there| if is_there { Known::Yes } else { Known::No };
         for (id, submitted) in &mut self.messages {

@@ -1,5 +1,5 @@
-//! The invariants of a store, whatever happened to its disk: one function over the acknowledged history and the store's
-//! current state. It changes nothing and is independent of the disk.
+//! The invariants of a store after any disk fault: one function over the acknowledged history and the store's current
+//! state. It changes nothing and is independent of the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,33 +24,33 @@ use crate::store::snapshot::Snapshot;
 /// A violated invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Law {
-    /// Every acknowledged message is there, unchanged, with its body.
-    DurableAccept,
     /// Every acknowledged message exists, unchanged, with its body.
-    NoGhost,
+    DurableAccept,
     /// Everything that exists was acknowledged, or was being committed when power was cut.
-    WholeCommits,
+    NoGhost,
     /// Commits are atomic, and each one implies all earlier ones.
-    OneEnd,
+    WholeCommits,
     /// A message has at most one end, which never changes.
-    OwedEvents,
+    OneEnd,
     /// Every event has exactly one delivery for each endpoint that subscribes to it.
-    Idempotency,
+    OwedEvents,
     /// A key is bound if and only if its message exists, to its answer, and to one message.
-    Quota,
+    Idempotency,
     /// Quotas count exactly the existing messages.
-    Suppression,
+    Quota,
     /// No mail goes to suppressed addresses; an acknowledged suppression persists.
-    GoneContent,
+    Suppression,
     /// Destroyed content stays destroyed.
-    GrowingIds,
+    GoneContent,
     /// Identifiers only grow, in commit order.
-    FailedSync,
+    GrowingIds,
     /// A failed sync ends its process.
-    FoundDamage,
+    FailedSync,
     /// Damage by the disk is found by a check, and never served.
-    Liveness,
+    FoundDamage,
     /// Once faults stop, all work completes.
+    Liveness,
+    /// The store opens after every end of its process.
     Opens,
     /// The rules of `postrider check`.
     Check,
@@ -88,7 +88,7 @@ pub(super) fn judge(history: &History, store: &Store, now: Timestamp) -> Vec<Fin
     let (of_bodies, others): (Vec<_>, Vec<_>) =
         report.failures.into_iter().partition(|failure| judge.damaged > 0 && failure.rule == Rule::Content);
     if of_bodies.len() != judge.damaged {
-        let what = format!("{} bodies are damaged, and a check finds {of_bodies:?}", judge.damaged);
+        let what = format!("{} bodies are damaged, but the check finds {of_bodies:?}", judge.damaged);
         judge.find(Law::FoundDamage, what);
     }
     for failure in others {
@@ -106,7 +106,7 @@ impl Judge<'_> {
         for (id, submitted) in &self.history.messages {
             let row: Option<MessageRow> = self.snapshot.row(&schema::message(submitted.account, *id)).unwrap();
             match (submitted.accepted, row) {
-                (Known::Yes, None) => self.find(Law::DurableAccept, format!("message {id} is gone")),
+                (Known::Yes, None) => self.find(Law::DurableAccept, format!("message {id} is missing")),
                 (Known::No, Some(_)) => self.find(Law::NoGhost, format!("message {id} was never committed")),
                 (Known::Yes | Known::InDoubt, Some(row)) => self.message(*id, submitted, &row),
                 (Known::No | Known::InDoubt, None) => {}
@@ -116,20 +116,20 @@ impl Judge<'_> {
         for key in found.unwrap() {
             let id = MessageId(Ulid(*key.last_chunk().unwrap()));
             if !self.history.messages.contains_key(&id) {
-                self.find(Law::NoGhost, format!("nobody submitted message {id}"));
+                self.find(Law::NoGhost, format!("message {id} was never submitted"));
             }
         }
     }
 
     fn message(&mut self, id: MessageId, submitted: &Submitted, row: &MessageRow) {
         if !submitted.is(row) {
-            self.find(Law::DurableAccept, format!("message {id} is not what was submitted"));
+            self.find(Law::DurableAccept, format!("message {id} differs from its submission"));
         }
         let destroyed = self.history.destroyed.get(&row.place.bucket).copied().unwrap_or(Known::No);
         match (self.store.content().read(row.place, id), destroyed) {
-            (Ok(_), Known::Yes) => self.find(Law::GoneContent, format!("message {id} has its body still")),
+            (Ok(_), Known::Yes) => self.find(Law::GoneContent, format!("message {id} still has its body")),
             (Ok(body), Known::No | Known::InDoubt) if body != submitted.body => {
-                self.find(Law::DurableAccept, format!("message {id} has another body"));
+                self.find(Law::DurableAccept, format!("message {id} has a different body"));
             }
             (Ok(_), Known::No | Known::InDoubt) | (Err(Unreadable::Gone), Known::Yes | Known::InDoubt) => {}
             (Err(Unreadable::Failed(_)), Known::No | Known::InDoubt) if self.history.is_damaged => self.damaged += 1,
@@ -145,10 +145,10 @@ impl Judge<'_> {
             rows.iter().filter(|(table, seen)| self.history.rows.get(*table) != Some(*seen)).collect();
         if !changed.is_empty() && !self.history.is_in_doubt {
             let tables: Vec<_> = changed.iter().map(|(table, _)| **table).collect();
-            self.find(Law::WholeCommits, format!("no commit was under way, and these tables differ: {tables:?}"));
+            self.find(Law::WholeCommits, format!("no commit was in progress, but these tables differ: {tables:?}"));
         }
         if changed.is_empty() && self.history.is_promised {
-            self.find(Law::WholeCommits, "what was answered is as if it had never been".to_owned());
+            self.find(Law::WholeCommits, "an answered operation has no effect".to_owned());
         }
         let is_in_doubt = |(id, submitted): &(&MessageId, &Submitted)| {
             submitted.accepted == Known::InDoubt && !self.history.could_be_refused(**id, submitted)
@@ -161,7 +161,7 @@ impl Judge<'_> {
         if !is_whole {
             self.find(
                 Law::WholeCommits,
-                format!("of a commit's messages some are there: {there:?}, and {} tables changed", changed.len()),
+                format!("only some messages of a commit exist: {there:?}; {} tables changed", changed.len()),
             );
         }
     }
@@ -173,7 +173,7 @@ impl Judge<'_> {
             let is_there = |id: &&MessageId| self.snapshot.get(Table::Messages, &key(id)).unwrap().is_some();
             let there = group.iter().filter(is_there).count();
             if there != 0 && there != group.len() {
-                self.find(Law::WholeCommits, format!("{there} of the messages {group:?} are there"));
+                self.find(Law::WholeCommits, format!("only {there} of the messages {group:?} exist"));
             }
         }
     }
@@ -239,7 +239,7 @@ impl Judge<'_> {
             if answers.0 != answers.1 {
                 self.find(
                     Law::Idempotency,
-                    format!("a key is bound to {:?}, and its message is {:?}", answers.0, answers.1),
+                    format!("a key is bound to {:?}, but its message is {:?}", answers.0, answers.1),
                 );
             }
             let is_soon = |pair: &[&Submitted]| pair[1].row.created_at < pair[0].row.created_at + LIFETIME;
@@ -260,7 +260,7 @@ impl Judge<'_> {
             };
             let found = (counted(3_600_000, quota.hour_window), counted(86_400_000, quota.day_window));
             if found != (quota.hour_used, quota.day_used) {
-                self.find(Law::Quota, format!("{quota:?}, and {found:?} are there"));
+                self.find(Law::Quota, format!("{quota:?}, but {found:?} exist"));
             }
         }
     }
@@ -271,7 +271,7 @@ impl Judge<'_> {
             let there = self.snapshot.get(Table::Suppressions, &key).unwrap().is_some();
             // A bounce may have suppressed a removed address again.
             if *known == Known::Yes && !there {
-                self.find(Law::Suppression, format!("{address} is suppressed no more"));
+                self.find(Law::Suppression, format!("{address} is no longer suppressed"));
             }
         }
     }
@@ -279,15 +279,18 @@ impl Judge<'_> {
     fn ids(&mut self) {
         let found: BTreeSet<EventId> = self.log().into_iter().map(|(_, event, _)| event).collect();
         for gone in self.history.events.difference(&found) {
-            self.find(Law::GrowingIds, format!("event {gone} is gone"));
+            self.find(Law::GrowingIds, format!("event {gone} is missing"));
         }
         for new in found.difference(&self.history.events).filter(|event| event.0 <= self.history.last_id) {
-            self.find(Law::GrowingIds, format!("event {new} is new and not greater than those before it"));
+            self.find(Law::GrowingIds, format!("event {new} is new but not greater than its predecessors"));
         }
         let last = self.snapshot.get(Table::Meta, meta::LAST_ID).unwrap().unwrap_or_default();
         let greatest = found.last().map_or(self.history.last_id, |event| event.0.max(self.history.last_id));
         if last.as_slice() < greatest.0.as_slice() {
-            self.find(Law::GrowingIds, format!("identifiers up to {greatest} were given out, which is forgotten"));
+            self.find(
+                Law::GrowingIds,
+                format!("identifiers up to {greatest} were assigned, but the store does not know it"),
+            );
         }
     }
 }

@@ -66,7 +66,7 @@ fn make_format_1(disk: &SimulatedDisk) {
 }
 
 #[test]
-fn a_migration_may_end_anywhere_and_the_next_start_completes_it() {
+fn an_interrupted_migration_is_completed_by_the_next_start() {
     let (disk, clock, expected) = store();
     make_format_1(&disk);
     let whole = disk.copy(2, Honesty::Honest);

@@ -52,8 +52,8 @@ fn tell_all(seeds: impl Iterator<Item = u64>) -> Sums {
         let told = tell(seed, Honesty::Honest);
         assert!(
             told.findings.is_empty(),
-            "{}\nThe story of seed {seed} found {:#?}\n\
-             Tell it again: POSTRIDER_STORY={seed} cargo test --lib one_story\n\
+            "{}\nThe run of seed {seed} found {:#?}\n\
+             Repeat it: POSTRIDER_STORY={seed} cargo test --lib run_one_seed\n\
              Keep it: add {seed} to tests/seeds/store.txt",
             told.log.join("\n"),
             told.findings
@@ -72,51 +72,51 @@ fn tell_half(first: u64) {
     let sums = tell_all((from + first..from + stories).step_by(2));
     assert!(
         sums.crashes > sums.stories / 2 && sums.accepted > sums.stories,
-        "there is work, and it is disturbed: {sums:?}"
+        "too little work or too few faults: {sums:?}"
     );
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_whatever_the_disk_does_even_seeds() {
+fn acknowledged_data_survives_disk_faults_even_seeds() {
     tell_half(0);
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_whatever_the_disk_does_odd_seeds() {
+fn acknowledged_data_survives_disk_faults_odd_seeds() {
     tell_half(1);
 }
 
 #[test]
-fn messages_accepted_together_are_all_there_or_none() {
+fn messages_accepted_together_exist_all_or_not_at_all() {
     let from = variable("POSTRIDER_STORIES_FROM").unwrap_or(0) + groups::FIRST_SEED;
     tell_all(from..from + variable("POSTRIDER_STORIES").unwrap_or(GROUPED));
 }
 
 #[test]
-fn what_was_found_once_is_looked_for_ever_after() {
+fn seeds_with_earlier_findings_pass() {
     let kept = KEPT.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
     tell_all(kept.map(|seed| seed.parse().expect("a seed is a number")));
 }
 
 #[test]
-fn one_story() {
+fn run_one_seed() {
     tell_all(variable("POSTRIDER_STORY").into_iter());
 }
 
 #[test]
-fn a_seed_tells_the_same_story_each_time() {
+fn the_same_seed_gives_the_same_run() {
     for seed in 0..20 {
         assert_eq!(tell(seed, Honesty::Honest), tell(seed, Honesty::Honest), "seed {seed}");
     }
 }
 
-// Optimised, redb panics in a destructor on some of these stores, which aborts the process.
+// In optimised builds, redb panics in a destructor on some of these stores, which aborts the process.
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "redb aborts the process")]
-fn a_disk_that_lies_about_its_syncs_is_found_out() {
+fn detects_a_disk_whose_syncs_do_nothing() {
     let told: Vec<_> = (0..40).map(|seed| tell(seed, Honesty::SyncsNothing)).collect();
     let found_out = told.iter().filter(|told| !told.findings.is_empty()).count();
-    assert_eq!(found_out, told.len(), "every story ends with the machine going off");
+    assert_eq!(found_out, told.len(), "every run ends with a power cut");
     let laws: Vec<Law> = told.iter().flat_map(|told| &told.findings).map(|finding| finding.law).collect();
     assert!(laws.contains(&Law::DurableAccept), "{laws:?}");
 }

@@ -1,4 +1,4 @@
-//! The process on the simulated disk: a store without threads, whose workers run when the run says so. Thread timing is
+//! The process on the simulated disk: a store without threads, whose workers run when the run decides. Thread timing is
 //! thus part of the run, so that a seed is reproducible.
 
 use std::path::Path;
@@ -84,7 +84,7 @@ impl Process {
         Self::start_damaged(disk, clock, seed, limits, company, OnJournalDamage::Refuse)
     }
 
-    /// Opens the store, and accepts a damaged journal if `on_damage` says so.
+    /// Opens the store, with `on_damage` as the policy for a damaged journal.
     pub(super) fn start_damaged(
         disk: &SimulatedDisk,
         clock: &Clock,

@@ -26,7 +26,7 @@ use crate::store::timer::TimerKind;
 
 /// Maximum number of starts with planned faults before one is undisturbed.
 const STARTS_MAX: u64 = 4;
-/// Rounds of work after which nothing may be left.
+/// Rounds of work after which all work must be complete.
 const ROUNDS_MAX: usize = 12;
 
 /// An operation without an answer yet.
@@ -124,7 +124,7 @@ impl Story {
     }
 
     pub(super) fn find(&mut self, law: Law, what: String) {
-        self.say(|_| "this is found".to_owned());
+        self.say(|_| "new findings".to_owned());
         self.findings.push(Finding { law, what });
     }
 
@@ -156,7 +156,7 @@ impl Story {
             1..4 => self.sweep(),
             4..8 if self.tickets.is_empty() => self.pass(),
             8..11 => {
-                self.say(|_| "the writer rests".to_owned());
+                self.say(|_| "the writer makes a checkpoint".to_owned());
                 self.process().rest();
             }
             11 if self.is_damaging() => self.rot(),
@@ -194,7 +194,7 @@ impl Story {
                 None => self.tickets.push(ticket),
                 Some(outcome) => {
                     if outcome == Outcome::Done && ticket.ear.heard_after_the_end() {
-                        self.find(Law::DurableAccept, format!("{:?} was answered by a dead machine", ticket.intent));
+                        self.find(Law::DurableAccept, format!("{:?} was answered without power", ticket.intent));
                     }
                     answers.push((ticket.intent, outcome));
                 }
@@ -225,7 +225,7 @@ impl Story {
             let (disk, store) = (self.disk.clone(), self.process().store.clone());
             let is_shown = || store.snapshot().map_or(true, |snapshot| self.history.is_shown(&snapshot));
             if !disk.undisturbed(is_shown) {
-                self.find(Law::DurableAccept, "what was answered is looked past".to_owned());
+                self.find(Law::DurableAccept, "an answered operation is not visible".to_owned());
             }
         } else if is_answered && !self.disk.is_off() {
             let (disk, store) = (self.disk.clone(), self.process().store.clone());
@@ -247,7 +247,7 @@ impl Story {
             self.clock.set(self.clock.now() - Duration::from_secs(600));
         } else {
             self.clock.set(self.clock.now() + time);
-            self.say(|_| format!("{time:?} pass"));
+            self.say(|_| format!("{time:?} elapse"));
         }
     }
 
@@ -273,7 +273,7 @@ impl Story {
         if self.disk.is_off() {
             self.end(None);
         } else if self.process().has_failed() {
-            // The operator starts it again, on the same machine or after a power cut.
+            // The operator starts the process again, on the same machine or after a power cut.
             let loss = self.chance.coin().then_some(Loss::Some);
             self.end(loss);
         }
@@ -363,7 +363,7 @@ impl Story {
             .collect();
         drop(snapshot);
         if !waiting.is_empty() && self.findings.is_empty() {
-            self.find(Law::Liveness, format!("{waiting:?} wait still"));
+            self.find(Law::Liveness, format!("{waiting:?} still wait"));
         }
         self.end(Some(Loss::Everything));
     }

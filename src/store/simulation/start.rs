@@ -65,5 +65,5 @@ fn done<O: Op>(process: &mut Process, op: O) -> O::Reply {
     assert!(waiting.poll().is_none());
     process.settle();
     let answer = waiting.poll().unwrap();
-    answer.unwrap_or_else(|_| panic!("the beginning of all stories was refused"))
+    answer.unwrap_or_else(|_| panic!("an operation of the initial state was refused"))
 }

@@ -62,7 +62,7 @@ pub(super) fn timers(store: &Store) -> Vec<Timer> {
     keys.unwrap_or_default().iter().filter_map(|key| Timer::decode(key)).collect()
 }
 
-/// Returns the timers of transfers and deliveries that no operation in progress serves.
+/// Returns the timers of transfers and deliveries that are not served by an operation in progress.
 pub(super) fn waiting(store: &Store, leased: &BTreeSet<Ulid>) -> Vec<Timer> {
     let is_work = |timer: &Timer| matches!(timer.kind, TimerKind::Transfer | TimerKind::Delivery);
     timers(store).into_iter().filter(|timer| is_work(timer) && !leased.contains(&timer.id)).collect()
@@ -88,7 +88,7 @@ impl Story {
         let ear = Ear::of(&self.disk);
         match waiting.poll_by(&ear.clone().into()) {
             None => self.tickets.push(Ticket { intent, waiting, ear }),
-            // A body that was alone was written at once, or failed.
+            // The body was the only one, so it was written at once, or failed.
             Some(outcome @ (Outcome::Failed | Outcome::Full)) => self.learn(vec![(intent, outcome)], Known::No),
             Some(outcome) => panic!("{intent:?} was answered before its turn: {outcome:?}"),
         }
@@ -134,7 +134,7 @@ impl Story {
         let id = store.reserve_message_id(now);
         let greatest = self.history.messages.iter().rfind(|(_, submitted)| submitted.accepted == Known::Yes);
         if greatest.is_some_and(|(greatest, _)| *greatest >= id) {
-            self.find(Law::GrowingIds, format!("message {id} is not greater than those before it"));
+            self.find(Law::GrowingIds, format!("message {id} is not greater than its predecessors"));
         }
         let mut message = message_row(self.setup.domain, &to, now);
         let end = next_hour(now) + Duration::from_secs(3600 * self.chance.below(3));
@@ -171,7 +171,7 @@ impl Story {
         IdempotencyClaim { key_hash: [u8::try_from(key).unwrap(); 32], body_hash: [u8::try_from(body).unwrap(); 32] }
     }
 
-    /// Returns a body of some sectors or a few bytes. Half of them don't compress.
+    /// Returns a body of some sectors or a few bytes. Half of them do not compress.
     pub(super) fn body(&mut self, id: MessageId) -> Vec<u8> {
         let mut body = format!("Message-ID: <{id}@example.com>\r\n\r\n").into_bytes();
         let words = [2, 60, 400][self.chance.index(3)];
@@ -262,7 +262,7 @@ impl Story {
             (Intent::Accept(id), Outcome::Replayed | Outcome::Mismatched) => {
                 let claim = self.history.messages.get(id).and_then(|submitted| submitted.claim);
                 if claim.is_none_or(|claim| self.history.bound(&claim.key_hash).is_none()) {
-                    self.find(Law::Idempotency, format!("message {id}: its key is said to be bound, and is not"));
+                    self.find(Law::Idempotency, format!("message {id}: its key is reported as bound, but is not"));
                 }
                 false
             }

@@ -17,7 +17,7 @@ use super::schema::Table;
 
 type SnapshotTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
-/// A view of the store as it was when the snapshot was taken.
+/// A view of the store at one moment.
 pub struct Snapshot {
     transaction: ReadTransaction,
     tables: [OnceCell<SnapshotTable>; Table::ALL.len()],

@@ -1,6 +1,6 @@
-//! Proof that a row is absent. A damaged key hides its row: a lookup ends beside it or goes astray. So a lookup without
-//! a result checks the rows on both sides of the place where it ended. The row counts as absent only if they are sound
-//! and in order.
+//! Proof that a row is absent. A damaged key hides its row: a lookup ends beside it or takes a wrong branch. So a
+//! lookup without a result checks the rows on both sides of the place where it ended. The row counts as absent only if
+//! they are intact and in order.
 
 use redb::{AccessGuard, ReadOnlyTable, ReadableTableMetadata as _, StorageError};
 
@@ -18,7 +18,7 @@ const PASSED: usize = 4;
 /// The rows on one side of a place.
 #[derive(PartialEq, Eq)]
 enum Side {
-    /// The nearest sound row is on this side, and no damaged row before it belongs to the place.
+    /// The nearest intact row is on this side, and no damaged row before it belongs to the place.
     Sound,
     /// There are no rows.
     Empty,

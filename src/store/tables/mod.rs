@@ -1,4 +1,4 @@
-//! Tables as an operation sees them: its own changes, over the changes of its batch, over the committed rows.
+//! Tables as seen by an operation: its own changes, over the changes of its batch, over the committed rows.
 //!
 //! An operation writes into its own changes. They join the batch's when it succeeds, and are dropped when it is
 //! refused, fails or panics, so the batch stays intact. A batch is written into the database only after it is durable.
@@ -23,7 +23,7 @@ pub(super) struct Batch {
     pub(super) committed: Snapshot,
     /// Rows to write.
     pub(super) changes: Changes,
-    /// Bodies to be inlined in the journal's record.
+    /// Bodies to be inlined in the journal record.
     pub(super) bodies: Vec<InlinedBody>,
     /// Change in the number of timers of each kind.
     pub(super) waiting: WaitingChange,
@@ -86,7 +86,7 @@ impl Read for Batch {
 pub struct Moment {
     /// The time of the operation.
     pub time: ServiceTime,
-    /// The low 80 bits of identifiers that are made in a new millisecond.
+    /// The low 80 bits of identifiers that are created in a new millisecond.
     pub chance: [u8; 10],
 }
 
@@ -143,7 +143,7 @@ impl<'batch> Tables<'batch> {
         self.moment.time
     }
 
-    /// Returns a new identifier, greater than every earlier one in commit order, whatever the clock does.
+    /// Returns a new identifier, greater than every earlier one in commit order, even if the clock steps back.
     pub fn next_id<T: From<Ulid>>(&mut self) -> T {
         let wanted = Ulid::new(self.now(), self.moment.chance);
         self.last_id = wanted.max(self.last_id.next());

@@ -1,4 +1,4 @@
-//! Tests of layered changes: an operation reads exactly what it will leave behind, whatever is below.
+//! Tests of layered changes: an operation reads exactly the state that it will leave.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -62,7 +62,7 @@ fn scanned(tables: &Tables<'_>, from: &[u8], to: &[u8], order: Order, limit: usi
 }
 
 #[test]
-fn a_removed_row_is_gone_and_a_new_one_there_in_either_order() {
+fn reads_and_scans_see_added_rows_and_skip_removed_ones_in_both_orders() {
     let row = |key: &[u8], value: &[u8]| (key.to_vec(), Some(value.to_vec()));
     with_tables(&[row(b"a", b"1"), row(b"b", b"2"), row(b"d", b"4")], |tables| {
         tables.remove(TABLE, b"b");
@@ -80,14 +80,14 @@ fn a_removed_row_is_gone_and_a_new_one_there_in_either_order() {
 }
 
 #[test]
-fn a_scan_that_ends_before_it_begins_finds_nothing() {
+fn an_inverted_range_is_empty() {
     with_tables(&[(b"m".to_vec(), Some(Vec::new()))], |tables| {
         assert!(tables.keys(TABLE, b"z", b"a", Order::Ascending, 9).unwrap().is_empty());
     });
 }
 
 #[test]
-fn a_change_of_one_table_shows_in_no_other() {
+fn a_change_of_one_table_does_not_affect_others() {
     with_tables(&[], |tables| {
         tables.put_bytes(Table::Quotas, b"a", Vec::new());
         tables.put_bytes(Table::Timers, b"a", Vec::new());
@@ -96,7 +96,7 @@ fn a_change_of_one_table_shows_in_no_other() {
 }
 
 #[test]
-fn a_timer_that_an_operation_arms_and_disarms_is_not_armed() {
+fn a_timer_armed_and_disarmed_by_one_operation_is_not_armed() {
     let timer = Timer::of_store(Timestamp::from_millis(1), super::super::timer::TimerKind::EventLog);
     with_tables(&[], |tables| {
         tables.arm(timer);
@@ -118,7 +118,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 
 proptest! {
     #[test]
-    fn reading_through_all_changes_is_reading_one_map(
+    fn layered_reads_equal_reads_of_one_map(
         stored in changes(), changed in changes(), from in keys(), to in keys(), down: bool, limit in 1_usize..6,
     ) {
         let mut model = Rows::new();
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_read_is_what_is_left_behind(stored in changes(), changed in changes()) {
+    fn an_operation_leaves_exactly_the_state_that_it_read(stored in changes(), changed in changes()) {
         let mut batch = batch_over(&stored);
         let moment = Moment { time: Timestamp::ZERO.into(), chance: [0; 10] };
         let mut tables = Tables::new(&mut batch, moment, Ulid::default());

@@ -1,5 +1,5 @@
-//! Alarms: moments at which a worker wants to be woken. They are known here so that a virtual clock stops at them. An
-//! alarm has no row: a crash loses it together with the state for which it was set.
+//! Alarms: moments at which a worker wants to be woken. They are set here so that a virtual clock stops at them. An
+//! alarm has no row. A crash loses it together with the state for which it was set.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -49,7 +49,7 @@ impl TimersInFlight {
         true
     }
 
-    /// Has a taken message wait in `queue`, or in none. A settled message is skipped.
+    /// Assigns a taken message to `queue`, or to none. A settled message is skipped.
     pub(super) fn move_to(&mut self, timer: &Timer, queue: Option<QueueNumber>) {
         let entry = of_message(timer).and_then(|message| self.messages.get_mut(&message));
         debug_assert!(timer.kind == TimerKind::Transfer, "only messages wait in queues");
@@ -95,14 +95,14 @@ impl TimersInFlight {
         }
     }
 
-    /// Whether nobody works on a timer of `kind`.
+    /// Whether no worker has a timer of `kind`.
     #[cfg(test)]
     pub(super) fn is_idle_at(&self, kind: TimerKind) -> bool {
         let is_transfer = kind == TimerKind::Transfer;
         (!is_transfer || self.messages.len() == self.suspended) && self.others.iter().all(|timer| timer.kind != kind)
     }
 
-    /// Whether nobody works on anything.
+    /// Whether no worker has a timer.
     pub(super) fn is_idle(&self) -> bool {
         self.messages.len() == self.suspended && self.others.is_empty()
     }

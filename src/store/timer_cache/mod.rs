@@ -3,8 +3,7 @@
 //! Every persisted timer before the horizon is either waiting here ([`upcoming`]) or taken by a worker ([`in_flight`]).
 //! The writer adds the timers that its commits armed and removes the disarmed ones. The dispatcher takes the due timers
 //! and refills the cache from the table when it is empty. A cached timer may already be settled, because a refill reads
-//! a snapshot. A worker therefore checks the row it serves and calls [`TimerCache::forget`] for a timer without
-//! purpose.
+//! a snapshot. A worker therefore checks the row that it serves, and calls [`TimerCache::forget`] for a stale timer.
 //!
 //! Timers of a restored store that are on hold are not cached: the dispatcher does not see them.
 
@@ -55,18 +54,18 @@ struct State {
     held: usize,
 }
 
-/// Whether a commit changed something that waiters must see.
+/// Whether a commit changed something relevant to waiters.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum News {
     /// It did: notify the waiters.
     ToTell,
-    /// Nothing that concerns them.
+    /// It did not.
     #[default]
     Nothing,
 }
 
-/// Work without a timer that must end before everything counts as settled. It ends when this is dropped.
+/// Work without a timer that must end before everything counts as settled. It ends when the guard is dropped.
 pub struct Hold(Arc<TimerCache>);
 
 impl Drop for Hold {
@@ -111,7 +110,7 @@ impl TimerCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the taken timers and notifies the waiters if none is left.
+    /// Changes the taken timers and notifies the waiters if all are settled.
     fn put_down(&self, put: impl FnOnce(&mut TimersInFlight)) {
         let mut state = self.state();
         put(&mut state.in_hand);
@@ -174,7 +173,7 @@ impl TimerCache {
         now: Timestamp,
         snapshot: impl FnOnce() -> Result<Snapshot, StoreError>,
     ) -> Result<(), StoreError> {
-        // Move the horizon before taking the snapshot. Timers committed in between are added by their commit; if the
+        // Move the horizon before taking the snapshot. Timers committed in between are added by their commit. If the
         // snapshot has them too, they are the same timers.
         let Some((from, goal)) = self.state().ahead.begin_refill(now) else { return Ok(()) };
         let read = snapshot().and_then(|snapshot| timers_between(&snapshot, &from, &goal));
@@ -215,14 +214,14 @@ impl TimerCache {
         self.changed.notify_waiters();
     }
 
-    /// Drops a taken timer that has no purpose any more.
+    /// Drops a taken timer that is stale.
     pub fn forget(&self, timer: &Timer) {
         self.put_down(|in_hand| {
             in_hand.forget(timer);
         });
     }
 
-    /// Drops taken timers from memory. Where their rows stay, [`TimerCache::claim`] takes them again.
+    /// Drops taken timers from memory. If their rows stay, [`TimerCache::claim`] takes them again.
     pub fn forget_all(&self, timers: impl IntoIterator<Item = Timer>) {
         self.put_down(|in_hand| {
             timers.into_iter().for_each(|timer| {
@@ -247,18 +246,18 @@ impl TimerCache {
         is_free
     }
 
-    /// Has a message's taken timer wait in `queue`. It counts as settled while the queue is suspended.
+    /// Assigns a message's taken timer to `queue`. It counts as settled while the queue is suspended.
     pub fn enqueue(&self, timer: &Timer, queue: QueueNumber) {
         self.put_down(|in_hand| in_hand.move_to(timer, Some(queue)));
     }
 
-    /// Takes messages' timers out of their queues.
+    /// Removes messages' timers from their queues.
     pub fn dequeue(&self, timers: impl IntoIterator<Item = Timer>) {
         let mut state = self.state();
         timers.into_iter().for_each(|timer| state.in_hand.move_to(&timer, None));
     }
 
-    /// Suspends a queue, in one step however long it is.
+    /// Suspends a queue of any length in one step.
     pub fn suspend(&self, queue: QueueNumber) {
         self.put_down(|in_hand| in_hand.suspend(queue, true));
     }
@@ -268,7 +267,7 @@ impl TimerCache {
         self.state().in_hand.suspend(queue, false);
     }
 
-    /// Notifies the dispatcher when `alarm` is due. From then on nothing counts as settled until the alarm is silenced.
+    /// Notifies the dispatcher when `alarm` is due. From then on the cache is unsettled until the alarm is silenced.
     pub fn set_alarm(&self, alarm: Alarm) {
         self.state().alarms.set(alarm);
         self.changed.notify_waiters();
@@ -290,7 +289,7 @@ impl TimerCache {
         self.fired.load(Ordering::Relaxed)
     }
 
-    /// Begins work of this moment that has no timer.
+    /// Begins current work that has no timer.
     pub fn hold(self: &Arc<Self>) -> Hold {
         self.state().held += 1;
         Hold(Arc::clone(self))
@@ -314,8 +313,8 @@ impl TimerCache {
     }
 }
 
-/// Returns up to [`REFILL`] timers between two keys. A timer's key contains everything about it: if its row is damaged,
-/// the key still counts if the row that it serves agrees.
+/// Returns up to [`REFILL`] timers between two keys. A timer's key contains all of its data. If its row is damaged, the
+/// key still counts if the row that it serves agrees.
 fn timers_between(snapshot: &Snapshot, from: &Timer, to: &Timer) -> Result<Vec<Vec<u8>>, StoreError> {
     let (mut keys, (from, to)) = (Vec::new(), (from.encode(), to.encode()));
     snapshot.scan_stored(Table::Timers, (&from, &to), Order::Ascending, &mut |key, stored| {
@@ -327,8 +326,8 @@ fn timers_between(snapshot: &Snapshot, from: &Timer, to: &Timer) -> Result<Vec<V
     Ok(keys)
 }
 
-/// Whether the key of a damaged timer can be acted on, although the damage may be in the key. It can if the object it
-/// serves is due then, or if its work checks for itself what to do. Reading the row logs its damage.
+/// Whether the key of a damaged timer can be trusted, although the damage may be in the key. It can if the object it
+/// serves is due then, or if its handler checks for itself. Reading the row logs its damage.
 fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
     drop(sound(snapshot.get(Table::Timers, key))?);
     let Some(timer) = Timer::decode(key) else { return Ok(false) };

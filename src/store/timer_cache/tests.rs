@@ -64,7 +64,7 @@ fn taken(test: &TestStore) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_armed_before_the_start_is_found_in_the_table() {
+fn timers_armed_before_the_start_are_read_from_the_table() {
     let mut test = TestStore::new();
     arm(&test, [0, 5, 1000]);
     test.reopen();
@@ -77,7 +77,7 @@ fn what_was_armed_before_the_start_is_found_in_the_table() {
 }
 
 #[test]
-fn a_commit_adds_what_is_near_and_leaves_what_is_far_to_the_table() {
+fn a_commit_caches_near_timers_and_leaves_far_ones_to_the_table() {
     let test = TestStore::new();
     refill(&test);
     arm(&test, [100, 10_000]);
@@ -86,11 +86,11 @@ fn a_commit_adds_what_is_near_and_leaves_what_is_far_to_the_table() {
 }
 
 #[test]
-fn what_is_due_next_is_told_and_never_behind_the_horizon() {
+fn the_next_check_is_never_after_the_horizon() {
     let test = TestStore::new();
     refill(&test);
     let near = test.store().timers();
-    assert!(near.take_due(test.now(), 9).next < test.now() + HORIZON, "the table is looked at before memory ends");
+    assert!(near.take_due(test.now(), 9).next < test.now() + HORIZON, "the table is checked before the horizon");
     arm(&test, [30]);
     assert_eq!(
         near.take_due(test.now(), 9),
@@ -99,22 +99,22 @@ fn what_is_due_next_is_told_and_never_behind_the_horizon() {
 }
 
 #[test]
-fn a_taken_timer_is_unsettled_until_its_row_is_gone() {
+fn a_taken_timer_is_unsettled_until_its_row_is_removed() {
     let test = TestStore::new();
     arm(&test, [0]);
     let near = test.store().timers();
-    assert!(!near.is_settled(test.now()), "nobody has looked into the table yet");
+    assert!(!near.is_settled(test.now()), "the table has not been read yet");
     refill(&test);
     assert!(!near.is_settled(test.now()));
     assert_eq!(taken(&test), [0]);
     assert!(!near.is_settled(test.now()));
     disarm(&test, [0]);
     assert!(near.is_settled(test.now()));
-    assert!(!near.is_settled(test.now() + 2 * HORIZON), "so far ahead nothing is known");
+    assert!(!near.is_settled(test.now() + 2 * HORIZON), "timers after the horizon are unknown");
 }
 
 #[test]
-fn a_timer_that_serves_nothing_can_be_forgotten() {
+fn a_stale_timer_can_be_forgotten() {
     let test = TestStore::new();
     arm(&test, [0]);
     assert_eq!(taken(&test), [0]);
@@ -132,7 +132,7 @@ fn a_timer_armed_again_at_the_same_time_is_taken_again() {
 }
 
 #[test]
-fn what_is_settled_before_it_is_due_never_fires() {
+fn a_timer_settled_before_its_due_time_never_fires() {
     let test = TestStore::new();
     refill(&test);
     arm(&test, [10, 20, 400]);
@@ -142,7 +142,7 @@ fn what_is_settled_before_it_is_due_never_fires() {
 }
 
 #[test]
-fn more_than_one_reading_holds_is_taken_whole_and_in_order() {
+fn timers_beyond_one_refill_are_all_taken_in_order() {
     let mut test = TestStore::new();
     let count = REFILL as u64 * 2 + 10;
     arm(&test, 0..count);
@@ -152,7 +152,7 @@ fn more_than_one_reading_holds_is_taken_whole_and_in_order() {
 }
 
 #[test]
-fn a_long_queue_that_stands_still_takes_no_memory_and_comes_whole_when_it_is_let_go() {
+fn a_long_queue_on_hold_takes_no_memory_and_is_complete_after_release() {
     let mut test = TestStore::new();
     let count = REFILL as u64 * 2 + 10;
     arm(&test, 0..count);
@@ -169,13 +169,13 @@ fn a_long_queue_that_stands_still_takes_no_memory_and_comes_whole_when_it_is_let
     test.pass(Duration::from_secs(count));
     assert_eq!(taken(&test), [0; 0]);
     let near = test.store().timers();
-    assert!(near.state().ahead.waiting.is_empty() && near.is_settled(test.now()), "as if there were none");
+    assert!(near.state().ahead.waiting.is_empty() && near.is_settled(test.now()), "as if the queue were empty");
     near.let_go();
     assert_eq!(taken(&test), (0..count).collect::<Vec<_>>());
 }
 
 #[test]
-fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
+fn memory_holds_the_nearest_timers_and_later_ones_are_read_in_time() {
     let test = TestStore::new();
     refill(&test);
     let far = HORIZON.as_secs() - 1;
@@ -189,19 +189,19 @@ fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
     near.tell(near.committed(&timers, &[]));
     assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
     let beyond = timers.iter().nth(WAITING_MAX).copied();
-    assert_eq!(Some(near.state().ahead.horizon), beyond, "from there on the table is asked");
+    assert_eq!(Some(near.state().ahead.horizon), beyond, "later timers are read from the table");
     near.tell(near.committed(&BTreeSet::from([*timers.iter().next_back().unwrap()]), &[]));
     assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
 }
 
 #[test]
-fn a_horizon_drawn_nearer_while_the_table_is_read_stays_there() {
+fn a_horizon_moved_back_during_a_refill_stays_there() {
     let test = TestStore::new();
     arm(&test, 0..REFILL as u64 + 5);
     let near = TimerCache::default();
     let now = START + Duration::from_secs(REFILL as u64 * 2);
     let read = near.refill(now, || {
-        assert!(!near.is_settled(START), "what is being read is not settled");
+        assert!(!near.is_settled(START), "timers being read are not settled");
         near.state().ahead.horizon = timer(3);
         test.store().snapshot()
     });
@@ -219,14 +219,14 @@ fn messages_of_a_suspended_queue_count_as_settled_until_it_is_resumed() {
     let near = test.store().timers();
     (0..2).for_each(|n| near.enqueue(&timer(n), 7));
     near.suspend(7);
-    assert!(!near.is_settled(test.now()), "one is in no queue");
+    assert!(!near.is_settled(test.now()), "one message is in no queue");
     near.enqueue(&timer(2), 7);
     assert!(near.is_settled(test.now()));
-    assert_eq!(taken(&test), [0; 0], "nobody else takes what waits");
+    assert_eq!(taken(&test), [0; 0], "waiting messages are not taken twice");
     near.dequeue([timer(0)]);
     assert!(!near.is_settled(test.now()));
     disarm(&test, [0, 1]);
-    assert!(near.is_settled(test.now()), "what was settled while it waited is gone");
+    assert!(near.is_settled(test.now()), "messages settled in the queue are gone");
     near.dequeue([timer(1)]);
     assert!(near.is_settled(test.now()));
     near.resume(7);
@@ -237,7 +237,7 @@ fn messages_of_a_suspended_queue_count_as_settled_until_it_is_resumed() {
 }
 
 #[test]
-fn a_message_of_a_suspended_queue_can_be_given_back_and_is_not_read_again_meanwhile() {
+fn a_message_of_a_suspended_queue_can_be_given_back_and_is_not_read_twice() {
     let test = TestStore::new();
     arm(&test, [0]);
     assert_eq!(taken(&test), [0]);
@@ -250,7 +250,7 @@ fn a_message_of_a_suspended_queue_can_be_given_back_and_is_not_read_again_meanwh
 }
 
 #[test]
-fn an_alarm_is_told_when_it_comes_and_nothing_is_settled_before_it_is_silenced() {
+fn a_due_alarm_is_reported_and_unsettles_the_cache_until_it_is_silenced() {
     let test = TestStore::new();
     refill(&test);
     let near = test.store().timers();
@@ -266,7 +266,7 @@ fn an_alarm_is_told_when_it_comes_and_nothing_is_settled_before_it_is_silenced()
 }
 
 #[test]
-fn nothing_is_settled_while_work_beside_the_timers_is_held() {
+fn the_cache_is_unsettled_during_held_work() {
     let test = TestStore::new();
     refill(&test);
     let near = test.store().timers();

@@ -89,7 +89,7 @@ impl UpcomingTimers {
         self.waiting.remove(timer);
     }
 
-    /// Puts a taken timer back, wherever the horizon is now.
+    /// Puts a taken timer back, regardless of the horizon.
     pub(super) fn put_back(&mut self, timer: Timer) {
         // A frozen timer is read from the table again later.
         if !(self.is_frozen && timer.kind.ends_things()) {
@@ -115,8 +115,8 @@ impl UpcomingTimers {
         self.waiting.len() >= WAITING_MAX / 2
     }
 
-    /// Returns when there is something to do: a timer is due, or the table must be read. If enough timers are cached,
-    /// this is the first due time.
+    /// Returns the time of the next check: a timer is due, or the table must be read. If enough timers are cached, this
+    /// is the first due time.
     pub(super) fn next_look(&self) -> Timestamp {
         let refill_at = if self.has_enough() { Timestamp::MAX } else { self.horizon.due - HORIZON / 2 };
         self.waiting.first().map_or(refill_at, |first| first.due.min(refill_at))
@@ -128,7 +128,7 @@ impl UpcomingTimers {
         !is_due && !self.is_refilling && self.horizon.due > now
     }
 
-    /// Moves the horizon if the cache is dry. Returns from where and to where the table must be read.
+    /// Moves the horizon if the cache is dry. Returns the range of the table to read.
     pub(super) fn begin_refill(&mut self, now: Timestamp) -> Option<(Timer, Timer)> {
         if !self.is_dry(now) {
             return None;
@@ -144,14 +144,14 @@ impl UpcomingTimers {
         self.horizon = self.horizon.min(from);
     }
 
-    /// Adds the keys that were read, at most [`REFILL`]. `is_known` says which timers are already taken.
+    /// Adds the keys that were read, at most [`REFILL`]. `is_known` decides whether a timer is already taken.
     pub(super) fn end_refill(&mut self, keys: &[Vec<u8>], is_known: impl Fn(&Timer) -> bool) {
         self.is_refilling = false;
         let timers: Vec<_> = keys.iter().filter_map(|key| Timer::decode(key)).collect();
         if keys.len() == REFILL
             && let Some(last) = timers.last()
         {
-            // Timers after the last one read are unread. Commits may have moved the horizon before it.
+            // Timers after the last one read are still unread. Commits may have moved the horizon before it.
             self.waiting.split_off(last);
             self.horizon = self.horizon.min(*last);
         }

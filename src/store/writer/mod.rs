@@ -1,6 +1,6 @@
-//! The writer: the only thread that changes the database. It applies the queued operations, makes them durable with one
-//! journal record and one sync, and only then releases the answers and writes the rows into the database, where
-//! snapshots see them. The next batch fills while it syncs; there is no artificial delay.
+//! The writer: the only thread that changes the database. It applies the queued operations and makes them durable with
+//! one journal record and one sync. Only then does it release the answers and write the rows into the database, where
+//! snapshots see them. The next batch fills during the sync; there is no artificial delay.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +61,7 @@ pub(super) struct Writer {
     pub(super) meters: Arc<StoreMeters>,
     pub(super) key_changes: Arc<KeyChanges>,
     pub(super) time: Box<dyn Fn() -> ServiceTime + Send>,
-    /// Clock for the age of the journal, which changes of the wall clock must not affect.
+    /// Clock for the age of the journal. Changes of the wall clock must not affect it.
     pub(super) monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
@@ -206,7 +206,7 @@ impl Writer {
         Ok(effects)
     }
 
-    /// Applies operations as they arrive: when the batch closes, only the last one is left to apply.
+    /// Applies operations as they arrive, so that only the last one is left to apply when the batch closes.
     fn apply_all(
         &mut self,
         batch: &mut Batch,
@@ -225,7 +225,7 @@ impl Writer {
         }
     }
 
-    /// Gives a batch its sequence number, and records what the bucket has confirmed since the last batch.
+    /// Gives a batch its sequence number, and records the bucket's confirmations since the last batch.
     fn number(&self, changes: &mut Changes) -> Sequence {
         let sequence = self.sequence.next((self.time)().now);
         changes.put(Table::Meta, meta::SEQUENCE.to_vec(), Some(sequence.encode()));
@@ -280,8 +280,8 @@ impl Writer {
     }
 
     /// Waits for the bucket if the store is synchronous. Callers that wait longer than the configured timeout are
-    /// answered that their change is in doubt. No snapshot sees the change before the bucket has it. Callers after them
-    /// are refused.
+    /// answered that their change is in doubt. Snapshots see the change only once the bucket has it. Later callers are
+    /// refused.
     fn land(&mut self, sequence: Sequence, jobs: &mut Vec<Job>, company: &mut impl FnMut(&[Job]) -> Next) {
         let Some((outbox, rule)) = self.outbox.as_ref().and_then(|outbox| Some((Arc::clone(outbox), outbox.sync()?)))
         else {
@@ -326,7 +326,7 @@ impl Writer {
         journal::publish(transaction)
     }
 
-    /// Publishes the effects beside rows that answered callers rely on.
+    /// Publishes those effects beside the rows on which answered callers rely.
     fn make_known(&self, effects: &mut Effects) {
         self.key_changes.committed(&effects.changed_keys);
         effects.news = self.near.committed(&effects.armed, &effects.disarmed);
@@ -347,8 +347,8 @@ impl Writer {
 
     fn apply(&mut self, job: &mut Job, batch: &mut Batch, effects: &mut Effects) -> Result<(), StoreError> {
         let moment = Moment { time: (self.time)(), chance: entropy::bytes(&*self.entropy) };
-        // A panic is a defect of that operation alone: its changes are dropped, its caller gets the error, the batch
-        // continues.
+        // A panic is a defect of that operation alone. Its changes are dropped, its caller gets the error, and the
+        // batch continues.
         let applied = catch_unwind(AssertUnwindSafe(|| job.apply(batch, moment, self.last_id)));
         let Ok(applied) = applied else {
             tracing::error!("store operation panicked; none of its changes were applied");

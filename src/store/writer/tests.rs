@@ -21,7 +21,7 @@ use crate::store::tables::Tables;
 use crate::store::testing::TestStore;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Writes one key, makes some identifiers, and ends as configured.
+/// Writes one key, creates some identifiers, and ends as configured.
 #[derive(Debug, Serialize, Deserialize)]
 struct Write {
     key: Vec<u8>,
@@ -48,7 +48,7 @@ impl Op for Write {
         match self.end {
             End::Commit => Ok(ids),
             End::Refuse => Err(OpError::Refused(End::Refuse)),
-            End::Panic => panic!("as it was told"),
+            End::Panic => panic!("as configured"),
             End::ReadDamagedRow => {
                 tables.row::<SuppressionRow>(&self.key)?;
                 Ok(ids)
@@ -69,7 +69,7 @@ fn hold_up(test: &TestStore) -> mpsc::Sender<()> {
 }
 
 #[test]
-fn what_is_refused_or_panics_leaves_its_batch_whole() {
+fn a_refusal_or_panic_leaves_the_rest_of_its_batch_intact() {
     let test = TestStore::new();
     let (answers, told) = mpsc::channel();
     let release = hold_up(&test);
@@ -103,7 +103,7 @@ fn failure_of(test: &TestStore) -> StoreError {
 }
 
 #[test]
-fn a_panic_anywhere_on_the_writers_or_the_appenders_thread_is_latched_before_anybody_is_answered() {
+fn a_panic_of_a_store_thread_is_latched_before_any_answer() {
     for point in Point::ALL {
         let test = TestStore::new();
         let sender = test.sender();
@@ -134,7 +134,7 @@ fn a_panic_anywhere_on_the_writers_or_the_appenders_thread_is_latched_before_any
 }
 
 #[test]
-fn a_caller_whose_answer_panics_on_the_writers_thread_is_the_end_of_the_store() {
+fn a_panic_in_an_answer_callback_fails_the_store() {
     let test = TestStore::new();
     test.store().post(write("key", End::Commit), |_| panic!("a defect of the caller"));
     failure_of(&test);
@@ -142,7 +142,7 @@ fn a_caller_whose_answer_panics_on_the_writers_thread_is_the_end_of_the_store() 
 }
 
 #[test]
-fn a_writer_that_hangs_is_seen_by_whoever_asks_whether_a_write_could_succeed() {
+fn a_hanging_writer_is_not_writing() {
     let test = TestStore::new();
     test.done(write("first", End::Commit));
     let mut seen = Progress::default();
@@ -158,14 +158,14 @@ fn a_writer_that_hangs_is_seen_by_whoever_asks_whether_a_write_could_succeed() {
     });
     has_begun.recv().unwrap();
     test.store().health().is_writing(&mut seen);
-    assert!(!test.store().health().is_writing(&mut seen), "it has not come on since the last look");
+    assert!(!test.store().health().is_writing(&mut seen), "it has made no progress since the last check");
     drop(release);
     test.done(write("third", End::Commit));
     assert!(test.store().health().is_writing(&mut seen));
 }
 
 #[test]
-fn an_answer_comes_when_a_snapshot_sees_the_row() {
+fn an_answered_row_is_visible_to_snapshots() {
     let test = TestStore::new();
     for number in 0..20 {
         let key = format!("key {number}");
@@ -178,11 +178,11 @@ fn an_answer_comes_when_a_snapshot_sees_the_row() {
 }
 
 #[test]
-fn whoever_is_answered_before_the_database_has_it_waits_for_that() {
+fn a_caller_answered_early_waits_for_the_database_in_its_snapshot() {
     let test = TestStore::new();
     let database = test.store().database.begin_write().unwrap();
     test.done(write("key", End::Commit));
-    assert!(test.store().showing.is_under_way(), "it was answered, and is not in the database");
+    assert!(test.store().showing.is_under_way(), "it was answered but is not in the database");
     let (looks, is_looking) = mpsc::channel();
     thread::scope(|threads| {
         let looking = threads.spawn(|| {
@@ -196,7 +196,7 @@ fn whoever_is_answered_before_the_database_has_it_waits_for_that() {
 }
 
 #[test]
-fn a_checkpoint_is_due_by_the_time_that_passed_whatever_the_wall_clock_says() {
+fn a_checkpoint_follows_monotonic_time_regardless_of_the_wall_clock() {
     let test = TestStore::new();
     let checkpoints = || test.store().meters().checkpoint_duration.read().count;
     // The writer checks before each batch whether a checkpoint is due, so the second answer comes after it.
@@ -215,7 +215,7 @@ fn a_checkpoint_is_due_by_the_time_that_passed_whatever_the_wall_clock_says() {
 }
 
 #[test]
-fn a_snapshot_stays_as_it_was() {
+fn a_snapshot_does_not_change() {
     let test = TestStore::new();
     let before = test.snapshot();
     test.done(write("key", End::Commit));
@@ -223,7 +223,7 @@ fn a_snapshot_stays_as_it_was() {
 }
 
 #[test]
-fn identifiers_grow_across_refusals_reopening_and_a_clock_that_steps_back() {
+fn identifiers_grow_across_refusals_restarts_and_clock_steps() {
     let mut test = TestStore::new();
     let mut given = Vec::new();
     let mut messages = Vec::new();
@@ -245,7 +245,7 @@ fn identifiers_grow_across_refusals_reopening_and_a_clock_that_steps_back() {
 }
 
 #[test]
-fn message_identifiers_grow_past_the_last_one_accepted_before() {
+fn reserved_message_identifiers_exceed_the_last_accepted_one() {
     let mut test = TestStore::new();
     let last = test.sender().accept("b@example.net");
     test.set_now(test.now() - Duration::from_secs(24 * 3600));
@@ -254,7 +254,7 @@ fn message_identifiers_grow_past_the_last_one_accepted_before() {
 }
 
 #[test]
-fn a_timer_disarmed_later_in_its_batch_is_not_near() {
+fn a_timer_disarmed_later_in_its_batch_is_not_cached() {
     #[derive(Serialize, Deserialize)]
     struct Disarm;
     impl Op for Disarm {
@@ -278,7 +278,7 @@ fn a_timer_disarmed_later_in_its_batch_is_not_near() {
 }
 
 #[test]
-fn a_closed_store_commits_what_was_on_its_way_and_says_that_it_is_closed() {
+fn closing_commits_queued_operations_and_refuses_later_ones() {
     let test = TestStore::new();
     let (answers, told) = mpsc::channel();
     for number in 0..50 {
@@ -293,7 +293,7 @@ fn a_closed_store_commits_what_was_on_its_way_and_says_that_it_is_closed() {
 }
 
 #[test]
-fn a_row_of_a_later_version_is_not_guessed_at() {
+fn a_row_of_a_later_version_is_an_error() {
     let bytes = [SuppressionRow::VERSION + 1, 0, 0];
     assert!(matches!(SuppressionRow::decode(&bytes), Err(StoreError::Row { .. })));
     assert!(SuppressionRow::decode(&[]).is_err());

@@ -1,5 +1,5 @@
-//! Comparison of the two copies of the key file, slot by slot: which keys exist, and what must be written so that both
-//! copies have every key.
+//! Comparison of the two copies of the key file, slot by slot. It finds the existing keys, and the slots to write so
+//! that both copies have every key.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ pub(super) type RawKey = Zeroizing<[u8; MasterKey::LENGTH]>;
 pub(super) struct Copies {
     /// Keys with their places, which are the same in both copies once [`Self::rewrite`] is done.
     pub(super) keys: BTreeMap<SegmentId, (u64, RawKey)>,
-    /// Places of [`Self::keys`] that one copy lacks, or that use format 1.
+    /// Places of [`Self::keys`] that are missing in one copy, or that use format 1.
     pub(super) rewrite: Vec<(u64, SegmentId)>,
-    /// Keys that need another place, because theirs is damaged in one copy.
+    /// Keys that must move to another place because their slot is damaged in one copy.
     pub(super) homeless: BTreeMap<SegmentId, RawKey>,
-    /// Places of those keys, and places that may hold a key twice.
+    /// Places of those keys, and places that may hold a duplicate key.
     pub(super) retire: Vec<u64>,
     /// Places with no readable key in either copy, with the bucket that they name.
     pub(super) lost: Vec<(u64, Option<Timestamp>)>,
@@ -84,8 +84,7 @@ impl Copies {
                 // A crash interrupted a move.
                 self.retire.push(place);
             } else {
-                // One of two slots of format 1 names the wrong segment. This key may be the only copy of the other
-                // segment's.
+                // One of two slots of format 1 names the wrong segment. This key may be the other segment's only copy.
                 self.lost.push((place, None));
                 self.faults.push(format!("slot {place} of content/{FILE} names a segment that has another key"));
             }

@@ -89,8 +89,8 @@ impl KeySlots {
         Ok(slots)
     }
 
-    /// Writes a file again as it was read, and syncs it. If a process was killed before its sync, or its sync failed,
-    /// an overwritten key may look gone to us and still be on the disk. A sync makes durable only what is written
+    /// Writes a file again as it was read, and syncs it. If a process was killed before its sync, or the sync failed,
+    /// an overwritten key may appear overwritten and still be on the disk. A sync makes durable only what is written
     /// again.
     fn write_again(&self, file: usize) -> Result<Vec<u8>, StoreError> {
         let (path, file) = (self.directory.join([FILE, MIRROR][file]), &self.files[file]);
@@ -190,7 +190,7 @@ impl KeySlots {
         Ok(())
     }
 
-    /// Writes the slot of another machine's segment durably. An existing slot is kept.
+    /// Durably writes the slot of a segment that another machine created. An existing slot is kept.
     pub(super) fn adopt(&self, id: SegmentId, bytes: &[u8]) -> Result<(), StoreError> {
         let foreign = || StoreError::Content("a segment's key is malformed, or of another segment".to_owned());
         let slot::Slot::Key { segment, key, is_first: false } = slot::read(bytes, &self.master) else {

@@ -46,7 +46,7 @@ fn with_a_body() -> (TestStore, Place, MessageId) {
 }
 
 #[test]
-fn a_slot_with_a_flipped_bit_is_read_from_its_copy_reported_and_never_used_again() {
+fn a_damaged_slot_is_read_from_its_copy_reported_and_never_reused() {
     for name in [FILE, MIRROR] {
         for at in [0, 7, 12, 19, 40, 100, 127] {
             let (mut test, place, id) = with_a_body();
@@ -62,15 +62,15 @@ fn a_slot_with_a_flipped_bit_is_read_from_its_copy_reported_and_never_used_again
             }
             test.reopen();
             assert_eq!((read(&test, place, id).unwrap(), bytes(&test, FILE).len()), (b"whole".to_vec(), 3 * SLOT));
-            assert_eq!(test.store().content().damaged_key_slots(), 1, "it is remembered");
+            assert_eq!(test.store().content().damaged_key_slots(), 1, "the damage is remembered");
             test.close();
-            assert_eq!(faults(&test), [""; 0], "both copies are whole again");
+            assert_eq!(faults(&test), [""; 0], "both copies are intact again");
         }
     }
 }
 
 #[test]
-fn a_key_that_is_missing_before_its_time_is_a_failure_and_counted_at_the_start() {
+fn a_key_missing_before_its_deadline_is_a_failure_and_counted_at_start() {
     let (mut test, place, id) = with_a_body();
     for name in [FILE, MIRROR] {
         fs::write(path(&test, name), b"").unwrap();
@@ -80,18 +80,18 @@ fn a_key_that_is_missing_before_its_time_is_a_failure_and_counted_at_the_start()
     let missing = |now| store.content().segments_without_key(now).unwrap();
     assert_eq!((missing(test.now()), missing(place.bucket)), (1, 0));
     assert!(matches!(store.body(place, id, test.now()), Err(Unreadable::Failed(_))));
-    assert!(matches!(store.body(place, id, place.bucket), Err(Unreadable::Gone)), "its time is over");
+    assert!(matches!(store.body(place, id, place.bucket), Err(Unreadable::Gone)), "its deadline has passed");
 }
 
 #[test]
-fn a_key_that_both_copies_lost_stops_no_start_and_is_overwritten_at_the_end_of_its_bucket() {
+fn a_key_lost_in_both_copies_does_not_prevent_a_start_and_is_overwritten_at_the_deadline() {
     let (mut test, place, id) = with_a_body();
     let sealed = bytes(&test, FILE)[20..80].to_vec();
     flip(&test, FILE, 30);
     flip(&test, MIRROR, 60);
     assert!(faults(&test).iter().any(|fault| fault.contains("is lost")), "{:?}", faults(&test));
     test.open().unwrap();
-    assert!(matches!(read(&test, place, id), Err(Unreadable::Failed(_))), "damage is not the end of its time");
+    assert!(matches!(read(&test, place, id), Err(Unreadable::Failed(_))), "damage is not a passed deadline");
     let other = keep(&test, bucket(1), message(2), b"next");
     assert_eq!(read(&test, other, message(2)).unwrap(), b"next");
     assert_eq!(test.store().content().damaged_key_slots(), 1);
@@ -106,7 +106,7 @@ fn a_key_that_both_copies_lost_stops_no_start_and_is_overwritten_at_the_end_of_i
 }
 
 #[test]
-fn a_key_is_gone_from_both_files_when_its_bucket_is_destroyed() {
+fn destroying_a_bucket_removes_its_key_from_both_files() {
     let (mut test, ..) = with_a_body();
     assert_eq!(bytes(&test, FILE), bytes(&test, MIRROR));
     test.open().unwrap();
@@ -115,7 +115,7 @@ fn a_key_is_gone_from_both_files_when_its_bucket_is_destroyed() {
 }
 
 #[test]
-fn a_file_of_keys_that_is_missing_is_made_again_from_the_other() {
+fn a_missing_key_file_is_restored_from_its_mirror() {
     for name in [FILE, MIRROR] {
         let (mut test, place, id) = with_a_body();
         fs::remove_file(path(&test, name)).unwrap();
@@ -127,7 +127,7 @@ fn a_file_of_keys_that_is_missing_is_made_again_from_the_other() {
 }
 
 #[test]
-fn slots_of_format_1_are_read_and_written_again_with_a_mirror() {
+fn slots_of_format_1_are_rewritten_with_a_mirror() {
     let (mut test, place, id) = with_a_body();
     let master = master(&test);
     let Slot::Key { segment, key, is_first: false } = slot::read(&bytes(&test, FILE), &master) else {
@@ -150,7 +150,7 @@ fn slots_of_format_1_are_read_and_written_again_with_a_mirror() {
 }
 
 #[test]
-fn a_slot_of_format_1_that_names_a_segment_without_a_file_is_no_key() {
+fn a_slot_of_format_1_without_a_segment_file_is_not_a_key() {
     for (damaged_bucket, damaged_number) in [(bucket(7), 0), (bucket(0), 5)] {
         let (mut test, place, id) = with_a_body();
         let master = master(&test);
@@ -169,7 +169,7 @@ fn a_slot_of_format_1_that_names_a_segment_without_a_file_is_no_key() {
 }
 
 #[test]
-fn two_slots_of_format_1_for_one_segment_with_different_keys_are_reported_and_both_kept() {
+fn different_keys_of_format_1_for_one_segment_are_reported_and_both_kept() {
     let (mut test, ..) = with_a_body();
     let master = master(&test);
     let Slot::Key { segment, key, .. } = slot::read(&bytes(&test, FILE), &master) else { panic!("slot 0 has a key") };
@@ -184,7 +184,7 @@ fn two_slots_of_format_1_for_one_segment_with_different_keys_are_reported_and_bo
 }
 
 #[test]
-fn a_move_that_was_interrupted_leaves_the_key_in_one_place() {
+fn an_interrupted_move_leaves_the_key_in_one_slot() {
     let (mut test, place, id) = with_a_body();
     let twice = bytes(&test, FILE).repeat(2);
     fs::write(path(&test, MIRROR), &twice).unwrap();
@@ -199,7 +199,7 @@ fn a_move_that_was_interrupted_leaves_the_key_in_one_place() {
 }
 
 #[test]
-fn a_slot_opens_for_its_own_bucket_and_number_alone() {
+fn a_slot_opens_only_for_its_own_bucket_and_number() {
     let (test, ..) = with_a_body();
     let (master, whole) = (master(&test), bytes(&test, FILE));
     assert!(matches!(slot::read(&whole, &master), Slot::Key { .. }));
@@ -211,7 +211,7 @@ fn a_slot_opens_for_its_own_bucket_and_number_alone() {
 }
 
 #[test]
-fn a_key_that_a_full_disk_left_in_one_file_is_overwritten_at_the_end_of_its_bucket() {
+fn a_key_in_only_one_file_after_a_full_disk_is_overwritten_at_the_deadline() {
     let disk = SimulatedDisk::new(1, Honesty::Honest);
     let directory = Path::new("/content");
     disk.create_directory(directory).unwrap();
@@ -224,11 +224,11 @@ fn a_key_that_a_full_disk_left_in_one_file_is_overwritten_at_the_end_of_its_buck
     disk.plan(1, Fault::Full(0));
     assert!(matches!(keys.put(&segment), Err(StoreError::Full)));
     assert!(holds_a_key(FILE) && !holds_a_key(MIRROR));
-    assert!(keys.buckets().contains(&bucket(0)), "the sweep comes by");
+    assert!(keys.buckets().contains(&bucket(0)), "the sweep sees the bucket");
     keys.put(&Segment::new(bucket(1), 0, [8; MasterKey::LENGTH])).unwrap();
     keys.destroy(bucket(1)).unwrap();
     keys.destroy(bucket(0)).unwrap();
     assert!(!holds_a_key(FILE) && !holds_a_key(MIRROR));
     keys.put(&segment).unwrap();
-    assert_eq!(disk.read(&directory.join(FILE)).unwrap().len(), 2 * SLOT, "the places are used again");
+    assert_eq!(disk.read(&directory.join(FILE)).unwrap().len(), 2 * SLOT, "the places are reused");
 }

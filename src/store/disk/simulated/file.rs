@@ -22,7 +22,7 @@ pub(super) struct SimulatedFile {
 impl SimulatedFile {
     fn change(&self, change: Change) -> io::Result<()> {
         if self.opening == Opening::Existing {
-            return Err(io::Error::other("the file was opened to be read"));
+            return Err(io::Error::other("the file is open for reading only"));
         }
         let touch = Touch::Room { node: self.node, length: change.length() };
         self.disk.state().perform(self.run, touch, |state, part| {

@@ -27,13 +27,13 @@ use state::{State, Touch, not_found};
 pub(in crate::store) enum Fault {
     /// The machine loses power.
     Off(Loss),
-    /// The operation fails. A write may have been partly done, and a sync may have kept some of the data.
+    /// The operation fails. A write may have been partly done, and a sync may have made some of the data durable.
     Error,
     /// The next sync fails and reports a full disk.
     FullAtSync,
-    /// The next write to a segment goes to another place in it and reports success.
+    /// The next write to a segment goes to another offset of it and reports success.
     Misdirected,
-    /// The disk is full, now and for so many further operations. A write may have been partly done.
+    /// The disk is full for this operation and so many further ones. A write may have been partly done.
     Full(u64),
 }
 

@@ -1,6 +1,6 @@
 //! Content of the simulated disk: files and directories, each with its visible state, its durable state, and the
-//! changes between them. The invariant: after a loss, a sector has its content at the last sync or after any later
-//! write; a name exists or not as at the last sync or after any later change.
+//! changes between them. Two rules hold after a loss. A sector has its content at the last sync or after any later
+//! write. A name exists or not as at the last sync or after any later change.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub(in crate::store) enum Loss {
     Nothing,
     /// All unsynced data.
     Everything,
-    /// Each sector and each name at random, whatever the order of the writes.
+    /// Each sector and each name at random, regardless of the order of the writes.
     Some,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Returns the number of bytes that it writes.
+    /// Returns the number of bytes written by the change.
     pub(super) const fn length(&self) -> usize {
         match self {
             Self::Write { bytes, .. } => bytes.len(),
@@ -197,7 +197,7 @@ impl DirectoryNode {
         }
     }
 
-    /// Makes some names durable. The others are still to be written: they are in the file system's own journal.
+    /// Makes some names durable. The others are still to be written, because they are in the file system's own journal.
     pub(super) fn fail_sync(&mut self, chance: &mut Chance) {
         let written = chance.index(self.unsynced.len() + 1);
         for naming in self.unsynced.drain(..written) {

@@ -333,7 +333,7 @@ impl State {
 }
 
 impl Touch {
-    /// Returns the number of bytes that it writes.
+    /// Returns the number of bytes written by the operation.
     const fn length(self) -> usize {
         match self {
             Self::Room { length, .. } => length,

@@ -20,7 +20,7 @@ fn after(disk: &SimulatedDisk, loss: Loss) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn what_is_synced_stays_and_what_is_not_may_go() {
+fn synced_data_survives_a_power_loss_and_unsynced_data_may_not() {
     let make = || {
         let disk = disk(1);
         let file = write(&disk, "/file", b"durable");
@@ -34,14 +34,14 @@ fn what_is_synced_stays_and_what_is_not_may_go() {
 }
 
 #[test]
-fn a_name_is_durable_by_its_directory_alone() {
+fn a_name_is_durable_only_once_its_directory_is_synced() {
     let disk = disk(1);
     write(&disk, "/file", b"bytes").sync_data().unwrap();
     assert_eq!(after(&disk, Loss::Everything), None);
 }
 
 #[test]
-fn sectors_go_one_by_one_and_each_is_as_it_was_at_some_time() {
+fn each_lost_sector_has_an_earlier_content_independently() {
     let (mut torn, mut reordered) = (0, 0);
     for seed in 0..200 {
         let disk = disk(seed);
@@ -61,7 +61,7 @@ fn sectors_go_one_by_one_and_each_is_as_it_was_at_some_time() {
 }
 
 #[test]
-fn after_a_failed_sync_a_second_one_makes_up_for_nothing() {
+fn a_second_sync_does_not_repair_a_failed_one() {
     let lost = |seed| {
         let disk = disk(seed);
         let file = write(&disk, "/file", b"first");
@@ -77,7 +77,7 @@ fn after_a_failed_sync_a_second_one_makes_up_for_nothing() {
 }
 
 #[test]
-fn the_page_cache_outlives_a_failed_sync_and_the_process_and_ends_with_the_power() {
+fn the_page_cache_survives_a_failed_sync_and_the_process_but_not_a_power_loss() {
     let lost = |seed| {
         let disk = disk(seed);
         let file = write(&disk, "/file", b"first");
@@ -94,14 +94,14 @@ fn the_page_cache_outlives_a_failed_sync_and_the_process_and_ends_with_the_power
             file.sync_data().unwrap();
         }
         let is_lost = after(&disk, Loss::Everything).unwrap() != b"first";
-        assert!(!is_lost || again.is_some(), "what is written again is durable");
+        assert!(!is_lost || again.is_some(), "rewritten data is durable");
         is_lost
     };
     assert!((0..100).any(lost));
 }
 
 #[test]
-fn a_sync_that_finds_no_room_has_failed_and_does_not_look_like_a_full_disk() {
+fn a_sync_without_space_fails_and_does_not_look_like_a_full_disk() {
     let disk = disk(1);
     let file = write(&disk, "/file", b"bytes");
     disk.plan(0, Fault::FullAtSync);
@@ -113,7 +113,7 @@ fn a_sync_that_finds_no_room_has_failed_and_does_not_look_like_a_full_disk() {
 }
 
 #[test]
-fn a_write_that_fails_may_be_done_in_part() {
+fn a_failed_write_may_be_partly_done() {
     let parts: std::collections::BTreeSet<usize> = (0..100)
         .map(|seed| {
             let disk = disk(seed);
@@ -127,7 +127,7 @@ fn a_write_that_fails_may_be_done_in_part() {
 }
 
 #[test]
-fn a_bit_that_flips_and_a_write_that_goes_astray_are_on_the_disk() {
+fn flipped_bits_and_misdirected_writes_are_on_the_disk() {
     let disk = disk(1);
     let file = write(&disk, "/000000.segment", &[0; 2 * SECTOR]);
     file.sync_data().unwrap();
@@ -139,11 +139,11 @@ fn a_bit_that_flips_and_a_write_that_goes_astray_are_on_the_disk() {
     file.write_all_at(&[2; 9], 0).unwrap();
     let bytes = disk.read(Path::new("/000000.segment")).unwrap();
     assert_eq!(bytes.iter().filter(|byte| **byte == 2).count(), 9);
-    assert_ne!(bytes[0], 2, "not where it was meant");
+    assert_ne!(bytes[0], 2, "not at the intended offset");
 }
 
 #[test]
-fn a_read_fails_where_that_was_planned() {
+fn a_planned_read_fails() {
     let disk = disk(1);
     write(&disk, "/file", b"bytes");
     disk.plan_read_error(1);
@@ -153,7 +153,7 @@ fn a_read_fails_where_that_was_planned() {
 }
 
 #[test]
-fn faults_come_at_their_operation_and_a_full_disk_still_lets_go() {
+fn faults_occur_at_their_operation_and_a_full_disk_allows_removal() {
     let disk = disk(1);
     let file = write(&disk, "/file", b"bytes");
     disk.plan(1, Fault::Full(1));
@@ -169,7 +169,7 @@ fn faults_come_at_their_operation_and_a_full_disk_still_lets_go() {
 }
 
 #[test]
-fn a_machine_that_is_off_answers_nobody_and_what_a_dead_process_opened_is_closed() {
+fn a_machine_without_power_fails_every_call_and_closes_open_files() {
     let disk = disk(1);
     let file = write(&disk, "/file", b"bytes");
     disk.plan(0, Fault::Off(Loss::Nothing));
@@ -181,7 +181,7 @@ fn a_machine_that_is_off_answers_nobody_and_what_a_dead_process_opened_is_closed
 }
 
 #[test]
-fn a_removed_directory_comes_back_where_nobody_synced_the_one_above() {
+fn a_removed_directory_returns_if_its_parent_was_not_synced() {
     let disk = disk(1);
     disk.create_directory(Path::new("/deep/inner")).unwrap();
     write(&disk, "/deep/inner/file", b"bytes").sync_data().unwrap();

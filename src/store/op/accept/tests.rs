@@ -21,7 +21,7 @@ fn refusal(test: &TestStore, accept: Accept) -> Option<Refusal> {
 }
 
 #[test]
-fn an_accepted_message_is_there_with_all_that_belongs_to_it() {
+fn an_accepted_message_has_all_its_rows() {
     let test = TestStore::new();
     let sender = test.sender();
     let id = sender.accept("b@example.net");
@@ -33,11 +33,11 @@ fn an_accepted_message_is_there_with_all_that_belongs_to_it() {
     let due = Timer::new(test.now(), TimerKind::Transfer, sender.account, id.0);
     assert_eq!(test.timers(TimerKind::Transfer), [due]);
     sender.accept("c@example.net");
-    assert_eq!(test.timers(TimerKind::Content).len(), 1, "one timer for all that ends together");
+    assert_eq!(test.timers(TimerKind::Content).len(), 1, "one timer for all content with the same deadline");
 }
 
 #[test]
-fn the_quota_is_met_to_the_last_message_and_never_passed() {
+fn the_quota_is_exact_and_never_exceeded() {
     let test = TestStore::new();
     let sender = test.sender_with(QuotaLimits { per_hour: 40, per_day: 1000 });
     let remaining = Mutex::new(Vec::new());
@@ -60,7 +60,7 @@ fn the_quota_is_met_to_the_last_message_and_never_passed() {
     });
     let mut remaining = remaining.into_inner().unwrap();
     remaining.sort_unstable();
-    assert_eq!(remaining, (0..40).collect::<Vec<_>>(), "each 202 tells its own place in the window");
+    assert_eq!(remaining, (0..40).collect::<Vec<_>>(), "each 202 reports its own place in the window");
     assert_eq!(*refused.lock().unwrap(), 60);
     assert_eq!(test.count(Table::Messages, sender.account.as_bytes()), 40);
     test.pass(Duration::from_secs(3600));
@@ -68,7 +68,7 @@ fn the_quota_is_met_to_the_last_message_and_never_passed() {
 }
 
 #[test]
-fn the_same_key_and_body_is_answered_again_and_costs_nothing() {
+fn a_replay_returns_the_first_answer_and_uses_no_quota() {
     let test = TestStore::new();
     let sender = test.sender();
     let first = sender.accept_once("b@example.net", 1, 1).unwrap();
@@ -81,7 +81,7 @@ fn the_same_key_and_body_is_answered_again_and_costs_nothing() {
 }
 
 #[test]
-fn of_many_requests_with_one_key_one_is_accepted() {
+fn only_one_of_many_requests_with_the_same_key_is_accepted() {
     let test = TestStore::new();
     let sender = test.sender();
     let ask = || sender.accept_once("b@example.net", 1, 1).unwrap();
@@ -95,7 +95,7 @@ fn of_many_requests_with_one_key_one_is_accepted() {
 }
 
 #[test]
-fn a_key_is_bound_for_24_hours_to_the_millisecond_and_across_a_restart() {
+fn a_key_is_bound_for_exactly_24_hours_and_across_a_restart() {
     let mut test = TestStore::new();
     let (account, domain) = {
         let sender = test.sender();
@@ -107,12 +107,15 @@ fn a_key_is_bound_for_24_hours_to_the_millisecond_and_across_a_restart() {
     let sender = Sender::of(&test, account, domain);
     assert!(sender.accept_once("b@example.net", 1, 1).unwrap().is_replay);
     test.pass(Duration::from_millis(1));
-    assert!(!sender.accept_once("b@example.net", 1, 2).unwrap().is_replay, "free again, for another body too");
+    assert!(
+        !sender.accept_once("b@example.net", 1, 2).unwrap().is_replay,
+        "the key is free again, also for another body"
+    );
     assert_eq!(sender.accept_once("b@example.net", 1, 1).unwrap_err(), Refusal::IdempotencyMismatch);
 }
 
 #[test]
-fn sweeping_takes_what_has_expired_and_leaves_what_was_bound_anew() {
+fn a_sweep_removes_expired_keys_and_keeps_rebound_ones() {
     let test = TestStore::new();
     let sender = test.sender();
     sender.accept_once("b@example.net", 1, 1).unwrap();
@@ -124,11 +127,11 @@ fn sweeping_takes_what_has_expired_and_leaves_what_was_bound_anew() {
     assert_eq!(test.count(Table::Idempotency, &[]), 1);
     assert_eq!(test.count(Table::IdempotencyByExpiry, &[]), 1);
     assert_eq!(sender.accept_once("b@example.net", 2, 1).unwrap_err(), Refusal::IdempotencyMismatch);
-    assert_eq!(test.timers(TimerKind::Idempotency).len(), 1, "for the one that was bound again");
+    assert_eq!(test.timers(TimerKind::Idempotency).len(), 1, "for the key that was bound again");
 }
 
 #[test]
-fn a_refused_request_leaves_its_key_free_and_nothing_behind() {
+fn a_refused_request_leaves_its_key_unbound_and_no_rows() {
     let test = TestStore::new();
     let sender = test.sender_with(QuotaLimits { per_hour: 0, per_day: 0 });
     assert!(matches!(sender.accept_once("b@example.net", 1, 1), Err(Refusal::QuotaExhausted(_))));
@@ -139,7 +142,7 @@ fn a_refused_request_leaves_its_key_free_and_nothing_behind() {
 }
 
 #[test]
-fn the_domain_decides_in_the_order_of_the_contract() {
+fn domain_checks_follow_the_order_of_the_contract() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     let of = |domain| Sender::of(&test, account, domain).message("b@example.net");
@@ -167,7 +170,7 @@ fn another_accounts_domain_is_unknown() {
 }
 
 #[test]
-fn a_message_composed_for_another_stream_than_the_domains_is_composed_anew() {
+fn a_message_composed_for_the_wrong_stream_is_composed_again() {
     let test = TestStore::new();
     let sender = test.sender();
     let mut accept = sender.message("b@example.net");
@@ -176,7 +179,7 @@ fn a_message_composed_for_another_stream_than_the_domains_is_composed_anew() {
 }
 
 #[test]
-fn the_timeline_the_log_and_the_webhooks_tell_of_one_event() {
+fn timeline_log_and_webhooks_refer_to_the_same_event() {
     let test = TestStore::new();
     let sender = test.sender();
     test.endpoint(sender.account, None);
@@ -201,7 +204,7 @@ fn the_timeline_the_log_and_the_webhooks_tell_of_one_event() {
 }
 
 #[test]
-fn an_event_is_owed_to_the_endpoints_that_take_it_and_to_no_others() {
+fn an_event_is_owed_only_to_endpoints_subscribed_to_its_type() {
     let test = TestStore::new();
     let sender = test.sender();
     let all = test.endpoint(sender.account, None);

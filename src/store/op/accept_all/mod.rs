@@ -10,7 +10,7 @@ use crate::store::error::OpError;
 use crate::store::tables::Tables;
 
 /// Accepts messages together. Each is checked like a single [`Accept`] after the ones before it, so the quota adds up.
-/// An idempotency key that is already bound to the same body returns its first answer and costs nothing.
+/// An idempotency key that is already bound to the same body returns its first answer and uses no quota.
 ///
 /// One message changes about 15 rows, and 4 more for each of up to 10 webhook endpoints; 100 messages write a journal
 /// record of about half a MiB.
@@ -20,7 +20,7 @@ pub struct AcceptAll {
     pub messages: Vec<Accept>,
 }
 
-/// Reason why no message is accepted.
+/// The first refused message, which refuses them all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OneRefused {
     /// Index of the first refused message, from 0.

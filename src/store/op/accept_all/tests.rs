@@ -1,4 +1,4 @@
-//! Messages accepted together: all of them or none, and what replays cost.
+//! Tests of messages accepted together: all of them or none, and the cost of replays.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::store::schema::Table;
 use crate::store::testing::{START, Sender, TestStore};
 use crate::store::timer::TimerKind;
 
-/// Every row of the store but those of the store itself.
+/// Every row of the store except its own facts.
 fn rows(test: &TestStore) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     for table in Table::ALL.iter().filter(|table| **table != Table::Meta) {
@@ -57,7 +57,7 @@ fn all_are_accepted_and_the_quota_adds_up() {
 }
 
 #[test]
-fn one_too_many_for_the_quota_refuses_all() {
+fn one_message_over_the_quota_refuses_all() {
     let test = TestStore::new();
     let sender = test.sender_with(QuotaLimits { per_hour: 5, per_day: 100 });
     accept_all(&test, to_each(&sender, 3)).unwrap();
@@ -69,7 +69,7 @@ fn one_too_many_for_the_quota_refuses_all() {
 }
 
 #[test]
-fn a_replay_beside_new_recipients_gives_the_first_answer_and_costs_nothing() {
+fn a_replay_among_new_recipients_returns_the_first_answer_and_uses_no_quota() {
     let test = TestStore::new();
     let sender = test.sender();
     let first = accept_all(&test, vec![with_key(sender.message("a@example.net"), 1, 1)]).unwrap();
@@ -86,7 +86,7 @@ fn a_replay_beside_new_recipients_gives_the_first_answer_and_costs_nothing() {
 }
 
 #[test]
-fn different_messages_with_one_new_key_are_one() {
+fn messages_with_the_same_new_key_are_accepted_once() {
     let test = TestStore::new();
     let sender = test.sender();
     let twice = (0..2).map(|_| with_key(sender.message("a@example.net"), 1, 1)).collect();
@@ -97,7 +97,7 @@ fn different_messages_with_one_new_key_are_one() {
 }
 
 #[test]
-fn bodies_are_appended_in_turn_and_named_together() {
+fn bodies_are_appended_in_order_and_named_in_one_commit() {
     let test = TestStore::new();
     let sender = test.sender();
     let store = test.store();
@@ -126,7 +126,7 @@ fn bodies_are_appended_in_turn_and_named_together() {
 }
 
 #[test]
-fn identifiers_that_are_reserved_together_rise() {
+fn identifiers_reserved_together_ascend() {
     let test = TestStore::new();
     let ids = test.store().reserve_message_ids(test.now(), 100);
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
@@ -137,7 +137,7 @@ fn identifiers_that_are_reserved_together_rise() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn no_refusal_leaves_anything(count in 1_usize..12, bad in 0_usize..12, per_hour in 0_u64..14) {
+    fn a_refusal_leaves_no_rows(count in 1_usize..12, bad in 0_usize..12, per_hour in 0_u64..14) {
         let test = TestStore::new();
         let sender = test.sender_with(QuotaLimits { per_hour, per_day: 100 });
         test.endpoint(sender.account, None);

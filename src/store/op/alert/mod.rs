@@ -1,4 +1,4 @@
-//! Alerts: opening and ending them, in the operation that finds their condition, or from the findings of checks.
+//! Alerts: opening and ending them, in the operation that finds their condition, or with the findings of checks.
 //!
 //! A damaged row of an alert never fails the operation that reads it: a new alert replaces it.
 
@@ -266,7 +266,7 @@ impl Op for ClearAlert {
     }
 }
 
-/// The result of a check of one condition.
+/// Result of checking one condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The account; zero for conditions of the service.

@@ -22,7 +22,7 @@ fn row(test: &TestStore, id: AlertId) -> AlertRow {
 }
 
 #[test]
-fn an_alert_opens_once_and_ends_when_a_check_finds_it_gone() {
+fn an_alert_opens_once_and_ends_when_its_condition_ends() {
     let test = TestStore::new();
     let opened = record(&test, Some(Severity::Warning)).opened;
     assert_eq!(opened.len(), 1);
@@ -39,7 +39,7 @@ fn an_alert_opens_once_and_ends_when_a_check_finds_it_gone() {
 }
 
 #[test]
-fn an_alert_that_is_back_within_an_hour_is_the_same_and_nobody_is_told() {
+fn a_condition_that_returns_within_an_hour_reopens_its_alert_without_a_notice() {
     let test = TestStore::new();
     let opened = record(&test, Some(Severity::Warning)).opened;
     record(&test, None);
@@ -51,7 +51,7 @@ fn an_alert_that_is_back_within_an_hour_is_the_same_and_nobody_is_told() {
 }
 
 #[test]
-fn a_critical_alert_has_a_reminder_for_as_long_as_it_is_open() {
+fn a_critical_alert_has_a_reminder_while_it_is_open() {
     let test = TestStore::new();
     let opened = record(&test, Some(Severity::Critical)).opened;
     let timer = test.timers(TimerKind::AlertReminder)[0];
@@ -80,7 +80,7 @@ fn an_alert_is_kept_for_90_days_after_its_end() {
 }
 
 #[test]
-fn each_subject_has_an_alert_of_its_own_and_unknown_ones_stay() {
+fn each_subject_has_its_own_alert_and_unknown_subjects_keep_theirs() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     let sighting = |name: &str| {
@@ -98,7 +98,7 @@ fn each_subject_has_an_alert_of_its_own_and_unknown_ones_stay() {
 }
 
 #[test]
-fn a_moment_opens_and_ends_at_once() {
+fn a_past_condition_opens_and_ends_its_alert_at_once() {
     let test = TestStore::new();
     let sighting = Sighting::new(Condition::UncleanStop, Severity::Warning, "killed", "a marker was left");
     let raise = || test.done(RaiseAlert { account: AccountId::default(), sighting: sighting.clone(), is_over: true });
@@ -114,7 +114,7 @@ fn a_moment_opens_and_ends_at_once() {
 }
 
 #[test]
-fn a_damaged_alert_makes_way_for_a_new_one() {
+fn a_new_alert_replaces_a_damaged_one() {
     let test = TestStore::new();
     let opened = record(&test, Some(Severity::Warning)).opened;
     let key = schema::alert(AccountId::default(), opened[0]);

@@ -76,7 +76,7 @@ impl Auditable for UpdateUser {
         Change::new(action, user.id, format!("{}{to}", user.email.as_given()))
     }
 
-    /// A user who fears that a password is known must be able to change it even on a full disk.
+    /// A user who fears that a password is compromised must be able to change it even on a full disk.
     fn takes_room(&self) -> bool {
         let is_secured = self.password_hash.is_some() || self.totp.is_some();
         !is_secured && self.disabled != Some(true) && self.operator != Some(false)
@@ -182,7 +182,7 @@ impl Auditable for IgnoreDmarcReporter {
     }
 }
 
-/// Returns the host of an endpoint, by which people know it. The rest of its URL may be confidential.
+/// Returns the host of an endpoint, by which users know it. The rest of its URL may be confidential.
 pub fn host(row: &EndpointRow) -> &str {
     let rest = row.url.split_once("://").map_or(row.url.as_str(), |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or_default()

@@ -1,7 +1,6 @@
-//! The audit log: every change of an account writes its line in the same transaction. There is no change without its
-//! line, and a refused change leaves no line.
+//! The audit log: every change of an account writes its line in the same transaction. A refused change leaves no line.
 //!
-//! [`Audited`] wraps an operation that implements [`Auditable`]; the lines are in `told.rs`, operation by operation.
+//! [`Audited`] wraps an operation that implements [`Auditable`]. The lines are in `audited.rs`, operation by operation.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -30,7 +29,7 @@ const FORGOTTEN_MAX: u64 = 2;
 
 /// An operation with a line in the audit log.
 pub trait Auditable: Op {
-    /// Returns the change that was made, without any secret.
+    /// Returns the line's change, without any secret.
     fn told(&self, reply: &Self::Reply) -> Change;
 
     /// Whether it is refused while the disk is nearly full. Operations that remove or stop something are not.
@@ -113,7 +112,7 @@ fn counted(tables: &Tables<'_>, account: AccountId) -> Result<u64, StoreError> {
     let (mut lines, range) = (0, (account.as_bytes().as_slice(), &*after_prefix(account.as_bytes())));
     tables.scan_with(Table::AuditLog, range, Order::Ascending, OnDamage::Key, &mut |_, _| {
         lines += 1;
-        // While there are more, each new line replaces two.
+        // Above the limit, each new line replaces two.
         Ok(if lines <= AUDIT_LINES_COUNT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     Ok(lines)
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_and_its_line_come_together_and_a_refusal_leaves_none() {
+    fn a_change_and_its_line_are_written_together_and_a_refusal_writes_none() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         test.done(renamed(account));
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn of_more_than_100_000_lines_the_newest_are_kept() {
+    fn the_newest_100_000_lines_are_kept() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let lines = || test.row::<AuditLinesRow>(account.as_bytes()).lines;

@@ -1,8 +1,8 @@
 //! DMARC aggregate reports: recording one, and counting its messages by domain, day, network and reporter, in a bounded
 //! number of rows that are kept for 400 days.
 //!
-//! Reports come from strangers. So each day has a maximum number of reports, of reports for each signing domain, and of
-//! networks. Reports above a limit are dropped, and networks above theirs are counted together.
+//! Any host on the internet can send reports. So each day has a maximum number of reports, of reports for each signing
+//! domain, and of networks. Reports above a limit are dropped, and networks above theirs are counted together.
 
 mod marks;
 mod scan;
@@ -55,7 +55,7 @@ pub const SIGNERS_SHOWN: usize = 3;
 
 const DAY_SECS: u64 = 24 * 3600;
 
-/// Returns the UTC day of `moment`, counted from the epoch.
+/// Returns the UTC day of `moment`, as a number of days since the epoch.
 pub fn day_of(moment: Timestamp) -> u32 {
     u32::try_from(moment.as_secs() / DAY_SECS).unwrap_or(u32::MAX)
 }
@@ -181,8 +181,8 @@ impl RecordDmarcReport {
         day_of(begin + end.since(begin) / 2)
     }
 
-    /// Returns the key under which it is remembered. A report is accepted up to 60 days after its end, so one that
-    /// begins on a swept day can't come again.
+    /// Returns the key that identifies the report. A report is accepted up to 60 days after its end, so one that begins
+    /// on a swept day can't arrive again.
     fn seen_key(&self) -> Option<[u8; 52]> {
         let report = &self.report;
         let from = report.from_domain.as_ref()?;
@@ -249,7 +249,7 @@ impl RecordDmarcReport {
         Ok(())
     }
 
-    /// Returns the network that a source is counted under on this day, and the key of its row.
+    /// Returns the network under which a source is counted on this day, and the key of its row.
     fn place(
         &self,
         tables: &Tables<'_>,
@@ -297,7 +297,7 @@ fn add_signers(known: &mut Vec<(DomainName, u64)>, more: &[(DomainName, u64)]) {
     known.truncate(SIGNERS_STORED);
 }
 
-/// Returns a row, or `None` if it is damaged. Counting then starts again: no report is lost because of a damaged count.
+/// Returns a row, or `None` if it is damaged. Its count then starts again, so that a damaged count loses no report.
 fn sound_or_none<R: Row>(row: Result<Option<R>, StoreError>) -> Result<Option<R>, StoreError> {
     match row {
         Err(error) if error.is_of_row() => Ok(None),

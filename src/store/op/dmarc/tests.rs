@@ -116,7 +116,7 @@ fn a_report_is_counted_once_and_repeated_for_400_days() {
 }
 
 #[test]
-fn an_unauthentic_report_is_listed_and_neither_counts_nor_takes_the_place_of_the_true_one() {
+fn an_unauthentic_report_is_listed_but_does_not_count_or_replace_the_authentic_one() {
     let world = World::new();
     assert_eq!(world.test.done(world.unauthentic("one", "1")), Recorded::Unauthentic);
     assert_eq!((world.counted(), world.rows(Table::DmarcReports), world.rows(Table::DmarcSeen)), (vec![], 1, 0));
@@ -129,7 +129,7 @@ fn an_unauthentic_report_is_listed_and_neither_counts_nor_takes_the_place_of_the
 }
 
 #[test]
-fn a_day_counts_so_many_reports_of_all_and_of_one_signing_domain() {
+fn a_day_limits_its_reports_in_total_and_for_each_signing_domain() {
     let world = World::new();
     for signer in 0..REPORTS_MAX / REPORTS_OF_SIGNER_MAX {
         let reporter = format!("r{signer}");
@@ -144,7 +144,7 @@ fn a_day_counts_so_many_reports_of_all_and_of_one_signing_domain() {
 }
 
 #[test]
-fn networks_beyond_those_of_a_day_are_counted_together() {
+fn networks_above_the_daily_limit_are_counted_together() {
     let world = World::new();
     let first: Vec<_> = (0..NETWORKS_MAX).map(network).collect();
     world.test.done(world.report("one", "1", &first));
@@ -172,7 +172,7 @@ fn the_most_frequent_signing_domains_of_a_row_are_kept() {
 }
 
 #[test]
-fn a_domain_that_may_not_be_sent_from_has_no_reports() {
+fn a_domain_that_may_not_send_gets_no_reports() {
     let world = World::new();
     let pending = world.test.domain(world.account, "pending.example", Stream::Transactional, DomainStatus::Pending);
     for domain in [pending, DomainId(Ulid([9; 16]))] {
@@ -182,7 +182,7 @@ fn a_domain_that_may_not_be_sent_from_has_no_reports() {
 }
 
 #[test]
-fn marks_need_a_source_and_a_reporter_that_were_seen() {
+fn marks_require_a_reported_source_or_reporter() {
     let world = World::new();
     world.test.done(world.report("one", "1", &[network(1)]));
     let mark = |number, limit| MarkDmarcSource {
@@ -224,7 +224,7 @@ const TABLES: [Table; 6] = [
 ];
 
 #[test]
-fn all_of_it_is_gone_after_400_days_and_what_is_newer_stays() {
+fn reports_are_removed_after_400_days_and_newer_ones_stay() {
     let world = World::new();
     let networks: Vec<_> = (0..600).map(network).collect();
     world.test.done(world.report("old", "1", &networks));
@@ -244,7 +244,7 @@ fn all_of_it_is_gone_after_400_days_and_what_is_newer_stays() {
 }
 
 #[test]
-fn a_removed_domain_takes_its_reports_along() {
+fn removing_a_domain_removes_its_reports() {
     let world = World::new();
     world.test.done(world.report("one", "1", &[network(1)]));
     world.test.done(world.unauthentic("two", "2"));

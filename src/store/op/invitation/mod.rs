@@ -1,5 +1,5 @@
-//! Inviting a user by mail, and the addresses that may get mails of the service. An address may get them if the
-//! operator set it on the command line, or if its owner opened a link sent to it.
+//! Inviting a user by mail, and the addresses to which the service may send mail. An address qualifies if the operator
+//! set it on the command line, or if its owner opened a link sent to it.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ fn user(number: u8) -> User {
 }
 
 #[test]
-fn an_account_invites_20_people_a_day() {
+fn an_account_may_invite_20_people_a_day() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     let first = test.now();
@@ -42,7 +42,7 @@ fn an_account_invites_20_people_a_day() {
 }
 
 #[test]
-fn an_invitation_that_is_refused_leaves_nothing() {
+fn a_refused_invitation_leaves_no_rows() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     let invite = || test.commit(InviteUser { account, actor: Actor::Operator, user: user(1) });
@@ -53,7 +53,7 @@ fn an_invitation_that_is_refused_leaves_nothing() {
 }
 
 #[test]
-fn the_line_of_an_invitation_says_that_its_link_was_sent() {
+fn the_audit_line_of_an_invitation_records_that_its_link_was_sent() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     test.done(InviteUser { account, actor: Actor::Operator, user: user(1) });
@@ -64,7 +64,7 @@ fn the_line_of_an_invitation_says_that_its_link_was_sent() {
 }
 
 #[test]
-fn an_address_is_proven_by_the_operator_and_forgotten_with_its_user() {
+fn the_operator_proves_an_address_and_removing_the_user_forgets_it() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     let email = user(1).email;

@@ -42,7 +42,7 @@ fn shown(test: &TestStore, alert: AlertId) -> Vec<(Channel, NoticeStatus, Option
 }
 
 #[test]
-fn changes_within_10_seconds_make_one_mail_for_each_address() {
+fn changes_within_10_seconds_share_one_mail_per_address() {
     let test = TestStore::new();
     let first = open(&test, "a", &["ops@example.net", "ann@example.net"], None);
     test.pass(9 * SECOND);
@@ -59,7 +59,7 @@ fn changes_within_10_seconds_make_one_mail_for_each_address() {
 }
 
 #[test]
-fn a_change_that_comes_while_its_mail_is_sent_goes_with_the_next() {
+fn a_change_during_an_attempt_goes_into_the_next_mail() {
     let test = TestStore::new();
     open(&test, "a", &["ops@example.net"], None);
     let late = open(&test, "b", &["ops@example.net"], None);
@@ -72,7 +72,7 @@ fn a_change_that_comes_while_its_mail_is_sent_goes_with_the_next() {
 }
 
 #[test]
-fn a_mail_that_no_relay_takes_for_a_day_has_failed_and_raises_nothing() {
+fn a_mail_refused_for_a_day_fails_without_an_alert() {
     let test = TestStore::new();
     let alert = open(&test, "a", &["ops@example.net"], None);
     let mut attempts = 0;
@@ -87,7 +87,7 @@ fn a_mail_that_no_relay_takes_for_a_day_has_failed_and_raises_nothing() {
 }
 
 #[test]
-fn an_address_gets_30_mails_an_hour_and_the_rest_is_gathered() {
+fn an_address_gets_30_mails_an_hour_and_further_changes_are_collected() {
     let test = TestStore::new();
     for number in 0..40 {
         open(&test, &format!("r{number}"), &["ops@example.net"], None);

@@ -1,8 +1,8 @@
 //! Counting the outcomes of messages in hourly rows by stream, sending domain and receiving provider. Rates and charts
 //! are computed from them and never scan messages. Called for every event, inside its transaction.
 //!
-//! An outcome counts for the hour in which its message was accepted, however late it comes. So bounces and complaints
-//! are counted beside the deliveries they belong to, and the rate of a past hour may still rise.
+//! An outcome counts for the hour in which its message was accepted, regardless of its delay. Bounces and complaints
+//! are therefore counted beside their deliveries, and the rate of a past hour may still rise.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Provider name of servers that no known provider runs.
+/// Provider name for servers of unknown providers.
 pub const OTHER: &str = "other";
 /// Time for which counts are kept, so that a year can be compared with the previous one.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
@@ -32,7 +32,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// Interval at which counts are evaluated.
 const JUDGED_EVERY_MS: u64 = 60_000;
 
-/// Returns the UTC hour of `moment`, counted from the epoch.
+/// Returns the UTC hour of `moment`, as a number of hours since the epoch.
 pub fn hour_of(moment: Timestamp) -> u32 {
     u32::try_from(moment.as_millis() / HOUR_MS).unwrap_or(u32::MAX)
 }
@@ -85,12 +85,12 @@ fn is_https(url: &str) -> bool {
     url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
 }
 
-/// Whether the message is now both delivered and bounced, and this is the later of the two.
+/// Whether the message is now both delivered and bounced, and this event is the later of the two.
 fn completes_a_return(kind: EventType, transfer: Option<&TransferRow>) -> bool {
     matches!(kind, EventType::Delivered | EventType::Bounced) && transfer.is_some_and(|row| row.state.is_returned())
 }
 
-/// Returns the key of the row in which to count, and its counts so far.
+/// Returns the key of the row that counts the outcome, and its counts so far.
 fn place(
     tables: &Tables<'_>,
     account: AccountId,

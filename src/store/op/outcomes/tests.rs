@@ -1,5 +1,4 @@
-//! Tests of the hourly counts: the row that an outcome counts in, messages counted once, and the maximum number of
-//! rows.
+//! Tests of the hourly counts: the row of each outcome, messages counted once, and the maximum number of rows.
 
 use super::*;
 use crate::base::id::MessageId;
@@ -68,7 +67,7 @@ fn counted(test: &TestStore, account: AccountId, hour: u32) -> Vec<(String, Outc
 }
 
 #[test]
-fn outcomes_count_for_the_hour_of_acceptance_and_for_whoever_was_asked() {
+fn outcomes_count_for_the_hour_of_acceptance_and_the_contacted_provider() {
     let test = TestStore::new();
     let sender = test.sender();
     let [taken, refused, unroutable] = ["a@example.net", "b@example.net", "c@example.net"].map(|to| sender.accept(to));
@@ -88,7 +87,7 @@ fn outcomes_count_for_the_hour_of_acceptance_and_for_whoever_was_asked() {
         counted(&test, sender.account, hour_of(START)),
         expected.map(|(provider, counts)| (provider.to_owned(), counts))
     );
-    assert_eq!(test.count(Table::Outcomes, &[]), 3, "no later hour counts anything");
+    assert_eq!(test.count(Table::Outcomes, &[]), 3, "later hours have no counts");
 }
 
 #[test]
@@ -111,7 +110,7 @@ fn a_message_that_was_delivered_and_bounced_is_one_message_in_either_order() {
 }
 
 #[test]
-fn bounces_and_complaints_have_the_account_judged_within_a_minute_and_deliveries_do_not() {
+fn bounces_and_complaints_trigger_an_evaluation_within_a_minute_and_deliveries_do_not() {
     let test = TestStore::new();
     let sender = test.sender();
     let [taken, refused] = ["a@example.net", "b@example.net"].map(|to| sender.accept(to));
@@ -125,7 +124,7 @@ fn bounces_and_complaints_have_the_account_judged_within_a_minute_and_deliveries
 }
 
 #[test]
-fn an_hour_has_so_many_rows_and_what_is_beyond_still_counts_for_its_stream() {
+fn outcomes_above_the_row_limit_still_count_for_their_stream() {
     let test = TestStore::new();
     let sender = test.sender();
     for n in 0..ROWS_MAX + 3 {
@@ -142,7 +141,7 @@ fn an_hour_has_so_many_rows_and_what_is_beyond_still_counts_for_its_stream() {
 }
 
 #[test]
-fn counts_go_after_four_hundred_days_and_what_comes_later_still_is_not_counted() {
+fn counts_are_removed_after_400_days_and_later_outcomes_are_ignored() {
     let test = TestStore::new();
     let sender = test.sender();
     let message = sender.accept("a@example.net");
@@ -152,7 +151,7 @@ fn counts_go_after_four_hundred_days_and_what_comes_later_still_is_not_counted()
     let sweep = || test.timers(TimerKind::EventLog)[0].due;
     test.set_now(START + KEPT);
     test.done(SweepEvents { due: sweep() });
-    assert_eq!(test.count(Table::Outcomes, &[]), 3, "its time is not over yet");
+    assert_eq!(test.count(Table::Outcomes, &[]), 3, "the counts have not expired yet");
     test.set_now(START + KEPT + HOUR);
     test.done(SweepEvents { due: sweep() });
     assert_eq!(test.count(Table::Outcomes, &[]), 1);
@@ -162,11 +161,11 @@ fn counts_go_after_four_hundred_days_and_what_comes_later_still_is_not_counted()
 
 /// Measures accepting and delivering a message, with and without counting.
 ///
-/// `cargo test --release --lib what_counting_costs -- --ignored --nocapture`
+/// `cargo test --release --lib measure_the_cost_of_counting -- --ignored --nocapture`
 #[test]
 #[ignore = "prints a measurement"]
-#[expect(clippy::print_stdout, reason = "it is there to print")]
-fn what_counting_costs() {
+#[expect(clippy::print_stdout, reason = "its purpose is to print")]
+fn measure_the_cost_of_counting() {
     const OPS: u32 = 10_000;
     let quota = crate::domain::account::QuotaLimits { per_hour: u64::MAX, per_day: u64::MAX };
     for (what, age) in [("warm-up", HOUR), ("counted", HOUR), ("not counted", KEPT + HOUR), ("counted", HOUR)] {

@@ -41,7 +41,7 @@ pub enum RedeliverRefusal {
 
 const TOO_MANY: OpError<RedeliverRefusal> = OpError::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 });
 
-/// Creates a delivery of an event of type `test`, which is in no log.
+/// Creates a delivery of an event of type `test`. The event is not in a log.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TestEndpoint {
     /// The account.
@@ -102,7 +102,7 @@ impl Op for Redeliver {
 /// Selection of the events to replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplayOf {
-    /// All that the endpoint takes.
+    /// All types that the endpoint is subscribed to.
     All,
     /// Those whose latest delivery to the endpoint failed.
     Failed,

@@ -69,7 +69,7 @@ fn outstanding(test: &TestStore, sender: &Sender<'_>, endpoint: EndpointId) -> u
 }
 
 #[test]
-fn a_test_is_attempted_like_any_delivery_and_counts_for_nothing() {
+fn a_test_is_attempted_like_any_delivery_but_not_counted() {
     let test = TestStore::new();
     let sender = test.sender();
     let endpoint = test.endpoint(sender.account, Some(&[EventType::Bounced]));
@@ -104,7 +104,7 @@ fn a_redelivery_is_a_new_delivery_of_the_same_event() {
 }
 
 #[test]
-fn a_replay_makes_all_events_since_then_in_slices_and_not_its_own() {
+fn a_replay_covers_all_events_since_its_start_in_slices_without_its_own() {
     let test = TestStore::new();
     let sender = test.sender();
     let early = test.endpoint(sender.account, None);
@@ -145,9 +145,9 @@ fn a_replay_skips_events_that_the_endpoint_is_still_owed() {
     assert_eq!(all(), (0, 0), "both are held");
     end_all(&test, &sender);
     assert_eq!((outstanding(&test, &sender, endpoint), outstanding(&test, &sender, other)), (0, 0));
-    assert_eq!((all().0, all().0), (2, 0), "once, however often it is asked for");
+    assert_eq!((all().0, all().0), (2, 0), "once, even if it is requested again");
     assert_eq!(outstanding(&test, &sender, endpoint), 2);
-    assert_eq!(replay(&test, &sender, other, ReplayOf::All, Timestamp::ZERO).0, 2, "each endpoint for itself");
+    assert_eq!(replay(&test, &sender, other, ReplayOf::All, Timestamp::ZERO).0, 2, "endpoints are independent");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn an_event_is_owed_while_any_of_its_deliveries_is_outstanding() {
 }
 
 #[test]
-fn an_endpoint_at_its_limit_takes_new_events_and_nothing_that_is_asked_for() {
+fn an_endpoint_at_its_limit_gets_new_events_but_no_requested_deliveries() {
     let mut test = TestStore::new();
     let sender = test.sender();
     let (account, endpoint) = (sender.account, test.endpoint(sender.account, None));
@@ -207,7 +207,7 @@ fn an_endpoint_at_its_limit_takes_new_events_and_nothing_that_is_asked_for() {
 }
 
 #[test]
-fn requested_deliveries_are_limited_for_the_account_while_they_are_stored() {
+fn an_account_has_a_limit_of_stored_requested_deliveries() {
     let mut test = TestStore::new();
     let sender = test.sender();
     let (account, endpoint) = (sender.account, test.endpoint(sender.account, None));
@@ -233,7 +233,7 @@ fn requested_deliveries_are_limited_for_the_account_while_they_are_stored() {
 }
 
 #[test]
-fn a_replay_of_what_failed_goes_by_the_latest_delivery_of_each_event() {
+fn a_replay_of_failures_uses_the_latest_delivery_of_each_event() {
     let test = TestStore::new();
     let sender = test.sender();
     let endpoint = test.endpoint(sender.account, None);
@@ -251,13 +251,13 @@ fn a_replay_of_what_failed_goes_by_the_latest_delivery_of_each_event() {
     assert_eq!(replay(&test, &sender, endpoint, ReplayOf::Failed, before), (1, 1));
     let replayed = latest(&test);
     assert_eq!(row(&test, &sender, replayed).event, row(&test, &sender, failed).event);
-    assert_eq!(replay(&test, &sender, endpoint, ReplayOf::Failed, before).0, 0, "it is on its way");
+    assert_eq!(replay(&test, &sender, endpoint, ReplayOf::Failed, before).0, 0, "it is outstanding");
     settle(&test, &sender, replayed, DeliveryEnd::Abandoned);
-    assert_eq!(replay(&test, &sender, endpoint, ReplayOf::Failed, before).0, 1, "once, not for each that failed");
+    assert_eq!(replay(&test, &sender, endpoint, ReplayOf::Failed, before).0, 1, "once, not once per failed delivery");
 }
 
 #[test]
-fn a_store_that_was_not_counted_is_counted_when_it_opens() {
+fn deliveries_of_an_earlier_version_are_counted_at_start() {
     let mut test = TestStore::new();
     let sender = test.sender();
     let (account, endpoint) = (sender.account, test.endpoint(sender.account, None));

@@ -22,14 +22,14 @@ use crate::store::tables::Tables;
 /// Meaning of a report for a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum News {
-    /// A server that had accepted it gave up.
+    /// A server that had accepted the message gave up.
     Bounced {
         /// The reply in the report.
         facts: AttemptFacts,
         /// The failure.
         bounce: Bounce,
     },
-    /// A server that has accepted it could not pass it on yet.
+    /// A server that accepted the message has not delivered it yet.
     Delayed {
         /// The reply in the report.
         facts: AttemptFacts,
@@ -51,7 +51,7 @@ pub struct MessageNews {
     pub wire: Wire,
     /// Meaning of the report.
     pub news: News,
-    /// Other messages to the same address, whose leases the caller holds. They end if this report suppresses the
+    /// Other messages to the same address, with leases held by the caller. They end if this report suppresses the
     /// address.
     pub others: Vec<MessageId>,
 }

@@ -110,7 +110,7 @@ impl<'a> Story<'a> {
 }
 
 #[test]
-fn a_late_bounce_is_told_with_the_answer_it_reports_and_suppresses_the_address_once() {
+fn a_late_bounce_is_recorded_with_its_reply_and_suppresses_the_address_once() {
     let test = TestStore::new();
     let story = Story::delivered(&test);
     test.pass(std::time::Duration::from_secs(60));
@@ -131,7 +131,7 @@ fn a_late_bounce_is_told_with_the_answer_it_reports_and_suppresses_the_address_o
 }
 
 #[test]
-fn a_bounce_that_is_not_the_recipients_fault_suppresses_nobody() {
+fn a_bounce_not_caused_by_the_address_does_not_suppress_it() {
     let test = TestStore::new();
     let story = Story::delivered(&test);
     assert_eq!(story.hear(bounced(false)), 1);
@@ -150,11 +150,11 @@ fn a_complaint_outranks_a_bounce_and_always_suppresses() {
     assert_eq!(complaint, &serde_json::json!({"feedback_type": "abuse", "reporter": "Provider/1"}));
     let row = story.suppression().unwrap();
     assert_eq!((row.reason, row.message), (SuppressionReason::Complaint, Some(story.message)));
-    assert_eq!(story.transfer().last.smtp_code, Some(250), "the record explains the status that stands");
+    assert_eq!(story.transfer().last.smtp_code, Some(250), "the record explains the current status");
 }
 
 #[test]
-fn a_delay_is_told_once_and_leaves_status_and_attempts() {
+fn a_delay_is_recorded_once_and_changes_no_status_or_attempt() {
     let test = TestStore::new();
     let story = Story::delivered(&test);
     assert_eq!((story.hear(delayed()), story.hear(delayed())), (1, 0));
@@ -167,7 +167,7 @@ fn a_delay_is_told_once_and_leaves_status_and_attempts() {
 }
 
 #[test]
-fn a_message_that_waits_is_not_tried_again_after_a_report_that_ends_it() {
+fn a_report_that_ends_a_queued_message_stops_its_retries() {
     for news in [bounced(false), complained()] {
         let test = TestStore::new();
         let story = Story::of(&test);
@@ -180,7 +180,7 @@ fn a_message_that_waits_is_not_tried_again_after_a_report_that_ends_it() {
 }
 
 #[test]
-fn what_is_on_the_wire_ends_by_its_outcome_which_is_not_lost() {
+fn a_message_in_flight_ends_by_its_own_outcome() {
     let test = TestStore::new();
     let story = Story::of(&test);
     assert_eq!(story.hear_with(Wire::Busy, bounced(true)), 1);
@@ -193,7 +193,7 @@ fn what_is_on_the_wire_ends_by_its_outcome_which_is_not_lost() {
 }
 
 #[test]
-fn what_crashed_on_the_wire_after_its_report_is_over_without_another_attempt() {
+fn a_crash_in_flight_after_a_report_ends_the_message_without_a_retry() {
     let test = TestStore::new();
     let story = Story::of(&test);
     story.hear_with(Wire::Busy, bounced(true));
@@ -205,7 +205,7 @@ fn what_crashed_on_the_wire_after_its_report_is_over_without_another_attempt() {
 }
 
 #[test]
-fn one_report_may_be_about_several_messages_and_none_that_is_not_there() {
+fn a_report_may_cover_several_messages_and_ignores_unknown_ones() {
     let test = TestStore::new();
     let one = Story::delivered(&test);
     let two = one.another();
@@ -223,7 +223,7 @@ fn one_report_may_be_about_several_messages_and_none_that_is_not_there() {
 }
 
 #[test]
-fn what_else_waits_for_the_address_ends_in_the_same_transaction() {
+fn other_messages_to_the_suppressed_address_end_in_the_same_transaction() {
     for (news, left) in [(bounced(true), Status::Suppressed), (bounced(false), Status::Queued)] {
         let test = TestStore::new();
         let story = Story::delivered(&test);

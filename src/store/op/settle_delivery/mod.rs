@@ -1,4 +1,4 @@
-//! Settling a webhook attempt: the delivery and its endpoint step together, the attempt is logged and the next timer
+//! Settling a webhook attempt. The delivery and its endpoint step together, the attempt is logged and the next timer
 //! armed, in one transaction.
 
 use serde::{Deserialize, Serialize};
@@ -50,12 +50,12 @@ pub enum DeliveryEnd {
     Abandoned,
 }
 
-/// Whether there is already a timer for deliveries that were parked because of too many.
+/// Whether a timer already exists for deliveries that were parked because too many were due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unparking {
-    /// There is one.
+    /// It exists.
     Armed,
-    /// There is none, so arm one.
+    /// It does not exist, so arm one.
     Arm,
 }
 

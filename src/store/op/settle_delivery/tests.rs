@@ -14,7 +14,7 @@ use crate::store::testing::{Sender, TestStore};
 
 const TOOK: Duration = Duration::from_millis(1234);
 
-/// An endpoint that takes `queued` events, and a sender whose messages cause them.
+/// An endpoint subscribed to `queued` events, and a sender whose messages cause them.
 struct Story<'a> {
     test: &'a TestStore,
     sender: Sender<'a>,
@@ -80,7 +80,7 @@ impl<'a> Story<'a> {
 }
 
 #[test]
-fn retries_follow_the_schedule_to_the_millisecond_and_end_after_the_seventh() {
+fn retries_follow_the_schedule_exactly_and_end_after_the_seventh() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let delivery = story.delivery();
@@ -102,7 +102,7 @@ fn retries_follow_the_schedule_to_the_millisecond_and_end_after_the_seventh() {
 }
 
 #[test]
-fn a_2xx_ends_the_delivery_and_the_count_of_failures() {
+fn a_2xx_ends_the_delivery_and_resets_the_failure_count() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let delivery = story.delivery();
@@ -119,7 +119,7 @@ fn a_2xx_ends_the_delivery_and_the_count_of_failures() {
 }
 
 #[test]
-fn the_tenth_failure_in_a_row_disables_and_no_other() {
+fn only_the_tenth_failure_in_a_row_disables_the_endpoint() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let first = story.delivery();
@@ -141,7 +141,7 @@ fn the_tenth_failure_in_a_row_disables_and_no_other() {
 }
 
 #[test]
-fn a_delivery_of_a_disabled_endpoint_is_parked_and_comes_back_with_its_count_and_time() {
+fn a_parked_delivery_keeps_its_attempt_count_and_due_time() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let (overdue, scheduled) = (story.delivery(), story.delivery());
@@ -153,7 +153,7 @@ fn a_delivery_of_a_disabled_endpoint_is_parked_and_comes_back_with_its_count_and
     assert!(story.timers().is_empty());
     assert_eq!(test.count(Table::Parked, &[]), 2);
     let fresh = story.delivery();
-    assert_eq!(test.count(Table::Parked, &[]), 3, "what happens meanwhile is held likewise");
+    assert_eq!(test.count(Table::Parked, &[]), 3, "later events are held too");
 
     test.pass(Duration::from_secs(60));
     story.enable(true);
@@ -179,7 +179,7 @@ fn a_delivery_parked_too_late_stays_due() {
 }
 
 #[test]
-fn many_parked_deliveries_come_back_in_slices_oldest_first() {
+fn parked_deliveries_become_due_in_slices_oldest_first() {
     let test = TestStore::new();
     let story = Story::of(&test);
     story.enable(false);
@@ -198,7 +198,7 @@ fn many_parked_deliveries_come_back_in_slices_oldest_first() {
 }
 
 #[test]
-fn parked_deliveries_stay_where_their_endpoint_is_disabled_again() {
+fn deliveries_stay_parked_if_their_endpoint_is_disabled_again() {
     let test = TestStore::new();
     let story = Story::of(&test);
     story.enable(false);
@@ -220,7 +220,7 @@ fn an_abandoned_delivery_fails_without_an_attempt() {
 }
 
 #[test]
-fn a_timer_that_was_served_late_leaves_the_delivery_one_timer() {
+fn a_timer_served_late_leaves_the_delivery_one_timer() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let delivery = story.delivery();
@@ -232,11 +232,11 @@ fn a_timer_that_was_served_late_leaves_the_delivery_one_timer() {
     story.succeed(delivery);
     let end = DeliveryEnd::Abandoned;
     test.done(SettleDelivery { account, delivery, due: stale, end });
-    assert_eq!(story.row(delivery).state.stage, Stage::Delivered, "what has ended stays as it ended");
+    assert_eq!(story.row(delivery).state.stage, Stage::Delivered, "an ended delivery does not change");
 }
 
 #[test]
-fn what_overflows_is_parked_though_its_endpoint_is_enabled_and_its_timer_brings_it_back() {
+fn overflowing_deliveries_of_an_enabled_endpoint_are_parked_until_their_timer() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let deliveries = [story.delivery(), story.delivery()];
@@ -251,7 +251,7 @@ fn what_overflows_is_parked_though_its_endpoint_is_enabled_and_its_timer_brings_
 }
 
 #[test]
-fn the_failures_that_count_are_kept_until_a_success_or_a_new_beginning() {
+fn counted_failures_are_kept_until_a_success_or_a_reactivation() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let (first, second) = (story.delivery(), story.delivery());
@@ -267,7 +267,7 @@ fn the_failures_that_count_are_kept_until_a_success_or_a_new_beginning() {
         story.fail(*delivery);
     }
     let kept: Vec<_> = others[..10].iter().map(|delivery| failed(*delivery, 1)).collect();
-    assert_eq!(story.endpoint().failed, kept, "what was in flight when it was disabled is no reason for it");
+    assert_eq!(story.endpoint().failed, kept, "deliveries in flight at that time do not count");
     story.enable(true);
     assert!(story.endpoint().failed.is_empty());
 }

@@ -52,11 +52,11 @@ pub enum TransferEnd {
         /// Time of the next try.
         until: Timestamp,
     },
-    /// A report ended it while it was waiting or in flight: no further attempt.
+    /// A report ended the message while it was waiting or in flight: no further attempt.
     Over,
     /// The attempt crashed: a defect of Postrider.
     Crashed,
-    /// Its content can't be read from the disk, and nothing was attempted.
+    /// The message's content can't be read from the disk, and nothing was attempted.
     Unreadable,
 }
 
@@ -90,7 +90,7 @@ pub struct SettleTransfer {
 pub enum Settled {
     /// The outcome is recorded.
     Recorded,
-    /// The timer had no purpose any more and was only removed.
+    /// The timer was stale and was only removed.
     Stale,
 }
 

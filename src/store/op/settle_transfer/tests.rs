@@ -91,7 +91,7 @@ impl<'a> Story<'a> {
 }
 
 #[test]
-fn a_delivered_message_is_done() {
+fn a_delivered_message_has_no_further_attempt() {
     let test = TestStore::new();
     let story = Story::of(&test);
     test.pass(MINUTE);
@@ -108,7 +108,7 @@ fn a_delivered_message_is_done() {
 }
 
 #[test]
-fn a_deferred_message_is_tried_again_by_the_schedule_give_or_take_a_tenth() {
+fn deferrals_follow_the_schedule_within_ten_percent() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let chances = [[0; 4], [255; 4], [128, 0, 0, 0], [0; 4], [255; 4], [0; 4], [0; 4], [0; 4]];
@@ -128,7 +128,7 @@ fn a_deferred_message_is_tried_again_by_the_schedule_give_or_take_a_tenth() {
 }
 
 #[test]
-fn what_the_site_asks_for_is_waited_for_and_brings_nothing_forward() {
+fn a_delay_requested_by_the_site_postpones_but_never_advances_an_attempt() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let until = |time| TransferEnd::Deferred { bounce: None, not_before: Some(time) };
@@ -140,7 +140,7 @@ fn what_the_site_asks_for_is_waited_for_and_brings_nothing_forward() {
 }
 
 #[test]
-fn a_message_without_time_for_a_further_attempt_waits_for_its_end() {
+fn a_message_without_time_for_another_attempt_waits_for_its_expiry() {
     let test = TestStore::new();
     let sender = test.sender();
     let mut accept = sender.message("b@example.net");
@@ -151,7 +151,7 @@ fn a_message_without_time_for_a_further_attempt_waits_for_its_end() {
     let not_before = Some(test.now() + MINUTE / 4);
     story.settle(TransferEnd::Deferred { bounce: None, not_before }, facts(451), [0; 4]);
     assert_eq!((story.status(), story.transfer().due), ("deferred", Some(end)));
-    assert!(story.last_event()["next_attempt_at"].is_null(), "what is due then is no attempt");
+    assert!(story.last_event()["next_attempt_at"].is_null(), "the timer at the expiry is not an attempt");
     story.settle(TransferEnd::GaveUp(bounce(false)), AttemptFacts::default(), [0; 4]);
     assert_eq!((story.status(), story.transfer().attempts), ("failed", 1));
     assert!(story.due_timers().is_empty());
@@ -160,7 +160,7 @@ fn a_message_without_time_for_a_further_attempt_waits_for_its_end() {
 }
 
 #[test]
-fn a_bounce_suppresses_where_its_rule_says_so() {
+fn a_bounce_suppresses_the_address_if_its_rule_says_so() {
     let test = TestStore::new();
     let story = Story::of(&test);
     story.settle(TransferEnd::Bounced(bounce(true)), facts(550), [0; 4]);
@@ -178,7 +178,7 @@ fn a_bounce_suppresses_where_its_rule_says_so() {
 }
 
 #[test]
-fn a_bounce_that_is_not_the_addresss_fault_suppresses_nothing() {
+fn a_bounce_with_another_cause_suppresses_no_address() {
     let test = TestStore::new();
     let story = Story::of(&test);
     story.settle(TransferEnd::Bounced(bounce(false)), facts(554), [0; 4]);
@@ -186,7 +186,7 @@ fn a_bounce_that_is_not_the_addresss_fault_suppresses_nothing() {
 }
 
 #[test]
-fn a_message_whose_address_became_suppressed_ends_so_without_an_attempt() {
+fn a_message_to_a_newly_suppressed_address_ends_without_an_attempt() {
     let test = TestStore::new();
     let story = Story::of(&test);
     story.settle(TransferEnd::Suppressed, AttemptFacts::default(), [0; 4]);
@@ -195,7 +195,7 @@ fn a_message_whose_address_became_suppressed_ends_so_without_an_attempt() {
 }
 
 #[test]
-fn a_stale_timer_changes_nothing_and_goes() {
+fn a_stale_timer_is_removed_without_effect() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let first = story.transfer().due.unwrap();
@@ -209,7 +209,7 @@ fn a_stale_timer_changes_nothing_and_goes() {
 }
 
 #[test]
-fn an_outcome_that_is_recorded_twice_counts_once() {
+fn an_outcome_recorded_twice_counts_once() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let due = story.transfer().due.unwrap();
@@ -219,7 +219,7 @@ fn an_outcome_that_is_recorded_twice_counts_once() {
 }
 
 #[test]
-fn a_postponed_message_gains_no_attempt_and_no_event() {
+fn a_postponed_message_gets_no_attempt_and_no_event() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let until = test.now() + 5 * MINUTE;
@@ -228,11 +228,11 @@ fn a_postponed_message_gains_no_attempt_and_no_event() {
     assert_eq!(story.events().len(), 1);
     story.settle(TransferEnd::Postponed { until: Timestamp::MAX }, AttemptFacts::default(), [0; 4]);
     let message: MessageRow = test.row(&story.sender.key(story.message));
-    assert_eq!(story.due_timers(), [message.give_up_at], "never past the message's end");
+    assert_eq!(story.due_timers(), [message.give_up_at], "never after the message's expiry");
 }
 
 #[test]
-fn a_message_that_crashes_three_times_is_set_aside_with_an_event() {
+fn a_message_is_set_aside_after_three_crashes() {
     let test = TestStore::new();
     let story = Story::of(&test);
     for status in ["deferred", "deferred", "failed"] {
@@ -243,14 +243,14 @@ fn a_message_that_crashes_three_times_is_set_aside_with_an_event() {
 }
 
 #[test]
-fn what_was_said_in_a_failed_attempt_is_kept_as_long_as_the_log_keeps_its_event() {
+fn the_transcript_of_a_failed_attempt_is_kept_as_long_as_its_event() {
     let test = TestStore::new();
     let story = Story::of(&test);
     story.settle(deferred(), facts(451), [0; 4]);
     let event = test.keys(Table::Timeline, &story.sender.key(story.message)).pop().unwrap();
-    assert_eq!(test.keys(Table::Transcripts, &[]), [event], "beside the event that tells of the failure");
+    assert_eq!(test.keys(Table::Transcripts, &[]), [event], "for the event of the failure");
     story.settle(TransferEnd::Delivered, facts(250), [0; 4]);
-    assert_eq!(test.count(Table::Transcripts, &[]), 1, "of what went well nothing is kept");
+    assert_eq!(test.count(Table::Transcripts, &[]), 1, "a success keeps no transcript");
     let [timer] = <[_; 1]>::try_from(test.timers(TimerKind::EventLog)).unwrap();
     for (days, left) in [(29, 1), (2, 0)] {
         test.pass(MINUTE * 60 * 24 * days);
@@ -262,7 +262,7 @@ fn what_was_said_in_a_failed_attempt_is_kept_as_long_as_the_log_keeps_its_event(
 }
 
 #[test]
-fn content_that_cannot_be_read_defers_its_message_once_and_fails_it_after_an_hour() {
+fn unreadable_content_defers_its_message_once_and_fails_it_after_an_hour() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let events = || test.count(Table::Timeline, &story.sender.key(story.message));
@@ -273,7 +273,7 @@ fn content_that_cannot_be_read_defers_its_message_once_and_fails_it_after_an_hou
     assert_eq!((story.status(), story.transfer().attempts, events()), ("deferred", 0, before + 1));
     for minute in 1..60 {
         unreadable();
-        assert_eq!(test.now(), began + minute * MINUTE, "it is looked at every minute");
+        assert_eq!(test.now(), began + minute * MINUTE, "it is retried every minute");
         assert_eq!((story.status(), events()), ("deferred", before + 1), "one event says so");
     }
     unreadable();
@@ -281,7 +281,7 @@ fn content_that_cannot_be_read_defers_its_message_once_and_fails_it_after_an_hou
 }
 
 #[test]
-fn the_hour_of_unreadable_content_begins_again_after_an_attempt() {
+fn the_hour_of_unreadable_content_restarts_after_an_attempt() {
     let test = TestStore::new();
     let story = Story::of(&test);
     let unreadable = || story.settle(TransferEnd::Unreadable, AttemptFacts::default(), [0; 4]);
@@ -293,7 +293,7 @@ fn the_hour_of_unreadable_content_begins_again_after_an_attempt() {
 }
 
 #[test]
-fn a_transfer_of_version_1_is_read_as_one_whose_content_was_readable() {
+fn a_transfer_of_version_1_decodes_as_one_with_readable_content() {
     let row = TransferRow { attempts: 7, ..TransferRow::queued(crate::store::testing::START) };
     let mut bytes = row.encode();
     bytes[0] = 1;

@@ -26,7 +26,7 @@ fn rows(test: &TestStore) -> (usize, usize, usize) {
 }
 
 #[test]
-fn nothing_of_an_import_counts_before_its_end_and_then_all_of_it_does() {
+fn an_import_takes_effect_only_as_a_whole_at_its_end() {
     let test = TestStore::new();
     let sender = test.sender();
     let account = sender.account;
@@ -45,11 +45,11 @@ fn nothing_of_an_import_counts_before_its_end_and_then_all_of_it_does() {
     assert_eq!(rows(&test), (IMPORTED_MAX, IMPORTED_MAX, 0));
     assert!(test.timers(TimerKind::SuppressionImport).is_empty() && is_listed(&test, account, 1));
     test.done(BeginImport { account });
-    assert!(is_listed(&test, account, 1), "another import hides nothing of the first");
+    assert!(is_listed(&test, account, 1), "another import does not hide the first one's rows");
 }
 
 #[test]
-fn a_crash_between_two_batches_leaves_nothing_of_the_import() {
+fn a_crash_between_two_batches_undoes_the_import() {
     let mut test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     let kept = Suppression { reason: SuppressionReason::Manual, ..listed(1) };
@@ -60,7 +60,7 @@ fn a_crash_between_two_batches_leaves_nothing_of_the_import() {
     test.reopen();
     let shown = |test: &TestStore| (0..2 * IMPORTED_MAX).filter(|number| is_listed(test, account, *number)).count();
     assert_eq!(shown(&test), 1);
-    assert_eq!(test.timers(TimerKind::SuppressionImport), [timer], "it brings the rows away");
+    assert_eq!(test.timers(TimerKind::SuppressionImport), [timer], "it removes the rows");
     let mut slices = 1;
     while !test.done(TakeBackImport { timer }) {
         assert_eq!(shown(&test), 1);
@@ -72,7 +72,7 @@ fn a_crash_between_two_batches_leaves_nothing_of_the_import() {
 }
 
 #[test]
-fn others_send_between_two_batches_and_a_suppression_by_hand_outlives_the_import() {
+fn mail_flows_between_batches_and_a_manual_suppression_outlives_the_import() {
     let test = TestStore::new();
     let (sender, account) = (test.sender(), test.account(QuotaLimits::default()));
     let timer = test.done(BeginImport { account });
@@ -81,7 +81,7 @@ fn others_send_between_two_batches_and_a_suppression_by_hand_outlives_the_import
     let by_hand = Suppression { reason: SuppressionReason::Manual, ..listed(7) };
     assert!(test.done(Suppress { account, suppression: by_hand, waiting: vec![] }).is_new);
     assert!(is_listed(&test, account, 7) && !is_listed(&test, account, 8));
-    assert_eq!(rows(&test), (IMPORTED_MAX, IMPORTED_MAX, 1), "the hidden row made way");
+    assert_eq!(rows(&test), (IMPORTED_MAX, IMPORTED_MAX, 1), "the hidden row was replaced");
     test.done(batch(account, timer, 1));
     while !test.done(TakeBackImport { timer }) {}
     let key = schema::named(account, b"a7@example.net");
@@ -90,7 +90,7 @@ fn others_send_between_two_batches_and_a_suppression_by_hand_outlives_the_import
 }
 
 #[test]
-fn a_batch_of_an_import_that_is_over_writes_nothing() {
+fn a_batch_of_an_ended_import_writes_nothing() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     let timer = test.done(BeginImport { account });

@@ -49,7 +49,7 @@ impl Outbox {
         self.landed.notify_all();
     }
 
-    /// Whether the bucket will confirm nothing more.
+    /// Whether all waits have ended, because the bucket will confirm nothing more.
     pub(in crate::store) fn has_ended(&self) -> bool {
         self.state().has_ended
     }

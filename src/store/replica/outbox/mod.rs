@@ -1,7 +1,7 @@
 //! The outbox: records of committed batches on their way from the writer to the bucket, in order.
 //!
-//! The writer adds a record after the batch is durable. Before a checkpoint makes the journal's records void, it stores
-//! all unconfirmed ones in the backlog. Stored records can be dropped from memory.
+//! The writer adds a record after the batch is durable. Before a checkpoint voids the journal's records, it stores all
+//! unconfirmed ones in the backlog. Stored records can be dropped from memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -54,7 +54,7 @@ struct QueuedRecords {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<QueuedRecords>,
-    /// The batch that becomes durable by a checkpoint: it is stored, and must not be sent before.
+    /// The batch that a checkpoint is about to make durable. It is stored, and must not be sent before.
     staged: Option<QueuedRecords>,
     memory_bytes: usize,
     bytes: u64,
@@ -270,7 +270,7 @@ impl Outbox {
             let payload = match (payload, stored) {
                 (Some(payload), _) => payload,
                 (None, Some(stored)) => self.backlog().read(stored)?.into(),
-                (None, None) => return Err(io::Error::other("a record is missing from memory and backlog")),
+                (None, None) => return Err(io::Error::other("a record is missing from both memory and the backlog")),
             };
             records.push(BatchRecord { sequence, payload });
         }

@@ -54,13 +54,13 @@ pub(super) struct Hit {
     pub(super) path: PathBuf,
     /// The bytes that may have changed.
     pub(super) range: Range<usize>,
-    /// Whether a crash could leave a key file in this state: every slot that changed has no key, or had none.
+    /// Whether a crash could leave a key file in this state: each changed slot is free, or was free before.
     pub(super) is_like_a_crash: bool,
 }
 
 impl Hit {
-    /// Damages one file, if there is anything to damage in it. Flips a bit, lets a sector lose its write, or gives it
-    /// the content of another write.
+    /// Damages one file, if it contains anything to damage. Flips a bit, lets a sector lose its write, or gives it the
+    /// content of another write.
     pub(super) fn draw(disk: &SimulatedDisk, chance: &mut Chance) -> Option<Self> {
         let target = Target::ALL[chance.index(Target::ALL.len())];
         let path = target.path(disk, chance)?;

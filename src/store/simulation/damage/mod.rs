@@ -2,8 +2,8 @@
 //! flipped, or a write is misdirected or lost.
 //!
 //! Damage never causes a panic. A start that refuses names the file. A start that succeeds serves every row and body as
-//! it was written, or an error instead. Damage of one file leaves the others' content intact, and a check finds
-//! everything that a start refuses or can't serve.
+//! written, or an error instead. Damage of one file leaves the others' content intact. A check finds everything that a
+//! start refuses or can't serve.
 
 mod hit;
 
@@ -45,7 +45,7 @@ enum End {
     Refused,
     /// Some rows or bodies are errors.
     Partly,
-    /// The last commit is treated as one that a crash interrupted.
+    /// The last commit is treated as interrupted by a crash.
     TakenForTorn,
     /// Everything is served.
     Whole,
@@ -54,7 +54,7 @@ enum End {
 /// A message's row, and its body if it can be read.
 type Body = (MessageRow, Option<Vec<u8>>);
 
-/// Everything that a store serves.
+/// All data that a store serves.
 pub(super) struct Served {
     rows: BTreeMap<(&'static str, Vec<u8>), Vec<u8>>,
     bodies: BTreeMap<MessageId, Body>,
@@ -62,7 +62,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Whether the other serves the same.
+    /// Whether the other serves the same data.
     pub(super) fn is(&self, other: &Self) -> bool {
         let bodies =
             |served: &Self| -> Vec<_> { served.bodies.iter().map(|(id, (_, body))| (*id, body.clone())).collect() };
@@ -142,7 +142,7 @@ impl Damaged {
             // A damaged key is read from its mirror.
             End::Whole => matches!(hit.target, Target::Keys | Target::Mirror) && !hit.is_like_a_crash,
         };
-        assert!(is_found || !needs_check, "{end:?}, and a check says that everything holds");
+        assert!(is_found || !needs_check, "{end:?}, and the check reports no failure");
         end
     }
 
@@ -155,7 +155,8 @@ impl Damaged {
             (Target::Journal, OpenError::JournalDamaged(_)) => {
                 let damaged = disk.read(&hit.path).unwrap();
                 let accepted = start_with(disk, &self.story.clock, self.seed, OnJournalDamage::Accept);
-                let process = accepted.unwrap_or_else(|error| panic!("the loss is accepted: {error}"));
+                let process =
+                    accepted.unwrap_or_else(|error| panic!("the loss was accepted, but the start failed: {error}"));
                 self.judge_served(hit, &process.store, OnJournalDamage::Accept);
                 let kept = disk.list(Path::new(DIRECTORY)).unwrap().into_iter().map(|entry| entry.name);
                 let kept: Vec<_> = kept.filter(|name| name.starts_with("journal.damaged-")).collect();
@@ -168,7 +169,7 @@ impl Damaged {
         }
     }
 
-    /// Asserts that everything is served as it was, or is an error where that is allowed.
+    /// Asserts that all data is served as before, or is an error if that is allowed.
     fn judge_served(&self, hit: &Hit, store: &Store, on_damage: OnJournalDamage) -> End {
         let snapshot = store.snapshot().unwrap();
         match hit.target {
@@ -195,8 +196,8 @@ impl Damaged {
         }
     }
 
-    /// Asserts that all records before the damage apply. Later ones may be dropped, but only those that the damage
-    /// touches may be dropped silently.
+    /// Asserts that all records before the damage apply. Later ones may be dropped, but only damaged ones may be
+    /// dropped silently.
     fn judge_journal(&self, hit: &Hit, store: &Store, snapshot: &Snapshot, on_damage: OnJournalDamage) -> End {
         let mut state = rows(snapshot);
         let states = &self.story.history.states;
@@ -212,12 +213,15 @@ impl Damaged {
         }
         state.remove(Table::Meta.name());
         let found = states.iter().rposition(|(before, _)| without_facts(before) == state);
-        let found = found.unwrap_or_else(|| panic!("the rows are as they never were"));
+        let found = found.unwrap_or_else(|| panic!("the rows match no earlier state"));
         for (number, (_, written)) in states.iter().enumerate().skip(found + 1) {
             let record = written.as_ref().map_or(0..0, |written| written.range.clone());
             assert!(hit.range.start < record.end, "state {number} was recorded in {record:?}, before the damage");
             let is_touched = record.start < hit.range.end;
-            assert!(is_touched || on_damage == OnJournalDamage::Accept, "{record:?} is dropped and not damaged");
+            assert!(
+                is_touched || on_damage == OnJournalDamage::Accept,
+                "{record:?} is dropped although it is not damaged"
+            );
         }
         End::TakenForTorn
     }
@@ -231,37 +235,37 @@ impl Damaged {
                 Ok(Some(found)) => assert!(found == *value, "a row of {name} has another value"),
                 // If a whole sector is damaged, the row's key and checksum may both be gone.
                 Ok(None) if hit.target == Target::Database && hit.range.len() > 1 => failed += 1,
-                Ok(None) => panic!("a row of {name} is taken as absent"),
+                Ok(None) => panic!("a row of {name} counts as absent"),
                 Err(error) if error.is_of_row() => failed += 1,
-                Err(error) => panic!("a row of {name} ends everything: {error}"),
+                Err(error) => panic!("a row of {name} is a fatal error: {error}"),
             }
         }
         for table in Table::ALL {
             let mut each = |key: &[u8], _: &[u8]| {
                 let is_known = self.expected.rows.contains_key(&(table.name(), key.to_vec()))
                     || (*table, key) == (Table::Meta, meta::JOURNAL);
-                assert!(is_known, "a row of {} is listed that nobody wrote", table.name());
+                assert!(is_known, "a row of {} is listed but was never written", table.name());
                 Ok(ControlFlow::Continue(()))
             };
             if let Err(error) = snapshot.scan_sound(*table, &[], &after_prefix(&[]), Order::Ascending, &mut each) {
-                assert!(error.is_of_row(), "the list of {} ends everything: {error}", table.name());
+                assert!(error.is_of_row(), "the list of {} is a fatal error: {error}", table.name());
                 failed += 1;
             }
         }
         failed
     }
 
-    /// Counts bodies that became errors. No body differs, and only those fail that `may_fail` allows.
+    /// Counts bodies that became errors. No body differs, and only messages accepted by `may_fail` fail.
     fn judge_bodies(&self, store: &Store, may_fail: impl Fn(&MessageRow) -> bool) -> usize {
         let mut failed = 0;
         for (id, (row, expected)) in &self.expected.bodies {
             match (store.content().read(row.place, *id), expected) {
                 (Ok(body), Some(expected)) => assert!(body == *expected, "message {id} has another body"),
-                (Ok(_), None) => panic!("message {id} has a body that was gone"),
+                (Ok(_), None) => panic!("message {id} has a body although it was destroyed"),
                 (Err(_), None) => {}
-                (Err(Unreadable::Gone), Some(_)) => panic!("the body of message {id} is taken for gone"),
+                (Err(Unreadable::Gone), Some(_)) => panic!("the body of message {id} counts as destroyed"),
                 (Err(Unreadable::Failed(error)), Some(_)) => {
-                    assert!(may_fail(row), "message {id} has no body, and is not damaged: {error}");
+                    assert!(may_fail(row), "message {id} has no body although it is undamaged: {error}");
                     failed += 1;
                 }
             }

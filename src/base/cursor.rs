@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_goes_on_alone_and_is_refused_with_other_filters_or_another_account() {
+    fn a_cursor_works_without_filters_and_is_refused_with_others_or_for_another_account() {
         let account = AccountId(Ulid([1; 16]));
         let filters = vec![("type".to_owned(), "delivered".to_owned())];
         let cursor = Cursor::new("events", account, Ulid([9; 16]), filters.clone());

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-/// A source of random bytes. The real one is the operating system's (floor `net`); tests and the simulator pass a
+/// A source of random bytes. In the service it is the operating system (floor `net`). Tests and the simulator pass a
 /// seeded one, so that a run repeats byte for byte.
 pub trait Entropy: Send + Sync {
     /// Fills `bytes` with random bytes that are fit for keys and tokens.

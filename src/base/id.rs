@@ -1,8 +1,8 @@
 //! Identifiers: a short prefix, `_`, and a 26-character ULID in upper-case Crockford base 32 (contract 1).
 //!
 //! An [`Ulid`] has 48 bits of milliseconds and 80 random bits. The store makes identifiers strictly increasing; this
-//! file only knows their form. A malformed text never becomes an identifier: callers answer it with the same 404 as an
-//! unknown one.
+//! file only defines their form. A malformed text never becomes an identifier: callers answer it with the same 404 as
+//! an unknown one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_bytes_hold_the_same_identifier_in_the_same_order() {
+    fn text_and_bytes_encode_the_same_identifier_in_the_same_order() {
         let early = MessageId(Ulid::new(Timestamp::from_millis(1_700_000_000_000), [255; 10]));
         let late = MessageId(Ulid::new(Timestamp::from_millis(1_700_000_000_001), [0; 10]));
         assert_eq!(early.to_string().parse(), Ok(early));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_the_canonical_text_is_no_identifier() {
+    fn rejects_text_that_is_not_canonical() {
         let good = MessageId::default().to_string();
         assert_eq!(good, "msg_00000000000000000000000000");
         for bad in [

@@ -21,7 +21,7 @@ pub enum JwsAlgorithm {
 }
 
 impl JwsAlgorithm {
-    /// Returns the algorithm of this name; `None` for every other name, some of which are dangerous.
+    /// Returns the algorithm of this name; `None` for every other name. Some of the others are dangerous.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),
@@ -114,11 +114,11 @@ mod tests {
         assert!(key.verifies(JwsAlgorithm::Es256, b"text", signature.as_ref()));
         assert!(!key.verifies(JwsAlgorithm::Es256, b"test", signature.as_ref()));
         let off = JwsKey::P256 { x: point[1..33].to_vec(), y: vec![7; 32] };
-        assert!(!off.verifies(JwsAlgorithm::Es256, b"text", signature.as_ref()), "no point of the curve");
+        assert!(!off.verifies(JwsAlgorithm::Es256, b"text", signature.as_ref()), "not a point of the curve");
     }
 
     #[test]
-    fn dangerous_algorithms_have_no_name_here() {
+    fn rejects_dangerous_algorithms() {
         for name in ["none", "None", "HS256", "HS512", "RS1", "rs256", ""] {
             assert_eq!(JwsAlgorithm::named(name), None, "{name}");
         }

@@ -1,7 +1,7 @@
 //! Metrics: counters and durations for monitoring. Each floor has its own struct, which `http` writes out.
 //!
-//! Counting is one atomic addition, so it is cheap anywhere. The program never reads a metric back for a decision.
-//! Nothing here reads a clock: durations are arguments.
+//! Counting is one atomic addition, so it is cheap anywhere. The program never reads a metric back for a decision. This
+//! module reads no clock: durations are arguments.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_counts() {
+    fn a_counter_adds_up() {
         let counter = Counter::default();
         counter.count();
         counter.count();

@@ -1,5 +1,5 @@
-//! Floor 0, the base of all others: time, identifiers, randomness, secrets, signatures, cursors. It knows no runtime,
-//! protocol or storage.
+//! Floor 0, the base of all others: time, identifiers, randomness, secrets, signatures, cursors. It depends on no
+//! runtime, protocol or storage.
 
 pub mod cursor;
 pub mod digest;

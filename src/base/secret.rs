@@ -1,4 +1,4 @@
-//! Secrets: bytes that never reach a log, and the master key that seals secrets that must be readable later.
+//! Secrets that never reach a log, and the master key, which seals secrets that must be readable later.
 //!
 //! API keys are only hashed. Webhook secrets, DKIM private keys and content keys are needed in clear, so they are
 //! stored sealed with AES-256-GCM under the master key. `context` names the sealed object, so that one sealed row can't
@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::entropy::{self, Entropy};
 use super::signature::hmac_sha256;
 
-/// Bytes that are wiped when dropped and that no formatter prints.
+/// Bytes that are wiped on drop and never printed by a formatter.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
@@ -82,7 +82,7 @@ impl fmt::Debug for Sealed {
 
 /// Error: this key and context do not open the sealed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a sealed value does not open: it is damaged, or the master key is not the one it was sealed with")]
+#[error("a sealed value does not open: it is damaged, or it was sealed with another master key")]
 pub struct Unsealable;
 
 /// A 256-bit AES-GCM key: the master key of a data directory, or the key of one content segment.
@@ -108,7 +108,7 @@ impl MasterKey {
         Secret::new(hmac_sha256(self.derivation.expose(), &[purpose]))
     }
 
-    /// Encrypts `clear` for the place that `context` names, with a new nonce from `entropy`.
+    /// Encrypts `clear` for the object named by `context`, with a new nonce from `entropy`.
     pub fn seal(&self, context: &[u8], clear: &[u8], entropy: &dyn Entropy) -> Sealed {
         let nonce = entropy::bytes::<NONCE_LEN>(entropy);
         let mut body = clear.to_vec();
@@ -120,7 +120,7 @@ impl MasterKey {
         Sealed(sealed)
     }
 
-    /// Decrypts a value that [`Self::seal`] made for the same `context`.
+    /// Decrypts a value sealed by [`Self::seal`] for the same `context`.
     ///
     /// # Errors
     /// [`Unsealable`] if the bytes were changed, moved, or sealed under another key.
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_opens_only_with_its_key_in_its_place() {
+    fn a_sealed_value_opens_only_with_its_key_and_context() {
         let entropy = SeededEntropy::new(1);
         let key = MasterKey::new(&[7; 32]);
         let sealed = key.seal(b"webhook whk_1", b"whsec_abc", &entropy);

@@ -45,11 +45,11 @@ pub fn service_signature(secret: &Secret, at: Timestamp, body: &[u8]) -> String 
     format!("t={t},v1={}", hex::encode(digest))
 }
 
-/// Verifies the header that [`service_signature`] makes, as a receiver must: in constant time, and its age last, so
-/// that the answer does not tell an attacker without the secret which of the two was wrong.
+/// Verifies a header made by [`service_signature`], as a receiver must. The comparison takes constant time and the age
+/// is checked last, so that the answer does not show an attacker without the secret which of the two was wrong.
 ///
 /// # Errors
-/// The reason why the body is rejected.
+/// The reason for the rejection.
 pub fn verify_service_signature(
     secret: &Secret,
     header: &str,
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(standard_signature(&secret, "evt_1", at, body), "v1,IJlv8gazXzAfb0TRP4H4vPEiQGsm3VsVSJIjO0K7SEI=");
     }
     #[test]
-    fn a_signature_is_believed_for_300_seconds_and_only_with_its_body_and_secret() {
+    fn a_signature_is_valid_for_300_seconds_and_only_for_its_body_and_secret() {
         let secret = Secret::new("whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k=");
         let at = |seconds: u64| Timestamp::from_millis(seconds * 1000 + 999);
         let header = service_signature(&secret, at(1_700_000_000), b"{}");

@@ -1,6 +1,6 @@
 //! Wall time as stored, compared and shown: milliseconds since the Unix epoch.
 //!
-//! Nothing here reads a clock. Below the edges time is always an argument, so that one virtual clock can move the whole
+//! This module reads no clock. Below the edges time is always an argument, so that one virtual clock can move the whole
 //! program.
 
 use std::fmt;
@@ -28,7 +28,7 @@ impl Timestamp {
     /// After every moment that can be stored; the end of an open range.
     pub const MAX: Self = Self(253_402_300_799_999);
 
-    /// Returns the moment `millis` milliseconds after the epoch, limited to the years that ISO 8601 can write.
+    /// Returns the moment `millis` milliseconds after the epoch, limited to the years that ISO 8601 can express.
     pub const fn from_millis(millis: u64) -> Self {
         if millis > Self::MAX.0 { Self::MAX } else { Self(millis) }
     }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_with_any_offset_is_read_and_one_without_is_refused() {
+    fn parses_any_offset_and_rejects_a_missing_one() {
         let at: Timestamp = "2023-11-15T00:13:20.005+02:00".parse().unwrap();
         assert_eq!(at.as_millis(), 1_700_000_000_005);
         assert!("2023-11-15T00:13:20".parse::<Timestamp>().is_err());

@@ -44,7 +44,7 @@ pub fn accepted_step(secret: &Secret, given: &str, now: Timestamp, last: u64) ->
     found
 }
 
-/// Returns the secret in the form that people type (RFC 4648 6, without padding).
+/// Returns the secret in the form for typing (RFC 4648 6, without padding).
 pub fn base32(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     for chunk in bytes.chunks(5) {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_of_the_rfc() {
+    fn codes_match_the_rfc() {
         let secret = Secret::new(*b"12345678901234567890");
         // RFC 6238 appendix B, the last six of its eight digits.
         for (seconds, expected) in [
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_taken_a_step_early_or_late_and_never_twice() {
+    fn a_code_is_accepted_one_step_early_or_late_and_only_once() {
         let secret = Secret::new([7; SECRET_BYTES]);
         let now = at(3_000_000);
         let present = step_of(now);

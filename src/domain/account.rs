@@ -165,7 +165,7 @@ impl Default for TimeZoneName {
 
 impl FromStr for TimeZoneName {
     type Err = InvalidTimeZone;
-    /// Checks against the bundled database, so that the machine's files do not decide which names are valid.
+    /// Checks against the bundled database, so that the valid names do not depend on the machine's files.
     fn from_str(text: &str) -> Result<Self, InvalidTimeZone> {
         let zone = TimeZoneDatabase::bundled().get(text).map_err(|_| InvalidTimeZone)?;
         zone.iana_name().map(|name| Self(name.to_owned())).ok_or(InvalidTimeZone)
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_zone_is_one_of_the_database_in_its_own_spelling() {
+    fn a_time_zone_is_stored_in_the_spelling_of_the_database() {
         let zone: TimeZoneName = "europe/vienna".parse().unwrap();
         assert_eq!(zone.as_str(), "Europe/Vienna");
         assert_eq!(zone.zone().iana_name(), Some("Europe/Vienna"));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn retention_has_one_day_to_ten_years() {
+    fn retention_is_1_to_3650_days() {
         assert_eq!(
             [0, 1, 3650, 3651, -1].map(|days| RetentionDays::new(days).is_ok()),
             [false, true, true, false, false]
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_characters_to_show_and_none_to_control() {
+    fn a_name_has_visible_characters_and_no_control_characters() {
         assert!("Bäckerei Öhm & Söhne".parse::<AccountName>().is_ok());
         for bad in ["", "  ", "a\nb", &"x".repeat(256)] {
             assert!(bad.parse::<AccountName>().is_err(), "{bad:?}");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_reads_back_from_its_row() {
+    fn an_account_survives_serialization() {
         let account =
             Account::new(AccountId::default(), "Acme".parse().unwrap(), QuotaLimits::default(), Timestamp::ZERO);
         let row = postcard::to_stdvec(&account).unwrap();

@@ -1,8 +1,8 @@
 //! One mailbox address (RFC 5321 4.1.2), without display name.
 //!
-//! Postrider has its own parser to accept exactly what contract 3 says: dot-strings and quoted local parts, UTF-8 in
-//! both (RFC 6531 3.3), and no address literals. Answers and events show the address as given. SMTP, the storage and
-//! all comparisons use the domain's A-label.
+//! Postrider has its own parser, so that it accepts exactly the addresses of contract 3: dot-strings and quoted local
+//! parts, UTF-8 in both (RFC 6531 3.3), and no address literals. Answers and events show the address as given. SMTP,
+//! the storage and all comparisons use the domain's A-label.
 
 use std::fmt;
 use std::str::FromStr;
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_echoed_as_given_and_travels_with_its_a_label() {
+    fn an_address_is_shown_as_given_and_sent_with_its_a_label() {
         let address: Address = "José.Pérez+News@Bücher.Example".parse().unwrap();
         assert_eq!(address.as_given(), "José.Pérez+News@Bücher.Example");
         assert_eq!(address.to_wire(), "José.Pérez+News@xn--bcher-kva.example");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn quoting_that_changes_nothing_does_not_escape_a_suppression() {
+    fn unnecessary_quoting_does_not_bypass_a_suppression() {
         for given in ["john@example.com", r#""john"@example.com"#, r#""jo\hn"@EXAMPLE.com"#, "JOHN@example.com"] {
             assert_eq!(given.parse::<Address>().unwrap().match_key(), "john@example.com");
         }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_bare_mailbox_is_refused_and_told_why() {
+    fn rejects_everything_but_one_bare_mailbox_with_the_reason() {
         use InvalidAddress as Why;
         let long_local = format!("{}@example.com", "a".repeat(65));
         let long = format!("a@{}.example", "abcdefg.".repeat(40));

@@ -14,7 +14,7 @@ use crate::base::id::KeyId;
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 
-/// Prefix of every secret, by which secret scanners recognise it.
+/// Prefix of every secret. Secret scanners recognise secrets by it.
 const SECRET_PREFIX: &str = "pr_live_";
 /// Number of base62 characters after the prefix: 256 random bits.
 const RANDOM_CHARACTERS: usize = 43;
@@ -59,8 +59,7 @@ impl KeySecret {
         self.0.expose_text()
     }
 
-    /// Returns the hash that is stored and by which the key is found. The secret has 256 random bits, so a plain hash
-    /// is enough.
+    /// Returns the stored hash, which finds the key. The secret has 256 random bits, so a plain hash is enough.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0.expose()).into()
     }
@@ -229,7 +228,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_secret_reads_back_and_hides_itself() {
+    fn a_secret_parses_back_and_is_hidden_in_debug_output() {
         let entropy = SeededEntropy::new(7);
         let secret = KeySecret::generate(&entropy);
         assert_eq!((secret.expose().len(), secret.prefix().len()), (51, 16));
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn all_62_characters_come_up_about_equally() {
+    fn all_62_characters_are_about_equally_frequent() {
         let entropy = SeededEntropy::new(1);
         let mut counts = [0_usize; 256];
         for _ in 0..2000 {
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_of_another_shape_is_no_key() {
+    fn rejects_malformed_keys() {
         let good = format!("pr_live_{}", "a".repeat(43));
         assert!(good.parse::<KeySecret>().is_ok());
         for bad in
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_a_set_that_names_every_fault() {
+    fn scopes_are_a_set_and_every_invalid_name_is_reported() {
         let read = Scopes::parse("scopes", &["read", "read"]).unwrap();
         assert_eq!(read.as_list(), [Scope::Read]);
         assert!(read.is_subset(Scopes::ALL) && !Scopes::ALL.is_subset(read));
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_lives_until_it_expires_or_is_revoked() {
+    fn a_key_is_valid_until_it_expires_or_is_revoked() {
         let at = Timestamp::from_millis;
         let secret = KeySecret::generate(&SeededEntropy::new(3));
         let mut key = ApiKey {

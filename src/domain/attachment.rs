@@ -13,7 +13,7 @@ use super::limits::{CONTENT_ID_CHARACTERS, CONTENT_TYPE_CHARACTERS, FILENAME_CHA
 use super::text::{has_control, is_deceptive, is_longer};
 use super::violation::Violations;
 
-/// A file that is sent with the message.
+/// A file sent with the message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attachment {
     /// Its name, without any path.
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_media_type_is_parsed_and_a_composite_one_refused() {
+    fn parses_a_media_type_and_rejects_a_composite_one() {
         for (given, kept) in [
             ("application/pdf", "application/pdf"),
             ("Text/Calendar;method=REQUEST", "text/calendar; method=REQUEST"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_id_may_stand_in_its_brackets_and_breaks_out_of_nothing() {
+    fn a_content_id_may_have_its_brackets_but_no_others() {
         assert_eq!("<logo@x>".parse::<ContentId>().unwrap().as_str(), "logo@x");
         assert_eq!("logo".parse::<ContentId>().unwrap().as_str(), "logo");
         for bad in ["", "<>", "a b", "a>b", "a\r\nb", "é", "a\0"] {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_an_attachment_is_told_under_its_place() {
+    fn every_error_of_an_attachment_is_reported_under_its_path() {
         let mut faults = Violations::new();
         let bad = serde_json::json!({"filename": "../x", "content": "a b", "content_type": "x", "content_id": " ", "size": 3});
         assert_eq!(Attachment::lift(bad, "attachments.1", &mut faults), None);

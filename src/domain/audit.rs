@@ -1,5 +1,5 @@
-//! Lines of the audit log: who changed which part of an account. The store writes a line together with the change. No
-//! line contains a secret.
+//! Lines of the audit log: the author of a change, and the changed part of the account. The store writes a line
+//! together with the change. A line never contains a secret.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::base::id::{KeyId, UserId};
 pub struct Person {
     /// The user.
     pub user: UserId,
-    /// The address that they signed in with.
+    /// Their address when they signed in.
     pub email: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Actor {
             Self::Key(key) => write!(f, "API key {key}"),
             Self::Operator => f.write_str("operator"),
             Self::Service => f.write_str("service"),
-            Self::SetupLink { maker } => write!(f, "setup link made by {maker}"),
+            Self::SetupLink { maker } => write!(f, "setup link created by {maker}"),
         }
     }
 }
@@ -90,9 +90,9 @@ actions! {
     /// A user's role was changed.
     RoleChanged = "changed the role of";
     /// A user was disabled.
-    UserDisabled = "kept from signing in";
+    UserDisabled = "disabled the user";
     /// A user was enabled again.
-    UserEnabled = "let sign in again";
+    UserEnabled = "enabled the user";
     /// A user's password was changed.
     PasswordChanged = "changed the password of";
     /// A second factor was set up.
@@ -102,7 +102,7 @@ actions! {
     /// A user was removed.
     UserRemoved = "removed the user";
     /// Sessions of a user were ended.
-    SessionsEnded = "ended sessions of";
+    SessionsEnded = "ended the sessions of";
     /// An API key was created.
     KeyCreated = "created the API key";
     /// An API key was renamed.
@@ -111,10 +111,10 @@ actions! {
     KeyRevoked = "revoked the API key";
     /// A sending domain was added.
     DomainAdded = "added the domain";
-    /// A domain's stream was changed.
-    DomainChanged = "changed the stream of the domain";
+    /// A domain's stream or key rotation was changed.
+    DomainChanged = "changed the domain";
     /// A domain got new DKIM keys.
-    DomainKeysRotated = "made new DKIM keys for the domain";
+    DomainKeysRotated = "created new DKIM keys for the domain";
     /// A domain was removed.
     DomainDeleted = "removed the domain";
     /// A webhook endpoint was created.
@@ -128,23 +128,23 @@ actions! {
     /// An endpoint's secret was rotated.
     WebhookSecretRotated = "rotated the secret of the webhook";
     /// An event of type `test` was sent to an endpoint.
-    WebhookTested = "sent a test to the webhook";
+    WebhookTested = "sent a test event to the webhook";
     /// An endpoint was deleted.
     WebhookDeleted = "deleted the webhook";
     /// One delivery was sent again.
-    DeliverySentAgain = "sent a delivery again, as";
+    DeliverySentAgain = "resent a delivery as";
     /// Events were replayed to an endpoint.
     EventsReplayed = "replayed events to the webhook";
     /// An address was suppressed.
     AddressSuppressed = "suppressed the address";
     /// A suppression was removed.
-    SuppressionLifted = "lifted the suppression of";
+    SuppressionLifted = "removed the suppression of";
     /// A list of suppressions was imported.
     SuppressionsImported = "imported suppressions";
     /// A queued message was cancelled.
-    MessageCanceled = "withdrew the message";
+    MessageCanceled = "cancelled the message";
     /// A message was retried at once.
-    MessageTried = "had tried at once the message";
+    MessageTried = "retried the message";
     /// The queued messages of a site were retried.
     SiteTried = "retried all mail waiting for";
     /// Mail for a site was paused.
@@ -152,17 +152,17 @@ actions! {
     /// Mail for a site was resumed.
     SiteResumed = "resumed mail for";
     /// A setup link for a user was created.
-    SetupLinkMade = "made a setup link for";
+    SetupLinkMade = "created a setup link for";
     /// An endpoint was disabled because it failed too often.
-    WebhookDisabled = "disabled after repeated failures the webhook";
+    WebhookDisabled = "disabled the repeatedly failing webhook";
     /// A bounce or complaint rate crossed a threshold.
-    ThresholdCrossed = "measured a rate across a threshold:";
+    ThresholdCrossed = "recorded a crossed threshold:";
     /// A domain's DKIM record was found.
     DomainVerified = "verified the domain";
     /// A domain's DKIM record is missing.
-    DomainFailing = "missed the DKIM record of the domain";
+    DomainFailing = "did not find the DKIM record of the domain";
     /// A domain's DKIM record was missing for too long, or never found.
-    DomainUnverified = "took the verification from the domain";
+    DomainUnverified = "removed the verification of the domain";
     /// The account was suspended.
     AccountSuspended = "suspended the account:";
     /// The account was resumed.
@@ -171,14 +171,14 @@ actions! {
     DmarcSourceMarked = "marked a source in the DMARC reports of";
     /// A DMARC reporter was marked as trusted or ignored.
     DmarcReporterMarked = "marked a reporter in the DMARC reports of";
-    /// An OpenID Connect identity was bound to a user, who signs in with it from then on.
-    IdentityBound = "bound an identity of OpenID Connect to";
+    /// An OpenID Connect identity was linked to a user, who can sign in with it from then on.
+    IdentityBound = "linked an OpenID Connect identity to";
     /// A user became an operator, who sees the system and every account.
-    OperatorNamed = "made an operator of the service";
+    OperatorNamed = "gave the operator role to";
     /// A user is no longer an operator.
-    OperatorDismissed = "took the operator's right from";
-    /// An operator began to view the account.
-    ViewBegun = "began a read-only view of the account:";
+    OperatorDismissed = "removed the operator role from";
+    /// An operator started a view of the account.
+    ViewBegun = "started a read-only view of the account:";
     /// An operator's view of the account ended.
     ViewEnded = "ended the read-only view of the account:";
     /// The operator created the account.

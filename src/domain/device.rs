@@ -1,4 +1,4 @@
-//! A browser in which a user has signed in before. A cookie recognises it, so that strangers with failed sign-ins can't
+//! A browser in which a user has signed in before. A cookie identifies it, so that failed sign-ins by attackers can't
 //! lock the user out of it.
 //!
 //! The cookie does not sign in. Only the hash of its token is stored with the user.
@@ -42,7 +42,7 @@ impl DeviceToken {
         self.0.expose_text()
     }
 
-    /// Returns the hash that is stored. The token is random, so a plain hash is enough.
+    /// Returns the stored hash. The token is random, so a plain hash is enough.
     pub fn key(&self) -> DeviceKey {
         Sha256::digest(self.0.expose()).into()
     }
@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn the_ten_newest_are_kept() {
+    fn the_ten_newest_browsers_are_kept() {
         let devices = (0..11).fold(Devices::default(), |devices, id| devices.with([id; 32], day(id.into())));
         assert!(!devices.know(&[0; 32], day(11)));
         assert!((1..11).all(|id| devices.know(&[id; 32], day(11))));
     }
 
     #[test]
-    fn a_token_reads_back_and_hides_itself() {
+    fn a_token_parses_back_and_is_hidden_in_debug_output() {
         let token = DeviceToken::generate(&SeededEntropy::new(1));
         assert_eq!(DeviceToken::parse(token.expose()).unwrap().key(), token.key());
         assert!(!format!("{token:?}").contains(token.expose()));

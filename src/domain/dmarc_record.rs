@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::address::Address;
 
-/// Value of the version tag, with which every record begins.
+/// Value of the version tag at the start of every record.
 const VERSION: &str = "DMARC1";
 
 /// The policy that receivers should apply to mail that fails (RFC 9989 4.7, `p`).
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_tags_in_any_case_and_spacing() {
+    fn parses_tags_in_any_case_and_spacing() {
         let read = record(
             " V = DMARC1 ;P=Reject;sp = quarantine; T=y; psd=n;; junk; rua=mailto:a@x.example!10m , MAILTO:b@y.example?x",
         );
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_counts_only_where_receivers_act_on_it() {
+    fn a_record_counts_only_if_receivers_apply_it() {
         for text in ["", "v=spf1 -all", "v=DMARC2; p=none", "p=none; v=DMARC1", "v=DMARC12; p=none"] {
             assert!(!DmarcRecord::is_claimed_by(text), "{text}");
         }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_all_other_tags_in_their_place() {
+    fn a_change_keeps_the_order_of_all_other_tags() {
         let theirs = "v=DMARC1; p=none; x-y=z; rua=mailto:a@x.example!5m; adkim=s; pct=20; t=y";
         assert_eq!(
             record(theirs).with_policy(DmarcPolicy::Quarantine).to_string(),

@@ -88,7 +88,7 @@ impl FromStr for SourceNetwork {
     }
 }
 
-/// Classification of a source.
+/// Category of a source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_has_one_text_and_one_key() {
+    fn a_network_has_one_text_form_and_one_key() {
         for (address, text) in [
             ("192.0.2.77", "192.0.2.0/24"),
             ("::ffff:192.0.2.77", "192.0.2.0/24"),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_counted_by_what_became_of_them() {
+    fn messages_are_counted_by_evaluation() {
         let mut counts = DmarcCounts::default();
         let evaluation = |disposition, dkim, spf| Evaluation { disposition, dkim, spf };
         counts.add(evaluation(DmarcPolicy::None, true, true), 100);
@@ -237,6 +237,6 @@ mod tests {
         assert_eq!((counts.dkim_aligned(), counts.spf_aligned()), (100, 120));
         assert_eq!((counts.disposed(DmarcPolicy::Quarantine), counts.disposed(DmarcPolicy::Reject)), (3, 4));
         counts.add(evaluation(DmarcPolicy::None, true, true), u64::MAX);
-        assert_eq!(counts.messages(), u64::MAX, "no report overflows a sum");
+        assert_eq!(counts.messages(), u64::MAX, "sums saturate");
     }
 }

@@ -1,5 +1,5 @@
-//! The walk up the DNS tree that finds the DMARC record of a domain (RFC 9989 4.10): the names to query, and which
-//! answer applies.
+//! The walk up the DNS tree that finds the DMARC record of a domain (RFC 9989 4.10): the names to query, and the answer
+//! that applies.
 
 use super::dmarc_record::{DmarcPolicy, DmarcRecord, PublicSuffix};
 use super::hostname::DomainName;
@@ -46,7 +46,7 @@ pub struct PublishedRecord {
 pub enum Discovery {
     /// A record applies.
     Published(PublishedRecord),
-    /// No record applies: there is none, or each name that has any has several.
+    /// No record applies: none exists, or each name with any record has several.
     Absent,
     /// The domain's own record has no policy that receivers understand, so they apply none.
     Invalid(String),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_asks_at_most_eight_names() {
+    fn a_walk_queries_at_most_eight_names() {
         let of = |name: &str| names(&name.parse().unwrap());
         assert_eq!(of("example.com"), ["_dmarc.example.com", "_dmarc.com"]);
         let deep = of("a.b.c.d.e.f.g.h.i.j.example.com");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_domains_own_record_applies_before_any_other() {
+    fn the_domains_own_record_takes_precedence() {
         assert_eq!(
             applies(&[&["v=DMARC1; p=none"]]).unwrap(),
             ("_dmarc.a.b.example.com".to_owned(), DmarcPolicy::None)
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_own_the_organisations_record_applies_to_the_subdomain() {
+    fn the_organisations_record_applies_to_a_subdomain_without_one() {
         let top: &[&str] = &["v=DMARC1; p=reject; sp=quarantine"];
         let organisation = Some(("_dmarc.example.com".to_owned(), DmarcPolicy::Quarantine));
         assert_eq!(applies(&[&[], &[], top, &[]]), organisation);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_speaks_of_public_suffixes_ends_the_walk() {
+    fn a_record_with_psd_ends_the_walk() {
         let department: &[&str] = &["v=DMARC1; p=none; psd=n"];
         assert_eq!(applies(&[&[], department, &["v=DMARC1; p=reject"]]).unwrap().0, "_dmarc.b.example.com");
         let suffix: &[&str] = &["v=DMARC1; p=reject; psd=y"];

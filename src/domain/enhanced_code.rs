@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_split_from_what_follows_it() {
+    fn a_code_is_split_from_the_following_text() {
         for (text, code, rest) in [
             ("5.1.1 no such user", "5.1.1", " no such user"),
             (" #5.7.509", "5.7.509", ""),

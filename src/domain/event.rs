@@ -12,7 +12,7 @@ use super::stream::Stream;
 use crate::base::id::{self, EventId, MessageId};
 use crate::base::time::{Timestamp, iso};
 
-/// The type of test events, which only a test of an endpoint sends (contract 5).
+/// The type of test events, sent only by a test of an endpoint (contract 5).
 pub const TEST_TYPE: &str = "test";
 
 /// Type of an event of a message.
@@ -131,7 +131,7 @@ pub enum TlsPolicy {
     Dane,
 }
 
-/// Whether a refusal is final, and which side it concerns.
+/// Finality of a refusal, and the side that it concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BounceKind {
@@ -187,7 +187,7 @@ pub struct Bounce {
     pub source: BounceSource,
     /// The rule that matched.
     pub rule: String,
-    /// One plain sentence that says what to do.
+    /// One plain sentence of advice.
     pub advice: String,
     /// Whether the recipient's address was suppressed for it.
     pub suppressed: bool,

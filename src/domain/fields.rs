@@ -1,4 +1,4 @@
-//! Parsing the members of a JSON object one by one, with a violation for each that has a wrong type or value.
+//! Parsing the members of a JSON object one by one, with a violation for each member of a wrong type or value.
 //!
 //! Values are moved out, so that a body of several megabytes is never copied. `null` counts as absent.
 
@@ -54,7 +54,7 @@ impl<'a> Fields<'a> {
     pub fn refuse_null(&mut self, names: &[&'static str]) {
         for name in names {
             if self.members.get(*name).is_some_and(Value::is_null) {
-                self.fault(name, "must not be null; leave it out to keep what is there");
+                self.fault(name, "must not be null; leave it out to keep the current value");
             }
         }
     }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_name_is_a_fault_and_the_nearest_known_one_a_hint() {
+    fn a_misspelt_name_is_a_violation_with_the_nearest_name_as_hint() {
         let Value::Object(object) = serde_json::json!({"unsubscribeurl": "x", "zzz": 1, "to": null}) else { panic!() };
         let mut violations = Violations::new();
         let mut fields = Fields::new(object, &mut violations);

@@ -1,6 +1,6 @@
-//! Fields of other services' APIs that a send request does not have, and what to use instead.
+//! Fields of other services' APIs that a send request does not have, and their replacements.
 //!
-//! Used for the hint about an unknown field: the most similar name would not help somebody who migrates.
+//! Used for the hint about an unknown field. The most similar name would not help a user who migrates.
 
 /// One recipient per message (contract 3).
 pub(super) const ONE_RECIPIENT: &str = "`to` takes one address: send one request per recipient";
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_match_whatever_their_case_and_separators() {
+    fn names_match_in_any_case_and_with_any_separators() {
         for name in ["reply_to", "replyTo", "Reply-To", "REPLY_TO"] {
             assert_eq!(instead_of(name), Some("set Reply-To under `headers`"), "{name}");
         }

@@ -11,7 +11,7 @@ use super::limits::{HEADER_NAME_CHARACTERS, HEADER_VALUE_CHARACTERS, HEADERS_BYT
 use super::text::{has_control, is_longer};
 use super::violation::Violations;
 
-/// Names that Postrider writes or that callers must not set (contract 3).
+/// Names written by Postrider or forbidden for callers (contract 3).
 const REFUSED_NAMES: [&str; 14] = [
     "from",
     "to",
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_ours_are_refused_in_any_case_and_never_dropped() {
+    fn reserved_names_are_refused_in_any_case_and_never_dropped() {
         for name in [
             "From",
             "TO",
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_or_value_can_start_another_header() {
+    fn names_and_values_cannot_start_another_header() {
         let long = "a".repeat(77);
         for name in ["", " X", "X:", "X Y", "X\r\nBcc", "X\n", "Ünïcode", "\u{7f}", &long] {
             assert_eq!(HeaderName::parse(name, Unsubscribe::Callers), Err(InvalidHeader::Name), "{name:?}");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_every_header_is_told_at_once() {
+    fn all_errors_of_all_headers_are_reported_at_once() {
         let faults = lift(
             serde_json::json!({"X-A": 1, "X-B": "a\nb", "x y": "ok", "X-C": "1", "x-c": "2", "Bcc": "x@y.zz"}),
             Unsubscribe::Callers,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn fifty_headers_and_sixteen_kibibytes_are_the_limit() {
+    fn the_limit_is_50_headers_and_16_kib() {
         let many = |count: usize, size: usize| {
             Value::Object((0..count).map(|n| (format!("X-{n:02}"), "a".repeat(size).into())).collect())
         };

@@ -67,7 +67,7 @@ impl FromStr for DomainName {
             .map_err(|_| InvalidDomainName::Malformed)?
             .into_owned();
         let Some((_, top)) = name.rsplit_once('.') else { return Err(InvalidDomainName::SingleLabel) };
-        // No top-level domain is all digits (RFC 3696 2), so this is a misspelt IP address.
+        // A top-level domain is never all digits (RFC 3696 2), so this is a misspelt IP address.
         if top.bytes().all(|c| c.is_ascii_digit()) {
             return Err(InvalidDomainName::Literal);
         }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_kept_as_lower_case_a_labels() {
+    fn a_name_is_stored_as_lower_case_a_labels() {
         for (given, kept) in [
             ("Example.COM", "example.com"),
             ("bücher.example", "xn--bcher-kva.example"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_for_mail_is_refused_and_told_why() {
+    fn rejects_other_names_with_the_reason() {
         use InvalidDomainName as Why;
         let long_label = format!("{}.example", "a".repeat(64));
         let long_name = format!("{}example", "abcdefg.".repeat(32));

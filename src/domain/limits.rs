@@ -26,7 +26,7 @@ pub const ATTACHMENTS_COUNT: usize = 20;
 pub const FILENAME_CHARACTERS: usize = 255;
 /// Characters of an attachment's content type: type and subtype (RFC 6838 4.2: 127 each) and space for parameters.
 pub const CONTENT_TYPE_CHARACTERS: usize = 512;
-/// Characters of an attachment's content id: it must fit one unfolded header line (RFC 5322 2.1.1).
+/// Characters of an attachment's content ID: it must fit on one unfolded header line (RFC 5322 2.1.1).
 pub const CONTENT_ID_CHARACTERS: usize = 255;
 /// Number of pairs in `metadata` (contract 3).
 pub const METADATA_COUNT: usize = 10;

@@ -1,7 +1,7 @@
 //! The known name nearest to a misspelt one, for the hint about an unknown field, parameter or configuration key.
 
 /// Maximum length of a name that gets a hint. Longer names are not typing errors, and their table would be as large as
-/// the caller likes.
+/// the caller wants.
 const LONGEST: usize = 64;
 
 /// Returns the name of `known` that `name` probably means: at most a third of it differs, ignoring case.
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_finds_its_name_and_a_strange_word_finds_none() {
+    fn a_typing_error_finds_its_name_and_an_unrelated_word_none() {
         let known = ["from", "from_name", "unsubscribe_url", "text", "to"];
         assert_eq!(nearest("unsubscribe_ur", &known), Some("unsubscribe_url"));
         assert_eq!(nearest("From", &known), Some("from"));

@@ -1,6 +1,7 @@
-//! A network in CIDR form, as the configuration names it (`network.allow`, `http.trusted_proxies`).
+//! A network in CIDR form, as written in the configuration (`network.allow`, `http.trusted_proxies`).
 //!
-//! Only the text form and the membership of addresses. Floor `net` decides which networks may be reached.
+//! This module has only the text form and the membership of addresses. Floor `net` decides which networks may be
+//! reached.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_holds_its_addresses_and_no_others() {
+    fn a_network_contains_exactly_its_addresses() {
         for (net, inside, outside) in [
             ("127.0.0.0/8", "127.255.255.255", "128.0.0.0"),
             ("10.1.2.3", "10.1.2.3", "10.1.2.4"),
@@ -153,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_address_is_the_ipv4_address_it_stands_for() {
+    fn a_mapped_address_equals_its_ipv4_address() {
         assert!(network("127.0.0.0/8").contains("::ffff:127.0.0.1".parse().unwrap()));
         assert_eq!(network("::ffff:127.0.0.0/104"), network("127.0.0.0/8"));
     }
 
     #[test]
-    fn a_fault_says_what_to_write_instead() {
+    fn an_error_suggests_the_correct_form() {
         assert_eq!(
             fault("10.1.2.3/8"),
             "`10.1.2.3/8` has bits set beyond its prefix; write 10.0.0.0/8 for the network or 10.1.2.3 for the host"
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_written_as_it_is_read() {
+    fn a_network_is_displayed_as_parsed() {
         for text in ["127.0.0.0/8", "fd00::/8", "203.0.113.7/32", "0.0.0.0/0"] {
             assert_eq!(network(text).to_string(), text);
         }

@@ -9,7 +9,7 @@ const URL_MAX: usize = 2048;
 /// A checked discovery document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderDocument {
-    /// URL where people sign in.
+    /// URL of the sign-in page.
     pub authorization_endpoint: Url,
     /// URL where a code is exchanged for a token.
     pub token_endpoint: Url,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_names_the_addresses_of_its_issuer() {
+    fn a_document_contains_the_urls_of_its_issuer() {
         let document = read(json!({})).unwrap();
         assert_eq!(document.authorization_endpoint.query(), Some("tenant=1"));
         assert!(!document.takes_secret_in_body && !document.names_issuer && document.userinfo_endpoint.is_none());
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn another_issuer_and_addresses_in_clear_are_refused() {
+    fn rejects_another_issuer_and_unencrypted_urls() {
         assert_eq!(read(json!({ "issuer": "https://login.example.com" })), Err(InvalidDocument::Issuer));
         for name in ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"] {
             for address in ["http://login.example.com/", "javascript:alert(1)", "https://u:p@login.example.com/", ""] {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_documents_place_follows_from_the_issuer() {
+    fn the_document_url_follows_from_the_issuer() {
         let place = |issuer| document_url(issuer).map(String::from);
         let expected = "https://login.example.com/tenant/.well-known/openid-configuration";
         assert_eq!(place(ISSUER).as_deref(), Ok(expected));

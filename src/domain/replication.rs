@@ -1,18 +1,18 @@
-//! Settings of replication that rows, status and configuration share, and the URL of a bucket.
+//! Replication settings shared by rows, status and configuration, and the URL of a bucket.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
 
-/// Time at which an accepted message is answered.
+/// Condition for answering an accepted message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaMode {
-    /// Once it is on disk.
+    /// The message is on disk.
     #[default]
     Async,
-    /// Once it is in the bucket too.
+    /// The message is in the bucket too.
     Sync,
 }
 
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_and_its_prefix_are_read() {
+    fn parses_a_bucket_and_its_prefix() {
         for (text, bucket, prefix) in [
             ("s3://mail-replica", "mail-replica", ""),
             ("s3://mail-replica/", "mail-replica", ""),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_address_is_refused_with_what_to_write() {
+    fn rejects_a_malformed_url_and_suggests_the_form() {
         let error = |text: &str| text.parse::<BucketUrl>().unwrap_err().to_string();
         assert!(error("https://bucket/prefix").contains("must begin with s3://"));
         for bucket in ["", "ab", "a b c", "a..b", &"a".repeat(64)] {

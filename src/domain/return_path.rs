@@ -9,10 +9,10 @@
 //!
 //! Mail servers may change the case of a local part, so all of it is base 32. Two complete identifiers would take 52
 //! characters and leave 10, too few for the 80 bits of MAC that the contract requires. So the token contains the whole
-//! message identifier, and 40 bits of a hash of the account. The hash only finds the rows to try, and tells receivers
-//! nothing about the account. The MAC covers the whole account, so neither a random collision nor a choice of
-//! identifiers can confuse two accounts. The key follows from the message's own time ([`TokenKeys`]); the token
-//! contains its number to tell keys apart.
+//! message identifier, and 40 bits of a hash of the account. The hash only finds the rows to try, and reveals nothing
+//! about the account to receivers. The MAC covers the whole account, so neither a random collision nor a choice of
+//! identifiers can confuse two accounts. The key follows from the message's own time ([`TokenKeys`]). The token
+//! contains its number, to distinguish the keys.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ const TOKEN_CHARACTERS: usize = 1 + MESSAGE_CHARACTERS + 8 * (HINT_BYTES + MAC_B
 /// Time after its message for which a token is accepted: the 30 days of the event log, and a week for slow reports.
 const VALID_FOR: Duration = Duration::from_secs(37 * 24 * 3600);
 
-/// Hash that finds an account; several accounts may share one.
+/// Hash that finds an account. Several accounts may share one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct AccountHint(pub [u8; HINT_BYTES]);
 
@@ -63,9 +63,9 @@ impl fmt::Display for AccountHint {
 /// A decoded token. Its content is not trusted before [`Parsed::verify`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parsed {
-    /// Number of the key with which it claims to be made.
+    /// Number of the key that it claims.
     key_number: u8,
-    /// Message that it claims to be about.
+    /// Message that it claims.
     pub message: MessageId,
     /// Hint to the message's account.
     pub account_hint: AccountHint,
@@ -100,8 +100,8 @@ pub fn encode(account: AccountId, message: MessageId, keys: &TokenKeys) -> Strin
     format!("{PREFIX}{}", token(account, message, keys))
 }
 
-/// Returns only the token. `Feedback-ID` contains one that is made with separate keys, which no recipient address
-/// accepts.
+/// Returns only the token. `Feedback-ID` contains one made with separate keys, which is never accepted in a recipient
+/// address.
 pub fn token(account: AccountId, message: MessageId, keys: &TokenKeys) -> String {
     let key = keys.of(message);
     let mut token = String::with_capacity(TOKEN_CHARACTERS);
@@ -163,7 +163,7 @@ impl Parsed {
         Ok(path)
     }
 
-    /// Returns the return path in the token, whatever its age; `None` if account, key or MAC do not match.
+    /// Returns the return path in a token of any age; `None` if account, key or MAC do not match.
     pub fn path(&self, account: AccountId, keys: &TokenKeys) -> Option<ReturnPath> {
         let key = keys.of(self.message);
         let expected = mac(account, self.message, &key);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_return_path_fits_and_is_believed_in_any_case() {
+    fn a_return_path_fits_and_verifies_in_any_case() {
         let account = AccountId(Ulid([9; 16]));
         let local = encode(account, message(), &keys(1));
         assert_eq!(local.len(), 61);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_alone_says_the_same_and_names_its_account_by_the_hint() {
+    fn a_bare_token_verifies_and_contains_the_account_hint() {
         let account = AccountId(Ulid([9; 16]));
         let token = token(account, message(), &keys(1));
         assert_eq!(format!("b+{token}"), encode(account, message(), &keys(1)));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn another_account_or_key_is_a_forgery_and_37_days_are_the_end() {
+    fn rejects_another_account_or_key_and_expires_after_37_days() {
         let account = AccountId(Ulid([9; 16]));
         let parsed = decode(&encode(account, message(), &keys(1))).unwrap();
         let forged = Err(InvalidReturnPath::Forged);
@@ -264,14 +264,14 @@ mod tests {
         assert_eq!(parsed.verify(account, &keys(1), late), Err(InvalidReturnPath::Expired));
     }
 
-    /// Returns a token made by somebody who has the key of one period.
+    /// Returns a token forged with the key of one period.
     fn made_with(key: &TokenKey, account: AccountId, message: MessageId) -> Parsed {
         let mac = mac(account, message, key);
         Parsed { key_number: key.number, message, account_hint: AccountHint::of(account), mac }
     }
 
     #[test]
-    fn a_key_that_became_known_is_worth_nothing_for_the_messages_of_other_periods() {
+    fn a_leaked_key_does_not_verify_messages_of_other_periods() {
         let (account, keys) = (AccountId(Ulid([9; 16])), keys(1));
         let known = keys.of(message());
         assert!(made_with(&known, account, message()).verify(account, &keys, NOW).is_ok());
@@ -298,7 +298,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changing_any_character_of_a_token_makes_it_worthless(
+        fn changing_any_character_invalidates_a_token(
             account: [u8; 16], chance: [u8; 10], place in 2_usize..61, to in 0_usize..32,
         ) {
             let account = AccountId(Ulid(account));
@@ -311,7 +311,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_decoder_stumble(text in ".{0,70}", token in "[bB]\\+.{59}") {
+        fn the_decoder_never_panics(text in ".{0,70}", token in "[bB]\\+.{59}") {
             let _ = decode(&text);
             let _ = decode(&token);
         }

@@ -1,6 +1,6 @@
 //! A browser session: its lifetime, and the times at which the user must authenticate again.
 //!
-//! Only the hash of the cookie's token is stored, so a copy of the store can't sign anybody in.
+//! Only the hash of the cookie's token is stored, so a copy of the store can't be used to sign in.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl SessionToken {
         self.0.expose_text()
     }
 
-    /// Returns the key by which the store finds the session. The token has 256 random bits, so a plain hash is enough.
+    /// Returns the key that finds the session in the store. The token has 256 random bits, so a plain hash is enough.
     pub fn key(&self) -> SessionKey {
         Sha256::digest(self.0.expose()).into()
     }
@@ -70,7 +70,7 @@ pub enum Stage {
 pub struct Session {
     /// The account.
     pub account: AccountId,
-    /// The user who signed in.
+    /// The signed-in user.
     pub user: UserId,
     /// Progress of the sign-in.
     pub stage: Stage,
@@ -149,7 +149,7 @@ pub struct Client<'a> {
     pub address: &'a str,
     /// Its `User-Agent`.
     pub agent: &'a str,
-    /// Text of the cookie that recognises a browser ([`super::device`]); empty without one.
+    /// Text of the cookie that identifies a browser ([`super::device`]); empty without one.
     pub device: &'a str,
 }
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_after_twelve_idle_hours_and_after_seven_days_at_all() {
+    fn a_session_ends_after_12_idle_hours_or_seven_days() {
         let hour = |hours: u64| Timestamp::ZERO + Duration::from_secs(hours * 3600);
         let mut session = begun(Stage::SignedIn);
         assert!(session.is_live(hour(11)) && !session.is_live(hour(12)));
@@ -195,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn the_second_factor_is_awaited_for_five_minutes() {
+    fn the_second_factor_must_be_entered_within_five_minutes() {
         let session = begun(Stage::CodeAwaited);
         assert!(session.is_live(Timestamp::from_millis(299_999)) && !session.is_live(Timestamp::from_millis(300_000)));
     }
 
     #[test]
-    fn a_token_reads_back_and_anything_else_is_none() {
+    fn a_token_parses_back_and_other_text_does_not() {
         let token = SessionToken::generate(&SeededEntropy::new(1));
         assert_eq!(SessionToken::parse(token.expose()).unwrap().key(), token.key());
         for bad in ["", "abc", &token.expose()[1..], &"g".repeat(64)] {

@@ -1,8 +1,8 @@
-//! The link with which a user sets their own password. It is valid for a day and can be used once.
+//! A link that lets a user set their own password. It is valid for a day and can be used once.
 //!
-//! It names the line of the audit log about its creation; nothing else is stored for it. It is signed together with its
-//! user's [credentials], so a new password, a first sign-in by OpenID Connect and a change of the operator's right end
-//! it too. It allows nothing else, and must be kept as secret as the password itself.
+//! It refers to the audit line about its creation; nothing else is stored for it. It is signed together with its user's
+//! [credentials], so a new password, a first sign-in by OpenID Connect and a change of the operator role end it too. It
+//! allows nothing else, and must be kept as secret as the password itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,11 +28,11 @@ const ID: usize = 16;
 const TIME: usize = 8;
 const MAC: usize = 32;
 const LENGTH: usize = 3 * ID + TIME + MAC;
-/// Length of a token of an earlier version, which names no line.
+/// Length of a token of an earlier version, which does not refer to a line.
 const EARLIER_LENGTH: usize = LENGTH - ID;
 
-/// Returns the state of a user that ends their links when it changes: the password's hash, the operator's right, and
-/// the digest of the OpenID Connect identity.
+/// Returns the state of a user that ends their links when it changes: the password's hash, the operator role, and the
+/// digest of the OpenID Connect identity.
 pub fn credentials(user: &User, identity: Option<&[u8]>) -> String {
     let operator = if user.is_operator { "\noperator" } else { "" };
     let identity = identity.map(|digest| format!("\nidentity {}", hex::encode(digest))).unwrap_or_default();
@@ -71,7 +71,7 @@ impl SetupToken {
         bool::from(self.mac_for(key, credentials).ct_eq(&self.mac)) && now < self.expires_at
     }
 
-    /// Returns the MAC. A password's hash begins with a dollar sign and a name, so it can't be confused with a line in
+    /// Returns the MAC. A password hash begins with a dollar sign and a name, so it can't be confused with a line in
     /// front of another hash.
     fn mac_for(&self, key: &Secret, credentials: &str) -> [u8; MAC] {
         let expiry = self.expires_at.as_millis().to_be_bytes();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_holds_for_a_day_its_user_and_the_password_that_it_replaces() {
+    fn a_token_is_valid_for_a_day_its_user_and_the_replaced_password() {
         let (key, other) = (Secret::new([1; 32]), Secret::new([2; 32]));
         let token = token(&key, NOW + LIFETIME);
         let last = NOW + LIFETIME - Duration::from_millis(1);
@@ -136,12 +136,12 @@ mod tests {
         let of_another = SetupToken { user: UserId(Ulid([1; 16])), ..token.clone() };
         assert!(!longer.holds(&key, "hash", NOW) && !of_another.holds(&key, "hash", NOW));
         for line in [None, Some(ChangeId(Ulid([9; 16])))] {
-            assert!(!SetupToken { line, ..token.clone() }.holds(&key, "hash", NOW), "its maker can't be changed");
+            assert!(!SetupToken { line, ..token.clone() }.holds(&key, "hash", NOW), "its creator can't be changed");
         }
     }
 
     #[test]
-    fn a_token_of_an_earlier_version_holds_and_names_no_line() {
+    fn a_token_of_an_earlier_version_is_valid_without_a_line() {
         let key = Secret::new([1; 32]);
         let (account, user, expiry) = (AccountId::default(), UserId::default(), NOW.as_millis().to_be_bytes());
         let mac = hmac_sha256(key.expose(), &[&account.0.0, &user.0.0, &expiry, b"hash"]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_read_from_its_text_alone() {
+    fn a_token_parses_from_its_text() {
         let token = token(&Secret::new([1; 32]), NOW);
         let text = token.to_string();
         assert!(text.parse::<SetupToken>().is_ok_and(|read| read == token));

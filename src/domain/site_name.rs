@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum length in bytes: a site with many mail servers is named by all of them.
+/// Maximum length in bytes. The name of a site with many mail servers lists all of them.
 const BYTES_MAX: usize = 2_000;
 
 /// The name of a site, in visible ASCII.
@@ -15,7 +15,7 @@ pub struct SiteName(String);
 
 /// Error: the text is not a valid name of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a site is named by 1 to 2,000 visible ASCII characters")]
+#[error("a site name has 1 to 2,000 visible ASCII characters")]
 pub struct InvalidSiteName;
 
 impl SiteName {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_site_is_named_by_visible_characters_of_a_bounded_number() {
+    fn a_site_name_has_a_limited_number_of_visible_characters() {
         for name in ["google", "mx1.host.example,mx2.host.example", "127.0.0.1:2525"] {
             assert_eq!(name.parse::<SiteName>().unwrap().as_str(), name);
         }

@@ -1,4 +1,4 @@
-//! The two streams of mail (contract 3): mail that people wait for, and mail that they may unsubscribe from.
+//! The two streams of mail (contract 3): expected mail, and mail with the right to unsubscribe.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
-    /// Mail that one person caused and is waiting for.
+    /// Mail caused and awaited by one person.
     Transactional,
     /// Mail that needs an unsubscribe URL.
     Marketing,

@@ -20,7 +20,7 @@ pub fn has_all(subject: &str, wanted: &[String]) -> bool {
     wanted.iter().all(|wanted| starts(&lower).any(|rest| rest.starts_with(wanted.as_str())))
 }
 
-/// Calls `each` with all word prefixes by which `subject` is found.
+/// Calls `each` with all word prefixes that find `subject`.
 pub fn for_each_beginning(subject: &str, each: &mut dyn FnMut(&str)) {
     let lower = subject.to_lowercase();
     for rest in starts(&lower) {
@@ -29,7 +29,7 @@ pub fn for_each_beginning(subject: &str, each: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Returns the longest prefix of a wanted word that [`for_each_beginning`] passes.
+/// Returns the longest prefix of a wanted word for which [`for_each_beginning`] calls back.
 pub fn beginning(word: &str) -> &str {
     word.char_indices().nth(longest(word)).map_or(word, |(end, _)| &word[..end])
 }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_finds_the_beginnings_of_words_whatever_their_case_and_order() {
+    fn a_search_matches_word_prefixes_in_any_case_and_order() {
         let subject = "Re: Your order #10482-A, größer 🎉";
         for wanted in ["order", "ORD", "10482", "10482-a", "a order your", "Größ", "🎉", "re:", ""] {
             assert!(finds(subject, wanted), "{wanted}");
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn where_words_are_written_without_spaces_any_part_is_found() {
+    fn text_without_spaces_matches_at_any_character() {
         assert!(finds("ご注文は東京都庁へ", "東京都") && finds("ご注文は東京都庁へ", "注文"));
         assert!(!finds("ご注文は東京都庁へ", "京東"));
     }
 
     #[test]
-    fn a_word_is_found_by_its_beginnings_and_no_more_than_tell_it() {
+    fn a_word_is_indexed_by_prefixes_up_to_the_limit() {
         let shown = |subject: &str| {
             let mut shown = Vec::new();
             for_each_beginning(subject, &mut |beginning| shown.push(beginning.to_owned()));

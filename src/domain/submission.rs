@@ -25,7 +25,7 @@ use super::unsubscribe_url::UnsubscribeUrl;
 use super::violation::Violations;
 use crate::base::time::Timestamp;
 
-/// Fields that `raw` contains itself and that it therefore excludes (contract 3).
+/// Fields that `raw` contains and therefore excludes (contract 3).
 const EXCLUDED_BY_RAW: [&str; 6] = ["text", "html", "subject", "headers", "from_name", "attachments"];
 
 /// A complete, checked submission.
@@ -43,7 +43,7 @@ pub struct Submission {
     pub content: Content,
     /// URL for unsubscribing.
     pub unsubscribe_url: Option<UnsubscribeUrl>,
-    /// The List-Unsubscribe header that `unsubscribe_url` was taken from, sent as given.
+    /// The List-Unsubscribe header from which `unsubscribe_url` was taken, sent as given.
     pub list_unsubscribe: Option<HeaderValue>,
     /// The sender's metadata, which is never mailed.
     pub metadata: BTreeMap<String, String>,
@@ -104,7 +104,7 @@ impl Submission {
         Self::lift_with(object, now, limits, |_, _| Violations::new())
     }
 
-    /// Parses a decoded JSON object. If it has violations, `raw_faults` adds those of `raw` that composing would find,
+    /// Parses a decoded JSON object. If it has violations, `raw_faults` adds those that composing would find in `raw`,
     /// so that one answer reports them all (contract 1). It gets the sender if that is valid.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Submission {
     }
 }
 
-/// Parses the sender. Many services accept `Name <address>` there.
+/// Parses the sender. Many other services accept `Name <address>` there.
 fn sender(fields: &mut Fields<'_>) -> Option<Address> {
     let parsed = fields.required_text("from")?.parse();
     if let Err(InvalidAddress::NotBare) = parsed {
@@ -173,7 +173,7 @@ fn sender(fields: &mut Fields<'_>) -> Option<Address> {
     fields.check("from", parsed)
 }
 
-/// Parses the recipient. Many services accept a list there.
+/// Parses the recipient. Many other services accept a list there.
 fn recipient(fields: &mut Fields<'_>) -> Option<Address> {
     if fields.is_list("to") {
         fields.value("to");
@@ -294,8 +294,10 @@ fn expires_at(fields: &mut Fields<'_>, now: Timestamp, limits: SubmissionLimits)
         fields.fault("expires_at", format!("must be at least {EXPIRES_AHEAD_SECONDS} seconds ahead"));
     } else if at > now + limits.queue_lifetime {
         let hours = limits.queue_lifetime.as_secs() / 3600;
-        fields
-            .fault("expires_at", format!("must be at most {hours} hours ahead, which is how long a message is tried"));
+        fields.fault(
+            "expires_at",
+            format!("must be at most {hours} hours ahead, the maximum time for which a message is retried"),
+        );
     }
     Some(at)
 }

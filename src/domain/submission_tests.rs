@@ -26,14 +26,14 @@ fn faults(changes: Value) -> Vec<String> {
 }
 
 #[test]
-fn the_least_submission_is_sender_recipient_and_a_body() {
+fn a_minimal_submission_has_sender_recipient_and_body() {
     let Content::Composed(parts) = with(json!({})).unwrap().content else { panic!("parts") };
     assert_eq!(parts, Parts { text: Some("Hello".to_owned()), ..Parts::default() });
     assert!(lift(json!({"from": "a@example.com", "to": "b@example.net", "html": "<p>"})).is_ok());
 }
 
 #[test]
-fn one_answer_names_every_fault() {
+fn one_answer_reports_all_violations() {
     let all = lift(json!({
         "from": 7, "from_name": "a\r\nb", "subject": "x\ty", "html": ["no"], "headers": {"Bcc": "x", "X-Ok": "y"},
         "unsubscribe_url": "nope", "metadata": {"a": 1, "": "x"}, "expires_at": "soon", "attachments": [{"filename": "a"}, 3],
@@ -66,7 +66,7 @@ fn one_answer_names_every_fault() {
 }
 
 #[test]
-fn null_is_absent() {
+fn null_counts_as_absent() {
     let nulls = json!({"from_name": null, "html": null, "headers": null, "attachments": null, "metadata": null,
         "expires_at": null, "raw": null, "subject": null, "unsubscribe_url": null});
     assert_eq!(with(nulls), with(json!({})));
@@ -74,7 +74,7 @@ fn null_is_absent() {
 }
 
 #[test]
-fn a_body_is_required_and_an_empty_one_is_none() {
+fn a_body_is_required_and_an_empty_one_counts_as_absent() {
     assert_eq!(faults(json!({"text": null})), ["text"]);
     assert_eq!(faults(json!({"text": "", "html": ""})), ["text"]);
     assert!(with(json!({"text": "", "html": "x"})).is_ok());
@@ -84,7 +84,7 @@ fn a_body_is_required_and_an_empty_one_is_none() {
 }
 
 #[test]
-fn raw_stands_alone_and_may_be_base64() {
+fn raw_excludes_other_fields_and_may_be_base64() {
     let mail = "From: a@example.com\n\nHello";
     let raw = |changes: Value| {
         let mut body = json!({"from": "a@example.com", "to": "b@example.net", "raw": mail});
@@ -115,7 +115,7 @@ fn raw_stands_alone_and_may_be_base64() {
 }
 
 #[test]
-fn metadata_and_attachments_are_bounded() {
+fn metadata_and_attachments_are_limited() {
     let pairs =
         |count: usize| json!({"metadata": Value::Object((0..count).map(|n| (n.to_string(), "v".into())).collect())});
     assert!(with(pairs(10)).is_ok());
@@ -140,7 +140,7 @@ fn expiry_is_at_least_a_minute_and_at_most_the_queue_lifetime_ahead() {
 }
 
 #[test]
-fn a_submission_is_the_same_after_it_was_stored() {
+fn a_submission_survives_serialization() {
     let whole =
         with(json!({"html": "<p>", "subject": "ü", "from_name": "A", "headers": {"X-A": "b"}, "metadata": {"k": "v"},
         "unsubscribe_url": "https://example.com/u", "expires_at": (NOW + Duration::from_secs(600)).to_string(),
@@ -151,7 +151,7 @@ fn a_submission_is_the_same_after_it_was_stored() {
 }
 
 #[test]
-fn a_field_of_another_service_is_answered_with_what_to_do_instead() {
+fn a_field_of_another_service_gets_a_hint_about_its_replacement() {
     for (name, hint) in [
         ("cc", "cc is unknown: send one request per recipient."),
         ("bcc", "bcc is unknown: send one request per recipient."),
@@ -168,7 +168,7 @@ fn a_field_of_another_service_is_answered_with_what_to_do_instead() {
 }
 
 #[test]
-fn a_list_of_recipients_and_a_display_name_are_answered_with_what_to_do_instead() {
+fn a_recipient_list_and_a_display_name_get_a_hint() {
     let refused = with(json!({"to": ["b@example.net", "c@example.net"]})).unwrap_err();
     assert_eq!(refused.by_field()["to"], ["`to` takes one address: send one request per recipient"]);
     let refused = with(json!({"from": "Shop <a@example.com>"})).unwrap_err();

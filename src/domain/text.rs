@@ -1,7 +1,7 @@
 //! Checks of callers' texts: length in characters, control characters, and invisible characters that make one text look
-//! like another. Also parses quoted strings.
+//! like another. This module also parses quoted strings.
 
-/// Whether `text` has more than `limit` characters. Counts no further than needed.
+/// Whether `text` has more than `limit` characters. Counts only as far as needed.
 pub fn is_longer(text: &str, limit: usize) -> bool {
     text.len() > limit && text.chars().nth(limit).is_some()
 }

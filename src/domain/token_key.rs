@@ -1,9 +1,8 @@
-//! The keys that authenticate tokens about messages (contract 6): one key for each period of 30 days, counted from the
-//! epoch.
+//! The keys that authenticate tokens about messages (contract 6): one key for each period of 30 days since the epoch.
 //!
 //! Each is derived from one secret and the number of its period, so keys are not stored and need no rotation. The key
-//! of a token follows from the message's own time, which the token contains. Somebody who gets hold of one key can only
-//! forge tokens of messages from its 30 days, and only while those are accepted.
+//! of a token follows from the message's own time, which the token contains. An attacker with one key can only forge
+//! tokens of messages from its 30 days, and only while those are accepted.
 
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ pub(super) struct TokenKey {
 }
 
 impl TokenKeys {
-    /// Creates the keys that are derived from `secret`.
+    /// Creates the keys from `secret`.
     pub const fn new(secret: Secret) -> Self {
         Self(secret)
     }
@@ -56,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_serves_thirty_days_and_none_comes_again() {
+    fn a_key_is_used_for_30_days_and_never_repeats() {
         let begins = Timestamp::ZERO + PERIOD * 650;
         let last = begins + PERIOD - Duration::from_millis(1);
         assert_eq!(key_at(begins), key_at(last));

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_absolute_http_url_is_kept_as_given_and_written_in_ascii() {
+    fn an_absolute_http_url_is_stored_as_given_and_written_in_ascii() {
         let url: UnsubscribeUrl = "HTTPS://Example.com/u?t=a%20b&c=<d>é".parse().unwrap();
         assert_eq!(url.as_given(), "HTTPS://Example.com/u?t=a%20b&c=<d>é");
         assert_eq!(url.to_wire(), "https://example.com/u?t=a%20b&c=%3Cd%3E%C3%A9");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn rejects_other_texts() {
         let long = format!("https://example.com/{}", "a".repeat(2029));
         for bad in [
             "",

@@ -20,7 +20,7 @@ const PASSWORD_BYTES_MAX: usize = 256;
 const GENERATED_CHARACTERS: usize = 20;
 /// Characters of generated passwords, without any that look alike.
 const GENERATED_FROM: &[u8; 32] = b"abcdefghjkmnpqrstvwxyz0123456789";
-/// Words that attackers try first.
+/// Words that attackers guess first.
 const GUESSED: [&str; 6] = ["password", "postrider", "123456", "qwerty", "letmein", "administrator"];
 
 /// Permissions of a user in the panel.
@@ -29,7 +29,7 @@ const GUESSED: [&str; 6] = ["password", "postrider", "123456", "qwerty", "letmei
 pub enum Role {
     /// All permissions.
     Owner,
-    /// Read everything, and change their own password.
+    /// Read everything, and change the user's own password.
     Viewer,
     /// Read everything, and handle mail: cancel, retry, redeliver, check domains, and edit suppressions.
     Member,
@@ -82,7 +82,7 @@ impl FromStr for Role {
 pub struct User {
     /// Their identifier.
     pub id: UserId,
-    /// The address that they sign in with, unique in the whole store.
+    /// The address for signing in, unique in the whole store.
     pub email: Address,
     /// Permissions of the user.
     pub role: Role,
@@ -94,11 +94,11 @@ pub struct User {
     pub created_at: Timestamp,
     /// Time of their last sign-in.
     pub last_sign_in_at: Option<Timestamp>,
-    /// Whether they can't sign in.
+    /// Whether they may not sign in.
     pub disabled: bool,
     /// The browsers in which they have signed in.
     pub devices: Devices,
-    /// Whether they are an operator, who sees the system and every account.
+    /// Whether they are an operator, with access to the system and every account.
     pub is_operator: bool,
 }
 
@@ -131,7 +131,7 @@ pub enum WeakPassword {
     /// Too many bytes.
     #[error("must have at most 256 bytes")]
     Long,
-    /// One of the first that an attacker would try.
+    /// One of an attacker's first guesses.
     #[error("is too easy to guess; use four random words, or a password manager")]
     Guessable,
 }
@@ -177,7 +177,7 @@ impl NewPassword {
     }
 }
 
-/// Whether a text can be somebody's password at all, and is worth hashing.
+/// Whether a text can be a password at all, and is worth hashing.
 pub const fn may_be_password(text: &str) -> bool {
     !text.is_empty() && text.len() <= PASSWORD_BYTES_MAX
 }
@@ -188,7 +188,7 @@ mod tests {
     use crate::base::entropy::SeededEntropy;
 
     #[test]
-    fn a_generated_password_may_be_set_and_hides_itself() {
+    fn a_generated_password_is_valid_and_hidden_in_debug_output() {
         let password = NewPassword::generate(&SeededEntropy::new(1));
         assert_eq!(password.expose().len(), 23);
         assert!(NewPassword::chosen(password.expose(), &"ann@example.com".parse().unwrap()).is_ok());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_password_is_long_and_not_the_first_guess() {
+    fn a_chosen_password_must_be_long_and_hard_to_guess() {
         let email: Address = "johanna@example.com".parse().unwrap();
         let outcome = |text: &str| NewPassword::chosen(text, &email).err();
         assert_eq!(outcome("correct horse battery"), None);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_owner_changes_things() {
+    fn only_an_owner_may_change_objects() {
         assert!("owner".parse::<Role>().unwrap().may_change() && !"viewer".parse::<Role>().unwrap().may_change());
         assert!("admin".parse::<Role>().is_err());
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum number of listed fields. A longer answer would not help anybody and be many times the request's size.
+/// Maximum number of listed fields. A longer answer would help nobody and be many times the request's size.
 const FIELDS_MAX: usize = 1000;
 
 /// Maximum number of hints in an answer.
@@ -28,7 +28,7 @@ impl Violations {
         violations
     }
 
-    /// Adds a violation of `field`: a sentence that says what to do.
+    /// Adds a violation of `field`: a sentence with the required correction.
     pub fn add(&mut self, field: impl Into<String>, sentence: impl Into<String>) {
         self.add_all(field.into(), vec![sentence.into()]);
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thousand_fields_are_listed_and_further_ones_left_out() {
+    fn at_most_1000_fields_are_listed() {
         let mut violations = Violations::new();
         (0..5000).for_each(|number| violations.add(format!("unknown{number}"), "There is no such field."));
         violations.add("unknown0", "Twice.");

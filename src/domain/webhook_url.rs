@@ -1,8 +1,8 @@
-//! The URL of a webhook endpoint, checked by contract 5: https, no credentials, no fragment, and no literal address or
-//! local name that must not be reached.
+//! The URL of a webhook endpoint, checked by contract 5: https, no credentials, no fragment, and no forbidden literal
+//! address or local name.
 //!
-//! The caller passes in which addresses may be reached, so this file stays pure. Floor `net` checks a host *name* at
-//! every connection; only literal addresses can be checked here.
+//! The caller passes a function that decides which addresses may be reached, so this file stays pure. Floor `net`
+//! checks a host *name* at every connection; only literal addresses can be checked here.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -30,7 +30,7 @@ pub enum InvalidWebhookUrl {
     /// White space or control characters, which parsers handle in different ways.
     #[error("must not contain white space or control characters; percent-encode them")]
     Spaces,
-    /// A backslash, which some parsers treat as a slash: they would find another host in the URL.
+    /// A backslash. Some parsers treat it as a slash and would find another host in the URL.
     #[error("must not contain a backslash; percent-encode it as %5C")]
     Backslash,
     /// Another scheme, or none.
@@ -45,7 +45,7 @@ pub enum InvalidWebhookUrl {
     /// A user name or a password.
     #[error("must not contain a user name or password; requests are signed instead")]
     Credentials,
-    /// A fragment, which servers never see.
+    /// A fragment. Servers never see it.
     #[error("must not contain a fragment (`#`)")]
     Fragment,
     /// `localhost`, or a name below it.
@@ -64,7 +64,7 @@ impl InvalidWebhookUrl {
 }
 
 impl WebhookUrl {
-    /// Checks `text`. `permits` says whether a literal address may be reached.
+    /// Checks `text`. `permits` decides whether a literal address may be reached.
     ///
     /// # Errors
     /// The first rule of contract 5 that it violates.
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_https_url_is_kept_as_written() {
+    fn a_public_https_url_is_stored_as_written() {
         for text in [
             "https://example.com",
             "HTTPS://Example.com:8443/hook?a=b",
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_has_its_own_fault() {
+    fn each_rule_has_its_own_error() {
         use InvalidWebhookUrl as Fault;
         for (text, fault) in [
             ("http://example.com/", Fault::NotHttps),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_found_out_in_every_spelling() {
+    fn a_private_address_is_detected_in_every_spelling() {
         for host in [
             "127.0.0.1",
             "127.1",
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_may_be_named() {
+    fn allowed_networks_are_accepted() {
         for text in ["https://127.0.0.1:9443/hook", "https://localhost:9443/hook"] {
             assert!(WebhookUrl::parse(text, |_| true).is_ok());
         }

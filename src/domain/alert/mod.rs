@@ -1,4 +1,4 @@
-//! Alerts: the conditions that are reported to people, with their names, scopes and severities.
+//! Alerts: the conditions reported to people, with their names, scopes and severities.
 //!
 //! The names are part of the API. Stored rows contain the position of a condition or a kind.
 
@@ -59,14 +59,14 @@ pub enum Scope {
     System,
 }
 
-/// The relay, domain, endpoint or user that an alert is about, for conditions that can hold for several at once.
+/// The subject of an alert: a relay, domain, endpoint or user. Used by conditions that can hold for several at once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Subject {
     /// Kind of the subject.
     pub kind: SubjectKind,
     /// Its identifier, or its name if it has no identifier.
     pub id: String,
-    /// Its name for people.
+    /// Its display name.
     pub name: String,
 }
 
@@ -76,7 +76,7 @@ impl Subject {
         Self { kind, id: id.to_string(), name: printable(&name.into(), SUMMARY_BYTES_MAX) }
     }
 
-    /// Returns a subject that its name identifies.
+    /// Returns a subject that is identified by its name.
     pub fn named(kind: SubjectKind, name: impl ToString) -> Self {
         let name = name.to_string();
         Self::new(kind, name.clone(), name)
@@ -87,7 +87,7 @@ impl Subject {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SubjectKind {
-    /// An IP address that mail is sent from.
+    /// An IP address from which mail is sent.
     Address,
     /// A relay.
     Relay,
@@ -299,7 +299,7 @@ impl Sighting {
     }
 }
 
-/// Returns the text as one line of at most `bytes_max` bytes. Parts of it may come from strangers.
+/// Returns the text as one line of at most `bytes_max` bytes. Parts of it may come from untrusted sources.
 fn printable(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max));
     for character in text.chars() {
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_read_from_its_name_and_has_a_remedy() {
+    fn a_condition_parses_from_its_name_and_has_a_remedy() {
         for condition in Condition::ALL {
             assert_eq!(condition.to_string().parse(), Ok(*condition));
             assert!(condition.remedy().ends_with('.') && !condition.severities().is_empty(), "{condition}");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_others_stay_on_one_short_line() {
+    fn untrusted_text_becomes_one_short_line() {
         let sighting = Sighting::new(Condition::DiskLow, Severity::Warning, "a\r\nBcc: b", "ä".repeat(999));
         assert_eq!(sighting.summary, "a  Bcc: b");
         assert_eq!(sighting.seen.len(), SEEN_BYTES_MAX);

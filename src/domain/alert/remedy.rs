@@ -1,4 +1,4 @@
-//! The advice for each condition. The documentation says more under an anchor with the condition's name.
+//! The advice for each condition. The documentation has more under an anchor with the condition's name.
 
 use super::Condition;
 
@@ -7,7 +7,7 @@ impl Condition {
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::Port25Blocked => {
-                "Ask the hoster to open outgoing port 25, or send through a smarthost: a [[relay]] of kind \
+                "Ask your hosting provider to open outgoing port 25, or send through a smarthost: a [[relay]] of kind \
                  \"smarthost\"."
             }
             Self::ReverseDns => {
@@ -16,49 +16,49 @@ impl Condition {
             }
             Self::Blocklisted => {
                 "Find the cause first: a high bounce or complaint rate, or a stolen key. Then follow the removal \
-                 steps of the list."
+                 procedure of the block list."
             }
             Self::CertificateExpiring => {
-                "Renew the certificate files, or run `postrider doctor` to see why the authority issues none."
+                "Renew the certificate files, or run `postrider doctor` to see why no new one was issued."
             }
             Self::DiskLow => "Free disk space, or move data_dir to a larger disk.",
-            Self::BackupOld => "Run `postrider backup`, and check the timer that should have run it.",
+            Self::BackupOld => "Run `postrider backup`, and check the timer that runs it.",
             Self::UncleanStop => {
-                "Look at the log and the system's journal before the restart: a crash, a full memory or a power \
+                "Look at the log and the system's journal before the restart: a crash, a lack of memory or a power \
                  failure ended the service."
             }
             Self::QueueStalled => {
                 "Run `postrider queue list` to see the reasons and `postrider doctor` to check ports and DNS."
             }
             Self::RelayFailing => {
-                "Correct user name and password of the relay, or name addresses of this machine under source."
+                "Correct the relay's user name and password, or list addresses of this machine under source."
             }
             Self::BounceRate => {
-                "Find the origin of the addresses that bounce (events of type bounced), and stop mailing to them."
+                "Find the origin of the bouncing addresses (events of type bounced), and stop mailing to them."
             }
             Self::ComplaintRate => {
                 "Send only to people who asked for it, and let them unsubscribe with one click (see events of type \
                  complained)."
             }
             Self::ProviderBlocking => {
-                "Read the provider's answers on the page Providers, and follow the links there before sending more."
+                "Read the provider's replies on the Providers page, and follow the links there before sending more."
             }
             Self::WebhookDisabled => {
-                "Correct the receiver, then reactivate the webhook. Its deliveries are held until then."
+                "Fix the receiver, then reactivate the webhook. Its deliveries are held until then."
             }
             Self::DomainFailing => {
                 "Publish the domain's DKIM record again. Without it the domain can't send after 72 hours."
             }
-            Self::DomainRecord => "Publish the records that the page of the domain shows as missing or different.",
+            Self::DomainRecord => "Publish the records shown as missing or different on the domain's page.",
             Self::Quota => "Wait for the next window, send less, or ask the operator for a larger quota.",
             Self::DmarcOwnFailing => {
-                "Look at the failing sources on the DMARC page of the domain, and check its DKIM and return path \
+                "Check the failing sources on the domain's DMARC page, and the domain's DKIM and return path \
                  records."
             }
-            Self::NewSignIn => "Nothing, if this was you. If not, choose another password and sign out everywhere.",
+            Self::NewSignIn => "If this was you, do nothing. If not, choose another password and sign out everywhere.",
             Self::ClockDoubtful => "Correct the machine's clock, or run `postrider clock accept` if it is right.",
             Self::StoreDamaged => {
-                "Take a backup now, stop the service, and run `postrider check`. Look for faults of disk and memory."
+                "Take a backup now, stop the service, and run `postrider check`. Test the disk and the memory."
             }
             Self::Replica => "Run `postrider replica status` for the reason.",
         }

@@ -1,5 +1,5 @@
-//! Verifying ID tokens of OpenID Connect (OpenID Connect Core 1.0, 3.1.3.7): whether the provider made a token for this
-//! service and this sign-in, and for which person. Claims count only after the signature is verified.
+//! Verification of ID tokens of OpenID Connect (OpenID Connect Core 1.0, 3.1.3.7): whether the provider issued a token
+//! for this service and this sign-in, and for which person. Claims count only after the signature is verified.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -137,22 +137,22 @@ pub enum InvalidIdToken {
     /// The key did not make its signature.
     #[error("the signature of the ID token does not verify")]
     Signature,
-    /// It is from another provider.
+    /// Another provider issued it.
     #[error("the ID token has another issuer")]
     Issuer,
-    /// It was made for another client.
+    /// It was issued for another client.
     #[error("the ID token is for another audience")]
     Audience,
     /// It has expired.
     #[error("the ID token has expired")]
     Expired,
-    /// It was made before this sign-in, or in the future.
+    /// It was issued before this sign-in, or in the future.
     #[error("the ID token was not issued during this sign-in")]
     IssuedAt,
-    /// It was made for another sign-in.
+    /// It was issued for another sign-in.
     #[error("the ID token has another nonce")]
     Nonce,
-    /// It identifies nobody.
+    /// It has no valid subject.
     #[error("the ID token has no valid subject")]
     Subject,
     /// The provider did not authenticate the person again.

@@ -1,4 +1,4 @@
-//! Tests of tokens from a provider, and of forged ones.
+//! Tests of tokens issued by a provider, and of forged ones.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -75,7 +75,7 @@ fn with(changes: Value) -> Value {
 }
 
 #[test]
-fn a_token_of_the_provider_for_this_sign_in_says_who_it_is() {
+fn a_valid_token_identifies_the_person() {
     let provider = Provider::new();
     let verified = |claims: &Value| verify(&provider.signed(&header(), claims), &provider.keys(), &expected());
     let token = verified(&claims()).unwrap();
@@ -99,7 +99,7 @@ fn a_token_of_the_provider_for_this_sign_in_says_who_it_is() {
 }
 
 #[test]
-fn claims_of_another_provider_program_time_or_sign_in_are_refused() {
+fn rejects_claims_of_another_provider_client_time_or_sign_in() {
     let provider = Provider::new();
     for (changes, error) in [
         (json!({ "iss": "https://login.example.com/" }), InvalidIdToken::Issuer),
@@ -124,7 +124,7 @@ fn claims_of_another_provider_program_time_or_sign_in_are_refused() {
 }
 
 #[test]
-fn whoever_must_authenticate_again_has_done_so_since() {
+fn a_repeated_authentication_must_be_recent() {
     let provider = Provider::new();
     let again = Expected { is_again: true, ..expected() };
     for (auth_time, is_taken) in [(json!(null), false), (json!(NOW - 91), false), (json!(NOW - 10), true)] {
@@ -134,7 +134,7 @@ fn whoever_must_authenticate_again_has_done_so_since() {
 }
 
 #[test]
-fn a_token_without_a_signature_of_the_provider_is_refused() {
+fn rejects_a_token_without_a_signature_of_the_provider() {
     let (provider, other) = (Provider::new(), Provider::new());
     let keys = provider.keys();
     let refused = |token: &str| verify(token, &keys, &expected()).unwrap_err();
@@ -161,7 +161,7 @@ fn a_token_without_a_signature_of_the_provider_is_refused() {
 }
 
 #[test]
-fn a_set_of_keys_has_those_that_can_be_used() {
+fn a_key_set_contains_only_usable_keys() {
     assert_eq!(ProviderKeys::read(b"[]"), Err(InvalidKeys));
     assert_eq!(ProviderKeys::read(b"{}"), Err(InvalidKeys));
     let provider = Provider::new();

@@ -197,7 +197,7 @@ async fn an_existing_user_keeps_the_role_and_needs_a_verified_address() {
     provider.change(|script| script.claims = json!({ "email": "ANN@example.test" }));
     let mut browser = world.browser();
     assert_eq!(signed_in(&mut browser, &provider).await.status, 303);
-    assert!(browser.get("/audit").await.shows("bound an identity of OpenID Connect to"));
+    assert!(browser.get("/audit").await.shows("linked an OpenID Connect identity to"));
     assert!(browser.get("/users").await.shows("ann@example.test"), "she is the owner");
     // The provider did not report the authentication time, so this is no password confirmation.
     assert_eq!(browser.post("/keys", &[("name", "k")]).await.location(), "/login/confirm?next=%2Fkeys");

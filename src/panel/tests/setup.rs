@@ -85,9 +85,9 @@ async fn the_audit_log_names_the_link_and_its_creator() {
     let lines: Vec<_> = lines[lines.len() - 2..].iter().map(|line| (line.actor.to_string(), &line.change)).collect();
     let made = Change::new(Action::SetupLinkMade, user, "cleo@example.test");
     let used = Change::new(Action::PasswordChanged, user, "cleo@example.test");
-    assert_eq!(lines, [(EMAIL.to_owned(), &made), (format!("setup link made by {EMAIL}"), &used)]);
+    assert_eq!(lines, [(EMAIL.to_owned(), &made), (format!("setup link created by {EMAIL}"), &used)]);
     let page = owner.get("/audit").await;
-    assert!(page.shows("made a setup link for") && page.shows(&format!("setup link made by {EMAIL}")));
+    assert!(page.shows("created a setup link for") && page.shows(&format!("setup link created by {EMAIL}")));
     assert!(!page.shows(token) && !format!("{:?}", world.audited()).contains(token));
     let users = world.engine.users(world.account, PageRequest { before: None, limit: 9 }).unwrap();
     assert!(users.rows.iter().any(|row| row.id == user && row.last_sign_in_at.is_some()));

@@ -28,7 +28,7 @@ impl MethodResult {
     }
 }
 
-/// Parses an unfolded value. `None` if it names no receiver.
+/// Parses an unfolded value. `None` if it does not name a receiver.
 pub(super) fn parse(value: &str) -> Option<AuthenticationResults> {
     let parts = parts(value);
     let mut parts = parts.iter();
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_fields_of_large_receivers() {
+    fn parses_the_fields_of_large_receivers() {
         let google = "mx.google.com; dkim=pass header.i=@example.com header.s=pr1 header.b=AbC; \
                       spf=pass (google.com: domain of b@rp.example.com designates 192.0.2.1 as permitted sender) \
                       smtp.mailfrom=b@rp.example.com; dmarc=pass (p=NONE sp=NONE dis=NONE) header.from=example.com";
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_is_left_of_broken_fields() {
+    fn parses_the_readable_parts_of_malformed_fields() {
         assert_eq!(parse(""), None);
         assert_eq!(parse(" ; spf=pass"), None);
         assert_eq!(parse("a.example; none").unwrap().methods, []);

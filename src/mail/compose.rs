@@ -1,4 +1,4 @@
-//! Composes the message that is signed and sent from a submission (contract 3).
+//! Composes a signed and sent message from a submission (contract 3).
 //!
 //! Deterministic: the same submission with the same facts gives the same bytes, including boundaries. The result has
 //! only CRLF line ends and no line over 998 bytes, so no part of it can be mistaken for the end of the data.
@@ -18,7 +18,7 @@ use crate::domain::submission::{Content, Parts, Submission};
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 
-/// The field by which a sender asks that delivery takes precedence over the receiver's TLS policies (RFC 8689 5).
+/// The field that asks for delivery even against the receiver's TLS policies (RFC 8689 5).
 pub(super) const TLS_REQUIRED: &str = "TLS-Required";
 
 /// Facts that the service adds to a submission.
@@ -43,7 +43,7 @@ pub struct Composed {
     pub eight_bit: bool,
     /// Whether an address or a header field needs SMTPUTF8 (RFC 6531).
     pub smtputf8: bool,
-    /// Number of servers that the message has passed through. More than
+    /// Number of servers that the message has passed. More than
     /// [`RECEIVED_HEADERS_COUNT`](crate::domain::limits::RECEIVED_HEADERS_COUNT) indicate a mail loop.
     pub received_count: usize,
     /// Whether it must be delivered even if the TLS required by its receiver's policies is not available (RFC 8689).
@@ -131,8 +131,8 @@ fn write_one_click(out: &mut Vec<u8>, url: &UnsubscribeUrl) {
     }
 }
 
-/// Builds the MIME tree: text before HTML, the preferred version last (RFC 2046 5.1.4); inline files next to the HTML
-/// that refers to them (RFC 2387); other files after all of these.
+/// Builds the MIME tree: text before HTML, since the preferred version comes last (RFC 2046 5.1.4); inline files next
+/// to the HTML that refers to them (RFC 2387); other files after all of these.
 fn tree(parts: &Parts, id: MessageId) -> Node {
     let shown = |file: &&Attachment| file.content_id.is_some() && parts.html.is_some();
     let (inline, attached): (Vec<_>, Vec<_>) = parts.attachments.iter().partition(shown);

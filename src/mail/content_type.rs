@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parameter_is_found_however_it_is_written() {
+    fn a_parameter_is_found_in_every_form() {
         for (value, boundary) in [
             ("multipart/report; boundary=abc", Some("abc")),
             ("multipart/report;BOUNDARY = \"a;b\"; report-type=x", Some("a;b")),

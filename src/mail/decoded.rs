@@ -1,5 +1,5 @@
 //! A captured message, decoded for tests of `dev` users: all header fields, the texts, the files with their content,
-//! and the links that a person could follow.
+//! and the links in it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -40,7 +40,7 @@ pub struct DecodedFile {
     pub content: String,
 }
 
-/// Decodes `message`. Unreadable parts are left out.
+/// Decodes `message`. Unreadable parts are skipped.
 pub fn decoded(message: &[u8]) -> Decoded {
     let (fields, _) = section::split(message);
     let named = fields.iter().filter(|field| field.value.is_some());
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_decoded_to_its_fields_texts_files_and_links() {
+    fn decodes_fields_texts_files_and_links() {
         let message = "From: =?UTF-8?Q?Gr=C3=BC=C3=9Fe?= <a@example.test>\r\nSubject: Hi\r\nX-Twice: 1\r\nX-Twice: 2\r\n\
             MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n\
             --b\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nSee https://example.test/t.\r\n\

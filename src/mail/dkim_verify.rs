@@ -3,7 +3,7 @@
 //! [`aligned_signatures`] returns the signatures that align with the From domain and have a correct body hash. The
 //! caller fetches the key records of [`UnverifiedSignature::key_name`] and passes them to
 //! [`UnverifiedSignature::is_verified_by`]. Signatures, key records and key sizes are limited, since a sender controls
-//! them. A signature with `l=` does not count, because anyone can append to the body that it covers.
+//! them. A signature with `l=` does not count, because anyone can append to the covered body.
 
 use std::collections::HashMap;
 

@@ -156,14 +156,14 @@ fn findings(of: &Explanation) -> Vec<Finding> {
     let Some(from) = &of.from_domain else {
         return vec![Finding::fail(
             "There is no From header with one address.",
-            "Paste the whole header section of the mail, as the receiver shows it under \"show original\".",
+            "Paste the whole header section of the mail, as shown by the receiver under \"show original\".",
         )];
     };
     if of.authserv_id.is_none() {
         return vec![Finding::warn(
             "There is no Authentication-Results header.",
-            "Paste the header section of a mail as the mailbox shows it. A receiver that writes no such header \
-             does not say what it checked. Send the test mail to another one.",
+            "Paste the header section of a mail from the receiving mailbox. A receiver that writes no such header \
+             does not report its checks. Send the test mail to another one.",
         )];
     }
     let mut findings = vec![of_spf(of.spf.as_ref(), from)];
@@ -174,27 +174,25 @@ fn findings(of: &Explanation) -> Vec<Finding> {
 
 fn of_spf(spf: Option<&Spf>, from: &DomainName) -> Finding {
     let Some(Spf { result, domain, aligned }) = spf else {
-        return Finding::warn(
-            "The receiver did not check SPF.",
-            "Publish the SPF record that the domain's page shows.",
-        );
+        return Finding::warn("The receiver did not check SPF.", "Publish the SPF record shown on the domain's page.");
     };
     let of = domain.as_ref().map_or_else(String::new, |domain| format!(" for {}", domain.as_str()));
     match (result.as_str(), aligned) {
         ("pass", true) => Finding::ok(format!("SPF passed{of}, which aligns with the From domain.")),
         ("pass", false) => Finding::warn(
             format!("SPF passed{of}, which does not align with {}.", from.as_str()),
-            "Publish the return path record that the domain's page shows, so that bounces use a name of your domain.",
+            "Publish the return path record shown on the domain's page, so that bounces use a name of your domain.",
         ),
         _ => Finding::fail(
             format!("SPF is {result}{of}."),
-            "Publish the SPF record that the domain's page shows, and let no other server send this mail on.",
+            "Publish the SPF record shown on the domain's page, and make sure that no other server forwards this mail.",
         ),
     }
 }
 
 fn of_dkim(signatures: &[Dkim], from: &DomainName) -> Vec<Finding> {
-    let remedy = "Publish the DKIM records that the domain's page shows, and let nothing change the mail on its way.";
+    let remedy =
+        "Publish the DKIM records shown on the domain's page, and make sure that nothing changes the mail in transit.";
     if signatures.is_empty() {
         return vec![Finding::fail("The receiver found no DKIM signature.", remedy)];
     }
@@ -208,13 +206,13 @@ fn of_dkim(signatures: &[Dkim], from: &DomainName) -> Vec<Finding> {
             ("pass", true) => Finding::ok(format!("The DKIM signature of {domain}{name} is valid and aligns.")),
             ("pass", false) if covered => Finding::ok(format!("The DKIM signature of {domain}{name} is valid.")),
             ("pass", false) => Finding::fail(
-                format!("The DKIM signature of {domain}{name} is valid, and does not align with {}.", from.as_str()),
+                format!("The DKIM signature of {domain}{name} is valid, but does not align with {}.", from.as_str()),
                 "Send from a domain that is verified here, so that the mail is signed with its own keys.",
             ),
             // Receivers that don't support Ed25519 report that for the second signature (RFC 8463 3).
             _ if covered => Finding::warn(
                 format!("The DKIM signature of {domain}{name} is {result}. Another one is valid and aligns."),
-                "Nothing, if the receiver does not know Ed25519. Else publish the record of this selector again.",
+                "If the receiver does not support Ed25519, do nothing. Otherwise publish this selector's record again.",
             ),
             _ => Finding::fail(format!("The DKIM signature of {domain}{name} is {result}."), remedy),
         }
@@ -229,14 +227,14 @@ fn of_dmarc(of: &Explanation, from: &DomainName) -> Finding {
         Some("pass") => Finding::ok("DMARC passed."),
         Some("none" | "bestguesspass") | None if is_covered => Finding::warn(
             format!("The receiver found no DMARC policy of {}.", from.as_str()),
-            "Publish the DMARC record that the domain's page shows. Large receivers ask for one.",
+            "Publish the DMARC record shown on the domain's page. Large receivers require one.",
         ),
         Some("temperror") => Finding::warn(
-            "DMARC could not be checked: a look-up failed for a while.",
-            "Send another test mail. If it stays, check that the domain's name servers answer.",
+            "DMARC could not be checked: a DNS look-up failed temporarily.",
+            "Send another test mail. If the error persists, check that the domain's name servers answer.",
         ),
         Some("permerror") => {
-            Finding::fail("The DMARC record is invalid.", "Publish the DMARC record that the domain's page shows.")
+            Finding::fail("The DMARC record is invalid.", "Publish the DMARC record shown on the domain's page.")
         }
         Some(_) | None => Finding::fail(
             "DMARC failed: neither SPF nor DKIM passed for a name that aligns with the From domain.",
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn explains_a_mail_that_is_as_it_should_be() {
+    fn explains_a_mail_that_passes_all_checks() {
         let found = explained(
             "dkim=pass header.i=@shop.example header.s=pr1; dkim=neutral (no key) header.d=shop.example;\r\n \
              spf=pass smtp.mailfrom=b@rp.shop.example; dmarc=pass",
@@ -281,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_stands_in_the_way() {
+    fn explains_failed_checks() {
         for (results, expected) in [
             ("spf=pass smtp.mailfrom=x@other.example; dkim=pass header.d=shop.example; dmarc=pass", [Warn, Ok, Ok]),
             ("spf=fail smtp.mailfrom=shop.example; dkim=pass header.d=example; dmarc=fail", [Fail, Fail, Fail]),
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_missing_of_the_headers() {
+    fn reports_missing_headers() {
         assert_eq!(levels(&explain("")), [Fail]);
         assert_eq!(levels(&explain("From: a@shop.example\nSubject: x\n\nbody")), [Warn]);
         let lines =

@@ -1,9 +1,9 @@
 //! Header fields that tie a complaint to its message: `Feedback-ID` on every message, and `CFBL-Address` with
 //! `CFBL-Feedback-ID` (RFC 9477) if the domain's return path points to us.
 //!
-//! Everyone who gets the message sees them, so their token uses separate keys and is not a return path. They are
-//! written before signing, so the DKIM signature covers them: a mailbox provider that returns the header section of a
-//! reported message returns the token with it.
+//! Every recipient sees them, so their token uses separate keys and is not a return path. They are written before
+//! signing, so the DKIM signature covers them. A mailbox provider that returns the header section of a reported message
+//! returns the token with it.
 
 use super::field;
 use crate::domain::hostname::DomainName;
@@ -50,7 +50,7 @@ mod tests {
     use crate::base::id::AccountId;
 
     #[test]
-    fn complaints_are_asked_to_our_own_address_only_where_it_is_known_to_be_ours() {
+    fn complaint_fields_are_written_only_if_the_return_path_is_ours() {
         let domain: DomainName = "news.example.com".parse().unwrap();
         let sender = AccountHint::of(AccountId::default());
         let feedback = Feedback { token: "0abc", stream: Stream::Marketing, sender, aligned: None };
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_found_again_wherever_it_stands_in_the_value() {
+    fn finds_the_token_at_any_position_of_the_value() {
         assert!(candidates(" x : 0abc:marketing").any(|candidate| candidate == "0abc"));
         assert_eq!(candidates("0abc").collect::<Vec<_>>(), ["0abc"]);
     }

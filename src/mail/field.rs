@@ -1,7 +1,7 @@
 //! Writes whole header fields: name, value, folds, CRLF. Values were checked before and contain no CR or LF.
 //!
-//! Used instead of lettre, whose encoder leaves a word of 998 characters on one line with its name (over the limit of
-//! RFC 5322 2.1.1) and panics on a control character in a display name.
+//! Used instead of lettre. Its encoder leaves a word of 998 characters on one line with its name, over the limit of RFC
+//! 5322 2.1.1, and panics on a control character in a display name.
 
 use super::encoded;
 use super::mailbox;
@@ -11,10 +11,10 @@ const FOLD_BYTES: usize = 76;
 /// Maximum size in bytes of a word that is written without encoding, so that name and word stay below 998.
 const WORD_BYTES_MAX: usize = 900;
 
-/// The meaning of `=?` in a text.
+/// Meaning of `=?` in a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Literal: the recipient sees the text as it is.
+    /// Literal: the recipient sees the text unchanged.
     Literal,
     /// The caller may have used any form, such as an encoded word.
     Callers,

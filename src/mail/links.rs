@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn href_and_src_come_first_resolved_and_each_once() {
+    fn links_of_html_come_first_resolved_and_without_duplicates() {
         let html = "<p>x</p><A class=b HREF='https://e.test/?a=1&amp;b=2'>go</A><img src=http://e.test/i.png alt>\
             <!-- <a href=\"https://hidden.test/\"> --><a href=\"#top\">t</a><img src=\"cid:logo\"/><a href=\"mailto:a@e.test\">\
             <a href=\"https://e.test/&#x41;\">< a href=x";
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_written_badly_stops_the_search() {
+    fn malformed_markup_does_not_stop_the_search() {
         for html in ["<", "<a", "<a href", "<a href=", "<a href=\"https://e.test/", "<a =x>", "<!--", "<é><a ='"] {
             links(html, "");
         }

@@ -1,7 +1,7 @@
 //! The mailbox list of an address header (RFC 5322 3.4): quoted display names, comments, angle brackets.
 //!
-//! Strict on ambiguity: a text that any program reads as two addresses is not a single mailbox. Groups, obsolete routes
-//! and an `@` in an unquoted display name are refused.
+//! Strict on ambiguity: a text that some program might read as two addresses is not a single mailbox. Groups, obsolete
+//! routes and an `@` in an unquoted display name are refused.
 
 use crate::domain::address::Address;
 
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn one_mailbox_is_read_in_every_form_people_write_it() {
+    fn parses_one_mailbox_in_every_common_form() {
         for (given, read) in [
             ("a@example.com", "|a@example.com"),
             ("<a@example.com>", "|a@example.com"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anyone_may_read_as_two_addresses_is_no_single_mailbox() {
+    fn an_ambiguous_text_is_not_a_single_mailbox() {
         for bad in [
             "",
             "Ann",

@@ -1,5 +1,5 @@
-//! Floor 3: messages as bytes. Composing and rewriting them (RFC 5322, RFC 2045), and signing them (RFC 6376). Without
-//! sockets, clock or storage: the output depends only on the input.
+//! Floor 3: messages as bytes. It composes, rewrites (RFC 5322, RFC 2045) and signs (RFC 6376) them. It has no sockets,
+//! clock or storage: the output depends only on the input.
 
 mod authentication_results;
 pub mod compose;

@@ -40,7 +40,7 @@ impl Notice<'_> {
         field::unstructured(&mut out, "Subject", self.subject, Meaning::Literal);
         field::plain(&mut out, "Date", &self.at.to_rfc5322());
         field::plain(&mut out, "Message-ID", &format!("<{}>", self.message_id));
-        // RFC 3834 5: vacation programs don't answer it.
+        // RFC 3834 5: vacation programs do not answer it.
         field::plain(&mut out, "Auto-Submitted", "auto-generated");
         if !self.alerts.is_empty() {
             field::unstructured(&mut out, "X-Postrider-Alert", &self.alerts.join(", "), Meaning::Callers);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_is_a_plain_mail_that_nothing_answers() {
+    fn a_notice_is_a_plain_mail_that_suppresses_automatic_replies() {
         let alerts: Vec<_> = (0..40).map(|number| format!("alr_{number:026}")).collect();
         let message = message("[mail.example.com] CRITICAL: a relay fails", "One.\n.Two.\n", &alerts);
         let (head, body) = message.split_once("\r\n\r\n").unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_encoded() {
+    fn non_ascii_text_is_encoded() {
         let message = message("Grüße", "Grüße\n", &[]);
         assert!(message.contains("Subject: =?") && message.is_ascii(), "{message}");
         assert!(message.ends_with("Content-Transfer-Encoding: base64\r\n\r\nR3LDvMOfZQ0K\r\n"), "{message}");

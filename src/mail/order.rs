@@ -2,7 +2,7 @@
 //! message itself does not show that order. If it differs, the outer boundary encodes the positions of the inline
 //! files.
 
-/// Precedes the positions in a boundary.
+/// Prefix of the positions in a boundary.
 const MARK: &str = "-o";
 
 /// Returns the label for the boundary of these files; empty if inline files come first anyway.
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_restores_the_order_and_is_left_out_where_none_is_lost() {
+    fn a_label_restores_the_order_and_is_omitted_if_unnecessary() {
         assert_eq!(label(&[]), "");
         assert_eq!(label(&[false, false]), "");
         assert_eq!(label(&[true, true, false]), "");
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_that_does_not_fit_changes_nothing() {
+    fn an_unrelated_boundary_does_not_change_the_order() {
         for boundary in ["", "=_mix_msg_1", "=_mix-oa_x", "=_mix-o_x", "=_mix-ozz_x", "-offffffffffffffff", "-o8"] {
             assert_eq!(restored(vec![1, 2, 3], boundary), [1, 2, 3], "{boundary}");
         }

@@ -1,7 +1,7 @@
 //! MIME parts (RFC 2045, 2046), built with lettre from checked texts and files.
 //!
-//! Two steps precede lettre: line ends become CRLF (lettre inserts them one by one, which takes minutes for megabytes
-//! of empty lines, and it leaves a lone CR), and the transfer encoding is chosen.
+//! Two steps precede lettre. Line ends become CRLF, because lettre inserts them one by one, which takes minutes for
+//! megabytes of empty lines, and leaves a lone CR. The transfer encoding is chosen.
 
 use lettre::message::header::{ContentTransferEncoding, ContentType, Header, HeaderName, HeaderValue};
 use lettre::message::{Body, MultiPart, SinglePart};
@@ -83,7 +83,7 @@ pub(super) fn html(body: &str) -> Node {
 pub(super) fn file(attachment: &Attachment) -> Node {
     // Always base64: lettre would use 7bit for short ASCII lines and leave their lone LFs.
     let body = Body::new_with_encoding(attachment.content.clone(), ContentTransferEncoding::Base64)
-        .unwrap_or_else(|_| unreachable!("any bytes can be written in base64"));
+        .unwrap_or_else(|_| unreachable!("base64 can encode any bytes"));
     let disposition = if attachment.content_id.is_some() { "inline" } else { "attachment" };
     let disposition = format!("{disposition}{}", encoded::parameter("filename", &attachment.filename));
     let mut part = SinglePart::builder()
@@ -109,7 +109,7 @@ fn encoded_text(text: &str) -> Body {
     } else {
         ContentTransferEncoding::Base64
     };
-    Body::new_with_encoding(text, encoding).unwrap_or_else(|_| unreachable!("both encodings take any bytes"))
+    Body::new_with_encoding(text, encoding).unwrap_or_else(|_| unreachable!("both encodings accept any bytes"))
 }
 
 /// Returns `text` with every LF, CR and CRLF as CRLF, without the last one, which the builder adds.

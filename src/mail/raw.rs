@@ -1,8 +1,8 @@
-//! The caller's own message (contract 3, `raw`): parsed strictly, changed only as the contract says, and otherwise kept
-//! byte for byte.
+//! The caller's own message (contract 3, `raw`): parsed strictly, changed only as specified in the contract, and
+//! otherwise kept byte for byte.
 //!
-//! The result has only CRLF line ends. No sequence in it is a line end to one server and not to the next, so a message
-//! can't smuggle another one in.
+//! The result has only CRLF line ends. Two servers therefore never disagree about its line ends, so a message can't
+//! smuggle in another one.
 
 use std::collections::BTreeSet;
 
@@ -101,7 +101,7 @@ pub(super) fn with_crlf(message: &[u8], faults: &mut Faults) -> Vec<u8> {
     out
 }
 
-/// Does the same for a message that usually has CRLF already; then it is not copied.
+/// Does the same for a message that usually has CRLF already. In that case it is not copied.
 pub(super) fn into_crlf(message: Vec<u8>, faults: &mut Faults) -> Vec<u8> {
     let is_ended = message.is_empty() || message.ends_with(b"\r\n");
     let has_bare_lf = memchr_iter(b'\n', &message).any(|place| place == 0 || message[place - 1] != b'\r');
@@ -211,7 +211,7 @@ pub(super) fn keep_original_id(out: &mut Vec<u8>, field: &Field<'_>) {
     }
 }
 
-/// Returns the Subject as a reader sees it. Control characters hidden in an encoded word become spaces.
+/// Returns the Subject as shown to a reader. Control characters hidden in an encoded word become spaces.
 pub(super) fn decoded_subject(fields: &[Field<'_>]) -> Option<String> {
     let subject = fields.iter().find(|field| field.is("Subject"))?;
     let parsed = MessageParser::default().parse_headers(subject.whole);
@@ -227,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_message_that_is_not_copied_is_the_one_that_would_be(message in "[ab\r\n\0]{0,40}(\r\n)?") {
+        fn converting_without_a_copy_gives_the_same_message(message in "[ab\r\n\0]{0,40}(\r\n)?") {
             let (mut faults, mut other_faults) = (Faults::new(), Faults::new());
             let copied = with_crlf(message.as_bytes(), &mut faults);
             prop_assert_eq!(into_crlf(message.into_bytes(), &mut other_faults), copied);

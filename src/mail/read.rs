@@ -1,5 +1,5 @@
-//! Parses a stored message for its owner: texts, custom fields and attachments (contract 3, message record). The
-//! reverse of `compose`, except for what composing does not keep: the kind of line ends, and the last one.
+//! Parses a stored message for its owner: texts, custom fields and attachments (contract 3, message record). It
+//! reverses `compose`, except for details lost in composing: the kind of line ends, and the last one.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub struct AttachedFile {
     pub size: usize,
 }
 
-/// Parses `message`. Unreadable parts are left out, since raw messages may contain anything.
+/// Parses `message`. Unreadable parts are skipped, since raw messages may contain anything.
 pub fn parts_of(message: &[u8], list_fields: ListFields) -> ReadParts {
     let (fields, _) = section::split(message);
     let headers = custom_fields(&fields, list_fields);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_composed_is_read_back() {
+    fn a_composed_message_parses_back() {
         for text in ["hello", "one\n\ntwo", "größe\nweiß", "漢字漢字漢字\n漢字"] {
             assert_eq!(round(serde_json::json!({ "text": text })).text.as_deref(), Some(text));
             let both = round(serde_json::json!({ "text": text, "html": format!("<p>{text}</p>") }));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_fields_are_told_and_ours_are_not() {
+    fn returns_custom_fields_without_ours() {
         let parts = round(serde_json::json!({
             "text": "x", "subject": "s", "unsubscribe_url": "https://example.com/u",
             "headers": { "X-Tag": "a  b", "X-Long": "word ".repeat(60).trim_end(), "X-Name": "Grüße aus Wien",
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recipients_name_is_read_from_the_to_header() {
+    fn parses_the_recipients_name_from_the_to_header() {
         let name = |to: &str| recipient_name(format!("From: a@example.com\r\nTo: {to}\r\n\r\n").as_bytes());
         assert_eq!(name("\"Lee, Ann\" <b@example.net>").as_deref(), Some("Lee, Ann"));
         assert_eq!(name("=?UTF-8?Q?J=C3=B6?=\r\n <b@example.net>").as_deref(), Some("Jö"));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_with_their_decoded_size() {
+    fn returns_files_with_their_decoded_size() {
         let parts = round(serde_json::json!({
             "text": "see there", "html": "<img src=\"cid:logo\">",
             "attachments": [
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_listed_in_the_order_given_wherever_they_stand_in_the_message() {
+    fn files_are_listed_in_their_original_order() {
         for inline in ["", "a", "b", "cd", "bd", "abd", "abcdefghijklmnopqrst", "t", "bdfhjlnprt"] {
             let given: Vec<String> = ('a'..='t').map(String::from).collect();
             let files: Vec<_> = given

@@ -35,7 +35,7 @@ pub(super) fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     compressed(trimmed_end(&unfolded[start..]), |piece| out.extend_from_slice(piece));
 }
 
-/// Passes on `line`, which has no white space at its end, with one space for each run of white space.
+/// Passes on `line`, whose trailing white space was removed, with one space for each run of white space.
 fn compressed(line: &[u8], mut take: impl FnMut(&[u8])) {
     let mut rest = line;
     // Most lines are already canonical. All pairs are checked at once, in a vectorized loop, before the position of one
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_unfolded_and_its_white_space_reduced() {
+    fn a_field_is_unfolded_and_its_white_space_compressed() {
         assert_eq!(relaxed("A", " X\r\n"), "a:X");
         assert_eq!(relaxed("B ", " Y\t\r\n\tZ  \r\n"), "b:Y Z");
         assert_eq!(relaxed("Subject", "  \t \r\n"), "subject:");

@@ -1,8 +1,7 @@
-//! A TLS report (RFC 8460): the TLS results of a day's sessions with one domain, as JSON (4) and as the message that
-//! carries it (5.3).
+//! A TLS report (RFC 8460): the TLS results of a day's sessions with one domain, as JSON (4) and as a message (5.3).
 //!
-//! The engine fills it from its counts. The same report always gives the same bytes, so that a repeated one is
-//! recognised.
+//! The engine fills it from its counts. The same report always gives the same bytes, so that receivers can recognise a
+//! repeated one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -80,7 +79,7 @@ pub struct Policy {
 pub struct Summary {
     /// Number of sessions that met the policy.
     pub total_successful_session_count: u64,
-    /// Number of sessions that did not.
+    /// Number of sessions that did not meet it.
     pub total_failure_session_count: u64,
 }
 
@@ -102,9 +101,9 @@ pub struct Failure {
 pub struct Route<'a> {
     /// The sender.
     pub from: &'a Address,
-    /// The recipient, who asked for the report.
+    /// The recipient, as requested by the domain.
     pub to: &'a Address,
-    /// The domain that the report is about.
+    /// The domain of the report.
     pub domain: &'a DomainName,
     /// Domain of the reporter.
     pub submitter: &'a str,
@@ -116,8 +115,8 @@ impl TlsReport {
         serde_json::to_vec(self).unwrap_or_else(|error| unreachable!("a report is plain JSON: {error}"))
     }
 
-    /// Returns the message that carries it, without the fields common to all messages. A report about broken TLS must
-    /// arrive despite broken TLS (RFC 8460 3), which its `TLS-Required` field asks of every server on the way (RFC 8689
+    /// Returns the message with the report, without the fields common to all messages. A report about broken TLS must
+    /// arrive despite broken TLS (RFC 8460 3). Its `TLS-Required` field asks every server on the way for that (RFC 8689
     /// 5).
     pub fn message(&self, route: Route<'_>) -> Vec<u8> {
         let Route { from, to, domain, submitter } = route;
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_names_and_shapes_of_the_rfc() {
+    fn the_json_matches_the_rfc() {
         let expected = json!({
             "organization-name": "mail.example.com",
             "date-range": {
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_a_report_whose_second_part_is_the_json() {
+    fn the_second_part_of_the_message_is_the_json() {
         let bytes = message("example.net", "mail.example.com");
         let parsed = MessageParser::default().parse(&bytes).unwrap();
         let kind = parsed.content_type().unwrap();
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_reads_the_report_out_of_the_message() {
+    fn another_library_parses_the_report_from_the_message() {
         let read = mail_auth::report::tlsrpt::TlsReport::parse_rfc5322(&message("example.net", "x.example"), 1 << 20);
         let read = read.unwrap();
         assert_eq!(read.report_id, "2023-11-15.00@mail.example.com");
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_any_length_leave_no_line_too_long() {
+    fn long_names_do_not_exceed_the_line_length() {
         let long = [["x".repeat(63).as_str(); 3].join("."), "y".repeat(57)].join(".");
         let bytes = message(&long, &long);
         assert!(

@@ -1,5 +1,5 @@
-//! Builds an aggregate report (RFC 9990, RFC 7489 C) from the elements of its document. Rows are added up as they are
-//! read, so they are never all in memory.
+//! Builds an aggregate report (RFC 9990, RFC 7489 C) from the elements of its document. Rows are added up during
+//! reading, so they are never all in memory.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -199,7 +199,7 @@ impl<'n> Builder<'n> {
         }
     }
 
-    /// Returns the report after its document was read to the end.
+    /// Returns the report after its document has ended.
     pub(super) fn finish(self) -> Result<AggregateReport, Unreadable> {
         if !self.is_report {
             return Err(Unreadable::NoReport);
@@ -215,7 +215,7 @@ impl<'n> Builder<'n> {
         let subdomain_policy = self.subdomain_policy.unwrap_or(policy);
         let mut sums = self.sums;
         let mut by_domain: HashMap<usize, Sums> = own.map(|own| (own, Sums::default())).into_iter().collect();
-        // Rows of none of our domains belong to the policy's domain, if that is ours.
+        // Rows for other domains than ours belong to the policy's domain, if that is ours.
         let rest = sums.remove(&None).zip(own).map(|(rest, own)| (Some(own), rest));
         for (domain, sums) in sums.into_iter().chain(rest) {
             let Some(domain) = domain else { continue };

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn every_container_is_known_by_its_first_bytes() {
+    fn every_container_is_detected_by_its_first_bytes() {
         assert_eq!(unpacked(b"<a/>", 100).unwrap(), ["<a/>"]);
         assert_eq!(unpacked("\u{feff} \r\n<a/>".as_bytes(), 100).unwrap().len(), 1);
         assert_eq!(unpacked(&gzip(b"<a/>"), 100).unwrap(), ["<a/>"]);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_members_follow_one_another_and_line_ends_may_trail() {
+    fn reads_consecutive_gzip_members_and_ignores_trailing_line_ends() {
         let two = [gzip(b"<a>"), gzip(b"</a>"), b"\r\n".to_vec()].concat();
         assert_eq!(unpacked(&two, 100).unwrap(), ["<a></a>"]);
         let five = [gzip(b"<a>"), gzip(b""), gzip(b""), gzip(b""), gzip(b"</a>")].concat();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_are_no_markup_are_left_out() {
+    fn skips_members_that_are_not_markup() {
         let archive = zip(&[("folder/", b"", false), ("notes.txt", b"hello", true), ("x.xml", b"<a/>", true)]);
         assert_eq!(unpacked(&archive, 100).unwrap(), ["<a/>"]);
         let many = zip(&[("1", b"<a/>".as_slice(), true); MEMBERS_MAX + 1]);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_is_for_all_members_together() {
+    fn the_budget_covers_all_members_together() {
         let archive = zip(&[("1", &[b'x'; 60], true), ("2", b"<a>0123456789</a>", true)]);
         assert_eq!(unpacked(&archive, 77).unwrap().len(), 1);
         assert_eq!(unpacked(&archive, 76), Err(Unreadable::TooLarge));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_and_nesting_are_found() {
+    fn rejects_damaged_and_nested_archives() {
         let (packed, archive) = (gzip(b"<a>text</a>"), zip(&[("x", b"<a>text</a>", false)]));
         let mut flipped = packed.clone();
         let crc = packed.len() - 8;

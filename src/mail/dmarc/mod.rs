@@ -1,8 +1,8 @@
-//! DMARC aggregate reports (RFC 9990, RFC 7489 C) from the mail that carries them.
+//! DMARC aggregate reports (RFC 9990, RFC 7489 C), read from mail.
 //!
 //! [`read`] is called with untrusted mail. It is a pure function and never panics, and each of its costs has a limit
 //! below. A report over a limit is unreadable as a whole: none of it counts. The content is never trusted: a signature
-//! proves who wrote a report, and not that its content is true.
+//! proves the author of a report, not the truth of its content.
 
 mod aggregate;
 mod archive;
@@ -90,7 +90,7 @@ pub enum Unreadable {
     Range,
 }
 
-/// Our domains, whose reports count.
+/// Our domains. Only reports about them count.
 pub trait OwnDomains {
     /// Returns the index of a sending domain, counted from 0.
     fn domain(&mut self, name: &DomainName) -> Option<usize>;
@@ -101,7 +101,7 @@ pub trait OwnDomains {
 /// Reads the reports of a message: one for each document of its archive, usually a single one.
 ///
 /// # Errors
-/// The reason why none of it counts.
+/// The reason why the whole message does not count.
 pub fn read(message: &[u8], now: Timestamp, names: &mut dyn OwnDomains) -> Result<Vec<AggregateReport>, Unreadable> {
     let message = with_crlf(message);
     let entity = Entity::read(&message).ok_or(Unreadable::NoReport)?;

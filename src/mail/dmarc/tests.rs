@@ -1,4 +1,4 @@
-//! Reports as receivers write and pack them, and the expected results. The documents are in `tests/corpus/dmarc`,
+//! Reports as written and packed by receivers, and the expected results. The documents are in `tests/corpus/dmarc`,
 //! modelled on published ones.
 
 use base64::Engine as _;
@@ -91,7 +91,7 @@ fn counts(counts: &DmarcCounts) -> [u64; 4] {
 }
 
 #[test]
-fn a_report_of_google_is_read_out_of_the_archive_that_is_its_only_body() {
+fn reads_a_google_report_from_an_archive_as_the_only_body() {
     let archive = zip(&[("google.com!example.com!1699833600!1699919999.xml", corpus!("google"), true)]);
     let report = one(&body(&archive, "application/zip; name=\"x.zip\"")).unwrap();
     assert_eq!((report.reporter.as_str(), report.report_id.as_str()), ("google.com", "1234567890123456789"));
@@ -99,7 +99,7 @@ fn a_report_of_google_is_read_out_of_the_archive_that_is_its_only_body() {
     assert_eq!(report.policy_domain.as_str(), "example.com");
     let [own, news] = report.parts.as_slice() else { panic!("{:?}", report.parts) };
     assert_eq!((own.domain, own.policy, news.domain, news.policy), (0, DmarcPolicy::None, 1, DmarcPolicy::Quarantine));
-    // A row whose From is none of our domains belongs to the policy's domain.
+    // A row with a From domain that is not ours belongs to the policy's domain.
     let networks: Vec<_> =
         own.sources.iter().map(|(network, source)| (network.to_string(), counts(&source.counts))).collect();
     assert_eq!(
@@ -112,11 +112,11 @@ fn a_report_of_google_is_read_out_of_the_archive_that_is_its_only_body() {
     assert_eq!(own.sources[0].1.spf_domains, [("rp.example.com".parse().unwrap(), 120)]);
     let forwarded = &news.sources[0];
     assert_eq!((forwarded.0, counts(&forwarded.1.counts)), (network("2001:db8:77::/48"), [3, 0, 0, 0]));
-    assert!(forwarded.1.has_own_signature, "a signature that broke on its way names our selector");
+    assert!(forwarded.1.has_own_signature, "a broken signature contains our selector");
 }
 
 #[test]
-fn every_receivers_way_of_packing_is_read() {
+fn reads_every_packing_used_by_receivers() {
     for (name, document, messages, passed) in [
         ("microsoft", corpus!("microsoft"), 5, 5),
         ("yahoo", corpus!("yahoo"), 7, 7),
@@ -147,7 +147,7 @@ fn every_receivers_way_of_packing_is_read() {
 }
 
 #[test]
-fn the_new_namespace_and_its_values_are_known() {
+fn reads_the_new_namespace_and_its_values() {
     let report = one(&body(corpus!("gmx"), "text/xml")).unwrap();
     assert_eq!(report.parts[0].policy, DmarcPolicy::Quarantine);
     let counts = report.parts[0].sources[0].1.counts;
@@ -155,7 +155,7 @@ fn the_new_namespace_and_its_values_are_known() {
 }
 
 #[test]
-fn values_are_read_in_any_case() {
+fn parses_values_in_any_case() {
     let report = one(&body(corpus!("any-case"), "text/xml")).unwrap();
     assert_eq!((report.reporter.as_str(), report.report_id.as_str()), ("Zöho & Co", "z-17"));
     assert_eq!((report.policy_domain.as_str(), report.parts[0].policy), ("example.com", DmarcPolicy::Reject));
@@ -173,25 +173,29 @@ fn a_row_without_a_valid_source_and_count_is_skipped() {
 }
 
 #[test]
-fn a_report_about_others_has_no_part() {
+fn a_report_about_other_domains_has_no_part() {
     let of_another = String::from_utf8(corpus!("yahoo").to_vec()).unwrap().replace("example.com", "example.org");
     assert_eq!(one(&body(of_another.as_bytes(), "text/xml")).unwrap().parts, []);
     let inherited = of_another.replace("<header_from>example.org", "<header_from>news.example.com");
     let report = one(&body(inherited.as_bytes(), "text/xml")).unwrap();
     assert_eq!((report.parts.len(), report.parts[0].domain), (1, 1));
     let empty = one(&body(document(TODAY - DAY, TODAY, "").as_bytes(), "text/xml")).unwrap();
-    assert_eq!((empty.parts.len(), empty.parts[0].sources.len()), (1, 0), "a report without rows is one of the domain");
+    assert_eq!(
+        (empty.parts.len(), empty.parts[0].sources.len()),
+        (1, 0),
+        "a report without rows belongs to the domain"
+    );
 }
 
 #[test]
-fn bytes_that_are_no_utf_8_are_replaced() {
+fn replaces_invalid_utf_8() {
     let latin = document(TODAY - DAY, TODAY, &row("192.0.2.1")).replace(">R<", ">Zusteller \u{fc}<");
     let latin: Vec<u8> = latin.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
     assert_eq!(one(&body(&latin, "text/xml")).unwrap().reporter, "Zusteller \u{fffd}");
 }
 
 #[test]
-fn a_needed_element_is_there_or_nothing_counts() {
+fn a_report_without_a_required_element_is_unreadable() {
     let whole = document(TODAY - DAY, TODAY, &row("192.0.2.1"));
     assert!(one(&body(whole.as_bytes(), "text/xml")).is_ok());
     for missing in [
@@ -208,7 +212,7 @@ fn a_needed_element_is_there_or_nothing_counts() {
 }
 
 #[test]
-fn a_range_is_short_and_recent() {
+fn a_range_must_be_short_and_recent() {
     let read = |begin, end| one(&body(document(begin, end, "").as_bytes(), "text/xml")).map(|_| ());
     assert_eq!(read(TODAY - 7 * DAY, TODAY), Ok(()));
     assert_eq!(read(TODAY - 7 * DAY - 1, TODAY), Err(Unreadable::Range));
@@ -221,7 +225,7 @@ fn a_range_is_short_and_recent() {
 }
 
 #[test]
-fn whatever_is_meant_to_cost_is_unreadable() {
+fn costly_documents_are_unreadable() {
     let of = |document: &str| one(&part(&gzip(document.as_bytes()), "application/gzip")).map(|_| ());
     let rows = |count: usize| document(TODAY - DAY, TODAY, &row("192.0.2.1").repeat(count));
     assert_eq!(of(&rows(ROWS_MAX)), Ok(()));
@@ -274,14 +278,14 @@ fn a_message_without_a_report_is_unreadable() {
 }
 
 #[test]
-fn an_html_note_beside_the_report_is_left_out() {
+fn skips_an_html_note_beside_the_report() {
     let note = b"Content-Type: text/html\r\n\r\n<!DOCTYPE html><html><p>A report<br></html>".as_slice();
     let message = multipart(&[note, &body(&gzip(corpus!("yahoo")), "application/gzip")]);
     assert!(one(&message).is_ok());
 }
 
 #[test]
-fn an_archive_may_hold_several_reports() {
+fn an_archive_may_contain_several_reports() {
     let archive =
         zip(&[("1.xml", corpus!("yahoo"), true), ("readme.txt", b"hello", false), ("2.xml", corpus!("gmx"), true)]);
     let reports = read_at(&body(&archive, "application/zip"), NOW).unwrap();
@@ -292,7 +296,7 @@ fn an_archive_may_hold_several_reports() {
 }
 
 #[test]
-fn networks_beyond_the_limit_are_counted_together() {
+fn networks_above_the_limit_are_counted_together() {
     let rows: String = (0..NETWORKS_MAX + 5).map(|n| row(&format!("10.{}.{}.1", n / 256, n % 256))).collect();
     let report = one(&part(&gzip(document(TODAY - DAY, TODAY, &rows).as_bytes()), "application/gzip")).unwrap();
     let sources = &report.parts[0].sources;

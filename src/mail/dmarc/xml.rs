@@ -12,7 +12,7 @@ use quick_xml::events::Event;
 use super::archive::{Member, of_archive};
 use super::{DEPTH_MAX, TEXT_BYTES_MAX, Unreadable};
 
-/// Receives a document's elements and texts, in order.
+/// Receives the elements and texts of a document, in order.
 pub(super) trait Handler {
     /// An element starts.
     fn start(&mut self, name: &str);
@@ -27,7 +27,7 @@ pub(super) trait Handler {
 pub(super) fn read(document: &mut Member<'_>, handler: &mut dyn Handler) -> Result<(), Unreadable> {
     let mut reader = Reader::from_reader(Utf8::new(document));
     let config = reader.config_mut();
-    // The names of end tags are compared here, because an element that some reporters never close is ignored.
+    // End tags are compared by this module instead, because some reporters never close an element that is ignored.
     config.check_end_names = false;
     config.allow_unmatched_ends = true;
     let mut walk = Walk { handler, open: Vec::new(), text: String::new(), is_over: false };
@@ -122,7 +122,7 @@ impl Walk<'_> {
     }
 }
 
-/// Returns whether the tags of an element are ignored: some reporters open an `xs:schema` that they never close.
+/// Returns whether the tags of an element are ignored. Some reporters never close their `xs:schema`.
 fn is_left_out(name: &str) -> bool {
     local(name) == "schema"
 }
@@ -245,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_known_by_their_local_names_and_texts_are_resolved() {
+    fn passes_local_names_and_resolved_texts() {
         let document = b"\xef\xbb\xbf<?xml version='1.0'?><!-- x --> <n:a x='1'>\n<b/><n:c> t<![CDATA[<&]]>&amp;&#x41;&#66; </n:c>\n</n:a>\r\n";
         assert_eq!(log(document).unwrap(), "<a<b|><c|t<&&AB>|>");
         assert_eq!(log(b"<a>\xff\xe4x\xc3</a>").unwrap(), "<a|\u{fffd}\u{fffd}x\u{fffd}>");
     }
 
     #[test]
-    fn characters_may_lie_across_chunks() {
+    fn characters_may_span_chunks() {
         for before in CHUNK_BYTES - 8..CHUNK_BYTES + 2 {
             let document = format!("<a>{}<b>\u{20ac}\u{1f600}</b></a>", " ".repeat(before));
             assert_eq!(log(document.as_bytes()).unwrap(), "<a<b|\u{20ac}\u{1f600}>|>");
@@ -260,19 +260,19 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut() {
+    fn long_texts_are_truncated() {
         let long = log(format!("<a>{}</a>", "\u{20ac}".repeat(TEXT_BYTES_MAX)).as_bytes()).unwrap();
         assert_eq!(long.len(), "<a|>".len() + TEXT_BYTES_MAX / 3 * 3);
     }
 
     #[test]
-    fn a_schema_is_passed_over_closed_or_not() {
+    fn a_schema_is_ignored_closed_or_not() {
         assert_eq!(log(b"<a><xs:schema x='y'><b>1</b></a>").unwrap(), "<a<b|1>|>");
         assert_eq!(log(b"<a><xs:schema><xs:element/></xs:schema><b>1</b></a>").unwrap(), "<a<element|><b|1>|>");
     }
 
     #[test]
-    fn a_document_is_well_formed_or_unreadable() {
+    fn malformed_documents_are_unreadable() {
         for malformed in [
             "",
             " ",

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recipient_is_read_in_every_form() {
+    fn parses_a_recipient_in_every_form() {
         for (value, address) in [
             ("rfc822; bob@example.com", Some("bob@example.com")),
             ("RFC822;<bob@example.com> (Bob)", Some("bob@example.com")),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_may_be_null() {
+    fn parses_the_null_sender() {
         for (value, address) in [("<>", ""), (" <a@b.example> (c)", "a@b.example"), ("a@b.example", "a@b.example")] {
             assert_eq!(envelope(value), address);
         }

@@ -1,5 +1,5 @@
 //! Automatic replies (RFC 3834): vacation notices, receipts of ticket systems, challenges. They are dropped and
-//! counted, so a false positive is lost. The marks here are only those that never occur in a person's mail.
+//! counted, so a false positive would lose a message. The marks below therefore never occur in a person's mail.
 
 use super::super::section::Field;
 use super::text;
@@ -45,7 +45,7 @@ mod tests {
     use crate::mail::section;
 
     #[test]
-    fn what_machines_answer_is_known_by_its_marks() {
+    fn recognises_automatic_replies_by_their_marks() {
         for (head, expected) in [
             ("Auto-Submitted: auto-replied", true),
             ("auto-submitted: Auto-Generated; owner-email=\"a@b.example\"", true),

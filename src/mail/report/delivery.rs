@@ -20,7 +20,7 @@ pub struct DeliveryReport {
 }
 
 impl DeliveryReport {
-    /// Fills in missing fields from the human-readable text: OpenSMTPD writes a line `address: answer` per recipient
+    /// Fills in missing fields from the human-readable text. OpenSMTPD writes a line `address: answer` per recipient
     /// there, and no Diagnostic-Code.
     pub(super) fn learn_from(&mut self, words: &str) {
         for recipient in &mut self.recipients {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_without_empty_lines_between_them_are_told_apart() {
+    fn separates_blocks_without_empty_lines_between_them() {
         let report = report(
             "Reporting-MTA: dns; a.example\nFinal-Recipient: rfc822; a@b.example\nAction: failed\nStatus: 5.1.1\n\
              Final-Recipient: rfc822; c@d.example\nAction: delayed\nStatus: 4.0.0\n",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_and_statuses_stand_amid_comments_in_any_case() {
+    fn parses_actions_and_statuses_with_comments_in_any_case() {
         for (action, status, expected) in [
             ("FAILED", "5.1.1", Some((Action::Failed, Some((5, 1, 1))))),
             ("(oh) delayed (4 h)", "4.4.1 (timed out)", Some((Action::Delayed, Some((4, 4, 1))))),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_recipients_are_read_than_the_limit() {
+    fn parses_recipients_up_to_the_limit() {
         let one = "Final-Recipient: rfc822; a@b.example\nAction: failed\n";
         for many in [format!("{one}\n").repeat(150), one.repeat(150)] {
             assert_eq!(report(&many).unwrap().recipients.len(), RECIPIENTS_MAX);

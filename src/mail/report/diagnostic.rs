@@ -1,5 +1,5 @@
-//! The reason for a failed delivery, in the words of the refusing server: a Diagnostic-Code field (RFC 3464 2.3.6), and
-//! the replies that texts quote.
+//! The reason for a failed delivery, in the words of the refusing server: a Diagnostic-Code field (RFC 3464 2.3.6), or
+//! a reply quoted in a text.
 
 use super::super::section::Field;
 use super::{TEXT_BYTES_MAX, text};
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diagnostic_is_read_in_every_form() {
+    fn parses_a_diagnostic_in_every_form() {
         for (value, code, enhanced, text) in [
             ("smtp; 550 5.1.1 no such user", Some(550), Some("5.1.1"), "550 5.1.1 no such user"),
             ("SMTP;550 no such user", Some(550), None, "550 no such user"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_has_no_codes_in_it() {
+    fn the_sentence_contains_no_codes() {
         for (value, sentence) in [
             ("550-5.1.1 The account\r\n 550-5.1.1 does not\r\n 550 5.1.1 exist", "The account does not exist"),
             ("550-5.1.1 The account 550-5.1.1 does not 550 5.1.1 exist", "The account does not exist"),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_found_in_words_and_a_number_is_none() {
+    fn finds_a_quoted_refusal_but_ignores_other_numbers() {
         for (text, code, enhanced) in [
             ("host mx said: 550 5.1.1 <a@b.example>: unknown", Some(550), Some("5.1.1")),
             ("#550 5.2.2 full ##", Some(550), Some("5.2.2")),

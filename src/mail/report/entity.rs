@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_stand_between_their_delimiters() {
+    fn splits_parts_at_their_delimiters() {
         assert_eq!(parts("x\r\n--b b\r\n1\r\n--b b \t\r\n2\r\n\r\n--b b--\r\n3"), ["1", "2\r\n"]);
         assert_eq!(parts("--b b\r\n1\r\n--b bc\r\n --b b\r\n--b b"), ["1\r\n--b bc\r\n --b b", ""]);
         assert_eq!(parts("--b b\r\ncut o"), ["cut o"]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entity_says_what_it_is() {
+    fn parses_the_media_type() {
         fn of(head: &str) -> Option<Entity<'_>> {
             Entity::read(head.as_bytes())
         }

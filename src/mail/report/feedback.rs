@@ -16,7 +16,7 @@ pub struct FeedbackReport {
     /// The envelope sender of the message (MAIL FROM), without brackets; empty for the null sender.
     pub original_mail_from: Option<String>,
     /// The envelope recipients (RCPT TO) that are valid addresses, without brackets, at most [`RECIPIENTS_MAX`]. Many
-    /// providers redact them: a redacted one is left out, or is an address that does not exist (RFC 6590).
+    /// providers redact them. A redacted one is omitted, or is an address that does not exist (RFC 6590).
     pub original_rcpt_to: Vec<String>,
     /// The returned part of the message.
     pub returned: Returned,
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn every_registered_type_is_known_and_others_are_kept() {
+    fn parses_registered_types_and_keeps_others() {
         for (name, expected) in [
             ("abuse", FeedbackType::Abuse),
             ("Fraud (phish)", FeedbackType::Fraud),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn redacted_recipients_are_left_out() {
+    fn skips_redacted_recipients() {
         let report = report(
             "\nFeedback-Type: abuse\nOriginal-Rcpt-To: <a@b.example>\nOriginal-Rcpt-To: redacted\n\
              Original-Rcpt-To:\nOriginal-Rcpt-To: c@d.example (c)\nReporting-MTA: dns; mail.example (here)\n",

@@ -45,7 +45,7 @@ pub const FIELD_BYTES_MAX: usize = 1024;
 /// Kind of a returned message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
-    /// A delivery status notification: the fate of a message for each of its recipients (RFC 3464).
+    /// A delivery status notification: the outcome of a message for each of its recipients (RFC 3464).
     Delivery(DeliveryReport),
     /// An abuse report in ARF: a complaint of a recipient or their provider about a message (RFC 5965).
     Feedback(FeedbackReport),

@@ -5,7 +5,7 @@ use super::super::section::Field;
 /// Maximum number of bytes read of a field's value; every stored value is shorter.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// Returns the lines of a field's value without surrounding white space. Empty ones are left out.
+/// Returns the lines of a field's value without surrounding white space. Empty ones are skipped.
 pub(super) fn lines(field: &Field<'_>) -> Vec<String> {
     let value = field.value.unwrap_or_default();
     let value = String::from_utf8_lossy(&value[..value.len().min(VALUE_BYTES_MAX)]);
@@ -66,7 +66,7 @@ pub(super) fn typed(text: &str) -> (Option<String>, &str) {
     (Some(kind.to_ascii_lowercase()), rest.trim())
 }
 
-/// Returns the name of a server without its type, comments and trailing dot; `None` if nothing is left.
+/// Returns the name of a server without its type, comments and trailing dot; `None` if the result is empty.
 pub(super) fn server_name(value: &str) -> Option<String> {
     let value = without_comments(value);
     let (_, name) = typed(&value);
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_are_left_out_wherever_they_stand() {
+    fn removes_comments_at_any_position() {
         for (text, kept) in [
             ("5.1.1 (bad (nested) address)", "5.1.1"),
             ("(a) failed (b)", "failed"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_a_word_before_a_semicolon() {
+    fn a_type_is_one_word_before_a_semicolon() {
         for (text, kind, rest) in [
             ("RFC822;a@b.example", Some("rfc822"), "a@b.example"),
             ("x-postfix ; a; b", Some("x-postfix"), "a; b"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_clipped_between_characters_and_holds_no_controls() {
+    fn clips_between_characters_and_removes_control_characters() {
         assert_eq!(clipped(" a\tb\u{1b}[2J\nc\0 ", 99), "a b\u{fffd}[2J\nc\u{fffd}");
         assert_eq!(clipped("äöü", 5), "äö");
         assert_eq!(clipped("ab   cd", 4), "ab");

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_encoding_is_undone() {
+    fn decodes_every_encoding() {
         assert_eq!(text("QWN0aW9uOiBm\r\nYWlsZWQK", "BASE64"), "Action: failed\r\n");
         assert_eq!(text("QWN0a W9uOg==QUFB", "base64"), "Action:");
         assert_eq!(text("QWN0aW9uOgQ", "base64"), "Action:\u{4}");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_decoded_than_was_asked_for() {
+    fn decodes_up_to_the_requested_length() {
         assert_eq!(decoded(b"QWN0aW9uOiBm", "base64", 4).as_ref(), b"Acti");
         assert_eq!(decoded(b"=41=42=43", "quoted-printable", 2).as_ref(), b"AB");
         assert_eq!(decoded(b"abc", "8bit", 2).as_ref(), b"ab");

@@ -44,7 +44,7 @@ const PHRASES: [&str; 28] = [
     "non remis",
     "no se pudo entregar",
 ];
-/// Phrases in subjects or texts of delay notices, in lower case. They are not bounces.
+/// Phrases in subjects or texts of delay notices, in lower case. Such notices are not bounces.
 const DELAYS: [&str; 6] =
     ["delayed", "(delay)", "still being retried", "will be retried", "will continue to try", "will keep trying"];
 /// Phrases in subjects of other notices, in lower case.
@@ -103,7 +103,7 @@ fn is_qsbmf(opening: &str) -> bool {
     opening.starts_with("hi. this is the") && opening.lines().any(is_recipient)
 }
 
-/// Returns the first text that a mail program shows: the message's own, or that of its first readable part.
+/// Returns the first text shown by a mail program: the message's own, or that of its first readable part.
 pub(super) fn words(message: &Entity<'_>) -> Option<String> {
     let mut part = None;
     for _ in 0..DEPTH_MAX {
@@ -123,7 +123,7 @@ pub(super) fn words(message: &Entity<'_>) -> Option<String> {
     None
 }
 
-/// Returns the text before the returned message; only this is the bounce's own.
+/// Returns the text before the returned message. Only this text is the bounce's own.
 fn before_copy(words: &str) -> String {
     let is_copy = |line: &&str| {
         let line = line.trim().to_lowercase();

@@ -1,5 +1,5 @@
 //! Digest of a message for idempotency: the From mailbox, the decoded Subject, and the decoded leaf parts. Date,
-//! Message-ID, boundaries and transfer encodings are left out, because clients change them on each attempt.
+//! Message-ID, boundaries and transfer encodings are excluded, because clients change them on each attempt.
 
 use mail_parser::{Message, MessageParser, PartType};
 use sha2::{Digest as _, Sha256};

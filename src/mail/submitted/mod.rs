@@ -1,8 +1,8 @@
-//! A message that a program submitted by SMTP: parsed once for all recipients, and written once per recipient.
+//! A message submitted by a program over SMTP: parsed once for all recipients, and written once per recipient.
 //!
 //! The rules are those of `raw`: line ends become CRLF, Bcc is removed, and everything else stays byte for byte. In
-//! addition, `X-Service-*` headers set options and are removed, and the client's Message-ID stays findable. The copies
-//! differ only in their header section, so the body is hashed and compressed once.
+//! addition, `X-Service-*` headers set options and are removed, and the client's Message-ID remains searchable. The
+//! copies differ only in their header section, so the body is hashed and compressed once.
 
 mod fingerprint;
 mod identity;
@@ -215,7 +215,7 @@ fn check_shape(message: &[u8], fields: &[Field<'_>], faults: &mut Faults) {
         faults.insert("MIME parts must be nested at most 20 deep");
     }
     if fields.iter().filter(|field| field.is("Received")).count() > RECEIVED_HEADERS_COUNT {
-        faults.insert("has more than 50 Received headers: it goes in circles");
+        faults.insert("has more than 50 Received headers: possible mail loop");
     }
 }
 
@@ -224,7 +224,7 @@ fn sender(fields: &[Field<'_>], mail_from: &str, faults: &mut Faults) -> Option<
     let Some(from) = fields.iter().find(|field| field.is("From")) else {
         let address = mail_from.parse().ok();
         if address.is_none() {
-            faults.insert("must have a From header, for MAIL FROM is no address that could take its place");
+            faults.insert("must have a From header, because MAIL FROM is not an address that could replace it");
         }
         return address.map(|address| Mailbox { display: None, address });
     };
@@ -236,7 +236,7 @@ fn sender(fields: &[Field<'_>], mail_from: &str, faults: &mut Faults) -> Option<
     list.pop()
 }
 
-/// Returns a display name as a reader sees it. Control characters hidden in an encoded word become spaces.
+/// Returns a display name as shown to a reader. Control characters hidden in an encoded word become spaces.
 fn shown(display: &str) -> String {
     decoded_text(display).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! The `X-Service-*` headers, by which a program that only speaks SMTP sets the options of the API. They are removed
+//! The `X-Service-*` headers, which set the options of the API for programs that only speak SMTP. They are removed
 //! before the message is signed.
 
 use std::collections::HashSet;
@@ -111,9 +111,9 @@ impl PartialOptions {
     }
 
     fn put(&mut self, key: String, value: Value, violations: &mut Violations) {
-        // A header can contain thousands of pairs: one above the limit is enough to be refused.
+        // A header can contain thousands of pairs. One above the limit is enough to refuse it.
         if self.metadata.contains_key(&key) {
-            violations.add(METADATA, "gives a name twice, or one that X-Service-Metadata-<name> gives too");
+            violations.add(METADATA, "repeats a name, possibly one given by X-Service-Metadata-<name>");
         } else if self.metadata.len() <= METADATA_COUNT {
             self.metadata.insert(key, value);
         }

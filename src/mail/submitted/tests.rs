@@ -1,4 +1,4 @@
-//! Submitted messages: the parsed values, and the content of each copy.
+//! Tests of submitted messages: the parsed values, and the content of each copy.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn ours() -> String {
 }
 
 #[test]
-fn a_copy_has_a_message_id_of_ours_and_the_clients_stays_findable() {
+fn a_copy_has_our_message_id_and_the_clients_remains_searchable() {
     let message = with("Message-ID: <1@app.example>\r\nBcc: c@example.net\r\nDate: x\r\nTo: b@example.net\r\n");
     let expected = format!(
         "Message-ID: {}\r\nFrom: a@example.com\r\nX-Original-Message-ID: <1@app.example>\r\nDate: x\r\n\
@@ -57,7 +57,7 @@ fn a_copy_has_a_message_id_of_ours_and_the_clients_stays_findable() {
 }
 
 #[test]
-fn the_clients_message_id_ends_the_references() {
+fn the_clients_message_id_is_appended_to_references() {
     let references = |headers: &str| {
         let head = head(&with(&format!("Message-ID: <1@x>\r\n{headers}")));
         let place = head.find("References:").unwrap();
@@ -67,11 +67,11 @@ fn the_clients_message_id_ends_the_references() {
     assert_eq!(references("In-Reply-To: <a@b>\r\n"), "References: <a@b>\r\n <1@x>");
     assert_eq!(references("References: <a@b> <1@x>\r\n"), "References: <a@b> <1@x>");
     assert_eq!(references("References:\r\n"), "References: <1@x>");
-    assert!(!head(&with("Message-ID: 1@x\r\n")).contains("References"), "no valid identifier is in none");
+    assert!(!head(&with("Message-ID: 1@x\r\n")).contains("References"), "an invalid identifier is not added");
 }
 
 #[test]
-fn a_message_id_stays_where_the_account_keeps_it_and_it_is_valid() {
+fn a_valid_message_id_is_kept_if_the_account_wants_it() {
     let message = with("Message-ID: <1@x>\r\nIn-Reply-To: <a@b>\r\n");
     let kept = String::from_utf8(message.head(&copy(true, None))).unwrap();
     assert!(kept.contains("Message-ID: <1@x>\r\n") && !kept.contains("X-Original") && !kept.contains("References"));
@@ -83,7 +83,7 @@ fn a_message_id_stays_where_the_account_keeps_it_and_it_is_valid() {
 }
 
 #[test]
-fn mail_from_becomes_from_where_there_is_none() {
+fn mail_from_replaces_a_missing_from() {
     let message = read("Subject: x\n\nhello\n").unwrap();
     assert_eq!((message.from.as_given(), message.from_name), ("envelope@example.com", None));
     assert!(head(&read("Subject: x\n\nhello\n").unwrap()).contains("From: envelope@example.com\r\n"));
@@ -105,7 +105,7 @@ fn the_display_name_and_the_subject_are_decoded() {
 }
 
 #[test]
-fn steering_headers_are_read_and_removed() {
+fn steering_headers_are_parsed_and_removed() {
     let message = with(
         "x-SERVICE-idempotency-key: order-1\r\nX-Service-Expires-At: 2023-11-15T10:00:00+00:00\r\n\
          X-Service-Metadata: {\"a\":\r\n \"1\"}\r\nX-Service-Metadata-Order-Id: =?utf-8?q?=C3=B6?=\r\nX-Serviceable: y\r\n",
@@ -119,7 +119,7 @@ fn steering_headers_are_read_and_removed() {
 }
 
 #[test]
-fn all_faults_of_steering_headers_are_gathered_under_their_names() {
+fn all_errors_of_steering_headers_are_reported_under_their_names() {
     let found = faults(
         "X-Service-Idempotency-Key:\r\nX-Service-Expires-At: tomorrow\r\nX-Service-Metadata: [1]\r\n\
          X-Service-Stream: x\r\nX-Service-Metadata-A: 1\r\nx-service-metadata-a: 2\r\n",
@@ -138,7 +138,7 @@ fn all_faults_of_steering_headers_are_gathered_under_their_names() {
 }
 
 #[test]
-fn faults_of_raw_are_faults_here() {
+fn violations_of_raw_apply_here_too() {
     assert_eq!(faults("Subject: a\r\nSubject: b\r\n").len(), 1);
     assert_eq!(
         faults(&format!("X: {}\r\n", "x".repeat(1000))),
@@ -148,7 +148,7 @@ fn faults_of_raw_are_faults_here() {
 }
 
 #[test]
-fn a_sender_at_a_host_without_a_domain_is_told_what_an_address_needs() {
+fn a_sender_without_a_full_domain_gets_an_explanation() {
     for from in ["root@localhost", "Shop", "a@example.com, b@example.com"] {
         let Err(Unsubmitted::Invalid(violations)) = read(&format!("From: {from}\r\n\r\nx\r\n")) else {
             panic!("{from}")
@@ -159,7 +159,7 @@ fn a_sender_at_a_host_without_a_domain_is_told_what_an_address_needs() {
 }
 
 #[test]
-fn a_message_may_have_20_mib_with_what_is_added() {
+fn a_message_may_have_20_mib_including_our_additions() {
     let of = |bytes: usize| {
         let message = format!("From: a@example.com\r\n\r\n{}", "x\r\n".repeat(bytes / 3));
         SubmittedMessage::read(message.as_bytes().to_vec(), &facts(""))
@@ -171,7 +171,7 @@ fn a_message_may_have_20_mib_with_what_is_added() {
 }
 
 #[test]
-fn the_first_https_url_of_list_unsubscribe_counts_and_the_headers_stay() {
+fn uses_the_first_https_url_of_list_unsubscribe_and_keeps_the_headers() {
     let message = with("List-Unsubscribe: <mailto:u@x.example>, <http://x.example/u>,\r\n <https://x.example/ u>\r\n");
     assert_eq!(message.unsubscribe_url.as_ref().unwrap().as_given(), "https://x.example/u");
     assert!(head(&message).contains("<https://x.example/ u>"));
@@ -202,7 +202,7 @@ fn dressed(boundary: &str, encoding: &str, text: &str, date: &str) -> [u8; 32] {
 }
 
 #[test]
-fn the_fingerprint_is_the_same_over_renewals_and_differs_with_the_content() {
+fn the_fingerprint_depends_only_on_the_content() {
     let first = dressed("b1", "8bit", "Gr\u{fc}\u{df}e\r\nWien", "1");
     assert_eq!(first, dressed("b2", "quoted-printable", "Gr=C3=BC=C3=9Fe\r\nWi=\r\nen", "2"));
     assert_eq!(first, dressed("b3", "base64", "R3LDvMOfZQ0KV2llbg==", "3"));

@@ -1,4 +1,4 @@
-//! Complaints written by another library.
+//! Tests of complaints written by another library.
 
 use mail_auth::report::{Feedback, FeedbackType as Theirs};
 
@@ -8,7 +8,7 @@ const HEADERS: &str =
     "From: hello@example.test\r\nMessage-ID: <msg_1@example.test>\r\nFeedback-ID: 1:2:3:postrider\r\n";
 
 #[test]
-fn a_complaint_that_another_library_writes_is_read_as_it_was_meant() {
+fn parses_a_complaint_written_by_another_library() {
     for (theirs, ours) in [
         (Theirs::Abuse, FeedbackType::Abuse),
         (Theirs::Fraud, FeedbackType::Fraud),

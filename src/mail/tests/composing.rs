@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_message_looks_like_this() {
+fn a_composed_message_has_the_expected_form() {
     let message = composed(json!({
         "from": "news@bücher.example", "from_name": "Bücher & \"Mehr\"", "to": "Leser@Example.NET",
         "subject": "Ihre Bestellung – heute verschickt, morgen bei Ihnen",
@@ -71,7 +71,7 @@ YQpiCg==\r\n\
 }
 
 #[test]
-fn a_plain_text_alone_is_one_part_and_no_subject_gives_no_header() {
+fn text_alone_is_one_part_and_no_subject_gives_no_header() {
     let message = composed(json!({"text": "Hello\r\n\r\n"}));
     let id = facts().message_id;
     let expected = format!(
@@ -92,7 +92,7 @@ fn one_click_is_offered_only_over_https() {
 }
 
 #[test]
-fn a_recipients_name_and_a_list_header_stand_as_they_were_given() {
+fn a_recipients_name_and_a_list_header_are_written_as_given() {
     let body = json!({"from": "a@example.com", "to": "b@example.net", "text": "x",
         "unsubscribe_url": "https://example.com/u"});
     let mut submission = lift(body).unwrap();
@@ -110,14 +110,14 @@ fn a_recipients_name_and_a_list_header_stand_as_they_were_given() {
 }
 
 #[test]
-fn a_local_part_beyond_ascii_needs_smtputf8() {
+fn a_non_ascii_local_part_needs_smtputf8() {
     let message = composed(json!({"to": "用户@例え.テスト", "text": "x"}));
     assert!(message.smtputf8 && message.eight_bit);
     assert!(text_of(&message).contains("\r\nTo: 用户@xn--r8jz45g.xn--zckzah\r\n"));
 }
 
 #[test]
-fn sequences_that_end_a_message_for_some_servers_do_not_survive() {
+fn smuggled_end_of_data_sequences_are_removed() {
     for text in ["a\n.\nb", "a\r.\rb", "a\r\n.\rb", "a\n.\r\nb", "\r\r\n.\r\r\n", "\n\r", "\r"] {
         let message = composed(json!({"text": text, "html": text}));
         assert!(!text_of(&message).contains("\n.\n") && !text_of(&message).contains("\r.\r"));
@@ -125,13 +125,13 @@ fn sequences_that_end_a_message_for_some_servers_do_not_survive() {
 }
 
 #[test]
-fn megabytes_of_empty_lines_take_no_longer_than_other_text() {
+fn empty_lines_are_as_fast_as_other_text() {
     let message = composed(json!({"text": "\n".repeat(5 << 20)}));
     assert!(message.bytes.len() > 10 << 20);
 }
 
 #[test]
-fn a_message_over_twenty_mebibytes_is_a_fault_of_its_largest_field() {
+fn a_message_over_20_mib_is_a_violation_of_its_largest_field() {
     let file = STANDARD.encode(vec![0; 8 << 20]);
     let body = json!({"from": "a@example.com", "to": "b@example.net", "text": "x",
         "attachments": [{"filename": "a", "content": file}, {"filename": "b", "content": file}]});
@@ -140,7 +140,7 @@ fn a_message_over_twenty_mebibytes_is_a_fault_of_its_largest_field() {
 }
 
 #[test]
-fn long_values_are_folded_and_read_back_as_given() {
+fn long_values_are_folded_and_parse_back_unchanged() {
     let unbroken = "x".repeat(998);
     let spaced = format!("{} {}  {}", "a".repeat(400), "b".repeat(500), "c".repeat(90));
     let url = format!("https://example.com/{}", "u".repeat(2000));
@@ -187,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_submission_breaks_a_line(
+    fn no_submission_produces_an_invalid_line(
         text in hostile(), html in hostile(), subject in line(), from_name in line(), header in line(), file in line(),
         local in "[a-z!#$]{1,20}",
     ) {
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn no_raw_message_breaks_a_line(head in hostile(), body in hostile()) {
+    fn no_raw_message_produces_an_invalid_line(head in hostile(), body in hostile()) {
         let raw = format!("From: a@example.com\n{head}\n\n{body}");
         let submission = lift(json!({"from": "a@example.com", "to": "b@example.net", "raw": raw})).unwrap();
         if let Ok(message) = compose(&submission, &facts()) {

@@ -1,4 +1,4 @@
-//! Tests of whole messages: their form, that no input breaks their lines, and that signatures verify.
+//! Tests of whole messages: their form, valid lines for every input, and signatures that verify.
 
 mod complaining;
 mod composing;

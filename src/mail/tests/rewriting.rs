@@ -22,7 +22,7 @@ fn rewrite_with(changes: Value) -> Result<Composed, Violations> {
 }
 
 #[test]
-fn a_raw_message_is_changed_only_where_it_must_be() {
+fn a_raw_message_is_changed_only_as_specified() {
     let raw = "Received: from x\nReturn-Path: <x@example.com>\nFrom:  \"A\"\n <a@EXAMPLE.com>\nBCC: s@example.org,\n t@example.org\nresent-bcc: u@example.org,\n v@example.org\n\
 To: someone else <c@example.org>\nMessage-Id: <old@example.com>\nsubject: =?utf-8?q?H=C3=A4llo?=\n  W\nX-Odd:\t y  \n\nBody \n.\n\n";
     let message = rewrite(raw).unwrap();
@@ -65,7 +65,7 @@ fn an_unsubscribe_url_replaces_both_list_headers() {
 }
 
 #[test]
-fn bytes_above_127_are_told_apart_by_place() {
+fn bytes_above_127_are_classified_by_place() {
     let body = rewrite("From: a@example.com\n\nGrüße").unwrap();
     assert!(body.eight_bit && !body.smtputf8);
     let header = rewrite("From: a@example.com\nSubject: Grüße\n\nx").unwrap();
@@ -74,7 +74,7 @@ fn bytes_above_127_are_told_apart_by_place() {
 }
 
 #[test]
-fn every_fault_of_a_raw_message_is_refused() {
+fn rejects_every_malformed_raw_message() {
     let from = "From: a@example.com\n";
     let long_line = format!("{from}\n{}", "x".repeat(999));
     let long_head = format!("{from}{}\n\nx", "X-A: b\n".repeat(9363));
@@ -125,7 +125,7 @@ fn nested(levels: usize) -> String {
 }
 
 #[test]
-fn siblings_are_not_depth_and_a_longer_boundary_is_another_one() {
+fn siblings_do_not_add_depth_and_a_longer_boundary_differs() {
     let parts = "--b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n\nx\n--c--\n".repeat(100);
     let raw = format!("From: a@example.com\nContent-Type: multipart/mixed; boundary=b\n\n{parts}--b--\n");
     assert!(rewrite(&raw).is_ok());
@@ -147,7 +147,7 @@ fn hostile_header_sections_are_refused_or_signed_without_much_work() {
 }
 
 #[test]
-fn a_from_of_another_domain_is_a_fault_of_from() {
+fn a_from_of_another_domain_is_a_violation_of_from() {
     for from in
         ["a@evil.example", "a@sub.example.com", "\"a@example.com\" <a@evil.example>", "(a@example.com) a@evil.example"]
     {
@@ -166,13 +166,13 @@ fn a_long_old_message_id_stays_within_the_line_limit() {
 }
 
 #[test]
-fn a_message_that_went_round_in_circles_tells_how_often() {
+fn counts_received_headers_of_a_looping_message() {
     let raw = format!("{}From: a@example.com\n\nx", "Received: by x\n".repeat(51));
     assert_eq!(rewrite(&raw).unwrap().received_count, 51);
 }
 
 #[test]
-fn one_field_that_says_no_waives_tls_and_nothing_else_does() {
+fn only_a_single_field_with_no_waives_tls() {
     for (fields, waives) in [
         ("", false),
         ("TLS-Required: No\n", true),

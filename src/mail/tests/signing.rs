@@ -1,4 +1,4 @@
-//! Signatures are verified by another implementation (mail-auth), and broken by relevant changes.
+//! Tests that signatures verify with another implementation (mail-auth), and break by relevant changes.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -99,7 +99,7 @@ impl Signer {
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("the verifier asked the network"),
+        Poll::Pending => panic!("the verifier used the network"),
     }
 }
 
@@ -144,7 +144,7 @@ fn both_signatures_of_every_kind_of_message_verify() {
 }
 
 #[test]
-fn nothing_that_a_reader_sees_can_be_changed_or_added() {
+fn changing_or_adding_visible_content_breaks_the_signature() {
     let signer = Signer::new();
     let message = composed(json!({"text": "Hello", "subject": "S", "unsubscribe_url": "https://example.com/u"})).bytes;
     let signed = signer.signed(&message);
@@ -175,7 +175,7 @@ fn nothing_that_a_reader_sees_can_be_changed_or_added() {
 }
 
 #[test]
-fn a_signature_names_what_it_signs_and_when() {
+fn a_signature_contains_its_fields_and_time() {
     let signer = Signer::new();
     let message = composed(json!({"text": "Hello"})).bytes;
     let fields = sign(&[&signer.keys[1]], &message, AT).unwrap();
@@ -187,7 +187,7 @@ fn a_signature_names_what_it_signs_and_when() {
 }
 
 #[test]
-fn a_key_is_only_read_as_what_it_is() {
+fn a_key_parses_only_as_its_own_algorithm() {
     let key = generate(DkimAlgorithm::Ed25519Sha256, &SeededEntropy::new(2)).unwrap();
     let domain = || "example.com".parse().unwrap();
     assert!(SigningKey::from_pkcs8(domain(), "s", DkimAlgorithm::RsaSha256, key.pkcs8.expose()).is_err());

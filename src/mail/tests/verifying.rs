@@ -1,4 +1,4 @@
-//! Verification of signatures by another implementation (mail-auth) or by this one, and refusal of all others.
+//! Tests of verification: signatures of another implementation (mail-auth) and of this one, and refusal of all others.
 
 use mail_auth::common::crypto::{RsaKey, Sha256};
 use mail_auth::common::headers::HeaderWriter;
@@ -30,7 +30,7 @@ fn ed25519(domain: &str, message: &str) -> (String, String) {
 }
 
 /// Converts the key for mail-auth.
-#[expect(deprecated, reason = "its successor takes a type of a crate that this floor does not know")]
+#[expect(deprecated, reason = "its successor needs a type of a crate that this floor does not use")]
 fn rsa(key: &GeneratedKey) -> RsaKey<Sha256> {
     RsaKey::from_pkcs8_der(key.pkcs8.expose()).unwrap()
 }
@@ -46,7 +46,7 @@ fn verifies_at(message: &str, record: &str, now: Timestamp) -> bool {
 }
 
 #[test]
-fn signatures_of_both_algorithms_verify_with_the_published_key_alone() {
+fn signatures_of_both_algorithms_verify_only_with_the_published_key() {
     for algorithm in [DkimAlgorithm::RsaSha256, DkimAlgorithm::Ed25519Sha256] {
         let key = key(algorithm);
         let signed = signed_by(&key, algorithm, "example.com", MESSAGE);
@@ -79,7 +79,7 @@ fn signatures_of_another_implementation_verify_in_every_form() {
 }
 
 #[test]
-fn a_change_of_what_was_signed_or_a_second_from_verifies_no_more() {
+fn changed_signed_content_or_a_second_from_does_not_verify() {
     let (signed, record) = ed25519("example.com", MESSAGE);
     assert!(verifies(&signed, &record));
     for (from, to) in [
@@ -102,7 +102,7 @@ fn a_change_of_what_was_signed_or_a_second_from_verifies_no_more() {
 }
 
 #[test]
-fn a_signature_counts_only_where_its_domain_aligns_with_the_from_domain() {
+fn a_signature_counts_only_if_its_domain_aligns_with_the_from_domain() {
     for (from, signer, aligned) in [
         ("example.com", "example.com", true),
         ("mail.example.com", "example.com", true),
@@ -122,7 +122,7 @@ fn a_signature_counts_only_where_its_domain_aligns_with_the_from_domain() {
 }
 
 #[test]
-fn a_key_record_may_limit_what_the_key_is_good_for() {
+fn a_key_record_may_limit_the_use_of_its_key() {
     let (signed, record) = ed25519("example.com", MESSAGE);
     for (limit, usable) in [
         ("h=sha1:sha256; s=*", true),
@@ -142,7 +142,7 @@ fn a_key_record_may_limit_what_the_key_is_good_for() {
 }
 
 #[test]
-fn an_expired_signature_counts_for_nothing() {
+fn an_expired_signature_does_not_count() {
     let key = key(DkimAlgorithm::RsaSha256);
     let signer = DkimSigner::from_key(rsa(&key)).domain("example.com").selector("s1").headers(["From"]).expiration(60);
     let signed = signer.sign(MESSAGE.as_bytes()).unwrap().to_header() + MESSAGE;
@@ -152,7 +152,7 @@ fn an_expired_signature_counts_for_nothing() {
 }
 
 #[test]
-fn no_more_signatures_are_read_than_the_limit() {
+fn reads_signatures_up_to_the_limit() {
     let (signed, _) = ed25519("example.com", MESSAGE);
     let field = signed.strip_suffix(MESSAGE).unwrap();
     let many = field.repeat(50) + MESSAGE;
@@ -163,7 +163,7 @@ fn no_more_signatures_are_read_than_the_limit() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_the_reader_panic(value in ".{0,80}", record in ".{0,80}", body in ".{0,20}") {
+    fn the_parser_never_panics(value in ".{0,80}", record in ".{0,80}", body in ".{0,20}") {
         let message = format!("From: a@example.com\r\nDKIM-Signature: {value}\r\n\r\n{body}");
         for signature in aligned_signatures(message.as_bytes(), AT) {
             signature.is_verified_by(std::slice::from_ref(&record));

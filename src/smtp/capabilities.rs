@@ -1,4 +1,4 @@
-//! Capabilities that a server announces (RFC 5321 4.1.1.1), limited to those that sending uses.
+//! Server capabilities (RFC 5321 4.1.1.1), limited to those used for sending.
 
 use super::reply::{Reply, said};
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_are_read_in_any_case_and_unknown_ones_ignored() {
+    fn parses_keywords_in_any_case_and_ignores_unknown_ones() {
         let got = of(
             "250-mx\n250-pipelining\n250-SIZE 1000\n250-8BITMIME\n250-XFOO a b\n250-Limits RCPTMAX=1 MAILMAX=5\n250 SMTPUTF8\n",
         );
@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn the_ways_to_log_in_are_gathered_from_every_line_that_names_some() {
+    fn collects_login_mechanisms_from_all_lines() {
         let got = of("250-mx\n250-AUTH CRAM-MD5 plain\n250 AUTH=LOGIN\n");
         assert_eq!(got, Capabilities { auth_plain: true, auth_login: true, ..Capabilities::default() });
     }
 
     #[test]
-    fn a_size_of_zero_or_without_number_is_no_limit() {
+    fn a_size_of_zero_or_without_a_number_means_no_limit() {
         for text in ["250-mx\n250 SIZE 0\n", "250-mx\n250 SIZE\n", "250-mx\n250 SIZE lots\n"] {
             assert_eq!(of(text), Capabilities { size: true, ..Capabilities::default() });
         }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_is_the_server_s_name_whatever_it_says() {
+    fn the_first_line_is_always_the_server_name() {
         assert_eq!(of("250 STARTTLS\n"), Capabilities::default());
     }
 }

@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn a_dot_at_each_line_start_is_doubled_and_no_blank_line_added() {
+    fn doubles_a_dot_at_each_line_start_and_adds_no_blank_line() {
         assert_eq!(stuffed(b".a\r\n..\r\nb.\r\n"), b"..a\r\n...\r\nb.\r\n.\r\n");
         assert_eq!(stuffed(b"no end"), b"no end\r\n.\r\n");
         assert_eq!(stuffed(b""), b".\r\n");
     }
 
     #[test]
-    fn no_block_border_hides_a_line_start() {
+    fn finds_line_starts_across_block_boundaries() {
         for shift in 0..6 {
             let mut message = vec![b'x'; BLOCK_BYTES - shift];
             message.extend_from_slice(b"\r\n.\r\n.b\r\n");
@@ -111,13 +111,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_stuffed_comes_out_the_same(lines in prop::collection::vec("[.a]{0,4}", 0..40)) {
+        fn unstuffing_restores_the_message(lines in prop::collection::vec("[.a]{0,4}", 0..40)) {
             let message: Vec<u8> = lines.iter().flat_map(|line| [line.as_bytes(), b"\r\n"].concat()).collect();
             prop_assert_eq!(unstuffed(&stuffed(&message)), (message, false));
         }
 
         #[test]
-        fn no_bare_line_end_smuggles_an_end_of_data(pieces in prop::collection::vec("(\r\n|\n|\r|\\.|a)", 0..40)) {
+        fn bare_line_ends_cannot_smuggle_an_end_of_data(pieces in prop::collection::vec("(\r\n|\n|\r|\\.|a)", 0..40)) {
             let wire = stuffed(pieces.concat().as_bytes());
             let (_, followed) = unstuffed(&wire);
             prop_assert!(!followed);

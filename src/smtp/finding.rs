@@ -1,5 +1,5 @@
-//! Failures that are found without a server's answer: from DNS, from a server's capabilities, or from the connection.
-//! They never suppress an address (contract 6).
+//! Failures found without a server's answer: from DNS, from a server's capabilities, or from the connection. They never
+//! suppress an address (contract 6).
 
 use super::category::Category;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
@@ -24,7 +24,7 @@ pub fn no_host() -> Bounce {
 
 /// The network guard refuses all addresses.
 pub fn blocked_destination() -> Bounce {
-    let advice = "If the destination is yours, name its network in [network] allow: it is not a public address.";
+    let advice = "If the destination is yours, list its network in [network] allow: it is not a public address.";
     let category = Category::BlockedDestination;
     found(BounceKind::Undetermined, category, "5.4.4", BounceSource::Dns, "dns-blocked-destination", advice)
 }
@@ -43,19 +43,19 @@ pub fn loops_back() -> Bounce {
 
 /// The server's SIZE is less than the message.
 pub fn too_large(limit: u64) -> Bounce {
-    let advice = format!("Send a smaller message: the receiver takes {limit} bytes at most.");
+    let advice = format!("Send a smaller message: the receiver accepts at most {limit} bytes.");
     found(BounceKind::Soft, Category::MessageTooLarge, "5.3.4", BounceSource::Local, "local-size", advice)
 }
 
 /// The server lacks SMTPUTF8.
 pub fn needs_smtputf8() -> Bounce {
-    let advice = "Use an ASCII address: the receiver's server does not take international ones.";
+    let advice = "Use an ASCII address: the receiver's server does not accept international ones.";
     found(BounceKind::Undetermined, Category::ProtocolError, "5.6.7", BounceSource::Local, "local-smtputf8", advice)
 }
 
-/// The message's time is over: its queue lifetime, its `expires_at`, or the retention of its content.
+/// The message's lifetime is over: its queue lifetime, its `expires_at`, or the retention of its content.
 pub fn expired() -> Bounce {
-    let advice = "Send it again if it still matters: its time was over before the receiver took it.";
+    let advice = "Send it again if it still matters: it expired before the receiver accepted it.";
     found(BounceKind::Soft, Category::Expired, "4.4.7", BounceSource::Local, "local-expired", advice)
 }
 
@@ -107,7 +107,7 @@ pub fn tls_failed(why: &str) -> Bounce {
 
 /// The receiver's policy requires more security than its server offers.
 pub fn policy_failed(why: &str) -> Bounce {
-    let what = "the receiver's policy asks for a secured connection that its server did not give";
+    let what = "the receiver's policy requires a secured connection, which its server did not provide";
     soft(Category::TlsFailure, "4.7.5", "local-tls-policy", tried_again(what, why))
 }
 

@@ -1,6 +1,6 @@
 //! MTA-STS (RFC 8461): the record that announces a domain's policy, the policy itself, and the servers that it allows.
 //!
-//! The texts come from outside: anything that does not follow the RFC exactly is ignored.
+//! The texts are untrusted: anything that does not follow the RFC exactly is ignored.
 
 use std::time::Duration;
 
@@ -54,8 +54,8 @@ pub enum InvalidPolicy {
     Servers,
 }
 
-/// Returns the identifier that `texts`, the TXT records at `_mta-sts.<domain>`, announce; `None` if they announce no
-/// policy or several (RFC 8461 3.1).
+/// Returns the policy identifier in `texts`, the TXT records at `_mta-sts.<domain>`; `None` if they announce no policy
+/// or several (RFC 8461 3.1).
 pub fn announced_id(texts: &[String]) -> Option<String> {
     let mut records = texts.iter().filter_map(|text| text.strip_prefix("v=STSv1")).filter(|rest| is_separated(rest));
     let (Some(only), None) = (records.next(), records.next()) else { return None };
@@ -109,7 +109,7 @@ impl StsPolicy {
         })
     }
 
-    /// Returns the lines of the policy, as a report quotes them (RFC 8460 4.4).
+    /// Returns the lines of the policy as quoted in a report (RFC 8460 4.4).
     pub fn lines(&self) -> Vec<String> {
         let mode = match self.mode {
             StsMode::Enforce => "enforce",
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sound_record_announces_a_policy() {
+    fn exactly_one_valid_record_announces_a_policy() {
         assert_eq!(id(&["v=STSv1; id=20160831085700Z;"]).as_deref(), Some("20160831085700Z"));
         assert_eq!(id(&["v=STSv1 ;x=y; id = a1"]).as_deref(), Some("a1"));
         assert_eq!(id(&["v=spf1 -all", "v=STSv1; id=1"]).as_deref(), Some("1"));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_read_line_by_line_and_held_to_a_year() {
+    fn parses_a_policy_and_limits_it_to_a_year() {
         let text =
             "version: STSv1\r\nmode: enforce\r\nmx: mail.Example.com\r\nmx: *.example.net.\r\nmax_age: 604800\r\n";
         let policy = StsPolicy::read(text).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_told_why() {
+    fn rejects_other_texts_with_the_reason() {
         use InvalidPolicy as Why;
         let many = "mx: a.example\n".repeat(PATTERNS_MAX + 1);
         for (text, why) in [
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_stands_for_exactly_one_label() {
+    fn a_wildcard_matches_exactly_one_label() {
         let servers = vec!["mail.example.com".to_owned(), "*.example.net".to_owned()];
         let policy = StsPolicy { mode: StsMode::Enforce, max_age: MAX_AGE_MAX, servers };
         for name in ["mail.example.com", "MAIL.example.com.", "mx1.example.net", "mx2.Example.Net"] {

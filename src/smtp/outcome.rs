@@ -29,7 +29,7 @@ impl Envelope {
     }
 }
 
-/// Meaning of a server that uses our own name in its greeting or its answer to EHLO.
+/// Meaning of a server that uses our own name in its greeting or its EHLO answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoopCheck {
     /// The message would come back to us: [`Ending::Loop`].
@@ -93,7 +93,7 @@ pub enum Ending {
     },
     /// The server's SIZE is less than the message. Nothing was sent (5.3.4).
     TooLarge {
-        /// The SIZE it announced, in bytes.
+        /// The announced SIZE, in bytes.
         limit: u64,
     },
     /// The message needs SMTPUTF8 and the server lacks it. Nothing was sent (5.6.7).

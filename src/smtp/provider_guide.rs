@@ -42,7 +42,7 @@ struct Advice {
     text: String,
 }
 
-/// The senders that get an advice.
+/// Condition for an advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum When {
@@ -52,7 +52,7 @@ enum When {
     Complained,
 }
 
-/// A sender's results at a provider, by which advice is chosen.
+/// A sender's results at a provider, which select the advice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Experience {
     /// Whether the provider refused the sender.
@@ -75,10 +75,10 @@ impl Experience {
 }
 
 impl ProviderGuide {
-    /// The table that ships with the program.
+    /// The built-in table.
     pub fn built_in() -> &'static Self {
         static GUIDE: LazyLock<ProviderGuide> = LazyLock::new(|| {
-            toml::from_str(BUILT_IN).unwrap_or_else(|_| unreachable!("a test reads the table that ships"))
+            toml::from_str(BUILT_IN).unwrap_or_else(|_| unreachable!("a test parses the built-in table"))
         });
         &GUIDE
     }
@@ -105,21 +105,21 @@ mod tests {
     use crate::smtp::shaping::Shaping;
 
     #[test]
-    fn the_table_that_ships_names_known_providers_once_and_links_by_https() {
+    fn the_built_in_table_has_each_provider_once_with_https_links() {
         let guide = ProviderGuide::built_in();
         let known: Vec<_> = Shaping::built_in().provider_names().chain(["other"]).collect();
         let mut named: Vec<_> = guide.provider.iter().flat_map(|entry| &entry.names).map(String::as_str).collect();
         named.sort_unstable();
         let mut expected = known.clone();
         expected.sort_unstable();
-        assert_eq!(named, expected, "every provider of the shaping has one entry");
+        assert_eq!(named, expected, "every provider in shaping.toml has one entry");
         for link in guide.provider.iter().flat_map(|entry| &entry.links) {
             assert!(link.url.starts_with("https://") && !link.title.is_empty(), "{link:?}");
         }
     }
 
     #[test]
-    fn advice_is_given_to_those_who_need_it() {
+    fn advice_depends_on_the_senders_results() {
         let guide = ProviderGuide::built_in();
         assert_eq!(guide.advice("google", Experience::default()).len(), 1);
         let blocked = Experience { is_blocked: true, ..Experience::default() };

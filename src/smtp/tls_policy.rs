@@ -1,4 +1,4 @@
-//! Required TLS with one mail server, and the ways in which it can fail: RFC 7672 (DANE), RFC 8461 (MTA-STS), RFC 7435.
+//! TLS requirements for one mail server, and their possible failures: RFC 7672 (DANE), RFC 8461 (MTA-STS), RFC 7435.
 //!
 //! The engine decides the requirement for each server and domain; the code that opens the session enforces it. An unmet
 //! requirement ends the attempt before the message is mentioned. It is never a reason for clear text.
@@ -32,7 +32,7 @@ pub struct DaneTerms {
 }
 
 impl TlsRequirement {
-    /// Returns the policy behind the requirement, as the timeline shows it.
+    /// Returns the policy behind the requirement, as shown in the timeline.
     pub const fn policy(&self) -> TlsPolicy {
         match self {
             Self::Opportunistic => TlsPolicy::Opportunistic,
@@ -41,7 +41,7 @@ impl TlsRequirement {
         }
     }
 
-    /// Returns whether a session that was opened under `opened` and secured by `tls` meets this requirement.
+    /// Returns whether a session opened under `opened` and secured by `tls` meets this requirement.
     pub fn is_met_by(&self, opened: &Self, tls: Option<&TlsFacts>) -> bool {
         match self {
             Self::Opportunistic => true,
@@ -109,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn a_session_serves_a_stricter_policy_only_where_it_was_held_to_it() {
+    fn a_session_meets_a_stricter_policy_only_if_it_was_enforced() {
         let (any, pkix) = (TlsRequirement::Opportunistic, TlsRequirement::Pkix);
         let (proven, unproven) = (secured(Authenticated::Pkix), secured(Authenticated::None));
         assert!(any.is_met_by(&any, None) && any.is_met_by(&pkix, Some(&proven)));
-        assert!(pkix.is_met_by(&any, Some(&proven)), "what verifies verifies, whoever asked");
+        assert!(pkix.is_met_by(&any, Some(&proven)), "a verified certificate meets every requirement");
         assert!(!pkix.is_met_by(&any, Some(&unproven)) && !pkix.is_met_by(&any, None));
         assert!(dane(&["a"]).is_met_by(&dane(&["a"]), Some(&unproven)));
         assert!(!dane(&["a"]).is_met_by(&dane(&["b"]), Some(&proven)) && !dane(&["a"]).is_met_by(&any, Some(&proven)));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_requirement_is_shown_as_the_policy_that_asks_for_it() {
+    fn each_requirement_is_shown_as_its_policy() {
         assert_eq!(TlsRequirement::default().policy(), TlsPolicy::Opportunistic);
         assert_eq!(TlsRequirement::Pkix.policy(), TlsPolicy::MtaSts);
         assert_eq!(dane(&[]).policy(), TlsPolicy::Dane);

@@ -1,7 +1,7 @@
 //! Destinations of TLS reports for a domain (RFC 8460 3), from the TXT records at `_smtp._tls.<domain>`.
 //!
-//! The engine reads them before it reports. The texts come from outside: a record that does not follow the RFC exactly
-//! is ignored, and so are unusable destinations of a valid record.
+//! The engine reads them before it reports. The texts are untrusted: a record that does not follow the RFC exactly is
+//! ignored, and so are unusable destinations of a valid record.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_names_addresses_and_urls_in_their_order() {
+    fn parses_addresses_and_urls_in_order() {
         let record = "v=TLSRPTv1; rua=mailto:Reports@Example.com , https://tls.example.net/v1?of=a%2Cb;";
         assert_eq!(named(&[record]), ["mailto:Reports@example.com", "https://tls.example.net/v1?of=a%2Cb"]);
         assert_eq!(named(&["v=TLSRPTv1;rua=MAILTO:a%2Bb%40c@x.example?subject=hi"]), [""; 0], "two at signs");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_or_more_than_one_names_nobody() {
+    fn no_valid_record_or_several_give_no_destination() {
         let one = "v=TLSRPTv1; rua=mailto:a@x.example";
         for texts in [
             &[][..],
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_left_out_and_nobody_hears_twice() {
+    fn skips_unusable_and_repeated_destinations() {
         for odd in [
             "mailto:",
             "mailto:nobody",
@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_reader_stumble(text in ".{0,80}", uri in "(mailto|https):[%a-f0-9@./é]{0,40}") {
+        fn the_parser_never_panics(text in ".{0,80}", uri in "(mailto|https):[%a-f0-9@./é]{0,40}") {
             named(&[&text]);
             named(&[&format!("v=TLSRPTv1; rua={uri}")]);
         }

@@ -1,4 +1,4 @@
-//! TLSA records (RFC 6698) as SMTP uses them (RFC 7672 3.1): which of them are usable, and their meaning.
+//! TLSA records (RFC 6698) as used by SMTP (RFC 7672 3.1): the usable ones, and their meaning.
 //!
 //! `net` checks whether a certificate matches them.
 
@@ -18,7 +18,7 @@ pub struct TlsaRecord {
 /// A usable record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Association {
-    /// Certificate that the record constrains.
+    /// Certificate constrained by the record.
     pub usage: Usage,
     /// Part of the certificate.
     pub selector: Selector,
@@ -28,7 +28,7 @@ pub struct Association {
     pub data: Vec<u8>,
 }
 
-/// Certificate that a record constrains. Usages 0 and 1 have no meaning for SMTP (RFC 7672 3.1.3).
+/// Certificate constrained by a record. Usages 0 and 1 have no meaning for SMTP (RFC 7672 3.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
     /// A certificate authority (DANE-TA, 2).
@@ -37,7 +37,7 @@ pub enum Usage {
     Server,
 }
 
-/// Part of a certificate that a record describes.
+/// Part of a certificate described by a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selector {
     /// The whole certificate (0).
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_told_as_its_zone_has_it() {
+    fn a_record_is_formatted_as_in_a_zone_file() {
         for (record, head) in
             [(record(3, 1, 1, 32), "3 1 1 "), (record(2, 0, 2, 64), "2 0 2 "), (record(3, 0, 0, 1), "3 0 0 ")]
         {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_smtp_knows_and_what_is_whole_counts() {
+    fn only_complete_records_defined_for_smtp_are_usable() {
         let usable = [record(3, 1, 1, 32), record(2, 0, 2, 64), record(2, 0, 0, 500)];
         assert_eq!(usable.iter().filter_map(Association::read).count(), usable.len());
         for odd in [
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_digests_for_one_purpose_the_stronger_counts() {
+    fn the_stronger_of_two_digests_counts() {
         let usable = Association::usable(&[record(3, 1, 1, 32), record(3, 1, 2, 64), record(3, 0, 1, 32)]);
         let left: Vec<_> = usable.iter().map(|one| (one.selector, one.matching)).collect();
         assert_eq!(left, [(Selector::PublicKey, Matching::Sha512), (Selector::Certificate, Matching::Sha256)]);

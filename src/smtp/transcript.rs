@@ -1,5 +1,5 @@
-//! Transcript of a session, for the analysis of a failed attempt. The client writes it as it sends and receives. It
-//! never contains the message or a login. It is limited to 2 KiB; of a longer session the end is kept, where it failed.
+//! Transcript of a session, for the analysis of a failed attempt. The client writes it during the session. It never
+//! contains the message or a login. It is limited to 2 KiB; of a longer session the end with the failure is kept.
 
 use super::outcome::Ending;
 use super::reply::Reply;
@@ -48,7 +48,7 @@ impl Transcript {
             Ending::Closed(why) => self.happened(&format!("the connection ended: {why}")),
             Ending::Unreadable(why) => self.happened(&format!("unreadable answer: {why}")),
             Ending::TlsFailed(why) | Ending::PolicyFailed { why, .. } => self.happened(&format!("no TLS: {why}")),
-            Ending::TooLarge { limit } => self.happened(&format!("too large: the server takes {limit} bytes")),
+            Ending::TooLarge { limit } => self.happened(&format!("too large: the server accepts {limit} bytes")),
             Ending::NeedsSmtpUtf8 => self.happened("the server lacks SMTPUTF8, which the message needs"),
             Ending::Loop => self.happened("the server is ourselves"),
         }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_talk_is_written_as_it_went() {
+    fn a_session_is_recorded_in_order() {
         let mut transcript = Transcript::default();
         transcript.heard(&reply(220, "220-mx.example\n220 ready"));
         transcript.said(b"EHLO us.example\r\n");
@@ -103,17 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_no_answer_is_told() {
+    fn an_end_without_an_answer_is_recorded() {
         let mut transcript = Transcript::default();
         transcript.ended(&Ending::Answered(reply(550, "550 no")));
         assert_eq!(transcript.as_str(), "");
         transcript.ended(&Ending::Closed("reset".to_owned()));
         transcript.ended(&Ending::TooLarge { limit: 9 });
-        assert_eq!(transcript.as_str(), "the connection ended: reset\ntoo large: the server takes 9 bytes\n");
+        assert_eq!(transcript.as_str(), "the connection ended: reset\ntoo large: the server accepts 9 bytes\n");
     }
 
     #[test]
-    fn a_long_talk_keeps_its_end_and_never_more_than_its_share() {
+    fn a_long_transcript_keeps_only_its_end() {
         let mut transcript = Transcript::default();
         for number in 0..500 {
             transcript.said(format!("NOOP {number} é\r\n").as_bytes());

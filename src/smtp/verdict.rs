@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_judged_by_code_and_phase() {
+    fn answers_are_classified_by_code_and_phase() {
         for (phase, text, verdict) in [
             (Phase::Dot, "250 2.0.0 taken", "delivered"),
             (Phase::Dot, "299 odd", "delivered"),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_no_answer_is_never_a_bounce_by_the_receiver() {
+    fn a_missing_answer_is_never_a_bounce_by_the_receiver() {
         let why = String::new;
         for (phase, ending, verdict) in [
             (Phase::Connect, Ending::Unreachable(why()), "next, else deferred Site false"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_servers_one_that_may_do_better_later_decides() {
+    fn a_temporary_failure_of_one_server_takes_precedence() {
         let bounced = || FinalResult::Bounced(finding::too_large(9));
         let deferred = || FinalResult::Deferred(deferral(Scope::Site, finding::timed_out(), false));
         assert_eq!(bounced().and_then(deferred()), deferred());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_before_the_recipient_was_named_suppresses_nobody() {
+    fn a_refusal_before_rcpt_suppresses_no_address() {
         for (phase, suppressed) in [(Phase::Mail, false), (Phase::Rcpt, true), (Phase::Dot, true)] {
             match judge(&answered(phase, "550 5.1.1 No such user"), "mx.b.example", Rules::built_in()) {
                 Verdict::Bounced(bounce) => assert_eq!(bounce.suppressed, suppressed, "{phase:?}"),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_tried_again_suppresses() {
+    fn retried_attempts_suppress_no_address() {
         for text in ["450 5.1.1 user unknown", "550 5.1.1 user unknown"] {
             match judge(&answered(Phase::Greeting, text), "mx.b.example", Rules::built_in()) {
                 Verdict::NextServer(FinalResult::Deferred(deferral)) => assert!(!deferral.why.suppressed),

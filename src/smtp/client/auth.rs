@@ -1,5 +1,5 @@
-//! AUTH (RFC 4954) with PLAIN (RFC 4616), or LOGIN if the server offers nothing better. A refusal here is the relay's
-//! problem and not the message's: the client ends in [`Phase::Auth`] with the server's answer.
+//! AUTH (RFC 4954) with PLAIN (RFC 4616), or LOGIN if the server does not offer PLAIN. A refusal here concerns the
+//! relay and not the message: the client ends in [`Phase::Auth`] with the server's answer.
 
 use std::time::Duration;
 

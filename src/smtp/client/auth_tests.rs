@@ -1,4 +1,4 @@
-//! Logins at a server that requires one, and what is never sent in clear text.
+//! Tests of logins: at a server that requires one, and their secrecy in clear text.
 
 use super::script::{PIPELINED, Scene, WIRE, facts, settings};
 use super::*;
@@ -28,7 +28,7 @@ fn refused(scene: &mut Scene) -> (Phase, Ending) {
 }
 
 #[test]
-fn plain_goes_before_login_and_the_message_after_both() {
+fn prefers_plain_to_login_and_sends_the_message_afterwards() {
     let mut scene = secured("LOGIN PLAIN");
     scene.hears("AUTH PLAIN AHVzZXIAcGFzcw==\r\n").says("235 2.7.0 welcome\r\n");
     scene.begins().hears(PIPELINED);
@@ -39,13 +39,13 @@ fn plain_goes_before_login_and_the_message_after_both() {
 }
 
 #[test]
-fn login_is_tried_where_plain_turns_out_to_be_unknown() {
+fn tries_login_if_the_server_does_not_support_plain() {
     let mut scene = secured("PLAIN LOGIN");
     scene.hears("AUTH PLAIN AHVzZXIAcGFzcw==\r\n").says("504 5.5.4 unknown\r\n").hears("AUTH LOGIN\r\n");
 }
 
 #[test]
-fn a_refused_login_ends_the_session_in_its_own_phase_with_the_answer() {
+fn a_refused_login_ends_the_session_in_phase_auth_with_the_answer() {
     let mut scene = secured("PLAIN");
     scene.hears("AUTH PLAIN AHVzZXIAcGFzcw==\r\n").says("535 5.7.8 bad credentials\r\n");
     let (phase, ending) = refused(&mut scene);
@@ -58,7 +58,7 @@ fn a_refused_login_ends_the_session_in_its_own_phase_with_the_answer() {
 }
 
 #[test]
-fn no_login_is_said_where_tls_is_required_and_not_to_be_had() {
+fn sends_no_login_if_required_tls_is_unavailable() {
     let mut scene = with_login(StartTls::Required);
     scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 AUTH PLAIN\r\n");
     assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::PolicyFailed { .. })));
@@ -73,7 +73,7 @@ fn no_login_is_said_where_tls_is_required_and_not_to_be_had() {
 }
 
 #[test]
-fn a_connection_that_was_secure_from_the_start_needs_no_starttls() {
+fn a_connection_with_implicit_tls_needs_no_starttls() {
     let login = Login { username: "user".to_owned(), password: Secret::new(*b"pass") };
     let settings = Settings { starttls: StartTls::Never, login: Some(login), ..settings() };
     let mut scene = Scene::with(settings.clone());
@@ -84,7 +84,7 @@ fn a_connection_that_was_secure_from_the_start_needs_no_starttls() {
 }
 
 #[test]
-fn what_is_written_down_of_a_talk_is_neither_the_login_nor_the_message() {
+fn the_transcript_contains_neither_the_login_nor_the_message() {
     let mut scene = secured("CRAM-MD5 login");
     scene.hears("AUTH LOGIN\r\n").says("334 VXNlcm5hbWU6\r\n").hears("dXNlcg==\r\n");
     scene.says("334 UGFzc3dvcmQ6\r\n").hears("cGFzcw==\r\n").says("235 welcome\r\n");

@@ -1,5 +1,5 @@
-//! Servers that lie, send garbage, fall silent or disconnect: the session always ends properly and never counts a
-//! message as delivered that was not.
+//! Tests of servers that lie, send garbage, fall silent or disconnect. The session always ends properly, and an
+//! undelivered message never counts as delivered.
 
 use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
 use super::*;
@@ -51,7 +51,7 @@ fn is_delivery(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn a_connection_that_ends_at_any_byte_ends_sanely_and_delivers_only_what_was_answered() {
+fn a_connection_lost_at_any_byte_delivers_only_answered_messages() {
     type End = (fn(&mut Client), fn(&Ending) -> bool);
     let ends: [End; 2] = [
         (|client| client.closed("reset"), |ending| matches!(ending, Ending::Closed(_))),
@@ -71,7 +71,7 @@ fn a_connection_that_ends_at_any_byte_ends_sanely_and_delivers_only_what_was_ans
 }
 
 #[test]
-fn a_kept_connection_that_has_ended_says_nothing_about_the_message() {
+fn a_kept_connection_that_has_ended_does_not_judge_the_message() {
     let before: usize = DIALOGUE[..6].iter().map(|text| text.len()).sum();
     let outcomes = vanishing_after(before + 3, |client| client.closed("reset"));
     assert_eq!(outcomes[1].phase, Phase::Rset);
@@ -108,7 +108,7 @@ fn dripped_on(mut client: Client, limit: Duration) -> Ending {
 }
 
 #[test]
-fn a_server_that_says_an_byte_a_minute_wins_no_time_in_any_phase() {
+fn a_slow_server_does_not_extend_any_deadline() {
     let limits = Deadlines::default();
     let hello = "250-mx.example\r\n250 STARTTLS\r\n";
     let begun = |said: &str| {
@@ -136,7 +136,7 @@ fn a_server_that_says_an_byte_a_minute_wins_no_time_in_any_phase() {
 }
 
 #[test]
-fn a_handshake_has_what_starttls_left_of_its_time() {
+fn a_handshake_shares_the_deadline_of_starttls() {
     let mut scene = Scene::new();
     scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n").hears("STARTTLS\r\n");
     let due = scene.client.due();
@@ -145,7 +145,7 @@ fn a_handshake_has_what_starttls_left_of_its_time() {
 }
 
 #[test]
-fn words_injected_behind_starttls_are_a_tls_failure() {
+fn data_injected_after_starttls_is_a_tls_failure() {
     let mut scene = Scene::new();
     scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n").hears("STARTTLS\r\n");
     let outcome = scene.says("220 go\r\n250 mx\r\n").outcome();
@@ -153,7 +153,7 @@ fn words_injected_behind_starttls_are_a_tls_failure() {
 }
 
 #[test]
-fn an_answer_to_the_final_dot_that_comes_before_it_delivers_nothing() {
+fn an_answer_before_the_final_dot_delivers_nothing() {
     for early in ["250 ok\r\n250 ok\r\n354 go\r\n250 taken\r\n", "250 ok\r\n250 ok\r\n354 go\r\n2"] {
         let mut scene = Scene::ready(ALL);
         let outcome = scene.begins().hears(PIPELINED).says(early).outcome();
@@ -162,7 +162,7 @@ fn an_answer_to_the_final_dot_that_comes_before_it_delivers_nothing() {
 }
 
 #[test]
-fn answers_that_do_not_fit_their_commands_end_the_session() {
+fn answers_that_do_not_match_their_commands_end_the_session() {
     for wrong in
         ["354 go\r\n", "250 ok\r\n354 go\r\n", "250 ok\r\n250 ok\r\n250 ok\r\n", "250 ok\r\n250 ok\r\n334 \r\n"]
     {
@@ -177,7 +177,7 @@ fn answers_that_do_not_fit_their_commands_end_the_session() {
 }
 
 #[test]
-fn words_behind_the_last_answer_cost_the_connection_but_not_the_delivery() {
+fn data_after_the_last_answer_ends_the_connection_but_not_the_delivery() {
     let mut scene = Scene::ready(ALL);
     scene.begins().hears(PIPELINED).says("250\r\n250\r\n354\r\n").hears(WIRE).says("250 ok\r\n250 and more\r\n");
     assert!(is_delivery(&scene.outcome()));
@@ -185,14 +185,14 @@ fn words_behind_the_last_answer_cost_the_connection_but_not_the_delivery() {
 }
 
 #[test]
-fn words_behind_ehlo_s_answer_end_the_session() {
+fn data_after_the_ehlo_answer_ends_the_session() {
     let mut scene = Scene::new();
     let outcome = scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250 mx\r\n250 ok\r\n").outcome();
     assert!(matches!((outcome.phase, outcome.ending), (Phase::Ehlo, Ending::Unreadable(_))));
 }
 
 #[test]
-fn a_421_ends_the_session_wherever_it_comes() {
+fn a_421_ends_the_session_in_every_phase() {
     let ends_with_421 = |scene: &mut Scene, phase| {
         let outcome = scene.says("421 4.3.2 closing\r\n").outcome();
         assert!(matches!(&outcome.ending, Ending::Answered(reply) if reply.code == 421));
@@ -208,7 +208,7 @@ fn a_421_ends_the_session_wherever_it_comes() {
 }
 
 #[test]
-fn why_a_server_hung_up_in_the_midst_of_a_message_is_heard() {
+fn reads_the_reason_for_a_disconnect_during_a_message() {
     let hung_up = |pending: &[u8]| {
         let mut scene = Scene::ready(ALL);
         scene.begins().hears(PIPELINED).says("250\r\n250\r\n354\r\n");
@@ -223,7 +223,7 @@ fn why_a_server_hung_up_in_the_midst_of_a_message_is_heard() {
 }
 
 #[test]
-fn an_envelope_that_would_end_its_command_early_is_not_sent() {
+fn does_not_send_an_envelope_with_line_ends() {
     let mut scene = Scene::ready(ALL);
     let sly = Envelope { rcpt_to: "a@b.example>\r\nRCPT TO:<c@d.example".to_owned(), ..envelope() };
     scene.begins_with(&sly).outcome();

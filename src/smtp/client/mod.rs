@@ -1,8 +1,8 @@
 //! The sending side of an SMTP session, without a socket: bytes in, bytes and deadlines out (RFC 5321, 2920, 3207).
 //!
 //! The driver performs the request of [`Client::want`] and reports the result, until [`Client::take_outcome`] returns
-//! the end of an attempt or [`Want::Ready`] asks for a message. Whatever the server does, a message counts as delivered
-//! only after a 2xx that arrived after the whole message and its final dot were written.
+//! the end of an attempt or [`Want::Ready`] asks for a message. For every server behaviour, a message counts as
+//! delivered only after a 2xx that arrived after the whole message and its final dot were written.
 
 use std::time::Duration;
 
@@ -169,7 +169,7 @@ impl Client {
     /// Returns a refusal that is known without asking the server: its capabilities exclude this message.
     fn refusal_of_our_own(&self, envelope: &Envelope, size: usize) -> Option<(Phase, Ending)> {
         if !envelope.is_safe() {
-            return Some((Phase::Mail, Ending::Unreadable("the envelope holds a control character".to_owned())));
+            return Some((Phase::Mail, Ending::Unreadable("the envelope contains a control character".to_owned())));
         }
         if envelope.smtputf8 && !self.capabilities.smtputf8 {
             return Some((Phase::Mail, Ending::NeedsSmtpUtf8));
@@ -244,8 +244,7 @@ impl Client {
             State::Ready if self.outcome.is_none() => {
                 self.end_in(Phase::Ehlo, Ending::Unreadable("unexpected data from server".to_owned()));
             }
-            // Bytes injected in clear text must not be taken for the secured server's answer (RFC 3207 5,
-            // CVE-2011-0411).
+            // Bytes injected in clear text must not count as the secured server's answer (RFC 3207 5, CVE-2011-0411).
             State::Handshake => {
                 self.end(Ending::TlsFailed("the server sent data after its 220 to STARTTLS".to_owned()))
             }
@@ -285,7 +284,7 @@ impl Client {
         self.greet("EHLO", State::Ehlo, now);
     }
 
-    /// Reports that the handshake succeeded, but the server did not prove what its policy requires.
+    /// Reports that the handshake succeeded, but the server did not meet its policy.
     pub fn untrusted(&mut self, fault: TlsFault, why: &str) {
         self.end(Ending::PolicyFailed { fault, why: why.to_owned() });
     }
@@ -306,7 +305,7 @@ impl Client {
 
     fn answered(&mut self, reply: Reply, now: Duration) {
         self.transcript.heard(&reply);
-        // 421 announces the end of the connection, whatever the command was (RFC 5321 3.8).
+        // 421 announces the end of the connection in answer to any command (RFC 5321 3.8).
         if reply.code == 421 {
             return self.end(Ending::Answered(reply));
         }
@@ -337,7 +336,8 @@ impl Client {
             State::StartTls | State::Handshake => Phase::StartTls,
             State::Auth(_) => Phase::Auth,
             State::Transaction(transaction) => match transaction.take_refusal() {
-                // The server has refused the message already. That is the answer, however the connection ends.
+                // The server has already refused the message. That is the answer, regardless of how the connection
+                // ends.
                 Some((phase, reply)) => return self.end_in(phase, Ending::Answered(reply)),
                 None => transaction.phase(),
             },

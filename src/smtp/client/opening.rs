@@ -1,6 +1,6 @@
 //! Opening of a session: greeting, EHLO or HELO, and STARTTLS if it is wanted (RFC 5321 3.1, RFC 3207).
 //!
-//! Handles the first replies. It must never continue in clear text if TLS is required.
+//! This module handles the first replies. It must never continue in clear text if TLS is required.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Client {
     }
 
     pub(super) fn ehlo_answered(&mut self, reply: Reply, now: Duration) {
-        // The server does not know EHLO (RFC 5321 3.2).
+        // The server does not support EHLO (RFC 5321 3.2).
         if matches!(reply.code, 500 | 502 | 504) {
             return self.greet("HELO", State::Helo, now);
         }
@@ -37,7 +37,7 @@ impl Client {
             return self.log_in(now);
         }
         if !self.capabilities.starttls {
-            return self.go_on_in_clear("the server offers no STARTTLS", now);
+            return self.go_on_in_clear("the server does not offer STARTTLS", now);
         }
         self.out.extend_from_slice(b"STARTTLS\r\n");
         self.due = now + self.settings.deadlines.starttls;
@@ -54,7 +54,7 @@ impl Client {
         if self.tls.is_some() {
             return self.log_in(now);
         }
-        self.go_on_in_clear("the server knows no EHLO, and so no STARTTLS", now);
+        self.go_on_in_clear("the server does not support EHLO or STARTTLS", now);
     }
 
     pub(super) fn starttls_answered(&mut self, reply: &Reply, now: Duration) {

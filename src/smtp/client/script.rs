@@ -1,4 +1,4 @@
-//! A scripted server for the machine's tests: the lines that it sends, and those that it must receive.
+//! A scripted server for tests of the client: the lines that it sends, and those that it must receive.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The client's dialogue with servers of all capabilities, without a socket.
+//! Tests of the client's dialogue with servers of all capabilities, without a socket.
 
 use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
 use super::*;
@@ -13,7 +13,7 @@ fn answered(outcome: &Outcome) -> (Phase, u16) {
 }
 
 #[test]
-fn a_message_goes_out_in_two_writes_where_pipelining_is_offered() {
+fn with_pipelining_a_message_takes_two_writes() {
     let mut scene = Scene::ready(ALL);
     scene.begins().hears(PIPELINED).says("250 ok\r\n250 ok\r\n354 go\r\n").hears(WIRE).says("250 2.0.0 taken\r\n");
     assert_eq!(answered(&scene.outcome()), (Phase::Dot, 250));
@@ -21,7 +21,7 @@ fn a_message_goes_out_in_two_writes_where_pipelining_is_offered() {
 }
 
 #[test]
-fn only_a_further_message_begins_with_rset() {
+fn only_a_later_message_begins_with_rset() {
     let mut scene = Scene::ready(ALL);
     for rset in ["", "RSET\r\n"] {
         scene.begins().hears(&format!("{rset}{PIPELINED}"));
@@ -37,7 +37,7 @@ fn only_a_further_message_begins_with_rset() {
 }
 
 #[test]
-fn without_pipelining_each_command_awaits_its_answer() {
+fn without_pipelining_each_command_waits_for_its_answer() {
     let mut scene = Scene::ready("250 mx.example\r\n");
     for rset in ["", "RSET\r\n"] {
         scene.begins();
@@ -56,7 +56,7 @@ fn without_pipelining_each_command_awaits_its_answer() {
 }
 
 #[test]
-fn a_server_that_knows_no_ehlo_is_greeted_with_helo() {
+fn falls_back_to_helo_without_ehlo_support() {
     for code in [500, 502, 504] {
         let mut scene = Scene::new();
         scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says(format!("{code} what?\r\n"));
@@ -69,7 +69,7 @@ fn a_server_that_knows_no_ehlo_is_greeted_with_helo() {
 }
 
 #[test]
-fn parameters_are_said_only_where_needed_and_offered() {
+fn sends_parameters_only_if_needed_and_offered() {
     let wide = Envelope { eight_bit: true, smtputf8: true, ..envelope() };
     let mut scene = Scene::ready(ALL);
     let mail = "MAIL FROM:<b@r.example> SIZE=20 BODY=8BITMIME SMTPUTF8\r\nRCPT TO:<a@mx.example>\r\nDATA\r\n";
@@ -80,7 +80,7 @@ fn parameters_are_said_only_where_needed_and_offered() {
 }
 
 #[test]
-fn what_the_server_said_it_cannot_take_is_not_sent() {
+fn does_not_send_a_message_outside_the_servers_capabilities() {
     let mut scene = Scene::ready("250-mx.example\r\n250 SIZE 19\r\n");
     assert_eq!(scene.begins().outcome().ending, Ending::TooLarge { limit: 19 });
     assert!(scene.client.is_reusable() && scene.client.output().is_empty());
@@ -91,7 +91,7 @@ fn what_the_server_said_it_cannot_take_is_not_sent() {
 }
 
 #[test]
-fn a_refused_recipient_is_the_outcome_and_the_connection_stays_good() {
+fn a_refused_recipient_is_the_outcome_and_the_connection_stays_usable() {
     let mut scene = Scene::ready(ALL);
     scene.begins().hears(PIPELINED).says("250 ok\r\n550 5.1.1 no such user\r\n503 no recipients\r\n");
     assert_eq!(answered(&scene.outcome()), (Phase::Rcpt, 550));
@@ -102,7 +102,7 @@ fn a_refused_recipient_is_the_outcome_and_the_connection_stays_good() {
 }
 
 #[test]
-fn a_354_behind_a_refused_recipient_gets_a_lone_dot_whose_answer_counts_for_nothing() {
+fn a_354_after_a_refused_recipient_gets_a_lone_dot_and_its_answer_is_ignored() {
     for answer in ["250 taken\r\n", "554 no valid recipients\r\n"] {
         let mut scene = Scene::ready(ALL);
         scene.begins().hears(PIPELINED).says("250 ok\r\n571 no\r\n354 go\r\n").hears(".\r\n").says(answer);
@@ -112,7 +112,7 @@ fn a_354_behind_a_refused_recipient_gets_a_lone_dot_whose_answer_counts_for_noth
 }
 
 #[test]
-fn a_refusal_stands_however_the_connection_ends_after_it() {
+fn a_refusal_counts_regardless_of_the_connections_end() {
     for ends in [Client::deadline_passed, |client: &mut Client| client.closed("reset")] {
         let mut scene = Scene::ready(ALL);
         scene.begins().hears(PIPELINED).says("250 ok\r\n550 no\r\n");
@@ -123,7 +123,7 @@ fn a_refusal_stands_however_the_connection_ends_after_it() {
 }
 
 #[test]
-fn a_refusal_of_data_or_of_the_message_is_that_phase_s() {
+fn a_refusal_of_data_or_of_the_message_has_its_own_phase() {
     let mut scene = Scene::ready(ALL);
     scene.begins().hears(PIPELINED).says("250 ok\r\n250 ok\r\n451 4.7.1 later\r\n");
     assert_eq!(answered(&scene.outcome()), (Phase::Data, 451));
@@ -134,7 +134,7 @@ fn a_refusal_of_data_or_of_the_message_is_that_phase_s() {
 }
 
 #[test]
-fn tls_is_started_where_offered_and_what_was_offered_before_it_is_forgotten() {
+fn starts_offered_tls_and_discards_earlier_capabilities() {
     let mut scene = Scene::new();
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250-PIPELINING\r\n250 STARTTLS\r\n");
     scene.hears("STARTTLS\r\n").says("220 go\r\n");
@@ -147,7 +147,7 @@ fn tls_is_started_where_offered_and_what_was_offered_before_it_is_forgotten() {
 }
 
 #[test]
-fn a_refused_starttls_leaves_the_session_in_clear() {
+fn a_refused_starttls_leaves_the_session_in_clear_text() {
     let mut scene = Scene::new();
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250-PIPELINING\r\n250 STARTTLS\r\n");
     scene.hears("STARTTLS\r\n").says("454 4.7.0 not now\r\n");
@@ -155,7 +155,7 @@ fn a_refused_starttls_leaves_the_session_in_clear() {
 }
 
 #[test]
-fn where_starttls_is_required_a_server_that_does_not_start_it_hears_nothing_of_the_message() {
+fn required_starttls_reveals_nothing_of_the_message_without_tls() {
     let greeted = || {
         let mut scene = Scene::with(Settings { starttls: StartTls::Required, ..settings() });
         scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n");
@@ -177,7 +177,7 @@ fn where_starttls_is_required_a_server_that_does_not_start_it_hears_nothing_of_t
 }
 
 #[test]
-fn where_starttls_is_required_a_secured_session_goes_on_as_any_other() {
+fn required_starttls_continues_normally_once_secured() {
     let mut scene = Scene::with(Settings { starttls: StartTls::Required, ..settings() });
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n");
     scene.hears("STARTTLS\r\n").says("220 go\r\n");
@@ -188,7 +188,7 @@ fn where_starttls_is_required_a_secured_session_goes_on_as_any_other() {
 }
 
 #[test]
-fn a_server_known_for_broken_tls_is_not_asked_for_it() {
+fn skips_starttls_for_servers_with_broken_tls() {
     let mut scene = Scene::with(Settings { starttls: StartTls::Never, ..settings() });
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n");
     assert_eq!(scene.client.want(), Want::Ready);
@@ -257,16 +257,16 @@ fn served_for(bytes: usize, pause: Duration) -> Option<Duration> {
 }
 
 #[test]
-fn a_body_that_moves_less_than_1_kib_a_second_over_five_minutes_ends_its_attempt() {
+fn a_body_below_1_kib_per_second_over_five_minutes_ends_its_attempt() {
     // Blocks of 64 KiB.
     assert_eq!(served_for(10_000_000, Duration::from_secs(60)), None);
     assert_eq!(served_for(10_000_000, Duration::from_secs(70)), Some(Duration::from_secs(300)));
     assert_eq!(served_for(10_000_000, Duration::from_secs(200)), Some(Duration::from_secs(180)));
-    assert_eq!(served_for(100_000, Duration::from_secs(140)), None, "two blocks are through by then");
+    assert_eq!(served_for(100_000, Duration::from_secs(140)), None, "two blocks are written by then");
 }
 
 #[test]
-fn the_body_is_asked_for_when_the_server_is_ready_for_it() {
+fn requests_the_body_once_the_server_is_ready() {
     let mut scene = Scene::ready("250-mx\r\n250 PIPELINING\r\n");
     scene.begins();
     scene.client.written(scene.now);
@@ -282,7 +282,7 @@ fn the_body_is_asked_for_when_the_server_is_ready_for_it() {
 }
 
 #[test]
-fn a_first_attempt_waits_fifteen_seconds_for_greeting_and_ehlo_together() {
+fn a_first_attempt_waits_15_seconds_for_greeting_and_ehlo_together() {
     let deadlines = Deadlines::default().of_first_attempt();
     let mut scene = Scene::with(Settings { deadlines, ..settings() });
     assert_eq!(scene.client.due(), Duration::from_secs(15));

@@ -52,7 +52,7 @@ impl Reply {
     }
 
     /// Returns the text of all lines without codes and enhanced codes, as one line in lower case, for rules to search.
-    /// At most 4 KiB. Words with an `@` are left out, because an address proves nothing about the refusal. A line that
+    /// At most 4 KiB. Words with an `@` are removed, because an address proves nothing about the refusal. A line that
     /// is not UTF-8 is read as Latin-1, which some servers still send.
     pub fn words(&self) -> String {
         let mut words = String::new();
@@ -85,7 +85,7 @@ pub fn words_of(text: &str) -> String {
     words
 }
 
-/// Appends the words of `text` in lower case, separated by one space, up to the size limit. Addresses are left out.
+/// Appends the words of `text` in lower case, separated by one space, up to the size limit. Addresses are removed.
 fn push_words(text: &str, words: &mut String) {
     for word in text.split_whitespace().filter(|word| !word.contains('@')) {
         if !words.is_empty() {

@@ -1,15 +1,15 @@
-//! Replies as servers really send them, and the parser's results.
+//! Tests of the parser with replies of real servers.
 
 use super::*;
 
 fn parse(bytes: &[u8]) -> Result<Reply, UnreadableReply> {
     let (used, reply) = ReplyParser::new().feed(bytes)?;
-    assert_eq!(used, bytes.len(), "a test's reply is whole");
+    assert_eq!(used, bytes.len(), "a test's reply is complete");
     Ok(reply.unwrap())
 }
 
 #[test]
-fn every_shape_that_servers_really_send_is_read() {
+fn parses_every_form_sent_by_real_servers() {
     for (bytes, code, text) in [
         (&b"250 ok\r\n"[..], 250, "250 ok"),
         (b"250\r\n", 250, "250"),
@@ -29,7 +29,7 @@ fn every_shape_that_servers_really_send_is_read() {
 }
 
 #[test]
-fn what_is_no_reply_is_refused() {
+fn rejects_malformed_replies() {
     for bytes in
         [&b"100 go on\r\n"[..], b"\r\n", b"25\r\n", b"600 no\r\n", b"2500 no\r\n", b"HTTP/1.1 400\r\n", b"250_x\r\n"]
     {
@@ -38,7 +38,7 @@ fn what_is_no_reply_is_refused() {
 }
 
 #[test]
-fn a_reply_in_single_bytes_is_the_same_reply() {
+fn a_reply_parses_the_same_byte_by_byte() {
     let bytes = b"250-one\r\n250-two\n250 three\r\n";
     let mut parser = ReplyParser::new();
     let replies: Vec<_> = bytes.iter().filter_map(|byte| parser.feed(&[*byte]).unwrap().1).collect();
@@ -47,7 +47,7 @@ fn a_reply_in_single_bytes_is_the_same_reply() {
 }
 
 #[test]
-fn the_caps_hold_before_a_newline_arrives() {
+fn limits_apply_before_a_newline_arrives() {
     let mut parser = ReplyParser::new();
     let fed = std::iter::repeat_with(|| parser.feed(&[b'2'; 512])).take(10).find_map(Result::err);
     assert_eq!(fed, Some(UnreadableReply::LineTooLong));
@@ -63,7 +63,7 @@ fn the_caps_hold_before_a_newline_arrives() {
 }
 
 #[test]
-fn the_cap_on_a_line_does_not_count_its_end() {
+fn the_line_limit_does_not_count_the_line_end() {
     let exact = [b"250 ", &[b'x'; LINE_BYTES_MAX - 4][..], b"\r\n"].concat();
     assert!(parse(&exact).is_ok());
     let over = [b"250 ", &[b'x'; LINE_BYTES_MAX - 3][..], b"\n"].concat();
@@ -71,14 +71,14 @@ fn the_cap_on_a_line_does_not_count_its_end() {
 }
 
 #[test]
-fn the_text_is_cut_at_4_kib_between_characters() {
+fn the_text_is_truncated_at_4_kib_between_characters() {
     let line = "é".repeat(2000);
     let reply = parse(format!("550-{line}\r\n550 {line}\r\n").as_bytes()).unwrap();
     assert!(reply.text().len() <= TEXT_BYTES_MAX && reply.text().len() > TEXT_BYTES_MAX - 4);
 }
 
 #[test]
-fn enhanced_codes_are_found_where_servers_put_them() {
+fn finds_enhanced_codes_in_all_common_places() {
     for (text, code) in [
         ("550 5.7.509 Access denied", Some("5.7.509")),
         ("550-5.1.1 a\r\n550 5.1.1 b", Some("5.1.1")),
@@ -99,7 +99,7 @@ fn enhanced_codes_are_found_where_servers_put_them() {
 }
 
 #[test]
-fn the_words_join_the_lines_and_leave_addresses_out() {
+fn the_words_join_the_lines_without_addresses() {
     let reply = parse(b"550-5.1.1 The account does\r\n550 5.1.1 NOT exist <spam@b.example>\r\n").unwrap();
     assert_eq!(reply.words(), "the account does not exist");
     assert_eq!(words_of("smtp; 550 No such\n user <a@b.example>"), "smtp; 550 no such user");
@@ -108,14 +108,14 @@ fn the_words_join_the_lines_and_leave_addresses_out() {
 }
 
 #[test]
-fn the_words_of_a_line_in_latin_1_are_read_as_such() {
+fn the_words_of_a_latin_1_line_are_decoded() {
     let reply = parse(b"550-5.2.2 BO\xceTE pleine\r\n550 5.2.2 \xd1\x8f\xd1\x89\xd0\xb8\xd0\xba\r\n").unwrap();
     assert_eq!(reply.words(), "boîte pleine ящик");
     assert_eq!(reply.enhanced(), Some(EnhancedCode::new(5, 2, 2)));
 }
 
 #[test]
-fn the_words_end_at_4_kib_however_long_the_reply() {
+fn the_words_are_limited_to_4_kib() {
     let line = [b"550-", &"É ".repeat(1300).into_bytes()[..], b"\r\n"].concat();
     let reply = parse(&[&line.repeat(15)[..], b"550 end\r\n"].concat()).unwrap();
     assert!((TEXT_BYTES_MAX - 4..=TEXT_BYTES_MAX).contains(&reply.words().len()), "{}", reply.words().len());

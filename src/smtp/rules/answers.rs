@@ -1,4 +1,4 @@
-//! The answers of `tests/corpus/answers.tsv`, each with what it has to come out as.
+//! Tests with the answers in `tests/corpus/answers.tsv` and their expected classification.
 
 use std::collections::BTreeSet;
 
@@ -40,11 +40,11 @@ fn answer(line: usize, text: &'static str) -> Answer {
     };
     let bytes = [bytes_of(answer), b"\r\n".to_vec()].concat();
     let (_, reply) = ReplyParser::new().feed(&bytes).unwrap_or_else(|why| panic!("line {line}: {why}"));
-    let reply = reply.unwrap_or_else(|| panic!("line {line}: the reply has no end"));
+    let reply = reply.unwrap_or_else(|| panic!("line {line}: the reply is incomplete"));
     Answer { line, host, expected: (kind, category, suppressed), reply, source }
 }
 
-/// The bytes of an answer with `\n` and `\xNN` in it.
+/// Returns the bytes of an answer that contains `\n` and `\xNN` escapes.
 fn bytes_of(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
@@ -68,7 +68,7 @@ fn explain(answer: &Answer) -> Bounce {
 }
 
 #[test]
-fn every_answer_that_receivers_give_comes_out_right() {
+fn every_known_answer_is_classified_as_expected() {
     let answers = answers();
     assert!(answers.len() >= 500, "{}", answers.len());
     let wrong = answers.iter().filter_map(|answer| {
@@ -91,14 +91,14 @@ fn every_answer_names_its_source_and_most_are_real() {
 }
 
 #[test]
-fn every_rule_that_ships_explains_an_answer() {
+fn every_built_in_rule_matches_an_answer() {
     let used: BTreeSet<_> = answers().iter().map(|answer| explain(answer).rule).collect();
     let unused: Vec<_> = Rules::built_in().rules.iter().map(|rule| &rule.id).filter(|id| !used.contains(*id)).collect();
     assert!(unused.is_empty(), "{unused:?}");
 }
 
 #[test]
-fn a_refusal_of_the_recipient_bounces_or_waits_by_its_code_whatever_it_means() {
+fn a_refused_recipient_bounces_or_is_retried_by_its_code() {
     for answer in answers() {
         let code = answer.reply.code;
         let ending = Ending::Answered(answer.reply);
@@ -119,6 +119,6 @@ fn a_refusal_of_the_recipient_bounces_or_waits_by_its_code_whatever_it_means() {
 }
 
 #[test]
-fn bytes_and_line_ends_can_be_written() {
+fn escapes_become_bytes_and_line_ends() {
     assert_eq!(bytes_of("a\\nb\\xe4"), b"a\nb\xe4");
 }

@@ -1,6 +1,6 @@
-//! The table of rules that says what a server's refusal means: `data/bounces.toml`, and an operator's file over it.
+//! The table of rules that classify a server's refusal: `data/bounces.toml`, and an operator's file on top.
 //!
-//! Rules are tried in order and the first that fits counts. A rule says what an answer is about; it can't change
+//! Rules are tried in order, and the first match counts. A rule decides the subject of an answer; it can't change
 //! whether the answer is final.
 
 use std::sync::LazyLock;
@@ -15,10 +15,10 @@ use crate::domain::event::{Bounce, BounceKind, BounceSource};
 
 const BUILT_IN: &str = include_str!("../../../data/bounces.toml");
 
-/// A file of rules is wrong.
+/// Errors in a file of rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRules {
-    /// It is not TOML of the right shape; the text has line and column.
+    /// It is not TOML of the expected form. The text has line and column.
     #[error("{0}")]
     Syntax(String),
     /// A rule can't be used.
@@ -36,26 +36,26 @@ pub enum InvalidRules {
 /// An error in a bounce rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
-    /// A pattern of codes can't be read.
+    /// A code pattern is malformed.
     #[error("{0:?} is not a code such as \"550\" or \"5xx\", or \"5.1.1\" or \"*.7.*\"")]
     Code(String),
-    /// A host can't be read.
-    #[error("{0:?} is not a host name, or the end of one from a dot on, such as \"icloud.com\"")]
+    /// A host is malformed.
+    #[error("{0:?} is not a host name or its end after a dot, such as \"icloud.com\"")]
     Host(String),
-    /// A text that every answer has, or none.
-    #[error("{0:?} can't be looked for: give words with single blanks between them, and no address")]
+    /// A text that every answer contains, or none.
+    #[error("{0:?} can't be searched for; write words separated by single blanks, without an address")]
     Text(String),
-    /// It would suppress an address for what is not its fault.
+    /// It would suppress an address for a failure with another cause.
     #[error("only a hard bounce of an invalid or inactive recipient may suppress")]
     Suppression,
-    /// An example does not meet it: it is no reply, or an earlier rule takes it.
-    #[error("its example {0:?} does not meet it")]
+    /// An example does not match the rule: it is not a reply, or an earlier rule matches it.
+    #[error("its example {0:?} does not match it")]
     Example(String),
-    /// Without condition it would hide all behind it.
+    /// Without a condition it would hide all later rules.
     #[error("it needs at least one of host, code, enhanced and text")]
     Unconditional,
-    /// Another rule of the file has its id.
-    #[error("there is another rule of this id before it")]
+    /// Another rule of the file has its ID.
+    #[error("an earlier rule has the same id")]
     Duplicate,
 }
 
@@ -66,7 +66,7 @@ struct File {
     rule: Vec<Entry>,
 }
 
-/// A rule as the file has it.
+/// A rule as written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -88,11 +88,11 @@ struct Entry {
     examples: Vec<String>,
 }
 
-/// One rule. A condition that is empty holds always; of several of one kind one has to fit.
+/// One rule. An empty condition always holds. Of several values for one condition, one must match.
 #[derive(Debug, Clone)]
 struct Rule {
     id: String,
-    /// The line of its id.
+    /// The line of its ID.
     line: usize,
     hosts: Vec<HostPattern>,
     codes: Vec<CodePattern>,
@@ -105,14 +105,14 @@ struct Rule {
     examples: Vec<String>,
 }
 
-/// A refusal as rules look at it.
+/// A refusal in the form for matching rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal<'a> {
-    /// The name of the server that refused, where it is known.
+    /// The name of the refusing server, if known.
     pub host: Option<&'a str>,
-    /// The reply code, where there is one (a DSN may have none).
+    /// The reply code, if there is one (a DSN may have none).
     pub code: Option<u16>,
-    /// The enhanced code, where there is one.
+    /// The enhanced code, if there is one.
     pub enhanced: Option<EnhancedCode>,
     /// Text of the reply, as one line of lower-case words without addresses ([`Reply::words`]). Text beyond 4 KiB is
     /// ignored.
@@ -120,7 +120,8 @@ pub struct Refusal<'a> {
 }
 
 impl Refusal<'_> {
-    /// Whether it is for good: the code's first digit decides, whatever the enhanced code says (RFC 5321 4.2.1).
+    /// Returns whether the refusal is final. Only the code's first digit decides, even if the enhanced code disagrees
+    /// (RFC 5321 4.2.1).
     fn is_final(&self) -> bool {
         self.code.map_or(self.enhanced.is_some_and(|enhanced| enhanced.class == 5), |code| code >= 500)
     }
@@ -150,7 +151,7 @@ impl Entry {
     }
 }
 
-/// Reads each of `texts`, or tells the first that can't be read.
+/// Parses each of `texts`, or returns the first malformed one.
 fn patterns<T>(
     texts: &[String],
     parse: impl Fn(&str) -> Option<T>,
@@ -182,28 +183,28 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules that ship with the program.
+    /// Returns the built-in rules.
     pub fn built_in() -> &'static Self {
         static RULES: LazyLock<Rules> = LazyLock::new(|| {
-            Rules::read(BUILT_IN).unwrap_or_else(|_| unreachable!("a test reads the rules that ship with the program"))
+            Rules::read(BUILT_IN).unwrap_or_else(|_| unreachable!("a test parses the built-in rules"))
         });
         &RULES
     }
 
-    /// The rules of `file`, tried before those built in; a rule with the id of one built in replaces it.
+    /// Returns the rules of `file`, tried before the built-in ones. A rule with the ID of a built-in one replaces it.
     ///
     /// # Errors
-    /// What is wrong with the file, and in which line.
+    /// The error in the file, with its line.
     pub fn with_overlay(file: &str) -> Result<Self, InvalidRules> {
         let mut all = Self::read(file)?;
-        // Before the others join: an example of theirs may rightly meet a rule of the operator's.
+        // Checked before the built-in rules join: an example of theirs may rightly match a rule of the operator's.
         all.check_examples()?;
         let ids: Vec<_> = all.rules.iter().map(|rule| rule.id.clone()).collect();
         all.rules.extend(Self::built_in().rules.iter().filter(|rule| !ids.contains(&rule.id)).cloned());
         Ok(all)
     }
 
-    /// Every rule is the one that its own examples meet, given by its host if it has one.
+    /// Checks that each example matches its own rule first. It is given by the rule's host, if there is one.
     fn check_examples(&self) -> Result<(), InvalidRules> {
         for rule in &self.rules {
             let host = rule.hosts.first().map(HostPattern::as_str);
@@ -240,8 +241,8 @@ impl Rules {
         self.explain(refusal, BounceSource::Smtp)
     }
 
-    /// Classifies a refusal. `suppressed` says whether the address is to be suppressed: only for hard failures of the
-    /// address itself, and only where the refusal is final (contract 6).
+    /// Classifies a refusal. `suppressed` is set if the address must be suppressed: only for hard failures of the
+    /// address itself, and only if the refusal is final (contract 6).
     pub fn explain(&self, refusal: Refusal<'_>, source: BounceSource) -> Bounce {
         let end = refusal.words.floor_char_boundary(TEXT_BYTES_MAX);
         let words = format!(" {} ", &refusal.words[..end]);
@@ -268,7 +269,7 @@ impl Rules {
     }
 }
 
-/// The enhanced codes that may suppress; words may where there is none (contract 6).
+/// Returns whether an enhanced code may suppress. Without an enhanced code, the words may (contract 6).
 fn is_of_the_recipient(code: EnhancedCode) -> bool {
     matches!((code.class, code.subject, code.detail), (5, 1, 1 | 2 | 3 | 6 | 10) | (5, 2, 1))
 }

@@ -1,4 +1,4 @@
-//! The rules as a file: order, overlay, faults; and what holds of every rule that ships.
+//! Tests of the rules: file order, overlay, errors, and properties of every built-in rule.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn explain(text: &str) -> Bounce {
 }
 
 #[test]
-fn every_rule_is_the_one_that_its_examples_meet() {
+fn every_example_matches_its_own_rule() {
     let rules = Rules::read(BUILT_IN).unwrap();
     assert!(rules.rules.len() >= 90, "{}", rules.rules.len());
     assert!(rules.rules.iter().all(|rule| !rule.examples.is_empty()));
@@ -19,7 +19,7 @@ fn every_rule_is_the_one_that_its_examples_meet() {
 }
 
 #[test]
-fn providers_come_before_texts_and_those_before_enhanced_codes_and_codes() {
+fn rules_are_ordered_by_host_text_enhanced_code_and_code() {
     let rank = |rule: &Rule| match (rule.hosts.is_empty(), rule.texts.is_empty(), rule.enhanced.is_empty()) {
         (false, _, _) => 0,
         (true, false, _) => 1,
@@ -30,7 +30,7 @@ fn providers_come_before_texts_and_those_before_enhanced_codes_and_codes() {
 }
 
 #[test]
-fn advice_is_a_sentence_that_anybody_understands() {
+fn advice_is_a_plain_sentence() {
     let jargon =
         ["mta", "mx", "rcpt", "rbl", "ptr", "rdns", "ehlo", "helo", "ndr", "dsn", "smtp", "envelope", "bounce"];
     for rule in &Rules::built_in().rules {
@@ -45,7 +45,7 @@ fn advice_is_a_sentence_that_anybody_understands() {
 }
 
 #[test]
-fn only_what_is_tried_again_is_said_to_be() {
+fn only_advice_about_transient_failures_promises_a_retry() {
     for rule in &Rules::built_in().rules {
         let is_transient = |pattern: &CodePattern| match pattern {
             CodePattern::Class(class) => *class == 4,
@@ -58,7 +58,7 @@ fn only_what_is_tried_again_is_said_to_be() {
 }
 
 #[test]
-fn whoever_correct_or_removes_an_address_was_told_so_for_good() {
+fn advice_to_correct_an_address_belongs_to_final_failures() {
     for rule in &Rules::built_in().rules {
         let is_told = ["Correct ", "Remove the address"].iter().any(|words| rule.advice.starts_with(words));
         assert!(!is_told || rule.kind == BounceKind::Hard, "{}", rule.id);
@@ -67,7 +67,7 @@ fn whoever_correct_or_removes_an_address_was_told_so_for_good() {
 }
 
 #[test]
-fn only_hard_faults_of_the_recipient_suppress() {
+fn only_hard_failures_of_the_recipient_suppress() {
     for (text, suppressed) in [
         ("550 5.1.1 <a@b.example>: Recipient address rejected: User unknown", true),
         ("550 5.1.2 Bad destination system", true),
@@ -102,7 +102,7 @@ fn only_hard_faults_of_the_recipient_suppress() {
 }
 
 #[test]
-fn what_is_not_final_is_never_hard() {
+fn a_transient_refusal_is_never_hard() {
     let refusal = Refusal { host: None, code: None, enhanced: Some(EnhancedCode::new(4, 4, 1)), words: "" };
     assert_eq!(Rules::built_in().explain(refusal, BounceSource::Dsn).kind, BounceKind::Soft);
     let file =
@@ -113,20 +113,20 @@ fn what_is_not_final_is_never_hard() {
 }
 
 #[test]
-fn full_mailboxes_are_soft_however_final_the_answer() {
+fn full_mailboxes_are_soft_even_if_the_answer_is_final() {
     for text in ["552 full", "552 5.2.2 full", "550 5.2.2 whatever", "554 5.2.2", "552"] {
         assert_eq!(explain(text).kind, BounceKind::Soft, "{text}");
     }
 }
 
 #[test]
-fn the_recipient_s_own_name_decides_nothing() {
+fn the_recipients_name_does_not_affect_the_classification() {
     let bounce = explain("550 5.1.1 <spamhaus@b.example> User unknown");
     assert!(bounce.suppressed, "{bounce:?}");
 }
 
 #[test]
-fn the_host_decides_where_the_same_words_mean_different_things() {
+fn the_host_decides_if_the_same_words_are_ambiguous() {
     let denied = reply("550 5.4.1 Recipient address rejected: Access denied");
     let explain = |host| Rules::built_in().explain_reply(&denied, host).category;
     assert_eq!(explain(Some("x.mail.protection.OUTLOOK.com")), "invalid_recipient");
@@ -135,7 +135,7 @@ fn the_host_decides_where_the_same_words_mean_different_things() {
 }
 
 #[test]
-fn a_report_without_a_code_is_judged_by_its_enhanced_code() {
+fn a_report_without_a_code_is_classified_by_its_enhanced_code() {
     let explain = |class, words| {
         let enhanced = Some(EnhancedCode::new(class, 1, 1));
         Rules::built_in().explain(Refusal { host: None, code: None, enhanced, words }, BounceSource::Dsn)
@@ -148,7 +148,7 @@ fn a_report_without_a_code_is_judged_by_its_enhanced_code() {
 }
 
 #[test]
-fn what_is_said_behind_4_kib_is_not_looked_at() {
+fn text_after_4_kib_is_ignored() {
     let words = format!("{} user unknown", "x".repeat(TEXT_BYTES_MAX));
     let refusal = Refusal { host: None, code: Some(550), enhanced: None, words: &words };
     assert_eq!(Rules::built_in().explain(refusal, BounceSource::Dsn).rule, "unexplained");
@@ -158,7 +158,7 @@ fn what_is_said_behind_4_kib_is_not_looked_at() {
 }
 
 #[test]
-fn an_operator_s_rules_come_first_and_replace_by_id() {
+fn operator_rules_come_first_and_replace_by_id() {
     let file = r#"
         [[rule]]
         id = "user-unknown"
@@ -185,7 +185,7 @@ fn an_operator_s_rules_come_first_and_replace_by_id() {
 }
 
 #[test]
-fn a_wrong_file_is_refused_with_its_reason_and_line() {
+fn rejects_an_invalid_file_with_reason_and_line() {
     let refused = |rest: &str| {
         let file = format!("# Ours.\n[[rule]]\nadvice = \"\"\nid = \"x\"\n{rest}");
         Rules::with_overlay(&file).unwrap_err()
@@ -202,7 +202,7 @@ fn a_wrong_file_is_refused_with_its_reason_and_line() {
     assert_eq!(refused(&format!("{block}text = [\"a\", \" \"]")), of(RuleFault::Text(" ".to_owned())));
     let misses = refused(&format!("{block}code = [\"550\"]\nexamples = [\"551 no\"]"));
     assert_eq!(misses, of(RuleFault::Example("551 no".to_owned())));
-    assert_eq!(misses.to_string(), "line 4: rule x: its example \"551 no\" does not meet it");
+    assert_eq!(misses.to_string(), "line 4: rule x: its example \"551 no\" does not match it");
     let twice = refused(&format!("{block}code = [\"550\"]\n\n[[rule]]\nid = \"x\"\nadvice = \"\"\n{block}"));
     assert_eq!(twice, InvalidRules::Rule { line: 10, rule: "x".to_owned(), fault: RuleFault::Duplicate });
     match refused("kind = \"nope\"\n") {

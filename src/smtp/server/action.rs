@@ -22,7 +22,7 @@ pub struct ServerConfig {
     /// Number of faulty commands after which the session ends with 421.
     pub errors_max: u32,
     /// Number of refused recipients after which the session ends; `None` for no limit. On the open internet it stops
-    /// clients that try names. In `dev` refusals are expected.
+    /// clients that guess addresses. In `dev` refusals are expected.
     pub refusals_max: Option<u32>,
     /// Whether STARTTLS is offered (RFC 3207).
     pub starttls: bool,
@@ -45,7 +45,7 @@ pub enum ServerKind {
 pub struct SubmissionRules {
     /// When AUTH is offered, and whether mail needs it.
     pub login: LoginRule,
-    /// Maximum of message size times number of recipients, in bytes.
+    /// Where AUTH is offered, and whether mail requires it.
     pub total_max: usize,
 }
 
@@ -141,7 +141,7 @@ impl SubmissionStage {
     /// Every stage, in the order of a session.
     pub const ALL: [Self; 4] = [Self::Auth, Self::Mail, Self::Rcpt, Self::Data];
 
-    /// The name in answers of the API and in metrics.
+    /// Returns the name in the API and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Auth => "auth",

@@ -1,7 +1,7 @@
 //! One answer of our SMTP server: code, enhanced code (RFC 2034, RFC 3463) and one or more lines of text.
 //!
-//! The code that decides about a recipient or a message creates it; the session writes it. The text may contain text
-//! from outside, such as an address: line ends and non-ASCII characters are replaced when it is written.
+//! The code that decides about a recipient or a message creates it; the session writes it. The text may contain
+//! untrusted text, such as an address: line ends and non-ASCII characters are replaced when it is written.
 
 /// Maximum length of the text of one line, so that the line stays within 512 bytes (RFC 5321 4.5.3.1.5).
 const TEXT_MAX: usize = 480;
@@ -82,7 +82,7 @@ impl Answer {
         self.code >= 500
     }
 
-    /// Appends its lines as sent over the wire. Every line has the enhanced code, as large receivers do it.
+    /// Appends its lines as sent over the wire. Every line has the enhanced code, as in the answers of large receivers.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let last = self.lines.len() - 1;
         for (place, line) in self.lines.iter().enumerate() {
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn every_line_but_the_last_has_a_hyphen_and_all_have_the_codes() {
+    fn all_lines_have_the_codes_and_all_but_the_last_a_hyphen() {
         let answer = Answer::new(550, "5.7.1", "No.").and("Really.");
         assert_eq!(written(&answer), "550-5.7.1 No.\r\n550 5.7.1 Really.\r\n");
         assert_eq!(written(&Answer::plain(354, "Go on")), "354 Go on\r\n");
     }
 
     #[test]
-    fn ten_identifiers_go_into_a_line_and_nothing_stands_behind_the_last() {
+    fn a_line_has_up_to_ten_identifiers_and_nothing_after_the_last() {
         let ids: Vec<_> = (0..12).map(|n| format!("msg_{n}")).collect();
         let lines = written(&Answer::queued(&ids));
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn text_from_outside_ends_no_line_and_makes_none_too_long() {
+    fn untrusted_text_cannot_end_or_overflow_a_line() {
         let answer = Answer::new(550, "5.1.1", format!("<a\r\n250 ok\u{e9}{}>", "x".repeat(2000)));
         let line = written(&answer);
         assert!(line.starts_with("550 5.1.1 <a??250 ok?xx"), "{line}");

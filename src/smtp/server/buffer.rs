@@ -1,7 +1,7 @@
-//! The bytes of a message that is being received. A vector that doubles uses up to three times its content while it
-//! moves, and many large messages arrive at once. So a small message grows by a quarter. A large one moves once, to an
-//! address range of the maximum size. Only written pages of that range use memory, and the system can reclaim them
-//! whichever thread frees them.
+//! The bytes of a message that is being received. A vector that doubles uses up to three times its content during a
+//! move, and many large messages arrive at once. So a small message grows by a quarter. A large one moves once, to an
+//! address range of the maximum size. Only written pages of that range use memory, and the system can reclaim them from
+//! any thread.
 
 /// Size in bytes from which a message uses an address range of the maximum size.
 const LARGE: usize = 256 << 10;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_is_cleared_takes_no_memory() {
+    fn a_cleared_buffer_uses_no_memory() {
         let mut buffer = MessageBuffer::new(1 << 20);
         buffer.extend(&[0; 200_000]);
         buffer.clear();

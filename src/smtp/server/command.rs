@@ -1,4 +1,4 @@
-//! Parses one command line of a client (RFC 5321 4.1.1), or returns the answer that names its error.
+//! Parses one command line of a client (RFC 5321 4.1.1), or returns the answer for its error.
 //!
 //! Only the line is checked. The session decides whether the command is valid in its current state.
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_read_in_any_case_with_their_parameters() {
+    fn parses_commands_in_any_case_with_parameters() {
         let Ok(Command::Mail(sender)) = Command::parse(b"mail from:<a@b.example> size=12 Body=8bitmime SMTPUTF8")
         else {
             panic!("MAIL was refused");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_of_a_line_has_its_code() {
+    fn each_error_of_a_line_has_its_code() {
         let table = [
             ("", 500),
             ("GET / HTTP/1.1", 500),

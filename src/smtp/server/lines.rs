@@ -89,7 +89,7 @@ impl ServerSession {
         self.fault(answer);
     }
 
-    /// Refuses a line for a bare LF, together with the bytes up to the next CR LF: a program that lets an LF into an
+    /// Refuses a line for a bare LF, together with the bytes up to the next CR LF. A program that lets an LF into an
     /// address must not send a second command that way. Clients that end all lines with LF send them one at a time.
     fn refuse_bare_lf(&mut self, kind: LineKind) {
         self.refuse_line(kind, &Answer::new(500, "5.5.2", "Lines end with CR LF"));

@@ -1,9 +1,9 @@
 //! The receiving side of SMTP (RFC 5321) without a socket: bytes in, bytes and questions out.
 //!
 //! `net::smtp_listener` drives it: it performs the actions of [`ServerSession::next_action`], passes received bytes in,
-//! and returns the caller's answers. The session decides nothing about mail: whether a recipient or a message is
-//! accepted is the caller's decision, and the session answers 250 to a message only then. It holds at most one message
-//! and one line, whatever the client sends.
+//! and returns the caller's answers. The session decides nothing about mail: the caller decides whether a recipient or
+//! a message is accepted, and only then does the session answer 250 to a message. It holds at most one message and one
+//! line for any client.
 //!
 //! Two kinds of server share it ([`ServerKind`]): receivers of mail for their own mailboxes, and submission, where
 //! clients log in. The bytes of AUTH are wiped and never appear in a [`RefusedCommand`].
@@ -224,7 +224,7 @@ impl ServerSession {
         }
     }
 
-    /// Reports that the handshake is done. The session forgets what it knew of the client (RFC 3207 4.2).
+    /// Reports that the handshake is done. The session discards its knowledge of the client (RFC 3207 4.2).
     pub fn tls_established(&mut self) {
         self.stage = Stage::Command;
         self.secured = true;
@@ -271,7 +271,7 @@ impl ServerSession {
             Command::Noop => self.say_idle(&Answer::new(250, "2.0.0", "OK")),
             // RFC 5321 3.5.3: mailboxes are not revealed, and delivery may be tried.
             Command::Vrfy => self.say_idle(&Answer::new(252, "2.0.0", "Cannot verify, send mail and see")),
-            Command::Help => self.say_idle(&Answer::new(214, "2.0.0", "RFC 5321 is spoken here")),
+            Command::Help => self.say_idle(&Answer::new(214, "2.0.0", "See RFC 5321")),
             Command::Quit => self.end(&Answer::new(221, "2.0.0", "Bye")),
         }
     }

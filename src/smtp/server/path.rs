@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn mailboxes_of_every_legal_kind_are_read() {
+    fn parses_every_legal_kind_of_mailbox() {
         for inner in ["a@b.example", "\"a> b\\\"@\"@b.example", "a+b=c@[192.0.2.1]", "Postmaster", "дом@пример.example"]
         {
             assert_eq!(mailbox(&format!("<{inner}>")).as_deref(), Some(inner));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn rejects_other_texts() {
         for text in [
             "a@b",
             "<a@b",

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_of_an_exchange_is_told_apart() {
+    fn each_error_of_an_exchange_is_distinguished() {
         let table: [(&[u8], &str); 8] = [
             (b"", "NoMechanism"),
             (b"CRAM-MD5", "UnknownMechanism"),

@@ -1,4 +1,4 @@
-//! Scripted submission sessions: each row of the reply table that the protocol layer decides.
+//! Tests of scripted submission sessions: each row of the reply table that the protocol layer decides.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn config(login: LoginRule) -> ServerConfig {
     }
 }
 
-/// A session with a caller that knows the key `good` and accepts every recipient but `no@`.
+/// A session with a caller that accepts the key `good` and every recipient but `no@`.
 struct Script {
     session: ServerSession,
     taken: Vec<ReceivedMessage>,
@@ -116,7 +116,7 @@ fn codes(heard: &str) -> Vec<&str> {
 }
 
 #[test]
-fn ehlo_offers_starttls_only_in_the_clear_and_auth_only_inside_tls() {
+fn ehlo_offers_starttls_only_in_clear_text_and_auth_only_inside_tls() {
     let mut script = Script::clear(LoginRule::InsideTls);
     let common = "250-ENHANCEDSTATUSCODES\r\n";
     assert_eq!(script.say("EHLO _\r\n"), format!("{EHLO}250-STARTTLS\r\n{common}250 LIMITS RCPTMAX=3\r\n"));
@@ -144,7 +144,7 @@ fn a_message_is_submitted_after_either_mechanism_and_after_helo() {
 }
 
 #[test]
-fn login_prompts_are_those_that_clients_look_for() {
+fn login_prompts_match_the_expectations_of_clients() {
     let mut script = Script::inside_tls();
     script.say("EHLO me\r\n");
     assert_eq!(script.say("AUTH LOGIN\r\n"), "334 VXNlcm5hbWU6\r\n");
@@ -154,7 +154,7 @@ fn login_prompts_are_those_that_clients_look_for() {
 }
 
 #[test]
-fn each_fault_of_a_login_has_its_answer() {
+fn each_login_error_has_its_answer() {
     let table = [
         ("AUTH PLAIN AG1lAGdvb2Q=\r\n", "503 5.5.1"),
         ("EHLO me\r\nAUTH CRAM-MD5\r\n", "504 5.5.4"),
@@ -201,7 +201,7 @@ fn the_third_failed_login_and_the_callers_421_end_the_session() {
 }
 
 #[test]
-fn mail_needs_tls_and_a_login_that_still_holds() {
+fn mail_requires_tls_and_a_valid_login() {
     for mut script in [Script::clear(LoginRule::InsideTls), Script::inside_tls(), Script::clear(LoginRule::InClear)] {
         assert_eq!(codes(&script.say("EHLO me\r\nMAIL FROM:<a@b.example>\r\n")).last(), Some(&"530 5.7.0"));
     }
@@ -215,7 +215,7 @@ fn mail_needs_tls_and_a_login_that_still_holds() {
 }
 
 #[test]
-fn each_fault_of_an_envelope_has_its_answer() {
+fn each_envelope_error_has_its_answer() {
     let table = [
         ("MAIL FROM:<a@b.example> SIZE=1001\r\n", "552 5.3.4"),
         ("MAIL FROM:<a@b.example> RET=FULL\r\n", "555 5.5.4"),
@@ -251,7 +251,7 @@ fn each_fault_of_an_envelope_has_its_answer() {
 }
 
 #[test]
-fn a_mailbox_counts_once_and_beyond_the_limit_comes_452() {
+fn a_mailbox_counts_once_and_452_follows_above_the_limit() {
     let mut script = Script::logged_in();
     let heard = script.say(
         "MAIL FROM:<>\r\nRCPT TO:<a@b.example>\r\nRCPT TO:<A@B.EXAMPLE>\r\nRCPT TO:<b@b.example>\r\n\
@@ -264,7 +264,7 @@ fn a_mailbox_counts_once_and_beyond_the_limit_comes_452() {
 }
 
 #[test]
-fn each_fault_of_a_message_is_answered_at_its_end_and_leaves_the_session() {
+fn each_message_error_is_answered_at_its_end_and_keeps_the_session() {
     let table = [
         ("a\n.\nMAIL FROM:<evil@b.example>\r\n.\r\n".to_owned(), "550 5.6.0"),
         ("a\rb\r\n.\r\n".to_owned(), "550 5.6.0"),
@@ -298,7 +298,7 @@ fn without_memory_the_message_is_refused_at_data_or_at_its_end() {
 }
 
 #[test]
-fn bytes_behind_starttls_or_data_end_the_session() {
+fn bytes_after_starttls_or_data_end_the_session() {
     let mut script = Script::clear(LoginRule::InsideTls);
     assert_eq!(codes(&script.say("STARTTLS\r\nEHLO evil\r\n")), ["503 5.5.1"]);
     assert!(script.closed);
@@ -323,7 +323,7 @@ fn other_framings_and_http_end_the_session() {
 }
 
 #[test]
-fn faulty_commands_are_counted_and_the_last_one_hears_421() {
+fn faulty_commands_are_counted_and_the_last_one_gets_421() {
     let mut script = Script::inside_tls();
     assert_eq!(
         codes(&script.say(&"NONSENSE\r\n".repeat(9))),
@@ -338,7 +338,7 @@ fn faulty_commands_are_counted_and_the_last_one_hears_421() {
     assert_eq!(
         codes(&script.say(&"RCPT TO:<no@b.example>\r\n".repeat(40))),
         vec!["550 5.7.1"; 40],
-        "refusals are no faults"
+        "refusals are not errors"
     );
 }
 
@@ -364,7 +364,7 @@ fn a_doubtful_outcome_closes_without_an_answer() {
 }
 
 #[test]
-fn no_refusal_shows_the_bytes_of_a_login() {
+fn refusals_never_contain_the_bytes_of_a_login() {
     let mut script = Script::inside_tls();
     script.say("EHLO me\r\nAUTH PLAIN AG1lAGJhZA==\r\nAUTH LOGIN\r\nc2VjcmV0\r\nc2VjcmV0!\r\n");
     assert_eq!(script.refused.len(), 2);

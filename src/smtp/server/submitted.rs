@@ -1,6 +1,6 @@
 //! Command lines of submission clients, parsed more leniently than those of mail servers. EHLO and HELO accept any
-//! argument and MAIL accepts any path, because printers, applications and libraries send arbitrary values and nothing
-//! depends on them. The line itself is parsed strictly.
+//! argument and MAIL accepts any path, because printers, applications and libraries send arbitrary values that affect
+//! nothing. The line itself is parsed strictly.
 
 use super::answer::Answer;
 use super::command::{Command, Sender, check_repetition, parameters_of};
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn ehlo_and_helo_take_any_argument() {
+    fn ehlo_and_helo_accept_any_argument() {
         for (argument, name) in [("", ""), (" _", "_"), (" my printer  ", "my printer"), (" [::1", "[::1")] {
             assert_eq!(parse(format!("EHLO{argument}").as_bytes()), Ok(Command::Ehlo(name.to_owned())));
             assert_eq!(parse(format!("helo{argument}").as_bytes()), Ok(Command::Helo(name.to_owned())));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn mail_takes_any_path_and_the_parameters_that_were_offered() {
+    fn mail_accepts_any_path_and_the_offered_parameters() {
         for line in [
             "MAIL FROM:<>",
             "MAIL FROM:<wordpress>",
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_of_a_line_has_its_code() {
+    fn each_error_of_a_line_has_its_code() {
         let table: [(&[u8], &str); 23] = [
             (b"MAIL", "501 5.5.4"),
             (b"MAIL FROM:a@b.example", "501 5.1.7"),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn auth_is_told_by_its_whole_verb() {
+    fn auth_is_recognised_by_its_whole_verb() {
         assert_eq!(auth_argument(b"auth PLAIN"), Some(b" PLAIN".as_slice()));
         assert_eq!(auth_argument(b"AUTH"), Some(b"".as_slice()));
         assert_eq!(auth_argument(b"AUTHOR x"), None);

@@ -1,4 +1,4 @@
-//! Scripted sessions: the client's lines and all answers.
+//! Tests of scripted sessions: the client's lines and all answers.
 
 use super::*;
 
@@ -67,7 +67,7 @@ impl Script {
                     self.session.answer_message(&Answer::new(250, "2.0.0", "Taken"));
                 }
                 ServerAction::CheckLogin(_) | ServerAction::AskSender(_) | ServerAction::AskData(_) => {
-                    unreachable!("a receiver asks nothing of the kind")
+                    unreachable!("a receiver never asks this")
                 }
                 ServerAction::StartTls => self.session.tls_established(),
                 ServerAction::Close => {
@@ -85,7 +85,7 @@ fn codes(heard: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_message_is_taken_with_its_envelope_and_its_dots_unstuffed() {
+fn accepts_a_message_with_its_envelope_and_unstuffed_dots() {
     let mut script = Script::begun();
     assert_eq!(script.say("MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n"), "250 2.1.0 OK\r\n");
     assert_eq!(script.say("RCPT TO:<дом@c.example>\r\n"), "250 2.1.5 OK\r\n");
@@ -102,7 +102,7 @@ fn a_message_is_taken_with_its_envelope_and_its_dots_unstuffed() {
 }
 
 #[test]
-fn pipelined_commands_are_answered_in_their_order_and_in_one_write() {
+fn pipelined_commands_are_answered_in_order_and_in_one_write() {
     let mut script = Script::begun();
     script.session.receive(b"MAIL FROM:<a@b.example>\r\nRCPT TO:<no@c.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n");
     for answer in [Answer::new(550, "5.1.1", "No"), Answer::new(250, "2.1.5", "OK")] {
@@ -115,7 +115,7 @@ fn pipelined_commands_are_answered_in_their_order_and_in_one_write() {
 }
 
 #[test]
-fn a_session_may_be_cut_into_any_pieces() {
+fn a_session_may_arrive_in_any_pieces() {
     let text = "EHLO me\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n";
     let mut script = Script::new(config());
     let mut heard = script.hear();
@@ -128,7 +128,7 @@ fn a_session_may_be_cut_into_any_pieces() {
 }
 
 #[test]
-fn no_variant_of_the_end_of_data_lets_a_second_message_in() {
+fn variants_of_the_end_of_data_cannot_smuggle_a_second_message() {
     let variants = [
         "\n.\n",
         "\n.\r\n",
@@ -157,14 +157,14 @@ fn no_variant_of_the_end_of_data_lets_a_second_message_in() {
 }
 
 #[test]
-fn who_speaks_before_the_greeting_is_sent_away() {
+fn a_client_that_talks_before_the_greeting_is_rejected() {
     let mut script = Script::new(config());
     assert_eq!(script.say("EHLO me\r\n"), "554 mx.test You spoke before the greeting\r\n");
     assert!(script.closed);
 }
 
 #[test]
-fn a_message_pipelined_behind_data_is_refused_and_ends_the_session() {
+fn a_message_pipelined_after_data_is_refused_and_ends_the_session() {
     let mut script = Script::begun();
     let heard = script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\nSubject: early\r\n\r\n.\r\n");
     assert_eq!(codes(&heard), ["250", "250", "503"]);
@@ -195,7 +195,7 @@ fn an_internationalised_recipient_needs_smtputf8_in_mail() {
 }
 
 #[test]
-fn a_message_over_the_size_is_refused_by_its_declaration_or_when_it_was_read() {
+fn a_message_over_the_size_is_refused_at_its_declaration_or_its_end() {
     let mut script = Script::begun();
     assert_eq!(
         script.say("MAIL FROM:<a@b.example> SIZE=1001\r\n"),
@@ -208,7 +208,7 @@ fn a_message_over_the_size_is_refused_by_its_declaration_or_when_it_was_read() {
 }
 
 #[test]
-fn a_message_without_end_is_cut_off_and_never_held() {
+fn an_endless_message_is_cut_off_and_not_stored() {
     let mut script = Script::in_data();
     let mut heard = String::new();
     for _ in 0..50 {
@@ -228,7 +228,7 @@ fn twenty_errors_end_the_session() {
 }
 
 #[test]
-fn who_tries_names_is_sent_away_unless_refusals_are_not_counted() {
+fn address_guessing_ends_the_session_unless_refusals_are_unlimited() {
     let attempt = "MAIL FROM:<a@b.example>\r\nRCPT TO:<no@c.example>\r\nRSET\r\n".repeat(3);
     let mut script = Script::begun();
     assert!(script.say(&attempt).ends_with("421 4.7.0 mx.test Too many errors\r\n"));
@@ -246,7 +246,7 @@ fn the_callers_421_ends_the_session() {
 }
 
 #[test]
-fn a_line_too_long_or_without_cr_is_one_error() {
+fn an_overlong_line_or_one_without_cr_is_one_error() {
     let mut script = Script::begun();
     assert_eq!(script.say(&format!("NOOP {}\r\n", "x".repeat(COMMAND_LINE_MAX))), "500 5.5.2 Line too long\r\n");
     for _ in 0..10 {
@@ -260,7 +260,7 @@ fn a_line_too_long_or_without_cr_is_one_error() {
 }
 
 #[test]
-fn a_bare_lf_lets_no_second_command_through() {
+fn a_bare_lf_cannot_smuggle_a_second_command() {
     let mut script = Script::begun();
     assert_eq!(script.say("MAIL FROM:<a@b.example>\r\n"), "250 2.1.0 OK\r\n");
     let refused = "500 5.5.2 Lines end with CR LF\r\n";
@@ -279,7 +279,7 @@ fn a_bare_lf_lets_no_second_command_through() {
 }
 
 #[test]
-fn a_line_without_an_end_is_answered_and_ends_the_session() {
+fn an_endless_line_is_answered_and_ends_the_session() {
     let mut script = Script::begun();
     for sent in (0..ENDLESS_LINE_MAX - 1024).step_by(1024) {
         assert_eq!(script.say(&"x".repeat(1024)), "", "after {sent}");
@@ -289,7 +289,7 @@ fn a_line_without_an_end_is_answered_and_ends_the_session() {
 }
 
 #[test]
-fn starttls_forgets_the_client_and_what_was_put_behind_it_ends_the_session() {
+fn starttls_resets_the_session_and_injected_bytes_end_it() {
     let offering = || ServerConfig { starttls: true, ..config() };
     let mut script = Script::new(offering());
     script.hear();

@@ -35,7 +35,7 @@ impl ServerSession {
     /// Passes the caller's answer to [`super::ServerAction::AskSender`]. After 530 the client must log in again.
     pub fn answer_sender(&mut self, answer: &Answer) {
         let Stage::SenderAsked(sender) = std::mem::replace(&mut self.stage, Stage::Command) else {
-            unreachable!("a sender is answered when it was asked about");
+            unreachable!("an answer about a sender follows a question");
         };
         if answer.code() == 530 {
             self.logged_in = false;
@@ -50,7 +50,7 @@ impl ServerSession {
     /// once.
     pub fn answer_recipient(&mut self, answer: &Answer) {
         let Stage::RecipientAsked(recipient) = std::mem::replace(&mut self.stage, Stage::Command) else {
-            unreachable!("a recipient is answered when it was asked about");
+            unreachable!("an answer about a recipient follows a question");
         };
         let is_submission = self.is_submission();
         if answer.is_positive()
@@ -95,7 +95,7 @@ impl ServerSession {
         if self.client.is_none() {
             self.fault(&Answer::new(503, "5.5.1", "Say EHLO first"));
         } else if self.transaction.is_some() {
-            self.fault(&Answer::new(503, "5.5.1", "There is a sender already"));
+            self.fault(&Answer::new(503, "5.5.1", "The sender is already set"));
         } else if !self.is_logged_in() {
             self.fault(&self.login_needed());
         } else if too_large {

@@ -78,7 +78,7 @@ struct RuleEntry {
     examples: Vec<String>,
 }
 
-/// A number from 1 to a million: a limit of zero would mean a site that never gets its mail.
+/// A number from 1 to a million. A limit of zero would mean a site that never gets its mail.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "u32")]
 struct Count(u32);

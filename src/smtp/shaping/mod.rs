@@ -1,4 +1,4 @@
-//! Rate limits per receiver, and actions that its answers request: `data/shaping.toml`, with an operator's file on top.
+//! Rate limits per receiver, and actions requested by its answers: `data/shaping.toml`, with an operator's file on top.
 //! Read once at start by `app`; the engine's destination queues obey it.
 //!
 //! It only sets limits. Whether a message is delivered, deferred or bounced is decided by the rules in `bounces.toml`.
@@ -48,7 +48,7 @@ pub struct Limits {
     pub connections_per_minute: Option<u32>,
 }
 
-/// An action that an answer requests.
+/// An action requested by an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Send nothing for this time.
@@ -140,11 +140,11 @@ fn words_of(reply: &Reply) -> String {
 }
 
 impl Shaping {
-    /// Returns the limits that ship with the program.
+    /// Returns the built-in limits.
     pub fn built_in() -> &'static Self {
         static SHAPING: LazyLock<Shaping> = LazyLock::new(|| {
             let read = File::parse(BUILT_IN).and_then(|file| file.read(None));
-            read.unwrap_or_else(|_| unreachable!("a test reads the limits that ship with the program"))
+            read.unwrap_or_else(|_| unreachable!("a test parses the built-in limits"))
         });
         &SHAPING
     }
@@ -179,7 +179,7 @@ impl Shaping {
         provider.and_then(known).map_or(self.default, |provider| provider.limits)
     }
 
-    /// Returns the actions that an answer of `provider` requests; empty if none.
+    /// Returns the actions requested by an answer of `provider`; empty if none.
     pub fn actions(&self, provider: Option<&str>, reply: &Reply) -> &[Action] {
         if reply.code < 400 {
             return &[];

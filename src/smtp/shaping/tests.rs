@@ -1,4 +1,4 @@
-//! Limits: the built-in file, an operator's overlay, and the errors of a wrong file.
+//! Tests of limits: the built-in file, an operator's overlay, and the errors of an invalid file.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn fault(text: &str) -> String {
 }
 
 #[test]
-fn what_ships_with_the_program_reads_and_every_rule_has_an_example() {
+fn the_built_in_file_parses_and_every_rule_has_an_example() {
     let shaping = Shaping::built_in();
     assert_eq!(shaping.limits(None).connections, 10);
     assert!(shaping.providers.len() > 10);
@@ -25,13 +25,13 @@ fn what_ships_with_the_program_reads_and_every_rule_has_an_example() {
         assert!(!rule.examples.is_empty(), "{}", rule.id);
         for example in &rule.examples {
             let found = shaping.actions(rule.provider.as_deref(), &reply(example));
-            assert_eq!(found, rule.actions, "an earlier rule takes the example of {}", rule.id);
+            assert_eq!(found, rule.actions, "an earlier rule matches the example of {}", rule.id);
         }
     }
 }
 
 #[test]
-fn domains_of_one_provider_are_known_by_their_mail_servers() {
+fn recognises_a_provider_by_its_mail_servers() {
     for (servers, provider) in [
         (&["gmail-smtp-in.l.google.com", "alt1.gmail-smtp-in.l.google.com"][..], Some("google")),
         (&["aspmx.l.google.com", "aspmx2.googlemail.com"], Some("google")),
@@ -54,7 +54,7 @@ fn domains_of_one_provider_are_known_by_their_mail_servers() {
 }
 
 #[test]
-fn only_known_providers_have_rates_and_the_rest_comes_from_the_default() {
+fn only_known_providers_have_rates_and_defaults_fill_the_rest() {
     let text = "[default]\nconnections = 4\nconnection_seconds = 60\n[[provider]]\nname = \"p\"\nmx = [\"mx.p.example\"]\n\
                 messages_per_minute = 600\nconnections_per_minute = 30";
     let shaping = Shaping::with_overlay(text).unwrap();
@@ -70,7 +70,7 @@ fn file_limits() -> Limits {
 }
 
 #[test]
-fn an_answer_asks_for_what_its_provider_s_rule_says() {
+fn an_answer_requests_the_actions_of_its_providers_rule() {
     let shaping = Shaping::built_in();
     let yahoo = reply("421 4.7.0 [TSS04] Messages from 192.0.2.1 temporarily deferred");
     assert_eq!(shaping.actions(Some("yahoo"), &yahoo), [Action::Pause(2 * HOUR)]);
@@ -80,11 +80,15 @@ fn an_answer_asks_for_what_its_provider_s_rule_says() {
     assert_eq!(shaping.actions(Some("google"), &google), [slower]);
     let orange = reply("421 mwinf ME Trop de connexions");
     assert_eq!(shaping.actions(Some("orange"), &orange), [Action::Connections { most: 1, lasts: HOUR }]);
-    assert_eq!(shaping.actions(Some("yahoo"), &reply("250 2.0.0 [ts01] ok")), [], "what was taken asks for nothing");
+    assert_eq!(
+        shaping.actions(Some("yahoo"), &reply("250 2.0.0 [ts01] ok")),
+        [],
+        "an accepted message requests no action"
+    );
 }
 
 #[test]
-fn an_operator_s_file_replaces_by_name_and_goes_first() {
+fn an_operators_file_replaces_by_name_and_comes_first() {
     let text = "[[provider]]\nname = \"google\"\nmx = [\".google.com\"]\nconnections = 2\n\
                 [[provider]]\nname = \"ours\"\nmx = [\".l.google.com\", \"mx*.ours.example\"]\n\
                 [[rule]]\nid = \"yahoo-deferred\"\nprovider = \"yahoo\"\ntext = [\"[TS01]\"]\npause_minutes = 1\n\
@@ -98,14 +102,14 @@ fn an_operator_s_file_replaces_by_name_and_goes_first() {
     let minute = Duration::from_secs(60);
     let both = [Action::Pause(minute), Action::Connections { most: 3, lasts: 2 * minute }];
     assert_eq!(shaping.actions(Some("yahoo"), &reply("421 4.7.0 [TS01] later")), both);
-    assert_eq!(shaping.actions(Some("yahoo"), &reply("421 4.7.0 [TS02] later")), [], "it was replaced");
+    assert_eq!(shaping.actions(Some("yahoo"), &reply("421 4.7.0 [TS02] later")), [], "the built-in rule was replaced");
     assert_eq!(shaping.actions(Some("yahoo"), &reply("421 4.7.0 [TSS05] later")), [Action::Pause(4 * HOUR)]);
     let slow = Action::Rate { messages_per_minute: 5, lasts: minute };
     assert_eq!(shaping.actions(Some("ours"), &reply("450 4.7.1 slow down")), [slow]);
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_are_reported_with_their_line() {
     for (text, told) in [
         ("[[rule]]\nid = \"a\"\nspeed = 1", "line 3"),
         ("\n\nprovider = 1", "line 3"),

@@ -102,13 +102,13 @@ impl DataReader {
         None
     }
 
-    /// Returns whether too much has arrived to read on to the end. A submission is always read to its end, within its
-    /// deadline, because its session goes on.
+    /// Returns whether too many bytes have arrived to read on to the end. A submission is always read to its end,
+    /// within its deadline, because its session continues.
     pub(super) fn is_over_read_limit(&self) -> bool {
         self.line_ends == LineEnds::Refuse && self.bytes / 2 > self.size_max
     }
 
-    /// Discards the bytes read and all further ones, since there is no memory for them.
+    /// Discards the received bytes and all further ones, since there is no memory for them.
     pub(super) fn drop_message(&mut self) {
         self.refuse(Fault::NoMemory);
     }

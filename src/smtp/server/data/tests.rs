@@ -1,4 +1,4 @@
-//! The end and the content of messages, compared with a reference that reads the whole input at once.
+//! Tests of the end and the content of messages, compared with a reference that reads the whole input at once.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn read_as(line_ends: LineEnds, input: &[u8], piece: usize) -> (Option<usize>, R
 }
 
 #[test]
-fn only_cr_lf_dot_cr_lf_ends_a_message_and_every_other_variant_refuses_it() {
+fn only_cr_lf_dot_cr_lf_ends_a_message_and_other_variants_are_refused() {
     let table: [(&[u8], Fault); 19] = [
         (b"\n.\n", Fault::BareLf),
         (b"\n.\r\n", Fault::BareLf),
@@ -55,7 +55,7 @@ fn only_cr_lf_dot_cr_lf_ends_a_message_and_every_other_variant_refuses_it() {
 }
 
 #[test]
-fn the_true_end_ends_it_wherever_the_pieces_are_cut() {
+fn finds_the_end_for_any_split_of_the_input() {
     for piece in 1..12 {
         let (end, message) = read_in_pieces(b"a\r\n..\r\n.b\r\n\r\n...\r\n.\r\nNOOP\r\n", piece);
         assert_eq!((end, message), (Some(21), Ok(b"a\r\n.\r\nb\r\n\r\n..\r\n".to_vec())));
@@ -64,7 +64,7 @@ fn the_true_end_ends_it_wherever_the_pieces_are_cut() {
 }
 
 #[test]
-fn a_message_too_large_is_read_to_its_end_without_being_kept() {
+fn a_message_over_the_size_is_read_to_its_end_but_not_stored() {
     let mut reader = DataReader::new(10, LineEnds::Refuse);
     assert_eq!(reader.read(b"12345678\r\n"), None);
     assert_eq!(reader.read(b"9"), None);
@@ -79,7 +79,7 @@ fn a_message_too_large_is_read_to_its_end_without_being_kept() {
 
 proptest! {
     #[test]
-    fn bytes_end_at_their_first_cr_lf_dot_cr_lf_and_nowhere_else(
+    fn data_ends_only_at_the_first_cr_lf_dot_cr_lf(
         bytes in prop::collection::vec(prop::sample::select(b"\r\n.x".to_vec()), 0..60),
         piece in 1_usize..60,
     ) {
@@ -123,7 +123,7 @@ fn mended(input: &[u8]) -> (Option<usize>, Option<Vec<u8>>) {
 }
 
 #[test]
-fn mending_ends_lines_at_a_bare_lf_and_unstuffs_the_dots_behind_it() {
+fn repair_ends_lines_at_a_bare_lf_and_unstuffs_following_dots() {
     for piece in 1..12 {
         let read = |input: &[u8]| read_as(LineEnds::Repair, input, piece);
         assert_eq!(read(b"a\n..b\n\nc\r\n.\r\nQUIT"), (Some(13), Ok(b"a\r\n.b\r\n\r\nc\r\n".to_vec())));
@@ -132,7 +132,7 @@ fn mending_ends_lines_at_a_bare_lf_and_unstuffs_the_dots_behind_it() {
 }
 
 #[test]
-fn a_lone_dot_beside_a_bare_lf_or_a_bare_cr_refuses_a_mended_message_at_its_true_end() {
+fn repair_still_refuses_a_lone_dot_beside_a_bare_lf_or_cr() {
     let table: [(&[u8], Fault); 8] = [
         (b"a\n.\n", Fault::LoneDot),
         (b"a\n.\r\n", Fault::LoneDot),
@@ -153,7 +153,7 @@ fn a_lone_dot_beside_a_bare_lf_or_a_bare_cr_refuses_a_mended_message_at_its_true
 
 proptest! {
     #[test]
-    fn mending_equals_the_reference_at_every_split(
+    fn repair_equals_the_reference_at_every_split(
         bytes in prop::collection::vec(prop::sample::select(b"\r\n\n..x".to_vec()), 0..45),
         piece in 1_usize..60,
     ) {

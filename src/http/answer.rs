@@ -39,9 +39,7 @@ impl Answer {
                 tracing::error!(%error, "could not write an answer as JSON");
                 Self::json_bytes(
                     StatusCode::INTERNAL_SERVER_ERROR,
-                    Bytes::from_static(
-                        b"{\"message\":\"Something went wrong on our side; try again.\",\"code\":\"internal\"}",
-                    ),
+                    Bytes::from_static(b"{\"message\":\"Internal error. Try again.\",\"code\":\"internal\"}"),
                 )
             }
         }

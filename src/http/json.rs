@@ -47,10 +47,10 @@ fn read<'b, T>(
     parse: impl FnOnce(&mut Reader<'b>, &Cell<usize>) -> serde_json::Result<T>,
 ) -> Result<T, ApiError> {
     if body.is_empty() {
-        return Err(ApiError::InvalidJson("The request's body is empty; send a JSON object.".to_owned()));
+        return Err(ApiError::InvalidJson("The request body is empty. Send a JSON object.".to_owned()));
     }
     let text = std::str::from_utf8(body).map_err(|fault| {
-        ApiError::InvalidJson(format!("The request's body is not UTF-8: see byte {}.", fault.valid_up_to() + 1))
+        ApiError::InvalidJson(format!("The request body is not UTF-8: see byte {}.", fault.valid_up_to() + 1))
     })?;
     let mut reader = serde_json::Deserializer::from_str(text);
     let left = Cell::new(most);

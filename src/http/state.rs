@@ -153,8 +153,8 @@ impl Api {
         let accounts = self.engine.accounts(PageRequest { before: None, limit: 2 })?.rows;
         match accounts.as_slice() {
             [only] => Ok(only.id),
-            [] => Err(Violations::of("account", "there is none yet; add one first").into()),
-            _ => Err(Violations::of("account", "name one, for there are several").into()),
+            [] => Err(Violations::of("account", "is required, but no account exists yet; create one first").into()),
+            _ => Err(Violations::of("account", "is required, because there are several accounts").into()),
         }
     }
 }

@@ -136,7 +136,7 @@ describe! {
     }
     whole "ValidationError", "The reason why a request was refused: all errors at once, by field."
     {
-        errors: "The faults by field, nested ones dotted, such as `headers.X-Foo` or `events.1`; may be empty."
+        errors: "The errors by field. Nested fields are dotted, such as `headers.X-Foo` or `events.1`. May be empty."
             => |_| <BTreeMap<String, Vec<String>>>::schema().example(serde_json::json!({"to": ["is required"]})),
     }
 }
@@ -220,7 +220,7 @@ impl ApiError {
                 "The Authorization header must be \"Bearer\", one space and the API key.".into()
             }
             Self::Unauthenticated(Unauthenticated::Unknown) => {
-                "This API key is unknown, revoked or expired; use another one.".into()
+                "This API key is unknown, revoked or expired. Use another one.".into()
             }
             Self::StreamForbidden(stream) => {
                 format!("This API key may only use domains of the {stream} stream.").into()
@@ -229,52 +229,50 @@ impl ApiError {
                 format!("This API key lacks the scope \"{scope}\"; use a key that has it.").into()
             }
             Self::AccountSuspended(reason) => {
-                format!("The account is suspended ({reason}); ask the operator of this service.").into()
+                format!("The account is suspended ({reason}). Ask the operator of this service.").into()
             }
             Self::DevForbidden(why) => why.message(),
             Self::NotFound => "There is nothing at this address; check the path and the identifier.".into(),
-            Self::MethodNotAllowed(allow) => format!("This address only answers {allow}.").into(),
+            Self::MethodNotAllowed(allow) => format!("This path only supports {allow}.").into(),
             Self::ContentGone => "The message's content was deleted at its retention deadline.".into(),
-            Self::RequestTimeout => "The request came too slowly; send it again.".into(),
+            Self::RequestTimeout => "The request arrived too slowly. Send it again.".into(),
             Self::HeadersTooLarge => {
-                "The request's head is too large; send at most 100 headers and 16 KiB in all.".into()
+                "The request head is too large. Send at most 100 headers and 16 KiB in total.".into()
             }
             Self::IdempotencyMismatch => {
-                "This Idempotency-Key was used with another body within 24 hours; use a new key for a new message."
+                "This Idempotency-Key was used with another body within 24 hours. Use a new key for a new message."
                     .into()
             }
             Self::IdempotencyInProgress => {
-                "The first request with this Idempotency-Key is still running; repeat it in a second.".into()
+                "The first request with this Idempotency-Key is still running. Repeat it in a second.".into()
             }
             Self::Conflict(sentence) => sentence.as_str().into(),
-            Self::PayloadTooLarge(bytes) => format!("The request's body may have at most {bytes} bytes.").into(),
+            Self::PayloadTooLarge(bytes) => format!("The request body may have at most {bytes} bytes.").into(),
             Self::UnsupportedMediaType(sentence) => sentence.as_str().into(),
             Self::InvalidJson(sentence) => sentence.as_str().into(),
             Self::Invalid(violations) => sentence::of_violations(violations).into(),
             Self::DomainUnknown(domain) => {
-                format!("The sending domain {domain} is not one of this account's; add it and publish its records.")
+                format!("The sending domain {domain} does not belong to this account. Add it and publish its records.")
                     .into()
             }
             Self::DomainUnverified(domain) => {
-                format!("The sending domain {domain} is not verified; publish its DKIM record and verify it.").into()
+                format!("The sending domain {domain} is not verified. Publish its DKIM record and verify it.").into()
             }
             Self::RecipientSuppressed(reason) => {
-                format!("Nothing was sent, because the recipient's address is suppressed ({reason}).").into()
+                format!("Not sent: the recipient's address is suppressed ({reason}).").into()
             }
-            Self::RateLimited(seconds) => format!("Too many requests; wait {seconds} s.").into(),
+            Self::RateLimited(seconds) => format!("Too many requests. Wait {seconds} s.").into(),
             Self::QuotaExceeded(window, seconds) => {
-                format!("The account's quota for the {window} is used up; wait {seconds} s.").into()
+                format!("The account's quota for the {window} is used up. Wait {seconds} s.").into()
             }
-            Self::StorageQuotaExceeded => "The account's storage is full; wait until content expires.".into(),
-            Self::Internal => {
-                "Something went wrong on our side; try again, and quote the request's identifier if it stays.".into()
-            }
-            Self::StorageFull => "The service is out of disk space; try again later.".into(),
-            Self::StorageFailed => "The service can't write to its disk; try again later.".into(),
-            Self::Overloaded => "The service has too much to do at this moment; try again shortly.".into(),
-            Self::ShuttingDown => "The service is restarting; try again shortly.".into(),
+            Self::StorageQuotaExceeded => "The account's storage is full. Wait until content expires.".into(),
+            Self::Internal => "Internal error. Try again, and quote the request ID if it persists.".into(),
+            Self::StorageFull => "The service is out of disk space. Try again later.".into(),
+            Self::StorageFailed => "The service can't write to its disk. Try again later.".into(),
+            Self::Overloaded => "The service is overloaded. Try again shortly.".into(),
+            Self::ShuttingDown => "The service is restarting. Try again shortly.".into(),
             Self::ReplicaUnavailable => {
-                "The service can't reach the bucket of its replica, and nothing was changed; try again shortly.".into()
+                "The service can't reach its replica bucket, so nothing was changed. Try again shortly.".into()
             }
             Self::ReplicaInDoubt => sentence::IN_DOUBT.into(),
         }

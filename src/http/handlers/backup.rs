@@ -26,7 +26,7 @@ pub(in crate::http) async fn take(api: &Api, call: Call<()>) -> Result<Answer, A
     violations.or(|| Some(()))?;
     let extent = Extent { content: content.unwrap_or(false), master_key: master_key.unwrap_or(false) };
     let chunks = api.engine.back_up(extent).map_err(|BackupUnderWay| {
-        ApiError::Conflict("A backup is being taken already; wait until it has ended.".to_owned())
+        ApiError::Conflict("A backup is already running. Try again when it has finished.".to_owned())
     })?;
     Ok(Answer::stream(StatusCode::OK, "application/octet-stream", Box::pin(Chunks(chunks))))
 }

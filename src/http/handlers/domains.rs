@@ -133,7 +133,7 @@ pub(in crate::http) async fn rotate_dkim(api: &Api, call: Call<Caller>) -> Resul
 /// Returns the error of a refused change.
 pub(crate) fn refused(stop: OpError<DomainRefusal>) -> ApiError {
     match stop {
-        OpError::Refused(DomainRefusal::Exists) => Violations::of("name", "is a domain of this account already").into(),
+        OpError::Refused(DomainRefusal::Exists) => Violations::of("name", "is already a domain of this account").into(),
         OpError::Refused(DomainRefusal::NotFound) => ApiError::NotFound,
         OpError::Refused(DomainRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
         OpError::Refused(DomainRefusal::Taken) => {

@@ -125,7 +125,7 @@ fn description(fields: &mut Fields<'_>) -> Option<String> {
 pub(crate) fn refused(stop: OpError<EndpointRefusal>) -> ApiError {
     match stop {
         OpError::Refused(EndpointRefusal::TooMany) => ApiError::Conflict(format!(
-            "An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them."
+            "An account has at most {ENDPOINTS_MAX} webhook endpoints. Change or delete one."
         )),
         OpError::Refused(EndpointRefusal::NotFound) => ApiError::NotFound,
         OpError::Failed(error) => error.into(),

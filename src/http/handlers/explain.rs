@@ -18,7 +18,7 @@ pub(in crate::http) async fn show(_: &Api, call: Call<Caller>) -> Result<Answer,
     let mut fields = Fields::new(call.json()?, &mut violations);
     let headers = fields.required_text("headers");
     if headers.as_ref().is_some_and(|headers| headers.len() > HEADERS_BYTES_MAX) {
-        fields.fault("headers", "has more than 64 KiB; leave the body of the mail out");
+        fields.fault("headers", "is larger than 64 KiB; send only the headers");
     }
     fields.finish();
     let headers = violations.or(|| headers)?;

@@ -231,9 +231,9 @@ pub(in crate::http) async fn cancel_now(api: &Api, call: &Call<Caller>) -> Resul
     let canceled = api.engine.cancel(&call.caller, id).await;
     canceled.map(|()| id).map_err(|stop| match stop {
         OpError::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
-        OpError::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
-            "The message has ended or is being sent at this moment; it can't be canceled.".to_owned(),
-        ),
+        OpError::Refused(CancelRefusal::TooLate) => {
+            ApiError::Conflict("The message is finished or is being sent. It can't be canceled.".to_owned())
+        }
         OpError::Failed(error) => error.into(),
     })
 }

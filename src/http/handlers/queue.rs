@@ -60,7 +60,7 @@ pub(in crate::http) async fn pause(api: &Api, call: Call<()>) -> Result<Answer, 
 pub(crate) fn too_many(stop: OpError<TooManyPauses>) -> ApiError {
     match stop {
         OpError::Refused(TooManyPauses) => {
-            ApiError::Conflict(format!("{PAUSES_MAX} sites are paused already; resume one of them first."))
+            ApiError::Conflict(format!("{PAUSES_MAX} sites are already paused. Resume one first."))
         }
         OpError::Failed(error) => error.into(),
     }

@@ -146,7 +146,7 @@ pub(in crate::http) async fn import(api: &Api, mut call: Call<Caller>) -> Result
 pub(crate) fn not_imported(stop: OpError<ImportRefusal>) -> ApiError {
     match stop {
         OpError::Refused(ImportRefusal::Running) => ApiError::Conflict(
-            "Another import of this account is running or is being taken back. Try again when it has ended.".to_owned(),
+            "Another import of this account is running or being undone. Try again when it has finished.".to_owned(),
         ),
         OpError::Refused(ImportRefusal::Crowded) => ApiError::Overloaded,
         OpError::Failed(error) => error.into(),

@@ -23,9 +23,8 @@ const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
 pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let Some(link) = api.engine.unsubscribe_link(call.param("token"))? else { return Ok(unknown()) };
     let asks = format!(
-        "<h1>Unsubscribe</h1>\n<p>{} will get no more mail from {}.</p>\n\
-         <form method=\"post\"><input type=\"hidden\" name=\"List-Unsubscribe\" value=\"One-Click\">\
-         <button>Unsubscribe</button></form>\n{}",
+        "<h1>Unsubscribe</h1>\n<p>{} will no longer receive mail from {}.</p>\n<form method=\"post\"><input \
+         type=\"hidden\" name=\"List-Unsubscribe\" value=\"One-Click\"><button>Unsubscribe</button></form>\n{}",
         recipient(&link),
         sender(&link),
         senders_own(&link)
@@ -39,7 +38,7 @@ pub(in crate::http) async fn click(api: &Api, call: Call<()>) -> Result<Answer, 
     match api.engine.unsubscribe(&link).await {
         Ok(()) => {
             let done = format!(
-                "<h1>You are unsubscribed</h1>\n<p>{} gets no more mail from {}.</p>\n{}",
+                "<h1>You are unsubscribed</h1>\n<p>{} no longer receives mail from {}.</p>\n{}",
                 recipient(&link),
                 sender(&link),
                 senders_own(&link)
@@ -75,8 +74,8 @@ fn senders_own(link: &Link) -> String {
 }
 
 fn unknown() -> Answer {
-    let says = "<h1>This link does not work</h1>\n\
-                <p>It may have lost a piece on its way. Open it from the message once more, or answer the message.</p>";
+    let says = "<h1>This link does not work</h1>\n<p>It may be incomplete. Open it from the message again, or reply \
+                to the message.</p>";
     page(StatusCode::NOT_FOUND, "Unknown link", says)
 }
 

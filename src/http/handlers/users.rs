@@ -126,7 +126,7 @@ fn refused(stop: OpError<UserRefusal>) -> ApiError {
     match stop {
         OpError::Refused(UserRefusal::NotFound) => ApiError::NotFound,
         OpError::Refused(UserRefusal::EmailTaken) => {
-            Violations::of("email", "signs in to this service already; use another address").into()
+            Violations::of("email", "is already a user of this service; use another address").into()
         }
         OpError::Refused(UserRefusal::TooMany) => too_many(),
         OpError::Refused(UserRefusal::LastOwner) => last_owner(),

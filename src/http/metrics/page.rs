@@ -41,14 +41,14 @@ pub(super) fn page(
     let open = engine.open_alert_counts()?;
     text.gauges(
         "postrider_alerts_open",
-        "Alerts that are open, by condition and severity.",
+        "Open alerts, by condition and severity.",
         open.iter().map(|(condition, severity, count)| {
             (vec![("condition", condition.as_str()), ("severity", severity.as_str())], *count)
         }),
     );
     text.gauges(
         "postrider_clock_doubtful",
-        "1 while the wall clock is doubtful: nothing is deleted, expired or given up until it is right or accepted.",
+        "1 while the wall clock is in doubt: nothing is deleted or expires until it is correct or accepted.",
         [(vec![], u8::from(engine.clock.time().is_doubtful()))],
     );
     replica::write(&mut text, engine, now);
@@ -71,7 +71,7 @@ fn of_requests(text: &mut Exposition, requests: &RequestMeters) {
     );
     text.counters(
         "postrider_http_refusals",
-        "Requests refused for a reason that an operator should know of, by the error's code.",
+        "Refused requests that matter to an operator, by error code.",
         requests.refusals().map(|(code, count)| (vec![("code", code)], count)),
     );
 }
@@ -80,14 +80,14 @@ fn of_certificate(text: &mut Exposition, meters: Option<&CertificateMeters>) {
     let until = meters.and_then(CertificateMeters::until);
     text.gauges(
         "postrider_certificate_expiry_timestamp_seconds",
-        "Expiry of the TLS certificate; absent with a self-signed one.",
+        "Expiry time of the TLS certificate; absent if it is self-signed.",
         until.map(|until| (vec![], until.as_secs())),
     );
     let results = meters
         .map(|meters| [("issued", &meters.issued), ("refused", &meters.refused), ("unreached", &meters.unreached)]);
     text.counters(
         "postrider_certificate_orders",
-        "Attempts to get a certificate from an authority (ACME), by how they ended.",
+        "Certificate orders (ACME), by result.",
         results.into_iter().flatten().map(|(result, count)| (vec![("result", result)], count.read())),
     );
 }
@@ -99,20 +99,20 @@ fn of_messages(text: &mut Exposition, meters: &StoreMeters) {
     });
     text.counters(
         "postrider_message_events",
-        "Events of messages, by type and stream; queued counts accepted messages.",
+        "Message events, by type and stream; queued counts accepted messages.",
         events,
     );
     let bounces = BounceKind::ALL.into_iter().flat_map(|kind| {
         let labels = |stream: Stream| vec![("kind", kind.as_str()), ("stream", stream.as_str())];
         Stream::ALL.map(|stream| (labels(stream), meters.bounces(kind, stream)))
     });
-    text.counters("postrider_bounces", "Bounces by kind and stream; block means that the sender is refused.", bounces);
+    text.counters("postrider_bounces", "Bounces by kind and stream; block means that the sender was blocked.", bounces);
 }
 
 fn of_attempts(text: &mut Exposition, meters: &EngineMeters) {
     text.histograms(
         "postrider_attempt_duration_seconds",
-        "Attempts to hand a message to a mail server, by outcome.",
+        "Delivery attempts to mail servers, by outcome.",
         Unit::Microseconds,
         meters.attempts().map(|(outcome, read)| (vec![("outcome", outcome)], read)),
     );
@@ -129,7 +129,7 @@ fn of_attempts(text: &mut Exposition, meters: &EngineMeters) {
     );
     text.histograms(
         "postrider_signing_duration_seconds",
-        "Composing, signing and sealing a message.",
+        "Time to compose, sign and seal a message.",
         Unit::Microseconds,
         [(vec![], meters.signing_duration.read())],
     );
@@ -148,7 +148,7 @@ fn of_what_came_back(text: &mut Exposition, meters: &EngineMeters) {
     );
     text.counters(
         "postrider_came_back_refusals",
-        "Recipients that the receiver of bounces refused: another's host, no mailbox or a forged one, an expired one.",
+        "Recipients refused by the bounce listener: foreign host, unknown, forged or expired mailbox.",
         meters.came_back.refused().map(|(reason, count)| (vec![("reason", reason)], count)),
     );
 }
@@ -161,7 +161,7 @@ fn of_submission(text: &mut Exposition, meters: &SubmissionMeters) {
     );
     text.counters(
         "postrider_submission_logins",
-        "Logins of SMTP submission, by outcome; throttled means that the address had too many failures.",
+        "SMTP submission logins, by outcome; throttled means too many failures from the address.",
         meters.logins().map(|(outcome, count)| (vec![("outcome", outcome)], count)),
     );
     text.counters(
@@ -173,7 +173,7 @@ fn of_submission(text: &mut Exposition, meters: &SubmissionMeters) {
     let refusals: Vec<_> = refusals.iter().map(|(stage, code, count)| (stage, code.to_string(), *count)).collect();
     text.counters(
         "postrider_submission_refusals",
-        "Answers 4xx and 5xx of SMTP submission, by stage and code.",
+        "4xx and 5xx answers of SMTP submission, by stage and code.",
         refusals.iter().map(|(stage, code, count)| (vec![("stage", stage.as_str()), ("code", code.as_str())], *count)),
     );
     text.histograms(
@@ -216,7 +216,7 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     let meters = store.meters();
     text.gauges(
         "postrider_content_key_slots_damaged",
-        "Slots of content keys that are or were damaged; they are not used again.",
+        "Content key slots that are or were damaged; they are not used again.",
         [(vec![], store.content().damaged_key_slots())],
     );
     let mut times = |name: &str, help: &str, read: Distribution| {
@@ -224,32 +224,32 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     };
     times(
         "postrider_store_commit_duration_seconds",
-        "How long batches took to become durable, with their sync to disk.",
+        "Time until a batch was durable, including its sync to disk.",
         meters.commit_duration.read(),
     );
     times(
         "postrider_store_checkpoint_duration_seconds",
-        "Checkpoints: commits that write every page changed since the last one, and empty the journal.",
+        "Duration of checkpoints, which write all changed pages and empty the journal.",
         meters.checkpoint_duration.read(),
     );
     times(
         "postrider_store_append_duration_seconds",
-        "Writing message bodies and syncing them to disk, by batch.",
+        "Time to write a batch of message bodies and sync it to disk.",
         meters.append_duration.read(),
     );
     let mut sizes = |name: &str, help: &str, read: Distribution| {
         text.histograms(name, help, Unit::Things, [(vec![], read)]);
     };
-    sizes("postrider_store_commit_operations", "How many operations shared a commit.", meters.commit_operations.read());
-    sizes("postrider_store_append_bodies", "How many message bodies shared a sync.", meters.append_bodies.read());
+    sizes("postrider_store_commit_operations", "Number of operations per commit.", meters.commit_operations.read());
+    sizes("postrider_store_append_bodies", "Number of message bodies per sync.", meters.append_bodies.read());
     text.counters(
         "postrider_store_syncs",
-        "Number of fsyncs, by purpose: bodies, records of the journal, checkpoints.",
+        "Number of fsyncs, by purpose: bodies, journal records, checkpoints.",
         [(vec![], meters.syncs.read())],
     );
     text.counters(
         "postrider_store_damaged_rows",
-        "How often a damaged row of the database was met. Anything above 0 calls for `postrider check` and a backup.",
+        "Reads of damaged database rows. Above 0, run `postrider check` and take a backup.",
         [(vec![], meters.damage.met.read())],
     );
     let bytes = store.size_bytes();
@@ -265,7 +265,7 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     );
     text.gauges(
         "postrider_store_failed",
-        "1 where the store has failed and the process is about to end.",
+        "1 if the store has failed and the process is about to exit.",
         [(vec![], u8::from(store.health().failure().is_some()))],
     );
     Ok(())

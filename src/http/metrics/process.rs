@@ -16,22 +16,22 @@ pub struct Process {
 
 impl Process {
     pub(super) fn write(&self, text: &mut Exposition) {
-        text.info("postrider_build", "The program that runs.", &[("version", self.version)]);
+        text.info("postrider_build", "Version of the running program.", &[("version", self.version)]);
         #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit 53 bits")]
         let started_at = self.started_at.as_millis() as f64 / 1e3;
         text.gauges(
             "process_start_time_seconds",
-            "When the process started, in seconds since 1970.",
+            "Start time of the process, in seconds since 1970.",
             [(vec![], started_at)],
         );
         text.gauges(
             "process_resident_memory_bytes",
-            "Memory that the process holds.",
+            "Resident memory of the process.",
             resident_bytes().map(|bytes| (vec![], bytes)),
         );
         text.gauges(
             "process_open_fds",
-            "Files and sockets that the process has open.",
+            "Open files and sockets of the process.",
             open_files().map(|open| (vec![], open)),
         );
     }

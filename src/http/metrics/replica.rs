@@ -12,12 +12,12 @@ pub(super) fn write(text: &mut Exposition, engine: &Engine, now: Timestamp) {
     write_status(text, &replication.map_or_else(ReplicaStatus::off, |replication| replication.status(now)));
     text.gauges(
         "postrider_replica_unconfirmed_records",
-        "Records of the log that the bucket does not have yet.",
+        "Log records that the bucket does not have yet.",
         [(vec![], replication.map_or(0, |replication| replication.unconfirmed().records))],
     );
     text.counters(
         "postrider_replica_resyncs",
-        "Gaps of the log that only a new base bridged: no time in a gap can be restored.",
+        "Log gaps that only a new base bridged: times in a gap can't be restored.",
         [(vec![], replication.map_or(0, |replication| replication.resyncs()))],
     );
     write_requests(text, replication.and_then(|replication| replication.meters.as_deref()));
@@ -52,7 +52,7 @@ pub(super) fn write_status(text: &mut Exposition, status: &ReplicaStatus) {
     let lease_left = status.lease_left_ms.map(|millis| (vec![], millis as f64 / 1000.0));
     text.gauges(
         "postrider_replica_lease_remaining_seconds",
-        "Time until the right to mail needs another confirmation; absent where it has no end.",
+        "Time until the sending lease needs another confirmation; absent if it has no end.",
         lease_left,
     );
 }
@@ -66,7 +66,7 @@ fn role(text: &mut Exposition, current: Role) {
 pub(super) fn write_requests(text: &mut Exposition, meters: Option<&BucketMeters>) {
     text.counters(
         "postrider_replica_requests",
-        "Requests to the bucket, by operation and outcome; exists is a create that found its name taken.",
+        "Requests to the bucket, by operation and outcome; exists means that the object already existed.",
         meters
             .into_iter()
             .flat_map(BucketMeters::requests)
@@ -83,7 +83,7 @@ pub(super) fn write_requests(text: &mut Exposition, meters: Option<&BucketMeters
     );
     text.counters(
         "postrider_replica_sent_bytes",
-        "Bytes of objects that were sent to the bucket.",
+        "Bytes of objects sent to the bucket.",
         [(vec![], meters.map_or(0, |meters| meters.sent_bytes.read()))],
     );
 }

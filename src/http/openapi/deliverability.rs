@@ -20,8 +20,8 @@ const DELIVERABILITY: &str = "Deliverability";
 /// Returns the description of a deliverability route.
 pub(super) fn deliverability(name: &str) -> Option<Operation> {
     Some(match name {
-        "explain" => Operation::new(DELIVERABILITY, "Explain a test mail")
-            .says("Reads a receiver's results from the header section of a mail. Nothing is stored.")
+        "explain" => Operation::new(DELIVERABILITY, "Explain a test message")
+            .says("Reads a receiver's results from the headers of a message. Nothing is stored.")
             .takes(headers(), &[("test_mail", json!({ "headers": "Authentication-Results: ..." }))])
             .gives(StatusCode::OK, "The receiver's findings.", ExplanationView::schema()),
         "domains.checklist" => Operation::new(DELIVERABILITY, "Check a domain against receivers' requirements")
@@ -29,12 +29,13 @@ pub(super) fn deliverability(name: &str) -> Option<Operation> {
             .says("Based on the last DNS check and on recent mail.")
             .gives(StatusCode::OK, "Every item.", ChecklistView::schema()),
         "providers.show" => Operation::new(DELIVERABILITY, "Get figures by provider")
-            .says("Counts are those of messages that were accepted in the days, which are UTC days up to today.")
+            .says("Counts cover messages accepted in this number of UTC days, up to today.")
             .query("days", Schema::count().within(1, DAYS_MAX.into()).with("default", DAYS_DEFAULT), "Number of days.")
-            .gives(StatusCode::OK, "The answers of each provider.", ProvidersView::schema()),
+            .gives(StatusCode::OK, "The figures of each provider.", ProvidersView::schema()),
         "alerts.list" => Operation::new(DELIVERABILITY, "List alerts")
             .says(
-                "Alerts of the account, open and resolved, kept for 90 days. The only account sees the service's too.",
+                "Alerts of the account, open and resolved, kept for 90 days. If the service has only one account, it \
+                 also sees the service's alerts.",
             )
             .query("state", Schema::words(["open", "resolved"].map(|word| json!(word))), "Only open or resolved ones.")
             .query("condition", Condition::schema(), "Only alerts of this condition.")
@@ -47,6 +48,6 @@ pub(super) fn deliverability(name: &str) -> Option<Operation> {
 }
 
 fn headers() -> Schema {
-    let headers = Schema::string().length(0, HEADERS_BYTES_MAX).says("The header section, as the mailbox shows it.");
-    Schema::object().member("headers", headers).closed().named("ExplainRequest", "A test mail's header section.")
+    let headers = Schema::string().length(0, HEADERS_BYTES_MAX).says("The headers, as the mailbox shows them.");
+    Schema::object().member("headers", headers).closed().named("ExplainRequest", "The headers of a test message.")
 }

@@ -34,15 +34,15 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
         "dmarc.sources" => at("Mark a source")
             .says("Marks whether a source is the account's own. Only sources named in a report can be marked.")
             .takes(mark(), &[("mine", json!({ "network": "192.0.2.0/24", "mine": true }))])
-            .gives(StatusCode::OK, "The source, by the last 30 days.", SourceView::schema())
+            .gives(StatusCode::OK, "The source, with figures of the last 30 days.", SourceView::schema())
             .fails([limited()]),
         "dmarc.reporters" => at("Ignore a reporter")
             .says("Excludes a reporter from counts, recommendation and alerts, or includes it again.")
             .takes(reporter(), &[("ignored", json!({ "name": "reporter.example", "ignored": true }))])
-            .gives(StatusCode::OK, "The reporter, by the last 30 days.", IgnoredReporterView::schema())
+            .gives(StatusCode::OK, "The reporter, with figures of the last 30 days.", IgnoredReporterView::schema())
             .fails([limited()]),
         "dmarc.reports" => at("List a domain's DMARC reports")
-            .says("The last received first. Those that are not authentic are listed, and not counted.")
+            .says("Latest first. Reports that are not authentic are listed but not counted.")
             .gives_page("DmarcReportPage", DmarcReportView::schema()),
         _ => return None,
     })
@@ -57,7 +57,7 @@ fn mark() -> Schema {
 
 fn reporter() -> Schema {
     let name = Schema::string().says("The reporter's name, as the figures show it.");
-    let ignored = Schema::boolean().says("Whether its reports are left out.");
+    let ignored = Schema::boolean().says("Whether its reports are ignored.");
     let object = Schema::object().member("name", name).member("ignored", ignored);
-    object.closed().named("DmarcReporterChange", "A reporter, and whether its reports are left out.")
+    object.closed().named("DmarcReporterChange", "A reporter, and whether its reports are ignored.")
 }

@@ -85,9 +85,9 @@ impl Header {
 
     const fn says(self) -> &'static str {
         match self {
-            RequestId => "The request's identifier in the service's log; quote it to support.",
-            CacheControl => "Answers are not to be stored by caches.",
-            RateLimit => "`r` requests are left to the key; in `t` seconds one more is free.",
+            RequestId => "Request ID in the service's log; quote it to support.",
+            CacheControl => "Caches must not store the answer.",
+            RateLimit => "`r` requests remain for the key; in `t` seconds one more is available.",
             RateLimitPolicy => "`q` requests of one key in any `w` seconds.",
             Location => "The path of the new object.",
             Link => "The path of the next page; absent on the last.",
@@ -95,12 +95,12 @@ impl Header {
             QuotaLimit => "The limit of that window.",
             QuotaRemaining => "Remaining messages in that window.",
             QuotaReset => "End of that window, in seconds since the epoch.",
-            IdempotentReplay => "The message was accepted before under this key; nothing was sent now.",
+            IdempotentReplay => "The message was already accepted with this key; nothing was sent now.",
             RetryAfter => "Seconds to wait before trying again.",
             WwwAuthenticate => "Authentication mechanisms.",
-            Allow => "The methods that the path takes.",
-            ContentDisposition => "A name to save the list under.",
-            LastEventId => "The event after which the stream begins.",
+            Allow => "Methods that the path supports.",
+            ContentDisposition => "Suggested file name.",
+            LastEventId => "The event after which the stream starts.",
         }
     }
 

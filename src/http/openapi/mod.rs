@@ -41,13 +41,13 @@ const INTRODUCTION: &str = include_str!("introduction.md");
 
 /// The tags, in the order of the document.
 const TAGS: [(&str, &str); 9] = [
-    ("Messages", "Sending messages, and their outcomes."),
-    ("Events", "The account's log."),
-    ("Webhooks", "Events, pushed."),
-    ("Domains", "The rule for senders."),
+    ("Messages", "Send messages and follow their outcomes."),
+    ("Events", "Event log of the account."),
+    ("Webhooks", "Events pushed to your endpoints."),
+    ("Domains", "Sending domains and their DNS records."),
     ("Suppressions", "Addresses that get no mail."),
-    ("Keys", "The authentication needed."),
-    ("Deliverability", "Checks that receivers make, and the account's results."),
+    ("Keys", "API keys and their scopes."),
+    ("Deliverability", "Receivers' requirements, and the account's results."),
     ("Account", "The account, its settings and its quota."),
     ("Service", "The service itself."),
 ];

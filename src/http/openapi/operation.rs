@@ -141,8 +141,8 @@ impl Operation {
     /// Adds a page of a list with this schema, and its parameters.
     pub(super) fn gives_page_of(self, page: Schema) -> Self {
         let limit = Schema::count().within(1, 100).with("default", 50);
-        let cursor = "The `next_cursor` of the page before; it carries its filters and may be given alone.";
-        self.query("limit", limit, "Rows at most.")
+        let cursor = "The `next_cursor` of the previous page. It contains the filters, so it can be sent alone.";
+        self.query("limit", limit, "Maximum number of rows.")
             .query("cursor", Schema::string(), cursor)
             .gives(StatusCode::OK, "One page, newest first.", page)
             .sometimes(&[Header::Link])

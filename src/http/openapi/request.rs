@@ -17,13 +17,13 @@ use crate::http::handlers::LABEL_CHARACTERS;
 
 /// No control characters: C0, DEL or C1.
 const NO_CONTROL: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
-const HEADERS_SAY: &str = "Custom headers, at most 16 KiB in all; names differ when case is ignored. Refused by name: \
+const HEADERS_SAY: &str = "Custom headers, at most 16 KiB in total. Names must differ in more than case. Not allowed: \
     From, To, Cc, Bcc, Resent-Bcc, Sender, Subject, Date, Message-ID, MIME-Version, Content-*, DKIM-Signature, ARC-*, \
     Received, Return-Path, Authentication-Results, Feedback-ID, CFBL-Address, CFBL-Feedback-ID, X-Service-*, and \
-    List-Unsubscribe, List-Unsubscribe-Post where unsubscribe_url is given. Reply-To is allowed.";
-const RAW_SAYS: &str = "A whole RFC 5322 message as text, or base64 of it, instead of text, html, subject, headers, \
-    from_name and attachments. from and to stay required and are the envelope; the message's one From must be at the \
-    domain of from.";
+    List-Unsubscribe, List-Unsubscribe-Post if unsubscribe_url is set. Reply-To is allowed.";
+const RAW_SAYS: &str = "A whole RFC 5322 message as text or base64, instead of text, html, subject, headers, \
+    from_name and attachments. from and to stay required and form the envelope. The message must have one From \
+    address, at the domain of from.";
 
 /// A mailbox. `idn-email`, since local parts and domains may be international (RFC 6531).
 pub(super) fn address() -> Schema {
@@ -54,7 +54,7 @@ pub(super) fn message() -> Schema {
     let attachments = Schema::array(attachment()).with("maxItems", limits::ATTACHMENTS_COUNT);
     let object = Schema::object()
         .member("from", address().says("The sender: any mailbox at a verified domain of the account."))
-        .member("to", address().says("The one recipient."))
+        .member("to", address().says("The recipient."))
         .optional("from_name", line(limits::FROM_NAME_CHARACTERS).or_null().says("The sender's display name."))
         .optional(
             "subject",
@@ -75,11 +75,11 @@ pub(super) fn message() -> Schema {
         .optional("attachments", attachments.or_null().says("Files. A file with a content_id is inline."))
         .optional(
             "metadata",
-            metadata().or_null().says("Your own notes, shown in the record and in events, not mailed."),
+            metadata().or_null().says("Your own data, shown in the record and in events, but not sent."),
         )
         .optional(
             "expires_at",
-            time().or_null().says("Time at which to give up: at least 60 s ahead, at most the queue's lifetime."),
+            time().or_null().says("End of delivery attempts: at least 60 s ahead, at most the queue lifetime."),
         )
         .optional("raw", Schema::string().with("minLength", 1).or_null().says(RAW_SAYS));
     object.closed().named("SendRequest", "A message to send. A body is required: text, html or both, or raw.")
@@ -107,7 +107,7 @@ fn attachment() -> Schema {
     let object = Schema::object()
         .member("filename", filename.length(1, limits::FILENAME_CHARACTERS).says("Its name, without a path."))
         .member("content", content.says("The file, in base64 with padding and without line breaks."))
-        .optional("content_type", content_type.or_null().says("Its media type; application/octet-stream if absent."))
+        .optional("content_type", content_type.or_null().says("Its media type; application/octet-stream by default."))
         .optional("content_id", content_id.or_null().says("Its identifier for cid: links, with or without brackets."));
     object.closed().named("Attachment", "A file to send.")
 }
@@ -117,7 +117,7 @@ pub(super) fn new_key() -> Schema {
     let scopes = Schema::array(Scope::schema()).with("minItems", 1);
     let object = Schema::object()
         .member("name", label().says("A name for the key. It can't be blank."))
-        .optional("stream", Stream::schema().or_null().says("The only stream on which it may send; both if absent."))
+        .optional("stream", Stream::schema().or_null().says("The only stream that it may use; both by default."))
         .optional(
             "scopes",
             scopes.or_null().says("Its scopes; all if absent. A key can't grant a scope that it lacks."),
@@ -129,7 +129,7 @@ pub(super) fn new_key() -> Schema {
 /// The body of PATCH /v1/keys/{id}.
 pub(super) fn key_change() -> Schema {
     let object = Schema::object().optional("name", label().or_null().says("The new name. It can't be blank."));
-    object.closed().named("ApiKeyChange", "Changes of an API key. Absent members stay as they are.")
+    object.closed().named("ApiKeyChange", "Changes of an API key. Missing members stay unchanged.")
 }
 
 /// The body of PATCH /v1/settings.
@@ -144,21 +144,21 @@ pub(super) fn settings_change() -> Schema {
         )
         .optional(
             "hosted_unsubscribe",
-            Schema::boolean().or_null().says("Whether messages without an unsubscribe URL get the hosted one."),
+            Schema::boolean().or_null().says("Whether messages without an unsubscribe URL get a hosted one."),
         )
         .optional(
             "keep_message_id",
-            Schema::boolean().or_null().says("Whether a valid Message-ID of a message submitted by SMTP stays."),
+            Schema::boolean().or_null().says("Whether messages submitted by SMTP keep a valid Message-ID."),
         );
-    object.closed().named("SettingsChange", "Changes of the settings. Absent members stay as they are.")
+    object.closed().named("SettingsChange", "Changes of the settings. Missing members stay unchanged.")
 }
 
 /// The body of POST /v1/domains.
 pub(super) fn new_domain() -> Schema {
-    let name = Schema::string().length(3, 253).says("The domain; international names are kept as A-labels.");
+    let name = Schema::string().length(3, 253).says("The domain. International names are stored as A-labels.");
     let object = Schema::object()
         .member("name", name)
-        .member("stream", Stream::schema().says("The stream of every message from it."));
+        .member("stream", Stream::schema().says("The stream of all its messages."));
     object.closed().named("NewDomainRequest", "A sending domain to add.")
 }
 
@@ -170,7 +170,7 @@ pub(super) fn domain_change() -> Schema {
     let object = Schema::object()
         .optional("stream", Stream::schema().or_null().says("Its new stream."))
         .optional("dkim_rotation_days", rotation_days);
-    object.closed().named("DomainChange", "Changes of a domain. Absent members stay as they are.")
+    object.closed().named("DomainChange", "Changes of a domain. Missing members stay unchanged.")
 }
 
 fn webhook_url() -> Schema {
@@ -185,7 +185,7 @@ fn event_types() -> Schema {
 }
 
 fn description() -> Schema {
-    line(LABEL_CHARACTERS).or_null().says("Your own words. They can't be blank.")
+    line(LABEL_CHARACTERS).or_null().says("Free text. It can't be blank.")
 }
 
 /// The body of POST /v1/webhooks.
@@ -205,7 +205,7 @@ pub(super) fn webhook_change() -> Schema {
         .optional("url", webhook_url().or_null())
         .optional("events", event_types().says("The types to receive; null for all."))
         .optional("description", description());
-    object.closed().named("WebhookChange", "Changes of a webhook endpoint. Absent members stay as they are.")
+    object.closed().named("WebhookChange", "Changes of a webhook endpoint. Missing members stay unchanged.")
 }
 
 /// The body of POST /v1/webhooks/{id}/replay.
@@ -220,18 +220,18 @@ pub(super) fn replay() -> Schema {
 pub(super) fn new_suppression() -> Schema {
     let object = Schema::object()
         .member("email", address().says("The address."))
-        .optional("note", line(LABEL_CHARACTERS).or_null().says("Your own words. They can't be blank."));
+        .optional("note", line(LABEL_CHARACTERS).or_null().says("Free text. It can't be blank."));
     object.closed().named("NewSuppressionRequest", "An address to suppress.")
 }
 
 /// An import as comma-separated values.
 pub(super) fn csv() -> Schema {
-    let says = "A header line that names columns out of email, reason, created_at and note, then a line an address.";
+    let says = "A header line with columns from email, reason, created_at and note, then one line per address.";
     Schema::string().says(says).example("email,reason,created_at,note\r\ngone@example.org,bounce,,old list\r\n")
 }
 
 /// An import as JSON lines.
 pub(super) fn json_lines() -> Schema {
-    let says = "A JSON object a line, with email and, if wished, reason, created_at and note.";
+    let says = "One JSON object per line, with email and optionally reason, created_at and note.";
     Schema::string().says(says).example(format!("{}\n", json!({"email": "gone@example.org", "reason": "bounce"})))
 }

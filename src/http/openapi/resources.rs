@@ -53,26 +53,26 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
         "domains.show" => at("Get a domain").gives(StatusCode::OK, "The domain.", DomainView::schema()),
         "domains.update" => at("Change a domain")
             .says(
-                "With `dkim_rotation_days` a further pair of DKIM keys is made: `pending` until its records are seen, \
-                 then `standby`. It signs from `next_rotation_at` on, or as soon as the record of the key that signs \
-                 is missed.",
+                "With `dkim_rotation_days` a second pair of DKIM keys is created: `pending` until its records are \
+                 published, then `standby`. It signs from `next_rotation_at` on, or as soon as the record of the \
+                 active key is missing.",
             )
             .takes(
                 request::domain_change(),
                 &[("stream", json!({ "stream": "marketing" })), ("rotation", json!({ "dkim_rotation_days": 180 }))],
             )
-            .gives(StatusCode::OK, "The domain as it is now.", DomainView::schema())
+            .gives(StatusCode::OK, "The changed domain.", DomainView::schema())
             .fails([limited()]),
         "domains.delete" => at("Remove a domain").gives_nothing("Removed.").fails([limited()]),
         "domains.verify" => at("Verify a domain")
             .says("Looks up the records now, without a cache.")
-            .gives(StatusCode::OK, "The domain as it was found.", DomainView::schema())
+            .gives(StatusCode::OK, "The domain with the results.", DomainView::schema())
             .fails([no_domain(DomainRefusal::Taken), limited()]),
         "domains.rotate" => at("Rotate a domain's DKIM keys")
             .says(
-                "New selectors are pending until they are seen in DNS; the old ones retire seven days later. With a \
-                 schedule the `standby` signs from now on, if a look-up sees its record; one that is still pending \
-                 goes on waiting.",
+                "New selectors are pending until they are published in DNS; the old ones retire seven days later. \
+                 With a schedule, the `standby` keys sign from now on if their record is published; `pending` keys \
+                 keep waiting.",
             )
             .gives(StatusCode::OK, "The domain with its new keys.", DomainView::schema())
             .fails([limited()]),
@@ -88,17 +88,17 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
     };
     Some(match name {
         "suppressions.create" => Operation::new(SUPPRESSIONS, "Suppress an address")
-            .says("Queued messages to the address end as `suppressed` at once.")
+            .says("Queued messages to the address immediately end as `suppressed`.")
             .takes(
                 request::new_suppression(),
                 &[("phone", json!({ "email": "gone@example.org", "note": "asked by phone" }))],
             )
             .gives(StatusCode::CREATED, "Suppressed.", SuppressionView::schema())
-            .gives(StatusCode::OK, "It was suppressed already.", SuppressionView::schema())
+            .gives(StatusCode::OK, "The address was already suppressed.", SuppressionView::schema())
             .always(&[Header::Location]),
         "suppressions.list" => Operation::new(SUPPRESSIONS, "List suppressions")
-            .query("email", request::address(), "Only that of this address.")
-            .query("reason", SuppressionReason::schema(), "Only those with this reason.")
+            .query("email", request::address(), "Only the suppression of this address.")
+            .query("reason", SuppressionReason::schema(), "Only suppressions with this reason.")
             .gives_page("SuppressionPage", SuppressionView::schema()),
         "suppressions.show" => {
             at("Get a suppression").gives(StatusCode::OK, "The suppression.", SuppressionView::schema())
@@ -106,16 +106,11 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
         "suppressions.delete" => at("Lift a suppression").gives_nothing("Lifted."),
         "suppressions.import" => Operation::new(SUPPRESSIONS, "Import suppressions")
             .says(
-                "The whole list is checked first: if any line has an error, nothing is imported. The import is all or \
-                 nothing: its suppressions take effect when all of them are written, and none are \
-                 kept if the service stops before that. An account has one import at a time.",
+                "The whole list is checked first: if any line has an error, nothing is imported. The suppressions \
+                 take effect when all of them are written. If the service stops before that, none are kept. An \
+                 account has one import at a time.",
             )
-            .query(
-                "dry_run",
-                Schema::boolean().with("default", false),
-                "Only report the result that an import would \
-                have.",
-            )
+            .query("dry_run", Schema::boolean().with("default", false), "Only report the result of an import.")
             .takes(request::csv(), &[])
             .takes(request::json_lines(), &[])
             .gives(StatusCode::OK, "Imported.", ImportedView::schema())
@@ -123,11 +118,10 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
             .fails([not_imported(OpError::Refused(ImportRefusal::Running))]),
         "suppressions.export" => Operation::new(SUPPRESSIONS, "Export suppressions")
             .says(
-                "All suppressions, in the format of the import. The list is read in parts during the download, so a \
-                 suppression that is added or deleted meanwhile may be in it or not. If the connection ends before \
-                 the body does, \
-                the list is incomplete. Fields are data, not formulas: one that begins with \
-                `=`, `+`, `-` or `@` is written as it is, so import the file as text into a spreadsheet.",
+                "All suppressions, in the format of the import. The list is read in parts during the download, so it \
+                 may or may not contain suppressions that are added or deleted meanwhile. If the connection ends \
+                 before the body does, the list is incomplete. Fields are data, not formulas: a field that begins \
+                 with `=`, `+`, `-` or `@` is written unchanged, so import the file as text into a spreadsheet.",
             )
             .gives_as("text/csv", "The list.", Schema::string())
             .always(&[Header::ContentDisposition]),
@@ -143,8 +137,8 @@ pub(super) fn keys(name: &str) -> Option<Operation> {
         "keys.create" => Operation::new(KEYS, "Create an API key")
             .says(
                 "The answer shows the secret, which is shown only once. A key can't create a key with more rights \
-                 than its own. An account has at most 100 valid keys. Of revoked and expired keys the \
-                 newest 1,000 are kept.",
+                 than its own. An account has at most 100 valid keys. The newest 1,000 revoked and expired keys are \
+                 kept.",
             )
             .takes(request::new_key(), &[("sender", json!({ "name": "web shop", "scopes": ["send", "read"] }))])
             .gives(StatusCode::CREATED, "Created.", KeyView::whole())
@@ -157,7 +151,7 @@ pub(super) fn keys(name: &str) -> Option<Operation> {
         "keys.show" => at("Get an API key").gives(StatusCode::OK, "The key.", KeyView::schema()),
         "keys.update" => at("Rename an API key")
             .takes(request::key_change(), &[("name", json!({ "name": "web shop, blue" }))])
-            .gives(StatusCode::OK, "The key as it is now.", KeyView::schema()),
+            .gives(StatusCode::OK, "The changed key.", KeyView::schema()),
         "keys.delete" => at("Revoke an API key")
             .says("The next request with it is refused. It stays listed.")
             .gives_nothing("Revoked."),
@@ -171,7 +165,7 @@ pub(super) fn account(name: &str) -> Option<Operation> {
     Some(match name {
         "me" => Operation::new(ACCOUNT, "Get the account and its quota").gives(
             StatusCode::OK,
-            "The account, the key of this request, and what remains of their limits.",
+            "The account, the key of this request, and their remaining limits.",
             MeView::schema(),
         ),
         "settings.show" => {
@@ -180,13 +174,13 @@ pub(super) fn account(name: &str) -> Option<Operation> {
         "settings.update" => Operation::new(ACCOUNT, "Change the settings")
             .says("A new retention applies to new messages only.")
             .takes(request::settings_change(), &[("retention", json!({ "content_retention_days": 14 }))])
-            .gives(StatusCode::OK, "The settings as they are now.", SettingsView::schema()),
+            .gives(StatusCode::OK, "The changed settings.", SettingsView::schema()),
         "submission_refusals.show" => Operation::new(ACCOUNT, "List refusals of SMTP submission")
             .says(
-                "The last 100 answers 4xx and 5xx to the account's SMTP clients, newest first. They are kept in \
-                 memory: a restart begins with an empty list. A key that is limited to a stream sees only its own.",
+                "The last 100 4xx and 5xx answers to the account's SMTP clients, newest first. They are kept in \
+                 memory, so the list is empty after a restart. A key that is limited to a stream sees only its own.",
             )
-            .query("limit", Schema::count().within(1, 100).with("default", 100), "Rows at most.")
+            .query("limit", Schema::count().within(1, 100).with("default", 100), "Maximum number of rows.")
             .gives(StatusCode::OK, "The refusals.", super::words::page("SubmissionRefusalPage", RefusalView::schema())),
         "openapi" => Operation::new(SERVICE, "Read this description").gives(
             StatusCode::OK,

@@ -33,7 +33,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
         "messages.create" => create(),
         "messages.list" => list(),
         "messages.show" => Operation::new(MESSAGES, "Get a message")
-            .says("The message, its content while it is kept, and everything that happened to it.")
+            .says("The message, its content while it is kept, and its timeline.")
             .at("id", MessageId::schema(), ID)
             .gives(StatusCode::OK, "The message.", MessageView::whole()),
         "messages.raw" => Operation::new(MESSAGES, "Download a message")
@@ -42,12 +42,10 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
             .gives_as("message/rfc822", "The message.", Schema::string())
             .fails([ApiError::ContentGone]),
         "messages.cancel" => Operation::new(MESSAGES, "Cancel a message")
-            .says("Cancels a queued or deferred message that is not being sent at this moment.")
+            .says("Cancels a queued or deferred message, unless it is being sent.")
             .at("id", MessageId::schema(), ID)
             .gives(StatusCode::OK, "The canceled message.", MessageView::whole())
-            .fails([ApiError::Conflict(
-                "The message has ended or is being sent at this moment; it can't be canceled.".to_owned(),
-            )]),
+            .fails([ApiError::Conflict("The message is finished or is being sent. It can't be canceled.".to_owned())]),
         "events.list" => Operation::new(EVENTS, "List events")
             .says("Events of the account's messages in the last 30 days.")
             .query("message_id", Schema::string().example(SAMPLE), "Only events of this message.")
@@ -70,7 +68,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
 
 fn create() -> Operation {
     let key = Schema::string().pattern("^[ -~]+$").length(1, IDEMPOTENCY_KEY_CHARACTERS);
-    let key_says = "A key chosen by the caller, one for each message, valid for 24 hours within the account. A \
+    let key_says = "A key chosen by the caller, unique for each message, valid for 24 hours within the account. A \
         repeated request with the same body gets the first answer, and nothing is sent again.";
     let mut missing = Violations::of("text", "a body is required: give text, html, or both");
     missing.add("unsubscribe_ur", "unknown field");
@@ -138,14 +136,14 @@ fn exported(operation: Operation) -> Operation {
     operation
         .says(
             "The records that match the filters, oldest first, of the 30 days before `before` or now. A wider range \
-             is refused. A file has at most 1,000,000 rows: get the rest with `after` at the last row's time \
-             less a millisecond, and skip the rows that you have. The records are read in parts as you take them. If \
-             the connection ends before the body does, the file is incomplete. An account has at most four exports at \
-             once. As CSV, the columns are the members of the record, nested ones dotted; `metadata` is JSON, and an \
-             absent member is empty. Fields are data, not formulas: one that begins with `=`, `+`, `-` or `@` is \
-             written as it is, so import the file as text into a spreadsheet.",
+             is refused. A file has at most 1,000,000 rows: get the rest with `after` one millisecond before the last \
+             row's time, and skip duplicate rows. The records are read in parts during the download. If the \
+             connection ends before the body does, the file is incomplete. An account has at most four exports at \
+             once. As CSV, the columns are the members of the record, nested ones dotted. `metadata` is JSON, and a \
+             missing member is empty. Fields are data, not formulas: a field that begins with `=`, `+`, `-` or `@` is \
+             written unchanged, so import the file as text into a spreadsheet.",
         )
-        .query("format", format, "The form of the file.")
+        .query("format", format, "File format.")
         .gives_as("text/csv", "The file.", Schema::string())
         .or_as("application/x-ndjson", Schema::string())
         .always(&[Header::ContentDisposition])
@@ -155,7 +153,7 @@ fn exported(operation: Operation) -> Operation {
 fn list() -> Operation {
     let since = <Option<Timestamp>>::schema()
         .example(())
-        .says("Only with a `metadata` filter: earlier messages are not found by it. Null if all messages are.");
+        .says("Only with a `metadata` filter, which does not find earlier messages. Null if it covers all messages.");
     let page = page("MessagePage", MessageView::schema()).opened().optional("indexed_since", since);
     filtered(Operation::new(MESSAGES, "List messages").says("Filters combine."))
         .gives_page_of(page.named("MessagePage", "One page of a list, newest first."))
@@ -172,7 +170,7 @@ fn filtered(operation: Operation) -> Operation {
         .query(
             "subject",
             Schema::string().example("hello"),
-            "Only messages whose subject has words that begin with each of these.",
+            "Only messages whose subject has words that start with each of these.",
         )
         .query(
             "message_id_header",
@@ -181,7 +179,7 @@ fn filtered(operation: Operation) -> Operation {
         )
         .query("status", Status::schema(), "Only messages with this status.")
         .query("stream", Stream::schema(), "Only messages of this stream.")
-        .query("via", Via::schema(), "Only messages that came this way.")
+        .query("via", Via::schema(), "Only messages submitted by this protocol.")
         .query("after", request::time(), "Only messages created later.")
         .query("before", request::time(), "Only messages created earlier.")
         .query_members("metadata", metadata, "Only messages with these metadata pairs, as in `metadata[order]=10482`.")

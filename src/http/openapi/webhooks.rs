@@ -23,7 +23,7 @@ const DELIVERY_ID: &str = "The delivery's identifier.";
 
 /// Returns the description of a route of webhooks.
 pub(super) fn operation(name: &str) -> Option<Operation> {
-    let too_many = format!("An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them.");
+    let too_many = format!("An account has at most {ENDPOINTS_MAX} webhook endpoints. Change or delete one.");
     let no_redelivery = |refusal| not_redelivered(OpError::Refused(refusal));
     let at_limit = || no_redelivery(RedeliverRefusal::TooManyOutstanding { created: 0 });
     Some(match name {
@@ -47,9 +47,9 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
             .says("Enabling a disabled endpoint releases its held deliveries.")
             .at("id", EndpointId::schema(), ID)
             .takes(request::webhook_change(), &[("enable", json!({ "enabled": true }))])
-            .gives(StatusCode::OK, "The endpoint as it is now.", EndpointView::schema()),
+            .gives(StatusCode::OK, "The changed endpoint.", EndpointView::schema()),
         "webhooks.delete" => Operation::new(WEBHOOKS, "Delete a webhook endpoint")
-            .says("Its outstanding deliveries end as failed.")
+            .says("Its pending deliveries are marked as failed.")
             .at("id", EndpointId::schema(), ID)
             .gives_nothing("Deleted."),
         "webhooks.rotate" => Operation::new(WEBHOOKS, "Rotate a signing secret")
@@ -63,9 +63,9 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
             .fails([at_limit()]),
         "webhooks.replay" => Operation::new(WEBHOOKS, "Replay past events")
             .says(
-                "Creates new deliveries of all events since then that the endpoint takes. Events that have a pending \
-                 or held delivery there are skipped. An endpoint has one replay at a time, and a replay stops at \
-                 100,000 pending and held deliveries.",
+                "Creates new deliveries of all events since then that the endpoint receives. Events with a pending or \
+                 held delivery are skipped. An endpoint has one replay at a time, and a replay stops at 100,000 \
+                 pending and held deliveries.",
             )
             .at("id", EndpointId::schema(), ID)
             .takes(
@@ -104,24 +104,24 @@ pub(super) fn event() -> Value {
     let parameters = [
         header(
             "X-Service-Signature",
-            "HMAC-SHA256 of `<t>.<raw body>` under the whole secret. Refuse a `t` older than 300 s.",
+            "HMAC-SHA256 of `<t>.<raw body>` with the whole secret as key. Reject a `t` older than 300 s.",
             signature,
         ),
         header("X-Service-Event", "The event's type.", delivered_type()),
-        header("X-Service-Delivery", "The delivery, the same over all attempts.", DeliveryId::schema()),
+        header("X-Service-Delivery", "Delivery ID, the same for all attempts.", DeliveryId::schema()),
         header("X-Service-Attempt", "The attempt's number.", Schema::count().within(1, 7)),
-        header("webhook-id", "The event's identifier (Standard Webhooks).", Schema::string()),
+        header("webhook-id", "Event ID (Standard Webhooks).", Schema::string()),
         header("webhook-timestamp", "The attempt's time, in seconds since the epoch.", seconds),
-        header("webhook-signature", "The signature of the Standard Webhooks.", standard),
+        header("webhook-signature", "Signature (Standard Webhooks).", standard),
     ];
     json!({
         "post": {
             "operationId": "webhook_event",
             "tags": [WEBHOOKS],
             "summary": "An event",
-            "description": "Sent to each endpoint that takes the event's type. The body's bytes are the same over all \
-                attempts. Any 2xx within 10 seconds acknowledges; redirects are failures. The event of a test has the \
-                type `test`, and null for all that it does not have.",
+            "description": "Sent to each endpoint that receives the event's type. The body's bytes are the same for \
+                all attempts. Any 2xx within 10 seconds is a success; redirects are failures. A test event has the \
+                type `test`, and null for all facts that it lacks.",
             "parameters": parameters,
             "requestBody": {
                 "required": true,
@@ -129,7 +129,7 @@ pub(super) fn event() -> Value {
             },
             "responses": {
                 "2XX": { "description": "Accepted." },
-                "default": { "description": "Any other answer is retried." },
+                "default": { "description": "Any other response is retried." },
             },
         }
     })

@@ -25,7 +25,7 @@ use crate::store::row::alert::{Channel, NoticeStatus};
 use crate::store::row::suppression::SuppressionReason;
 
 words! {
-    Stream as "Stream", "The stream of a sending domain, and so of every message from it.": Transactional Marketing;
+    Stream as "Stream", "The stream of a sending domain and of all its messages.": Transactional Marketing;
     Via as "Via", "The submission protocol: HTTP or SMTP.": Api Smtp;
     SubmissionStage as "SubmissionStage", "A stage of an SMTP session.": Auth Mail Rcpt Data;
     Scope as "Scope",
@@ -37,12 +37,11 @@ words! {
         Queued Deferred Delivered Bounced Failed Suppressed Canceled Complained;
     WaitReason as "WaitReason",
         "The reason why a message waits. `backoff`: the last attempt failed, and the next one is due at `until`. \
-         `throttled`: the \
-         receiving site has asked for patience, can't be reached, or takes no more messages a minute. `paused`: the \
-         account has paused mail for the site. `dns`: the mail servers of the domain are being looked up, or could not \
-         be. `relay`: the relay can't be used, or has sent its share of the day. `busy`: all connections are in use, \
-         or the message is being sent. `held`: the store was restored, and the operator has not released its queue. \
-         `unconfirmed`: a replica has not confirmed the message yet.":
+         `throttled`: the receiving site asked to slow down, can't be reached, or accepts no more messages per \
+         minute. `paused`: the account has paused mail for the site. `dns`: the mail servers of the domain are being \
+         looked up, or could not be. `relay`: the relay can't be used, or has reached its daily limit. `busy`: all \
+         connections are in use, or the message is being sent. `held`: the store was restored, and the operator has \
+         not released its queue. `unconfirmed`: a replica has not confirmed the message yet.":
         Backoff Throttled Paused Dns Relay Busy Held Unconfirmed;
     delivery::Status as "DeliveryStatus",
         "The status of a webhook delivery. `held` waits until its endpoint is enabled; `failed` is never attempted \
@@ -52,7 +51,7 @@ words! {
         "Whether mail may be sent from a domain; `failing` counts as verified for 72 hours.": Pending Verified Failing;
     DkimAlgorithm as "DkimAlgorithm", "A DKIM signature algorithm (RFC 6376, RFC 8463).": RsaSha256 Ed25519Sha256;
     DkimState as "DkimState",
-        "Only `active` keys sign. A `standby` key was seen in DNS and waits for the next rotation.":
+        "Only `active` keys sign. A `standby` key is published in DNS and waits for the next rotation.":
         Pending Active Retiring Standby;
     RecordPurpose as "RecordPurpose", "The purpose of a DNS record.": Dkim ReturnPath Spf Dmarc;
     RecordStatus as "RecordStatus", "State of a DNS record.": Ok Missing Mismatch Unchecked;
@@ -64,22 +63,22 @@ words! {
     Level as "ReputationLevel",
         "The level of a rate. Bounces: `warn` from 2 %, `alarm` from 5 %; complaints: from 0.1 % and 0.3 %.":
         Ok Warn Alarm;
-    checklist::ItemId as "ChecklistItemId", "The subject of a checklist's item.":
+    checklist::ItemId as "ChecklistItemId", "The subject of a checklist item.":
         Spf Dkim Dmarc Alignment DmarcReports DmarcObserved OneClick ReverseDns Tls Complaints Bounces Replies Bimi;
     checklist::Status as "ChecklistStatus",
-        "The outcome of a checklist's item. `unknown`: too little is known; `na`: the item does not apply.":
+        "The outcome of a checklist item. `unknown`: not enough data; `na`: the item does not apply.":
         Pass Warn Fail Unknown Na;
     checklist::Receiver as "BulkReceiver", "A receiver with requirements for bulk senders.": Google Yahoo Microsoft;
-    FindingLevel as "FindingLevel", "Severity of a finding. `fail`: large receivers refuse such mail.": Ok Warn Fail;
+    FindingLevel as "FindingLevel", "Severity of a finding. `fail`: large receivers reject such mail.": Ok Warn Fail;
     Severity as "AlertSeverity", "The severity of an alert.": Info Warning Critical;
     alert::Scope as "AlertScope", "The scope of an alert.": Account System;
-    SubjectKind as "AlertSubjectKind", "A kind of thing that an alert may be about.":
+    SubjectKind as "AlertSubjectKind", "Kind of an alert's subject.":
         Address Relay Stream Provider Webhook Domain User;
     NoticeKind as "AlertNoticeKind", "A change of an alert that is notified.":
         Opened Worse Reminder Resolved Test;
     Channel as "AlertChannel", "The channel of a notice.": Email Webhook;
     NoticeStatus as "AlertNoticeStatus",
-        "The status of a notice. A notice fails after a day without success; that raises no further alert.":
+        "The status of a notice. A notice fails after a day without success; this raises no further alert.":
         Pending Sent Failed;
     SuppressionReason as "SuppressionReason", "The reason of a suppression.":
         Bounce Complaint Unsubscribe Manual Import;
@@ -95,12 +94,12 @@ impl Shape for Condition {
 
 describe! {
     EventRecord<'_> as "Event",
-    "Something that happened to a message; the same bytes in lists, timelines and webhooks. Absent facts are null."
+    "A message event, with the same bytes in lists, timelines and webhooks. Missing facts are null."
     {
-        id: "The event's own identifier.",
+        id: "The event ID.",
         kind = "type": "The type of the event." => |schema| schema.example("delivered"),
-        message_id: "The message that it happened to.",
-        message_id_header: "That message's Message-ID, in angle brackets."
+        message_id: "The message of the event.",
+        message_id_header: "The Message-ID of that message, in angle brackets."
             => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
         stream: "That message's stream.",
         from: "The sender, as given." => |schema| schema.example("hello@example.test"),
@@ -118,11 +117,11 @@ describe! {
 describe! {
     Answer<'_> as "Accepted", "A message that is durable and queued."
     {
-        id: "Its identifier, which webhooks carry and support asks for.",
+        id: "The message ID. Webhooks contain it; quote it to support.",
         message_id_header: "Its Message-ID, in angle brackets."
             => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
         status: "Its status: `queued`." => |schema| schema.example("queued"),
-        stream: "Its stream: that of its domain.",
+        stream: "Its stream, which is the stream of its domain.",
         from: "The sender, as sent." => |schema| schema.example("hello@example.test"),
         to: "The recipient, as sent." => |schema| schema.example("you@example.org"),
         subject: "The subject, as sent." => |schema| schema.example("Hello"),
@@ -134,12 +133,12 @@ describe! {
     AttemptFacts as "AttemptFacts", "The facts of an attempt."
     {
         attempt: "The attempt's number, from 1." => |schema| schema.example(1),
-        smtp_code: "The code that the receiver's server answered." => |schema| schema.example(250),
+        smtp_code: "Reply code of the receiver's server." => |schema| schema.example(250),
         smtp_enhanced_code: "Its enhanced code (RFC 3463)." => |schema| schema.example("2.0.0"),
-        smtp_response: "Its answer as received, all lines, at most 4 KiB."
+        smtp_response: "The full reply as received, at most 4 KiB."
             => |schema| schema.example("250 2.0.0 Ok: queued as 4XyZ12"),
-        mx_host: "The mail server that was asked." => |schema| schema.example("mx1.example.org"),
-        mx_ip: "Its address." => |schema| schema.example("192.0.2.25"),
+        mx_host: "The contacted mail server." => |schema| schema.example("mx1.example.org"),
+        mx_ip: "IP address of the mail server." => |schema| schema.example("192.0.2.25"),
         relay: "The relay used." => |schema| schema.example("direct"),
         tls: "TLS of the connection; null without TLS.",
         duration_ms: "Duration of the attempt in milliseconds." => |schema| schema.example(312),
@@ -161,12 +160,12 @@ describe! {
     {
         kind: "The kind of bounce.",
         category: "Its category." => |schema| schema.example("invalid_recipient"),
-        status: "The enhanced status that applies: theirs, or ours where no server answered."
+        status: "The effective enhanced status code: the server's, or ours if no server answered."
             => |schema| schema.example("5.1.1"),
         source: "The source of the report.",
         rule: "The rule that matched." => |schema| schema.example("enhanced-5.1.1"),
         advice: "Advice, in one sentence." => |schema| schema.example("Remove the address from your list."),
-        suppressed: "Whether the address was suppressed for it.",
+        suppressed: "Whether the address was suppressed because of it.",
     }
 }
 
@@ -181,7 +180,7 @@ describe! {
 describe! {
     AttachedFile as "AttachedFile", "A file in a message."
     {
-        filename: "Its name, where it has one." => |schema| schema.example("invoice.pdf"),
+        filename: "The file name, if there is one." => |schema| schema.example("invoice.pdf"),
         content_type: "Its media type, with parameters." => |schema| schema.example("application/pdf"),
         size: "Its bytes, decoded." => |schema| schema.example(48_213),
     }
@@ -199,7 +198,7 @@ describe! {
     WindowView as "QuotaWindow", "One window of the account's quota."
     {
         limit: "Limit of the window, in messages." => |schema| schema.example(10_000),
-        used: "Messages accepted in it." => |schema| schema.example(12),
+        used: "Messages accepted in the window." => |schema| schema.example(12),
         remaining: "Messages left in the window." => |schema| schema.example(9_988),
         reset: "End time, in seconds since the epoch." => |schema| schema.example(1_795_190_400),
     }

@@ -256,9 +256,9 @@ describe! {
         time_zone: "The IANA zone in which the panel shows times." => |schema| schema.example("Europe/Vienna"),
         content_retention_days: "Days for which a new message's content is kept."
             => |schema| schema.within(1, RetentionDays::MAX.into()).example(30),
-        hosted_unsubscribe: "Whether messages without an unsubscribe URL of their own get the hosted one."
+        hosted_unsubscribe: "Whether messages without an unsubscribe URL get a hosted one."
             => |schema| schema.example(false),
-        keep_message_id: "Whether a valid Message-ID of a message submitted by SMTP stays, instead of one of ours."
+        keep_message_id: "Whether messages submitted by SMTP keep a valid Message-ID."
             => |schema| schema.example(false),
     }
 }
@@ -270,7 +270,7 @@ describe! {
         name: "The name given by its owner." => |schema| schema.example("web shop"),
         prefix: "The first 16 characters of its secret."
             => |schema| schema.pattern("^pr_live_[0-9A-Za-z]{8}$").example("pr_live_4mZ7Qq2T"),
-        stream: "The only stream on which it may send; null where it is not limited." => |schema| schema.example(()),
+        stream: "The only stream that it may use; null if it is not limited." => |schema| schema.example(()),
         scopes: "Its scopes.",
         created_at: "Creation time.",
         last_used_at: "Time of the last use, to within 60 seconds.",
@@ -287,13 +287,13 @@ describe! {
 }
 
 describe! {
-    MeView<'_> as "Me", "The account, the key of this request, and what remains of their limits."
+    MeView<'_> as "Me", "The account, the key of this request, and their remaining limits."
     {
         id: "The account's identifier.",
         name: "The account's name." => |schema| schema.example("Example Ltd"),
         time_zone: "The IANA zone in which the panel shows times." => |schema| schema.example("Europe/Vienna"),
         content_retention_days: "Days for which a new message's content is kept." => |schema| schema.example(30),
-        key: "The key that asks.",
+        key: "The key of the request.",
         quota: "The account's quota, which all of its keys share.",
         rate_limit: "The key's request rate.",
         storage: "The account's stored message content.",
@@ -314,12 +314,12 @@ describe! {
 }
 
 describe! {
-    OwnKeyView<'_> as "OwnKey", "The key that asks."
+    OwnKeyView<'_> as "OwnKey", "The key of the request."
     {
         id: "Its identifier.",
         name: "The name given by its owner." => |schema| schema.example("web shop"),
         prefix: "The first 16 characters of its secret." => |schema| schema.example("pr_live_4mZ7Qq2T"),
-        stream: "The only stream on which it may send; null where it is not limited." => |schema| schema.example(()),
+        stream: "The only stream that it may use; null if it is not limited." => |schema| schema.example(()),
         scopes: "Its scopes.",
     }
 }
@@ -329,7 +329,7 @@ describe! {
     {
         limit: "Limit of requests in 60 seconds." => |schema| schema.example(600),
         remaining: "Requests left." => |schema| schema.example(599),
-        reset: "Time at which one more request is free, in seconds since the epoch." =>
+        reset: "Time at which one more request is available, in seconds since the epoch." =>
             |schema| schema.example(1_795_187_105),
     }
 }
@@ -343,16 +343,16 @@ describe! {
 }
 
 describe! {
-    LimitsView as "Limits", "Limits of this service, as it is configured."
+    LimitsView as "Limits", "Configured limits of this service."
     {
-        request_bytes: "Bytes of the body of `POST /v1/messages`." => |schema| schema.example(26_214_400),
-        message_bytes: "Bytes of an assembled message." => |schema| schema.example(limits::MESSAGE_BYTES),
+        request_bytes: "Maximum bytes of a `POST /v1/messages` body." => |schema| schema.example(26_214_400),
+        message_bytes: "Maximum bytes of an assembled message." => |schema| schema.example(limits::MESSAGE_BYTES),
         body_bytes: "Maximum bytes of `text`, and of `html`." => |schema| schema.example(limits::BODY_BYTES),
-        subject_characters: "Characters of a subject." => |schema| schema.example(limits::SUBJECT_CHARACTERS),
-        headers: "Custom headers of one message." => |schema| schema.example(limits::HEADERS_COUNT),
-        attachments: "Attachments of one message." => |schema| schema.example(limits::ATTACHMENTS_COUNT),
-        metadata_pairs: "Pairs of metadata." => |schema| schema.example(limits::METADATA_COUNT),
-        queue_lifetime_seconds: "The time for which delivery is attempted." => |schema| schema.example(172_800),
-        webhooks: "Webhook endpoints of the account." => |schema| schema.example(ENDPOINTS_MAX),
+        subject_characters: "Maximum characters of a subject." => |schema| schema.example(limits::SUBJECT_CHARACTERS),
+        headers: "Maximum number of custom headers per message." => |schema| schema.example(limits::HEADERS_COUNT),
+        attachments: "Maximum number of attachments per message." => |schema| schema.example(limits::ATTACHMENTS_COUNT),
+        metadata_pairs: "Maximum number of metadata pairs." => |schema| schema.example(limits::METADATA_COUNT),
+        queue_lifetime_seconds: "Time for which delivery is attempted, in seconds." => |schema| schema.example(172_800),
+        webhooks: "Maximum number of webhook endpoints." => |schema| schema.example(ENDPOINTS_MAX),
     }
 }

@@ -29,10 +29,10 @@ pub(in crate::http) struct AlertTestView {
 }
 
 describe! {
-    SubjectRecord<'_> as "AlertSubject", "The subject of an alert, for conditions that can hold for several things."
+    SubjectRecord<'_> as "AlertSubject", "The subject of an alert, for conditions that can affect several objects."
     {
-        kind: "The kind of thing.",
-        id: "Its identifier, or its name where it has no other." => |schema| schema.example("direct"),
+        kind: "Kind of the subject.",
+        id: "Its identifier, or its name if it has none." => |schema| schema.example("direct"),
         name: "Its name." => |schema| schema.example("direct"),
     }
 }
@@ -44,12 +44,13 @@ describe! {
         kind: "The change.",
         channel: "Its channel.",
         status: "Its status.",
-        relay: "The relay that took the mail." => |schema| schema.example("direct"),
+        relay: "The relay that accepted the mail." => |schema| schema.example("direct"),
     }
 }
 
 describe! {
-    AlertRecord<'_> as "Alert", "A condition that needs attention, open until it is found gone. Kept for 90 days."
+    AlertRecord<'_> as "Alert", "A condition that needs attention. It stays open until a check finds it resolved, and \
+                                 is kept for 90 days."
     {
         id: "Its identifier.",
         condition: "The condition.",

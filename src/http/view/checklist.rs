@@ -54,10 +54,10 @@ describe! {
     ItemView<'_> as "ChecklistItem", "One item of the checklist."
     {
         id: "The subject.",
-        title: "The same in words." => |schema| schema.example("SPF names this server"),
+        title: "The item in words." => |schema| schema.example("SPF names this server"),
         status: "The outcome.",
-        required_by: "The receivers that require it of bulk senders.",
+        required_by: "Receivers that require it from bulk senders.",
         seen: "The facts.",
-        remedy: "The remedy; null where there is nothing to do.",
+        remedy: "The remedy; null if there is nothing to do.",
     }
 }

@@ -269,44 +269,44 @@ describe! {
         domain: "The domain." => |schema| schema.example("example.com"),
         from: "The first UTC day." => day_schema,
         to: "The last UTC day: today." => day_schema,
-        policy: "The record that applied at the last check of the domain's DNS.",
+        policy: "The effective record at the last DNS check.",
         reports: "Reports that count.",
         reporters: "Reporters, most messages first.",
         messages: "Messages in the reports.",
-        passed: "Messages of which DKIM or SPF passed and aligned.",
+        passed: "Messages for which DKIM or SPF passed and aligned.",
         pass_rate: "The share that passed, from 0 to 1; null without messages." => |schema| schema.example(0.98),
         days: "The days with reports.",
         sources: "The 200 largest sources.",
-        recommendation: "The next step, by the last 30 days.",
+        recommendation: "The next step, based on the last 30 days.",
     }
 }
 
 describe! {
-    PolicyView<'_> as "DmarcRecord", "The DMARC record that applies to a domain; all null where there is none."
+    PolicyView<'_> as "DmarcRecord", "The effective DMARC record of a domain; all null if there is none."
     {
         record: "The text." => |schema| schema.example("v=DMARC1; p=none; rua=mailto:dmarc@rp.example.com"),
-        p: "The policy for this domain: of an inherited record that for subdomains."
+        p: "The policy for this domain. For an inherited record, its subdomain policy."
             => |_| nullable(DmarcPolicy::ALL.map(DmarcPolicy::as_str)).example("none"),
         at: "Its status." => |schema| schema.example("_dmarc.example.com"),
-        inherited: "Whether the record is that of a parent domain.",
+        inherited: "Whether the record comes from a parent domain.",
     }
 }
 
 describe! {
     ReporterView<'_> as "DmarcReporter", "An organisation that sends reports."
     {
-        name: "Its name, as it gives it." => |schema| schema.example("google.com"),
+        name: "The reporter's name, as reported." => |schema| schema.example("google.com"),
         reports: "Its reports in the range.",
-        messages: "The messages in them.",
+        messages: "Messages in these reports.",
     }
 }
 
 describe! {
     IgnoredReporterView<'_> as "DmarcReporterMark", "A reporter of a domain, and whether its reports count."
     {
-        name: "Its name, as it gives it." => |schema| schema.example("google.com"),
+        name: "The reporter's name, as reported." => |schema| schema.example("google.com"),
         reports: "Its reports in the last 30 days.",
-        messages: "The messages in them.",
+        messages: "Messages in these reports.",
         ignored: "Whether it is excluded from counts, recommendation and alerts.",
     }
 }
@@ -314,9 +314,9 @@ describe! {
 describe! {
     DayView as "DmarcDay", "The messages of one day."
     {
-        day: "The UTC day, that of the middle of a report's range." => day_schema,
+        day: "The UTC day that contains the middle of the report's range." => day_schema,
         messages: "Messages.",
-        passed: "Messages of which DKIM or SPF passed and aligned.",
+        passed: "Messages for which DKIM or SPF passed and aligned.",
         quarantined: "Messages that were quarantined.",
         rejected: "Messages that were rejected.",
     }
@@ -331,13 +331,13 @@ describe! {
             `authorised` source has passed a check."
             => |_| words(SourceKind::ALL.map(SourceKind::as_str)).example("own"),
         mine: "Whether you marked it as yours; null without a mark." => |schema| schema.example(()),
-        first_seen: "The first day of which a report names it." => day_schema,
+        first_seen: "The first day on which a report names it." => day_schema,
         last_seen: "The last such day." => day_schema,
         messages: "Messages in the range.",
-        passed: "Messages of which DKIM or SPF passed and aligned.",
+        passed: "Messages for which DKIM or SPF passed and aligned.",
         pass_rate: "The share that passed, from 0 to 1; null without messages." => |schema| schema.example(1.0),
-        dkim_aligned: "Messages of which DKIM passed and aligned.",
-        spf_aligned: "Messages of which SPF passed and aligned.",
+        dkim_aligned: "Messages for which DKIM passed and aligned.",
+        spf_aligned: "Messages for which SPF passed and aligned.",
         dkim_domains: "The three domains that signed most often." => |schema| schema.example(["example.com"]),
         spf_domains: "The three domains that SPF was checked for most often."
             => |schema| schema.example(["rp.example.com"]),
@@ -348,7 +348,7 @@ describe! {
     RecommendationView<'_> as "DmarcRecommendation", "The next step towards a policy that protects the domain."
     {
         action: "Advice." => |_| words(Action::ALL.map(Action::as_str)).example("wait"),
-        record: "The text to publish at `_dmarc.<domain>`; null where the record stays." => |schema| schema.example(()),
+        record: "The text to publish at `_dmarc.<domain>`; null if the record stays." => |schema| schema.example(()),
         reason: "The reason, with figures.",
         blockers: "The sources that block the next step." => |schema| schema.example(["198.51.100.0/24"]),
     }
@@ -358,15 +358,15 @@ describe! {
     DmarcReportView<'_> as "DmarcReport", "One aggregate report, or the part of it that belongs to the domain."
     {
         id: "Its identifier.",
-        reporter: "The organisation that reports, in its own words." => |schema| schema.example("google.com"),
-        from_domain: "The domain that the report came from; null where its mail has no single author."
+        reporter: "The reporting organisation, as it names itself." => |schema| schema.example("google.com"),
+        from_domain: "The domain that sent the report; null if its From header does not have exactly one address."
             => |schema| schema.example("google.com"),
         report_id: "The reporter's identifier." => |schema| schema.example("12345678901234567890"),
         begin: "The first second of its range.",
         end: "The last second of its range.",
         messages: "Messages.",
-        passed: "Messages of which DKIM or SPF passed and aligned.",
+        passed: "Messages for which DKIM or SPF passed and aligned.",
         skipped_rows: "Rows without a valid address or count.",
-        authentic: "Whether a DKIM signature proves who sent it. Only then its messages count.",
+        authentic: "Whether a DKIM signature proves who sent it. Only authentic reports count.",
     }
 }

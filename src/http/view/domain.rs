@@ -98,11 +98,11 @@ impl<'a> RecordView<'a> {
 }
 
 describe! {
-    DomainView<'_> as "Domain", "A sending domain, with its keys and the DNS records that it should publish."
+    DomainView<'_> as "Domain", "A sending domain, with its keys and the DNS records to publish."
     {
         id: "Its identifier.",
         name: "Its name, as lower-case A-labels." => |schema| schema.example("example.com"),
-        stream: "Its stream, and so that of every message from it.",
+        stream: "Its stream, which is the stream of all its messages.",
         status: "Whether mail may be sent from it.",
         verified_at: "Time of the last verification." => |schema| schema.example(()),
         last_checked_at: "Time of the last DNS check." => |schema| schema.example(()),
@@ -111,7 +111,7 @@ describe! {
             => |schema| schema.example(0),
         next_rotation_at: "Time of the next rotation; null without a schedule." => |schema| schema.example(()),
         dkim: "Its DKIM keys.",
-        records: "The DNS records that it should publish.",
+        records: "The DNS records to publish.",
         created_at: "Creation time.",
     }
 }
@@ -120,7 +120,7 @@ describe! {
     DkimView<'_> as "DkimKey", "A DKIM key of a domain."
     {
         selector: "Its selector." => |schema| schema.example("pr1a2b3c"),
-        algorithm: "The algorithm that it signs with.",
+        algorithm: "Signature algorithm.",
         state: "Its status.",
         created_at: "Creation time.",
     }
@@ -136,6 +136,6 @@ describe! {
         value: "The value to publish." => |schema| schema.example("v=DKIM1; k=rsa; p=MIIBIjANBgkq…"),
         required: "Whether it is required for sending." => |schema| schema.example(true),
         status: "State of the record." => |schema| schema.example("unchecked"),
-        found: "The values that were found, as they are." => |schema| schema.example(serde_json::json!([])),
+        found: "The published values, unchanged." => |schema| schema.example(serde_json::json!([])),
     }
 }

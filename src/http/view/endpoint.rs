@@ -140,8 +140,9 @@ describe! {
         url: "The URL that gets events by POST." => |schema| schema.example("https://app.example.com/hook"),
         events: "The types that it receives; null for all."
             => |schema| schema.example(serde_json::json!(["delivered", "bounced"])),
-        description: "The account's own words." => |schema| schema.example("order status"),
-        enabled: "Whether deliveries are attempted; they are held while it is not." => |schema| schema.example(true),
+        description: "Free text of the account." => |schema| schema.example("order status"),
+        enabled: "Whether deliveries are attempted. They are held while the endpoint is disabled."
+            => |schema| schema.example(true),
         disabled_at: "Time at which the service disabled it after repeated failures." => |schema| schema.example(()),
         disabled_reason: "The reason." => |schema| schema.example(()),
         consecutive_failures: "Failed attempts since the last success; ten disable the endpoint."
@@ -168,10 +169,10 @@ describe! {
 }
 
 describe! {
-    DeliveryView<'_> as "WebhookDelivery", "One event owed to one webhook endpoint."
+    DeliveryView<'_> as "WebhookDelivery", "The delivery of one event to one webhook endpoint."
     {
-        id: "Its identifier, the same over all attempts.",
-        webhook_id: "To which endpoint.",
+        id: "Its identifier, the same for all attempts.",
+        webhook_id: "The webhook endpoint.",
         event_id: "The event's identifier.",
         event_type: "The event's type." => |_| delivered_type(),
         message_id: "The message that the event is about; null for a test."
@@ -181,7 +182,7 @@ describe! {
         next_attempt_at: "Time of the next attempt; null without one, or while the endpoint's queue is suspended.",
         created_at: "Creation time.",
     }
-    whole "WebhookDeliveryWithAttempts", "One event owed to one webhook endpoint, and every attempt."
+    whole "WebhookDeliveryWithAttempts", "The delivery of one event to one webhook endpoint, with every attempt."
     {
         attempts: "Its attempts, oldest first." => |_| <Vec<AttemptView<'_>>>::schema(),
     }
@@ -191,11 +192,11 @@ describe! {
     AttemptView<'_> as "WebhookAttempt", "One request of a webhook delivery."
     {
         id: "Its identifier.",
-        attempt: "Its line number, from 1." => |schema| schema.within(1, 7).example(1),
+        attempt: "The attempt's number, from 1." => |schema| schema.within(1, 7).example(1),
         at: "Start time.",
-        status: "The status that was answered; null where none was." => |schema| schema.example(200),
+        status: "HTTP status of the response; null without one." => |schema| schema.example(200),
         error: "The reason of the failure; null after a success." => |_| attempt_error().or_null().example(()),
         duration_ms: "Duration in milliseconds." => |schema| schema.example(84),
-        response_body: "The first 4 KiB of what was answered." => |schema| schema.example("ok"),
+        response_body: "The first 4 KiB of the response body." => |schema| schema.example("ok"),
     }
 }

@@ -74,7 +74,8 @@ impl<'a> ExplanationView<'a> {
 }
 
 describe! {
-    ExplanationView<'_> as "Explanation", "A receiver's checks of a test mail, from its topmost Authentication-Results."
+    ExplanationView<'_> as "Explanation", "A receiver's checks of a test message, from its topmost \
+                                           Authentication-Results."
     {
         authserv_id: "The receiver's name; null without such a header.",
         from_domain: "The domain of the From header; null without one address.",
@@ -89,7 +90,7 @@ describe! {
     SpfResultView<'_> as "SpfResult", "The result of SPF."
     {
         result: "Such as `pass` or `softfail` (RFC 8601).",
-        domain: "The domain that was checked: that of the return path.",
+        domain: "The checked domain, which is that of the return path.",
         aligned: "Whether it is the From domain, its parent, or a name below it.",
     }
 }
@@ -99,7 +100,7 @@ describe! {
     {
         result: "Such as `pass` or `fail` (RFC 8601).",
         domain: "The signing domain.",
-        selector: "The selector of its key, where the receiver names it.",
+        selector: "The selector of its key, if the receiver names it.",
         aligned: "Whether the signing domain is the From domain, its parent, or a name below it.",
     }
 }
@@ -115,7 +116,7 @@ describe! {
     FindingView<'_> as "Finding", "One finding."
     {
         level: "The severity.",
-        text: "State of the record.",
+        text: "The finding in words.",
         remedy: "Advice; null if there is nothing to do.",
     }
 }

@@ -186,9 +186,9 @@ describe! {
     WaitView<'_> as "Waiting", "The reason why a message waits."
     {
         reason: "The kind of obstacle.",
-        since: "The start of the obstacle, as far as it is known.",
-        until: "The end of the obstacle; null where it is unknown." => |schema| schema.example(()),
-        detail: "The obstacle in one sentence, for people. Its words may change."
+        since: "The start of the obstacle, if it is known.",
+        until: "The end of the obstacle; null if it is unknown." => |schema| schema.example(()),
+        detail: "The obstacle in one sentence, for people. The wording may change."
             => |schema| schema.example("mx1.example.org is throttled since it answered 421 4.7.28."),
     }
 }
@@ -200,45 +200,44 @@ describe! {
         message_id_header: "Its Message-ID, in angle brackets."
             => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
         status: "Its status." => |schema| schema.example("delivered"),
-        stream: "Its stream: that of its domain.",
+        stream: "Its stream, which is the stream of its domain.",
         from: "The sender, as sent." => |schema| schema.example("hello@example.test"),
         to: "The recipient, as sent." => |schema| schema.example("you@example.org"),
         subject: "The subject; null without one." => |schema| schema.example("Hello"),
         created_at: "Time of acceptance.",
         from_name: "The sender's display name." => |schema| schema.example("Example Ltd"),
-        metadata: "The sender's own notes." => |schema| schema.example(serde_json::json!({"order": "1001"})),
+        metadata: "The sender's own data." => |schema| schema.example(serde_json::json!({"order": "1001"})),
         unsubscribe_url: "The unsubscribe URL." => |schema| schema.example(()),
         size_bytes: "The size of the signed message." => |schema| schema.example(1_874),
         status_at: "Time of the last change of status.",
         attempts: "Attempts so far." => |schema| schema.example(1),
         next_attempt_at: "Time of the next attempt, or the earliest one while the receiver is throttled."
             => |schema| schema.example(()),
-        waiting: "The reason why it waits; null after its end." => |schema| schema.example(()),
+        waiting: "The reason why it waits; null once it is finished." => |schema| schema.example(()),
         delivered_at: "Time at which the receiver's server accepted it.",
         relay: "The relay of the last attempt." => |schema| schema.example("direct"),
         mx_host: "The mail server of the last attempt." => |schema| schema.example("mx1.example.org"),
-        smtp_code: "The code that it answered." => |schema| schema.example(250),
+        smtp_code: "Reply code of that server." => |schema| schema.example(250),
         smtp_enhanced_code: "Its enhanced code (RFC 3463)." => |schema| schema.example("2.0.0"),
-        smtp_response: "Its answer as received, all lines."
+        smtp_response: "The full reply as received."
             => |schema| schema.example("250 2.0.0 Ok: queued as 4XyZ12"),
         tls: "TLS of the last attempt's connection; null without TLS.",
         submission: "Facts about the SMTP submission; null for a message submitted by HTTP." =>
             |schema| schema.example(()),
-        expires_at: "Time at which delivery is given up." => |schema| schema.example(()),
+        expires_at: "Time at which delivery attempts end." => |schema| schema.example(()),
         content_expires_at: "Time at which its content is deleted." =>
             |schema| schema.example("2026-12-20T15:04:05.123+00:00"),
         content_deleted_at: "Time of the event." => |schema| schema.example(()),
     }
     whole "MessageRecord",
-    "A message with everything that happened to it. `text`, `html`, `raw`, `headers` and `attachments` are null once \
-     the content is gone."
+    "A message with its timeline. `text`, `html`, `raw`, `headers` and `attachments` are null once the content is gone."
     {
         headers: "Custom headers." => |schema| schema.example(serde_json::json!({"Reply-To": "help@example.test"})),
         text: "The plain text." => |schema| schema.example("It works."),
         html: "The HTML." => |schema| schema.example(()),
-        raw: "The whole message, where it was sent as one; base64 where that is not UTF-8."
+        raw: "The whole message, if it was submitted as one; base64 if it is not UTF-8."
             => |schema| schema.example(()),
         attachments: "The files." => |schema| schema.example(serde_json::json!([])),
     }
-    plus { "events": Vec<EventRecord<'_>>, "Everything that happened to it, oldest first." }
+    plus { "events": Vec<EventRecord<'_>>, "Timeline, oldest event first." }
 }

@@ -134,7 +134,8 @@ fn date(schema: Schema) -> Schema {
 }
 
 describe! {
-    ProvidersView<'_> as "Providers", "The answers of receiving providers to the messages accepted in some UTC days."
+    ProvidersView<'_> as "Providers", "Responses of receiving providers to the messages accepted in a range of UTC \
+                                       days."
     {
         from: "The first day." => date,
         to: "The last day: today." => date,
@@ -144,9 +145,9 @@ describe! {
 
 describe! {
     ProviderView<'_> as "Provider",
-    "The answers of one provider. A message that was delivered and returned later counts as both."
+    "The figures of one provider. A message that was delivered and later returned counts as both."
     {
-        provider: "The provider's name in the shaping; `other` for all other receivers."
+        provider: "The provider's name in the shaping rules; `other` for all other receivers."
             => |schema| schema.example("google"),
         delivered: "Messages that it accepted." => |schema| schema.example(9_120),
         deferred: "Attempts that it deferred." => |schema| schema.example(211),
@@ -160,8 +161,9 @@ describe! {
             => |schema| schema.example(0.004),
         p50_seconds: "Median seconds to delivery, rounded up to a power of two. 32768 includes everything slower. \
             Null without a delivery." => |schema| schema.example(2),
-        p95_seconds: "The same for 95 % of the deliveries." => |schema| schema.example(64),
-        level: "By the block rate of 50 and more: `warn` from 5 %, `alarm` from 20 %." => |schema| schema.example("ok"),
+        p95_seconds: "The 95th percentile, rounded in the same way." => |schema| schema.example(64),
+        level: "Level of the block rate, from 50 results on: `warn` from 5 %, `alarm` from 20 %."
+            => |schema| schema.example("ok"),
         answers: "The five most frequent answers of its newest 200 bounces and 200 deferrals, as far as these are \
                   among the account's newest 1,000 of the kind and not older than 30 days.",
         advice: "Steps to take.",
@@ -174,21 +176,22 @@ describe! {
     {
         hard: "The address or its domain can't receive.",
         soft: "The mailbox may accept later, or a smaller message.",
-        block: "The sender is refused.",
+        block: "The sender is blocked.",
         undetermined: "Unknown.",
     }
 }
 
 describe! {
     AnswerView<'_> as "ProviderAnswer",
-    "A frequent answer. Answers that differ in words with digits or an @ alone are the same; the newest is shown."
+    "A frequent response. Responses that differ only in words with digits or an @ count as the same; the newest is \
+     shown."
     {
         smtp_code: "The code; null if no server answered." => |schema| schema.example(550),
         smtp_enhanced_code: "The enhanced code (RFC 3463)." => |schema| schema.example("5.7.1"),
-        smtp_response: "The newest such answer, as received." => |schema| schema.example("550 5.7.1 Message blocked"),
+        smtp_response: "The newest such response, as received." => |schema| schema.example("550 5.7.1 Message blocked"),
         category: "The category." => |schema| schema.example("spam"),
-        count: "The number of such answers.",
-        message_id: "The message that got the newest one.",
+        count: "Number of such responses.",
+        message_id: "The message with the newest one.",
     }
 }
 

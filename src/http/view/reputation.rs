@@ -77,7 +77,7 @@ impl WindowView {
 describe! {
     ReputationView as "Reputation", "Bounce and complaint rates, compared with receivers' limits."
     {
-        streams: "Each stream for itself.",
+        streams: "Each stream separately.",
     }
 }
 

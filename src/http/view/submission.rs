@@ -90,12 +90,12 @@ describe! {
     {
         mail_from: "The path of MAIL FROM; empty for `<>`." => |schema| schema.example("wordpress@blog.example.test"),
         client_name: "The name that the client gave in EHLO or HELO." => |schema| schema.example("blog.example.test"),
-        client_address: "The address that it connected from." => |schema| schema.example("192.0.2.17"),
-        tls_version: "The TLS version; null in the clear." => |schema| schema.example("TLSv1.3"),
+        client_address: "The client's IP address." => |schema| schema.example("192.0.2.17"),
+        tls_version: "The TLS version; null without TLS." => |schema| schema.example("TLSv1.3"),
         key_prefix: "The first 16 characters of the key's secret." => |schema| schema.example("pr_live_4mZ7Qq2T"),
-        original_message_id: "The client's Message-ID; null where it gave none."
+        original_message_id: "The client's Message-ID; null without one."
             => |schema| schema.example("<order-1001@blog.example.test>"),
-        recipients: "Messages that were accepted with this one, itself included." => |schema| schema.example(1),
+        recipients: "Number of messages accepted together, including this one." => |schema| schema.example(1),
         first_id: "The first of them." => |schema| schema.example("msg_01M7XS2DXANT70XBRCN1YAAC4B"),
     }
 }
@@ -104,8 +104,8 @@ describe! {
     SmtpView<'_> as "SmtpAddress", "The SMTP submission service."
     {
         host: "The host." => |schema| schema.example("mail.example.test"),
-        port: "The port for STARTTLS; null where nothing listens." => |schema| schema.example(587),
-        tls_port: "The port for TLS from the start; null where nothing listens." => |schema| schema.example(465),
+        port: "The port for STARTTLS; null if it is not offered." => |schema| schema.example(587),
+        tls_port: "The port for implicit TLS; null if it is not offered." => |schema| schema.example(465),
         username: "The user name. The password is an API key with the scope `send`."
             => |schema| schema.example(SMTP_USERNAME),
     }
@@ -119,12 +119,12 @@ describe! {
         reply: "The answer with its codes." => |schema| schema.example("550 5.7.1 <gone@example.org> is suppressed"),
         key_prefix: "The first 16 characters of the secret of the key that was presented."
             => |schema| schema.example("pr_live_4mZ7Qq2T"),
-        client_address: "The address that the client connected from." => |schema| schema.example("192.0.2.17"),
+        client_address: "The client's IP address." => |schema| schema.example("192.0.2.17"),
         client_name: "The name given in EHLO or HELO." => |schema| schema.example("blog.example.test"),
         mail_from: "The path of MAIL FROM; empty for `<>`, and before MAIL."
             => |schema| schema.example("wordpress@blog.example.test"),
-        to: "The recipient; null where the refusal is of no one recipient."
+        to: "The recipient; null if the refusal does not concern a single recipient."
             => |schema| schema.example("gone@example.org"),
-        from: "The From header; null where no message was read." => |schema| schema.example(()),
+        from: "The From header; null if no message was read." => |schema| schema.example(()),
     }
 }

@@ -82,11 +82,11 @@ describe! {
         id: "Its identifier.",
         email: "The address, as given." => |schema| schema.example("gone@example.org"),
         reason: "The reason." => |schema| schema.example("manual"),
-        message_id: "The message that led to it." => |_| <Option<MessageId>>::schema().example(()),
-        smtp_code: "The code that the receiver's server answered." => |schema| schema.example(()),
-        smtp_response: "Its answer as received." => |schema| schema.example(()),
-        note: "The account's own words." => |schema| schema.example("asked by phone"),
-        created_at: "Time of the suspension.",
+        message_id: "The message that caused it." => |_| <Option<MessageId>>::schema().example(()),
+        smtp_code: "Reply code of the receiver's server." => |schema| schema.example(()),
+        smtp_response: "The reply as received." => |schema| schema.example(()),
+        note: "Free text of the account." => |schema| schema.example("asked by phone"),
+        created_at: "Time of the suppression.",
     }
 }
 
@@ -94,7 +94,7 @@ describe! {
     ImportedView as "Imported", "The result of an import, or of a dry run."
     {
         imported: "Addresses that were added." => |schema| schema.example(2),
-        skipped: "Addresses that were suppressed already." => |schema| schema.example(0),
+        skipped: "Addresses that were already suppressed." => |schema| schema.example(0),
         errors: "Empty: a list with an error is not imported at all.",
     }
 }
@@ -113,8 +113,8 @@ describe! {
         message: "One sentence that a person can act on."
             => |schema| schema.example("The request is not valid: see errors for lines.2.email."),
         code: "The error code." => |_| error_code().example("validation_failed"),
-        errors: "The faults by line and member."
+        errors: "The errors by line and member."
             => |schema| schema.example(serde_json::json!({ "lines.2.email": [INVALID_ADDRESS] })),
-        lines: "The faulty lines, at most 1,000.",
+        lines: "The invalid lines, at most 1,000.",
     }
 }

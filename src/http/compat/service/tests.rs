@@ -57,7 +57,7 @@ fn a_message_names_the_field_of_each_error() {
     let domain = CompatService::Postmark.told(&ApiError::DomainUnknown("x.test".to_owned()), "1", None);
     assert!(domain.message.starts_with("From: The sending domain x.test"), "{}", domain.message);
     let quota = CompatService::Resend.told(&ApiError::RateLimited(3), "1", Some("emails[0]"));
-    assert_eq!(quota.message, "emails[0]: Too many requests; wait 3 s.");
+    assert_eq!(quota.message, "emails[0]: Too many requests. Wait 3 s.");
 }
 
 #[test]

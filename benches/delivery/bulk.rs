@@ -1,4 +1,4 @@
-//! A store that is written in bulk, through its public interface and while no server runs.
+//! A store written in bulk, through its public interface and while no server runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub(crate) fn open(directory: &Path) -> Outcome<Store> {
     Ok(Store::open(directory, Surroundings { now: Arc::new(|| now().into()), entropy: Arc::new(OsEntropy) })?)
 }
 
-/// Blocks until everything is written. Nothing is left that the file system would write later, at the expense of the
-/// measured server.
+/// Blocks until everything is written. The file system then has no pending writes, which would slow the measured
+/// server.
 pub(crate) fn close(store: &Store, directory: &Path) -> Outcome<()> {
     store.close();
     Ok(rustix::fs::syncfs(std::fs::File::open(directory)?)?)

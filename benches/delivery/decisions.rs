@@ -1,4 +1,4 @@
-//! Decisions of one destination: how many messages a second it takes in, starts over kept connections, and ends. It
+//! Decisions of one destination: how many messages it accepts, starts over kept connections, and ends per second. It
 //! runs on one core, without store, network or threads.
 
 use std::collections::VecDeque;
@@ -10,11 +10,11 @@ use postrider::domain::stream::Stream;
 use postrider::machine::destination::{Destination, Effect, Input, Limits, Moment, Place, QueuedMessage, Signal, Slot};
 use serde_json::{Value, json};
 
-/// Messages in the queue throughout.
+/// Number of queued messages at any time.
 const QUEUED: u64 = 100_000;
-/// Messages that are sent.
+/// Number of sent messages.
 const SENT: u64 = 1_000_000;
-/// Accounts that take turns.
+/// Number of accounts in rotation.
 const ACCOUNTS: u64 = 64;
 const LIMITS: Limits =
     Limits { connections: 20, messages_per_minute: None, connections_per_minute: None, is_shared: true };
@@ -46,7 +46,7 @@ impl Run {
     }
 }
 
-/// Measures all of it, and what suspending a long queue costs.
+/// Measures all decisions, and the cost of suspending a long queue.
 pub(crate) fn measure() -> Value {
     let mut run = Run { destination: Destination::new(&LIMITS), started: VecDeque::new(), inputs: 0 };
     (0..QUEUED).for_each(|n| run.take(Input::Due(message(n))));

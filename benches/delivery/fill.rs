@@ -1,5 +1,5 @@
-//! Mail written in bulk: copies of one message that the server has accepted, each to a different recipient. Written
-//! through the store's public interface while no server runs.
+//! Mail written in bulk: copies of one message that the server has accepted, each to a different recipient. It is
+//! written through the store's public interface while no server runs.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ const AT_ONCE: usize = 2048;
 /// Interval, in messages, at which the index is maintained, as on a running server.
 const INDEX_EVERY: usize = 1024;
 
-/// Maximum timers searched for those of the index.
+/// Maximum number of timers searched for index timers.
 const LOOK: usize = 4 * AT_ONCE;
 
 /// State of the copies.
@@ -48,7 +48,7 @@ struct Pattern {
     account: AccountId,
     row: MessageRow,
     signed: Vec<u8>,
-    /// Key from which the next search for index timers starts.
+    /// Key at which the next search for index timers starts.
     looked_until: Mutex<Vec<u8>>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) async fn fill(
 impl Pattern {
     fn read(directory: &Path, id: &str) -> Outcome<Self> {
         let store = bulk::open(directory)?;
-        let message: MessageId = id.parse().map_err(|_| format!("{id} is no identifier of a message"))?;
+        let message: MessageId = id.parse().map_err(|_| format!("{id} is not a message identifier"))?;
         let snapshot = store.snapshot()?;
         let (key, _) = snapshot.rows::<Account>(&[], 1)?.pop().ok_or("there is no account")?;
         let account = AccountId(Ulid(key.try_into().map_err(|_| "the key of an account is its identifier")?));
@@ -106,7 +106,7 @@ impl Pattern {
 
     async fn queue(&self, recipient: &str) -> Outcome<MessageId> {
         let id = self.store.reserve_message_id(bulk::now());
-        let to: Address = recipient.parse().map_err(|_| format!("{recipient} is no address"))?;
+        let to: Address = recipient.parse().map_err(|_| format!("{recipient} is not an address"))?;
         let message = MessageRow { to, ..self.row.clone() };
         let body = self.store.content().seal(message.place.bucket, id, self.signed.clone());
         let account = self.account;

@@ -2,17 +2,17 @@
 //!
 //! `cargo bench --bench delivery -- [options]` sets up `postrider serve` as a user would, stops it, fills its store
 //! with copies of one accepted message, and starts it again. `drain` measures the rate and CPU time of delivery to many
-//! sites. `queued` measures the memory of a long queue and the time until it moves. `timers` measures the cost of
-//! timers that are not due. `dead` measures how much an unreachable site slows mail to another. `decisions`
-//! measures the machine of one destination alone. Each prints a JSON line. Nothing is asserted about speed: a figure
-//! belongs to its machine and its minute.
+//! sites. `queued` measures the memory of a long queue and the time until delivery begins. `timers` measures the cost
+//! of timers that are not due. `dead` measures how much an unreachable site slows mail to another. `decisions` measures
+//! the machine of one destination alone. Each prints a JSON line. Speed is not asserted, because a figure depends on
+//! its machine and the load at that time.
 
 #[path = "../main_job/body.rs"]
 #[expect(dead_code, reason = "shared with main_job, which reports more about its letters")]
 mod body;
 mod bulk;
 #[path = "../main_job/client.rs"]
-#[expect(dead_code, reason = "shared with main_job, whose clients send all of its load")]
+#[expect(dead_code, reason = "shared with main_job, whose clients send its load")]
 mod client;
 mod decisions;
 #[path = "../main_job/dns.rs"]
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
 
 fn measure_all(options: &Options) -> Outcome<()> {
     if options.sites == 0 || options.dead_sites == 0 || options.samples == 0 || options.kilobytes == 0 {
-        return Err("sites, samples and sizes begin at 1".into());
+        return Err("sites, samples and sizes must be at least 1".into());
     }
     std::fs::create_dir_all(&options.data_root)?;
     // This process uses one thread: with two cores it must not compete with the server.
@@ -142,7 +142,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
     Ok(())
 }
 
-/// Progress goes to stderr. A closed stderr is no error.
+/// Writes progress to stderr. A closed stderr is not an error.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

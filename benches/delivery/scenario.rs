@@ -27,7 +27,7 @@ const HEALTHY: &str = "customer@healthy.test";
 /// Address of the servers of `dead.test`.
 const DEAD_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A server with one delivered message, and the receiver and name server that it uses.
+/// A server with one delivered message, and its receiver and name server.
 struct World {
     server: Server,
     sink: Sink,
@@ -170,7 +170,7 @@ fn incompressible(bytes: usize) -> String {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut letters = "On its way.\n".to_owned();
     while letters.len() < bytes {
-        // Knuth's MMIX generator: its high bits don't compress.
+        // Knuth's MMIX generator: its high bits do not compress.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         letters.push(char::from(b'0' + (state >> 58) as u8));
         if letters.len().is_multiple_of(70) {

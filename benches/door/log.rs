@@ -1,4 +1,4 @@
-//! An event log of any length, written in bulk: the same rows that events write, without their messages.
+//! An event log of any length, written in bulk: the same rows as for real events, without their messages.
 
 use postrider::base::id::{AccountId, EventId, MessageId, Ulid};
 use postrider::domain::event::EventType;

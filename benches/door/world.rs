@@ -50,7 +50,9 @@ impl World {
         let account = runtime.block_on(engine.create_account(name, None, QuotaLimits::default())).expect("made").id;
         let new = NewKey { name: "bench".to_owned(), stream: None, scopes: Scopes::ALL, expires_at: None };
         let operator = Caller { account, key: None };
-        let Ok((key, secret)) = runtime.block_on(engine.create_key(&operator, new)) else { panic!("no key was made") };
+        let Ok((key, secret)) = runtime.block_on(engine.create_key(&operator, new)) else {
+            panic!("no key was created")
+        };
         let key = (key.id, secret.expose().to_owned());
         Self { engine, account, key: key.1, key_id: key.0, runtime, _directory: directory }
     }

@@ -1,7 +1,8 @@
 //! The messages to send: text and HTML of an order confirmation, filled from a seeded generator.
 //!
-//! They compress about as such mail does (the ratio is printed). With constant bytes a compressing store would look too
-//! good, with random ones too bad. All messages are encoded as JSON beforehand, so creating a request is a copy.
+//! They compress about as well as such mail does (the ratio is printed). With constant bytes a compressing store would
+//! look too good, with random ones too bad. All messages are encoded as JSON beforehand, so creating a request is a
+//! copy.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,7 @@ use crate::Outcome;
 /// Sending domain of all messages.
 pub(crate) const SENDING_DOMAIN: &str = "bench.test";
 
-/// Number of different messages of a row, which are used in turn.
+/// Number of different messages of a row, used in rotation.
 const VARIETY: u64 = 64;
 /// Default level of zstd, for the printed ratio.
 const ZSTD_LEVEL: i32 = 3;
@@ -51,7 +52,7 @@ impl Letters {
         Ok(Self { bytes: bytes / encoded.len(), ratio: bytes as f64 / compressed as f64, encoded, messages })
     }
 
-    /// Writes submission `number` to `into` as it follows DATA.
+    /// Writes submission `number` to `into` in the form after DATA.
     #[allow(dead_code, reason = "only the main job submits by SMTP")]
     pub(crate) fn write_mime(&self, number: usize, to: &str, into: &mut Vec<u8>) {
         into.extend_from_slice(format!("To: {to}\r\n").as_bytes());
@@ -67,7 +68,7 @@ impl Letters {
     }
 }
 
-/// Returns header fields, text and HTML, as a client writes them. No line begins with a dot.
+/// Returns header fields, text and HTML, as written by a client. Lines never begin with a dot.
 fn message(text: &str, html: &str) -> String {
     let head = format!(
         "From: The Shop at the Corner <orders@{SENDING_DOMAIN}>\r\nSubject: Your order is on its way\r\n\

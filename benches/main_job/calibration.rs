@@ -1,6 +1,6 @@
 //! The units of a row: one RSA-2048 signature, one durable 4 KB append, and both alternately. The latter is the minimum
-//! time of an answer, because a processor that was woken by a disk, and a disk that was idle, are slower than busy
-//! ones.
+//! time of an answer. It is more than the sum, because a processor woken by a disk, and a disk that was idle, are
+//! slower than busy ones.
 //!
 //! Measured before and after each row, since both change with the load of the machine.
 
@@ -52,7 +52,7 @@ impl Calibration {
         }
     }
 
-    /// Returns how far the CPU's unit moved between two calibrations, as a share.
+    /// Returns the relative change of the CPU unit between two calibrations.
     pub(crate) fn drift(self, after: Self) -> f64 {
         (after.sign.as_secs_f64() / self.sign.as_secs_f64() - 1.0).abs()
     }

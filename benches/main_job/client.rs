@@ -35,7 +35,7 @@ impl Recipients {
 }
 
 /// Work that one client measures between its requests, after every second one. Half of the measurements then run while
-/// the machine still handles the message before, and half while it is idle.
+/// the machine still handles the previous message, and half while it is idle.
 pub(crate) type Beside = Box<dyn FnMut() -> Outcome<Duration> + Send>;
 
 /// The protocol of the submissions.
@@ -190,7 +190,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Returns the answer as the error of `what`.
+    /// Returns the answer as an error of `what`.
     pub(crate) fn fault(&self, what: &str) -> Fault {
         format!("{what} answered {}: {}", self.status, String::from_utf8_lossy(&self.body)).into()
     }

@@ -4,7 +4,7 @@
 //! It knows the sending domain's records once they are published, and answers other queries by rule. The MX of
 //! `NAME.test` is `mx.NAME.test`, whose address is 127.0.0.1, or 127.0.0.2 under `dead.test`. Names under
 //! `servfail.test` fail, and names under `silent.test` get no answer. Negative answers contain an SOA, so that they are
-//! cached as in real life (RFC 2308 section 5).
+//! cached as usual (RFC 2308 section 5).
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -111,13 +111,13 @@ fn answer_all(socket: &UdpSocket, zone: &Mutex<Zone>) {
             reply(&buffer[..length], &zone)
         };
         if let Some(reply) = reply {
-            // The client may be gone.
+            // The client may have gone.
             let _ = socket.send_to(&reply, peer);
         }
     }
 }
 
-/// Returns the answer to `query`; `None` for silent names and for datagrams that are no query.
+/// Returns the answer to `query`; `None` for silent names and for datagrams that are not a query.
 fn reply(query: &[u8], zone: &Zone) -> Option<Vec<u8>> {
     let question = question(query)?;
     let (code, answers) = match verdict(&question, zone) {

@@ -3,11 +3,11 @@
 //!
 //! For every row, `cargo bench --bench main_job -- [options]` starts `postrider serve` as a child on a fresh data
 //! directory, generates load from this process, and reads the cost from `/proc`. It prints a JSON line for each row and
-//! one table at the end. Nothing is asserted about speed: a rate belongs to its machine and its minute. The work itself
-//! is checked: every request is answered 202, and every message is delivered.
+//! one table at the end. Speed is not asserted, because a rate depends on its machine and the load at that time. The
+//! work itself is checked: every request is answered 202, and every message is delivered.
 //!
-//! To compare two builds use `SU` (CPU of a message over CPU of one RSA-2048 signature, both of the same minute) and
-//! the counts. Run the builds alternately and take the median of the pairs.
+//! To compare two builds, use `SU` (CPU of a message over CPU of one RSA-2048 signature, both measured in the same
+//! minute) and the counts. Run the builds alternately and take the median of the pairs.
 
 mod body;
 #[path = "../delivery/bulk.rs"]
@@ -70,7 +70,7 @@ struct Options {
     /// Only the rows with all of these tags, e.g. `10k/64/deliver`
     #[arg(long)]
     only: Option<String>,
-    /// Receiving sites that the recipients are spread over
+    /// Receiving sites over which the recipients are spread
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     sites: u16,
     /// Delivered messages stored before a row begins; each number makes a separate row
@@ -179,7 +179,7 @@ fn main() -> ExitCode {
 
 fn measure_all(options: &Options) -> Outcome<()> {
     if options.clients.contains(&0) || options.kilobytes.contains(&0) || options.messages == 0 {
-        return Err("clients, sizes and messages begin at 1".into());
+        return Err("clients, sizes and messages must be at least 1".into());
     }
     let plan = options.plan();
     if plan.is_empty() {
@@ -203,12 +203,12 @@ fn measure_all(options: &Options) -> Outcome<()> {
     print(&table::render(&first, &bench.bodies(), &rows))
 }
 
-/// Results go to stdout, so that they can be saved.
+/// Writes results to stdout, so that they can be saved.
 fn print(text: &str) -> Outcome<()> {
     Ok(writeln!(std::io::stdout().lock(), "{text}")?)
 }
 
-/// Progress goes to stderr. A closed stderr is no error.
+/// Writes progress to stderr. A closed stderr is not an error.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -2,7 +2,7 @@
 //!
 //! There are two figures for written bytes, because each has a flaw. `write_bytes` of `/proc/PID/io` counts dirtied
 //! pages, and on ext4 with large folios charges up to 1 MiB for 4 KB written into a preallocated file. The device's
-//! sectors include the writes of all other processes, so run it on an idle machine.
+//! sectors include the writes of all other processes, so measure on an idle machine.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,7 +12,7 @@ use crate::Outcome;
 
 /// USER_HZ: 100 on every Linux but Alpha (proc(5)).
 const TICKS_PER_SECOND: f64 = 100.0;
-/// The unit of `/proc/diskstats`, whatever the device's own sector is.
+/// The unit of `/proc/diskstats` for devices of any sector size.
 const SECTOR_BYTES: u64 = 512;
 
 /// Reads the counters of one server process.

@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) accepted_in: Duration,
     /// From the first request to the last message at the sink; `None` for acceptance alone.
     pub(crate) delivered_in: Option<Duration>,
-    /// Messages at the sink beyond those sent.
+    /// Messages at the sink in excess of those sent.
     pub(crate) extra_at_sink: Option<u64>,
     pub(crate) answers: Latencies,
     /// One signature and one durable append, measured between the requests.

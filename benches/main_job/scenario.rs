@@ -187,7 +187,7 @@ impl Bench {
         let (address, protocol) = match point.door {
             Door::Http => (server.http, Protocol::Http),
             Door::Https => (server.http, Protocol::Https(tls()?)),
-            Door::Smtps => (server.smtps.ok_or("the server takes no SMTP")?, Protocol::Smtps(tls()?)),
+            Door::Smtps => (server.smtps.ok_or("the server does not accept SMTP")?, Protocol::Smtps(tls()?)),
         };
         Ok(Load {
             address,
@@ -225,7 +225,7 @@ impl Bench {
         let mut connection = server.connect().await?;
         while server.has_waiting(&mut connection).await? {
             if moved.elapsed() > STALL_DEADLINE {
-                return Err("all messages arrived, and some still wait for their outcome".into());
+                return Err("all messages arrived, but some still wait for their outcome".into());
             }
             tokio::time::sleep(ASK_EVERY).await;
         }

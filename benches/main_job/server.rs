@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A running server with an account that may send from [`SENDING_DOMAIN`].
 pub(crate) struct Server {
-    /// None while it is stopped.
+    /// `None` while it is stopped.
     child: Option<Child>,
     folder: TempDir,
     bin: PathBuf,
@@ -196,8 +196,8 @@ impl Server {
         Ok(())
     }
 
-    /// kill -9.
-    #[allow(dead_code, reason = "the main job kills nobody")]
+    /// Ends the process with kill -9.
+    #[allow(dead_code, reason = "the main job never kills the server")]
     pub(crate) fn kill(&mut self) -> Outcome<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         child.kill()?;
@@ -238,7 +238,7 @@ impl Drop for Server {
 /// The ready descriptor is stdout, which the server does not use otherwise (contract 8). A separate thread reads it,
 /// because a read from a pipe has no time limit.
 async fn wait_until_ready(child: &mut Child) -> Outcome<()> {
-    let mut ready = child.stdout.take().ok_or("no pipe to be ready on")?;
+    let mut ready = child.stdout.take().ok_or("no pipe for the ready line")?;
     let newline = tokio::task::spawn_blocking(move || ready.read_exact(&mut [0]));
     match tokio::time::timeout(START_DEADLINE, newline).await {
         Ok(read) => read?.map_err(|error| format!("the server ended before it was ready: {error}").into()),
@@ -250,7 +250,8 @@ async fn wait_until_ready(child: &mut Child) -> Outcome<()> {
     }
 }
 
-/// Everything on loopback without limits, because the work is measured, not the limits.
+/// Returns a configuration with everything on loopback and without limits, because the work is measured, not the
+/// limits.
 fn configuration(folder: &Path, names: &NameServer, delivery_port: u16, is_secure: bool) -> String {
     let security = if is_secure {
         let file = folder.join(tls::FILE);

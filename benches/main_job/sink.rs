@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const SESSIONS_MAX: &str = "1024";
 const BACKLOG: &str = "1024";
 
-/// A running smtp-sink, which ends when this is dropped.
+/// A running smtp-sink. It ends on drop.
 pub(crate) struct Sink {
     child: Child,
     port: u16,
@@ -38,7 +38,7 @@ impl Sink {
         let mut command = Command::new(&program);
         command.args(["-c", "-m", SESSIONS_MAX]);
         if rustix::process::geteuid().is_root() {
-            // As root it requires a user to switch to.
+            // As root it requires a user name to switch to.
             command.args(["-u", "nobody"]);
         }
         command.args([&format!("127.0.0.1:{port}"), BACKLOG]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -120,7 +120,7 @@ fn fetched() -> Outcome<PathBuf> {
         run(Command::new("apt-get").args(["download", "postfix"]).current_dir(&folder))?;
         let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
         let package = std::fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path())).find(is_package);
-        run(Command::new("dpkg").arg("-x").arg(package.ok_or("no package came")?).arg(folder.join("root")))?;
+        run(Command::new("dpkg").arg("-x").arg(package.ok_or("no package was downloaded")?).arg(folder.join("root")))?;
     }
     Ok(program)
 }

@@ -1,4 +1,4 @@
-//! TLS between the load and the server: a certificate made for the run, and a client that trusts only this one.
+//! TLS between the load and the server: a certificate created for the run, and a client that trusts only this one.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) const FILE: &str = "certificate.pem";
 pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
-    /// Makes a certificate, writes it with its key to `folder`, and returns the client that trusts it.
+    /// Creates a certificate, writes it with its key to `folder`, and returns the client that trusts it.
     pub(crate) fn make(folder: &Path) -> Outcome<Self> {
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed([NAME.to_owned()])?;
         std::fs::write(folder.join(FILE), format!("{}{}", cert.pem(), signing_key.serialize_pem()))?;

@@ -1,6 +1,6 @@
 //! A month of mail written in bulk: the rows of acceptance and delivery, copied from one message that the server has
-//! accepted. Written through the store's public interface while no server runs. Then the index of all messages, by the
-//! same operation as in the server.
+//! accepted. They are written through the store's public interface while no server runs. Then all messages are indexed
+//! by the server's own operation.
 
 use std::path::Path;
 use std::time::Duration;

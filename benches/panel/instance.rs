@@ -53,7 +53,7 @@ impl Instance {
         let login = login.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(form.finish());
         let answer = login.send().await?;
         let cookie = answer.headers().get(header::SET_COOKIE).and_then(|cookie| cookie.to_str().ok());
-        let cookie = cookie.ok_or_else(|| format!("nobody was signed in: {}", answer.status()))?;
+        let cookie = cookie.ok_or_else(|| format!("the sign-in failed: {}", answer.status()))?;
         self.session = cookie.split(';').next().unwrap_or_default().to_owned();
         Ok(())
     }

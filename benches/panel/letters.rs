@@ -7,7 +7,7 @@ use postrider::machine::transfer::Input;
 pub(crate) const LEAST: u64 = 100_000;
 /// One of this many subjects has a rare word.
 pub(crate) const RARE_EVERY: u64 = 400_000;
-/// Number of newest messages that still wait.
+/// Number of newest messages that are still queued.
 pub(crate) const WAITING: u64 = 20_000;
 
 const FIRST_NAMES: [&str; 16] = [

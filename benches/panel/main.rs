@@ -2,8 +2,8 @@
 //!
 //! `cargo bench --bench panel -- [options]` sets up `postrider dev` on a fresh data directory, stops it, writes a month
 //! of messages into its store in bulk, starts it again, signs in, and requests every page. It prints a JSON line for
-//! each: the HTTP response time (of the first request, and the median of the rest) and the server's CPU time. Nothing
-//! is asserted about speed: a figure belongs to its machine. The check is that each page is complete.
+//! each: the HTTP response time (of the first request, and the median of the rest) and the server's CPU time. Speed is
+//! not asserted, because a figure depends on its machine. Only the completeness of each page is checked.
 
 #[path = "../delivery/bulk.rs"]
 mod bulk;
@@ -13,7 +13,7 @@ mod fill;
 mod instance;
 mod letters;
 #[path = "../main_job/measure.rs"]
-#[expect(dead_code, reason = "the main job's rows have columns that these have not")]
+#[expect(dead_code, reason = "only the main job's rows have all columns")]
 mod measure;
 mod pages;
 
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 
 fn measure_all(options: &Options) -> Outcome<()> {
     if options.messages < letters::LEAST || options.rounds == 0 {
-        return Err(format!("messages begin at {}, rounds at 1", letters::LEAST).into());
+        return Err(format!("messages must be at least {}, rounds at least 1", letters::LEAST).into());
     }
     let temporary = tempfile::Builder::new().prefix("postrider-panel-").tempdir_in(&options.data_root)?;
     let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
@@ -98,7 +98,7 @@ async fn furnish(options: &Options, folder: &std::path::Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Progress goes to stderr. A closed stderr is no error.
+/// Writes progress to stderr. A closed stderr is not an error.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

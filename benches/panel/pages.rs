@@ -31,7 +31,7 @@ async fn measured(instance: &Instance, name: &str, path: &str, rounds: usize) ->
     for _ in 0..rounds {
         let seen = instance.page(path).await?;
         if !seen.text.ends_with(END) && !seen.text.trim_end().ends_with(END) {
-            return Err(format!("{path} is no page").into());
+            return Err(format!("{path} is not a complete page").into());
         }
         took.push(seen.took);
     }

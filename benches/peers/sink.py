@@ -48,7 +48,7 @@ class Sink:
         until("smtp-sink listens", lambda: listens(self.port))
 
     def messages(self) -> "Arrived":
-        """Returns the messages since the last call, and forgets them."""
+        """Returns the messages since the last call, and drops them."""
         arrived = Arrived()
         for file in self.folder.iterdir():
             arrived.add(file.read_bytes())

@@ -270,7 +270,7 @@ class Haraka:
         return not _has_files(self.queue)
 
     def logged(self) -> str:
-        """Its log."""
+        """Returns its log."""
         return self.haraka.logged()
 
     def close(self):
@@ -278,7 +278,7 @@ class Haraka:
         self.haraka.close()
 
     def title(self) -> str:
-        """Its name, and its version as its package says."""
+        """Returns its name, and the version from its package."""
         package = PEERS / "haraka" / "node_modules" / "Haraka" / "package.json"
         return f"Haraka {json.loads(package.read_text())['version']} with dkim"
 

@@ -1,4 +1,4 @@
-"""The report, as Markdown: medians of the rounds with the least and the most, and what they are against Postrider's."""
+"""The report, as Markdown: medians of the rounds with minimum and maximum, and their ratios to Postrider's."""
 
 from dataclasses import dataclass
 from math import isnan
@@ -28,7 +28,7 @@ _RATIOS = [_Column("CPU", "cpu", 1), _Column("delivered/s", "delivered", 2), _Co
 
 
 def report(head: list[str], rounds: list[list[Row]]) -> str:
-    """Everything; the first system of a round is what the others are compared to."""
+    """Returns the whole report. The other systems are compared with the first one of a round."""
     figures = [["a message", *(column.name for column in _COLUMNS)]]
     ratios = [[f"against {rounds[0][0].system}", *(column.name for column in _RATIOS)]]
     for rows in zip(*rounds, strict=True):
@@ -42,7 +42,7 @@ def report(head: list[str], rounds: list[list[Row]]) -> str:
 
 
 def _quotients(pairs: list[tuple[Row, Row]], figure: str) -> list[float]:
-    """Each from one round, so that what slows the machine for a while is in both."""
+    """Returns ratios within one round, so that a temporary slowdown of the machine affects both figures."""
     return [getattr(one, figure) / (getattr(other, figure) or float("nan")) for one, other in pairs]
 
 

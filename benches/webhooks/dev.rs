@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Outcome;
 
-/// Starts it, and returns what it prints once it is ready.
+/// Starts it, and returns its output once it is ready.
 pub(crate) fn spawn(bin: &Path, folder: &Path) -> Outcome<(Child, Value)> {
     let log = File::options().create(true).append(true).open(folder.join("log"))?;
     let mut child = Command::new(bin)
@@ -23,7 +23,7 @@ pub(crate) fn spawn(bin: &Path, folder: &Path) -> Outcome<(Child, Value)> {
         .spawn()
         .map_err(|error| format!("{}: {error}", bin.display()))?;
     let mut line = String::new();
-    BufReader::new(child.stdout.take().ok_or("no pipe to announce on")?).read_line(&mut line)?;
+    BufReader::new(child.stdout.take().ok_or("no pipe for the ready line")?).read_line(&mut line)?;
     let announcement =
         serde_json::from_str(&line).map_err(|_| format!("dev did not start; see {}", folder.display()))?;
     Ok((child, announcement))

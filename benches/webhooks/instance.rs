@@ -131,7 +131,7 @@ impl Instance {
     pub(crate) async fn replay(&self, endpoint: &str) -> Outcome<usize> {
         let body = json!({ "since": "2020-01-01T00:00:00Z", "only_failed": false });
         let made = self.ask(&self.own(), Method::POST, &format!("/v1/webhooks/{endpoint}/replay"), body).await?;
-        Ok(usize::try_from(made["created"].as_u64().ok_or("the replay tells no count")?)?)
+        Ok(usize::try_from(made["created"].as_u64().ok_or("the replay has no count")?)?)
     }
 
     /// Waits until it uses almost no CPU time.

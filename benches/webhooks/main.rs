@@ -2,13 +2,13 @@
 //!
 //! For every row, `cargo bench --bench webhooks -- [options]` starts `postrider dev` as a child on a fresh data
 //! directory, and the receivers as another, so that their CPU times are separate. It prints a JSON line for each row.
-//! Nothing is asserted about speed: a rate belongs to its machine and its minute. The work itself is checked: every due
-//! delivery arrived.
+//! Speed is not asserted, because a rate depends on its machine and the load at that time. The work itself is checked:
+//! every due delivery arrived.
 
 mod dev;
 mod instance;
 #[path = "../main_job/measure.rs"]
-#[expect(dead_code, reason = "the main job's rows have columns that these have not")]
+#[expect(dead_code, reason = "only the main job's rows have all columns")]
 mod measure;
 mod receiver;
 mod rows;
@@ -99,7 +99,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
     Ok(())
 }
 
-/// Progress goes to stderr. A closed stderr is no error.
+/// Writes progress to stderr. A closed stderr is not an error.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -52,8 +52,8 @@ impl Receivers {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let asks = child.stdin.take().ok_or("no pipe to ask on")?;
-        let mut answers = BufReader::new(child.stdout.take().ok_or("no pipe to answer on")?);
+        let asks = child.stdin.take().ok_or("no pipe for requests")?;
+        let mut answers = BufReader::new(child.stdout.take().ok_or("no pipe for answers")?);
         let mut port = String::new();
         answers.read_line(&mut port)?;
         let url = format!("https://127.0.0.1:{}", port.trim());
@@ -71,13 +71,13 @@ impl Receivers {
 
 impl Drop for Receivers {
     fn drop(&mut self) {
-        // It may have ended by itself, which is as good.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Main function of the child: serves until its parent is gone.
+/// Main function of the child: serves until its parent has ended.
 pub(crate) fn run(folder: &Path) -> Outcome<()> {
     let acceptor = authority(folder)?;
     let seen: Arc<Mutex<Seen>> = Arc::default();
@@ -114,7 +114,7 @@ fn authority(folder: &Path) -> Outcome<TlsAcceptor> {
 async fn serve(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Mutex<Seen>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, seen) = (acceptor.clone(), Arc::clone(&seen));
-        // An aborted connection, as of a killed client, does not affect others.
+        // An aborted connection, for example of a killed client, does not affect others.
         tokio::spawn(async move { receive(stream, acceptor, &seen).await.is_ok() });
     }
 }

@@ -54,7 +54,7 @@ impl Ground {
             for endpoint in &endpoints {
                 total += self.instance.replay(endpoint).await?;
             }
-            note(&format!("  {total} owed"));
+            note(&format!("  {total} deliveries outstanding"));
         }
         self.instance.settle().await?;
         Ok((endpoints, total))
@@ -117,7 +117,7 @@ pub(crate) async fn fairness(options: &Options) -> Outcome<Value> {
             hung.push((account.key.clone(), instance.endpoint(&account, &url, &["queued"]).await?));
         }
     }
-    // Failed tests don't disable an endpoint, so these hang as long as they have deliveries.
+    // Failed tests do not disable an endpoint, so these hang as long as they have deliveries.
     for _ in 0..AT_ONCE * 4 {
         for (key, endpoint) in &hung {
             let account = crate::instance::Account { key: key.clone() };
@@ -164,7 +164,7 @@ pub(crate) async fn backlog(options: &Options) -> Outcome<Value> {
     let start = Instant::now();
     while ground.receivers.seen()?.hanging == before {
         if start.elapsed() > STALL {
-            return Err("nothing was found again".into());
+            return Err("no delivery was found after the restart".into());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -1,4 +1,4 @@
-//! Arbitrary bytes for the reader of DMARC reports.
+//! Fuzz target: arbitrary bytes for the parser of DMARC reports.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Arbitrary bytes for the reader of returned mail.
+//! Fuzz target: arbitrary bytes for the parser of returned mail.
 
 #![no_main]
 

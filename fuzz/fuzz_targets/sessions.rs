@@ -1,4 +1,5 @@
-//! Arbitrary bytes for a submission session. The first byte is the size of the pieces in which they come.
+//! Fuzz target: arbitrary bytes for a submission session. The first byte is the size of the pieces in which they
+//! arrive.
 
 #![no_main]
 

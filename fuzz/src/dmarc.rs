@@ -1,14 +1,14 @@
-//! Properties of the reader of DMARC reports for arbitrary bytes: it does not panic, its results are bounded, and two
-//! readings of the same bytes agree.
+//! Properties of the parser of DMARC reports for arbitrary bytes: it does not panic, its results are bounded, and it is
+//! deterministic.
 
 use postrider::base::time::Timestamp;
 use postrider::domain::hostname::DomainName;
 use postrider::mail::dmarc::{
-    AggregateReport, COUNT_MAX, NETWORKS_MAX, OwnDomains, PARTS_MAX, ROWS_MAX, SIGNERS_MAX, TEXT_BYTES_MAX,
-    Unreadable, read,
+    AggregateReport, COUNT_MAX, NETWORKS_MAX, OwnDomains, PARTS_MAX, ROWS_MAX, SIGNERS_MAX, TEXT_BYTES_MAX, Unreadable,
+    read,
 };
 
-/// Every other domain is ours.
+/// Name table in which every other domain is ours.
 struct Names(Vec<DomainName>);
 
 impl OwnDomains for Names {
@@ -28,14 +28,14 @@ impl OwnDomains for Names {
     }
 }
 
-/// Reads `message` as it is, then as a plain document, and checks what holds of every report.
+/// Parses `message` as it is, then as a plain document, and checks the properties of every report.
 pub(crate) fn check(message: &[u8]) {
     check_one(message);
     check_one(&[b"Content-Type: text/xml\r\n\r\n", message].concat());
 }
 
 fn check_one(message: &[u8]) {
-    // The range of the corpus.
+    // A time within the range of the corpus.
     let now = Timestamp::from_millis(1_700_000_000_000);
     let once = || -> Result<Vec<AggregateReport>, Unreadable> { read(message, now, &mut Names(Vec::new())) };
     let Ok(reports) = once() else { return };
@@ -53,5 +53,5 @@ fn check_one(message: &[u8]) {
             assert!(source.dkim_domains.len() <= SIGNERS_MAX && source.spf_domains.len() <= SIGNERS_MAX);
         }
     }
-    assert_eq!(once(), Ok(reports), "the same bytes are the same reports");
+    assert_eq!(once(), Ok(reports), "the same bytes give the same reports");
 }

@@ -1,28 +1,28 @@
-//! The part of Postrider that fuzz targets reach, as a library of the same name: its own files, where they stand in
-//! the house, without the floors that they do not need.
+//! The parts of Postrider for the fuzz targets, as a library of the same name. It includes the program's own source
+//! files at their usual paths, without unneeded floors.
 
-#![expect(dead_code, reason = "the rest of the house uses what no target does")]
+#![expect(dead_code, reason = "the targets do not use all items")]
 
-/// Floor 0, as far as it is needed.
+/// The needed modules of floor 0.
 #[path = "../../src/base"]
 pub mod base {
     pub mod time;
 
-    /// The type of passwords. The service's own stands beside ciphers that take minutes to build.
+    /// The type of passwords. The service's own type is in a module with ciphers that take minutes to build.
     pub mod secret {
         use zeroize::Zeroizing;
 
-        /// Bytes that are wiped when dropped.
+        /// Bytes that are wiped on drop.
         #[derive(Clone, Debug)]
         pub struct Secret(Zeroizing<Vec<u8>>);
 
         impl Secret {
-            /// Keeps a copy of `bytes`.
+            /// Stores a copy of `bytes`.
             pub fn new(bytes: impl AsRef<[u8]>) -> Self {
                 Self(Zeroizing::new(bytes.as_ref().to_vec()))
             }
 
-            /// The bytes.
+            /// Returns the bytes.
             pub fn expose(&self) -> &[u8] {
                 &self.0
             }
@@ -30,7 +30,7 @@ pub mod base {
     }
 }
 
-/// Floor 1, as far as it is needed.
+/// The needed modules of floor 1.
 #[path = "../../src/domain"]
 pub mod domain {
     pub mod address;
@@ -42,7 +42,7 @@ pub mod domain {
     pub mod text;
 }
 
-/// Floor 3, as far as it is needed.
+/// The needed modules of floor 3.
 #[path = "../../src/mail"]
 pub mod mail {
     mod content_type;

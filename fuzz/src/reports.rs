@@ -1,4 +1,4 @@
-//! Properties of the reader of returned mail for any bytes: it does not panic, its output is bounded and free of
+//! Properties of the parser of returned mail for arbitrary bytes: it does not panic, its output is bounded and free of
 //! control characters, and it is deterministic. The fuzz target and the tests in `tests/it` call it.
 
 use postrider::mail::report::{
@@ -6,7 +6,7 @@ use postrider::mail::report::{
     Returned, TEXT_BYTES_MAX, read,
 };
 
-/// Reads `message`, checks what holds of every report, and hands it on.
+/// Parses `message`, checks the properties of every report, and returns it.
 pub(crate) fn check(message: &[u8]) -> Report {
     let report = read(message);
     match &report {
@@ -18,7 +18,7 @@ pub(crate) fn check(message: &[u8]) -> Report {
         }
         Report::AutoReply | Report::Unknown(None) => {}
     }
-    assert_eq!(read(message), report, "the same bytes are the same report");
+    assert_eq!(read(message), report, "the same bytes give the same report");
     report
 }
 
@@ -74,7 +74,7 @@ fn check_returned(returned: &Returned) {
     }
 }
 
-/// A text that is there says something.
+/// Checks a field: if present, it is not empty.
 fn field(found: Option<&str>) {
     if let Some(found) = found {
         text(found, FIELD_BYTES_MAX);

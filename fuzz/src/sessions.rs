@@ -1,6 +1,6 @@
-//! Properties of a submission session for any bytes: it ends, it takes a message only after a login and only where a
-//! strict reader of CR LF sees its end, and what it takes has CR LF line ends alone. The fuzz target and a test of
-//! `tests/it` call it.
+//! Properties of a submission session for arbitrary bytes. The session ends. It accepts a message only after a login,
+//! and only where a strict parser of CR LF sees its end. Accepted messages have only CR LF line ends. The fuzz target
+//! and a test of `tests/it` call it.
 
 use postrider::smtp::server::{
     Answer, LoginRule, ReceivedMessage, ServerAction, ServerConfig, ServerKind, ServerSession, SubmissionRules,
@@ -10,10 +10,10 @@ const SIZE_MAX: usize = 4096;
 const RECIPIENTS_MAX: usize = 3;
 /// The only password that logs in.
 const PASSWORD: &[u8] = b"good";
-/// The end of a message to a strict reader; the first CR LF may be that of DATA.
+/// The end of a message for a strict parser. The first CR LF may be that of DATA.
 const END_OF_DATA: &[u8] = b"\r\n.\r\n";
 
-/// A client that has connected with TLS, and what came of its bytes.
+/// A client connected with TLS, and the results of its bytes.
 struct Run {
     session: ServerSession,
     out: Vec<u8>,
@@ -22,7 +22,7 @@ struct Run {
     is_closed: bool,
 }
 
-/// Has a session read `input` in pieces of so many bytes, and checks its properties. Returns the number of messages.
+/// Passes `input` to a session in pieces of this size, and checks its properties. Returns the number of messages.
 pub(crate) fn check(input: &[u8], piece: usize) -> usize {
     let rules = SubmissionRules { login: LoginRule::InsideTls, total_max: 2 * SIZE_MAX };
     let config = ServerConfig {
@@ -43,7 +43,7 @@ pub(crate) fn check(input: &[u8], piece: usize) -> usize {
         run.go_on(bytes.len());
     }
     let ends = input.windows(END_OF_DATA.len()).filter(|window| *window == END_OF_DATA).count();
-    assert!(run.taken <= ends, "{} messages where a strict reader sees {ends}", run.taken);
+    assert!(run.taken <= ends, "{} messages, but a strict parser sees {ends}", run.taken);
     let lines = input.iter().filter(|byte| **byte == b'\n').count();
     assert!(run.out.len() <= 512 * (lines + 4), "{} bytes of answers to {lines} lines", run.out.len());
     check_line_ends(&run.out);
@@ -51,7 +51,7 @@ pub(crate) fn check(input: &[u8], piece: usize) -> usize {
 }
 
 impl Run {
-    /// Answers questions until more bytes are wanted. Each byte causes a few actions at most.
+    /// Answers questions until the session wants more bytes. Each byte causes at most a few actions.
     fn go_on(&mut self, bytes: usize) {
         for _ in 0..64 + 8 * bytes {
             match self.session.next_action() {
@@ -85,7 +85,7 @@ impl Run {
             }
             drop(self.session.take_refused());
         }
-        unreachable!("the session goes on without bytes");
+        unreachable!("the session continues without bytes");
     }
 }
 
@@ -95,7 +95,7 @@ fn check_message(message: &ReceivedMessage) {
     check_line_ends(&message.bytes);
 }
 
-/// Checks that CR and LF stand together alone.
+/// Checks that CR and LF occur only together.
 fn check_line_ends(bytes: &[u8]) {
     for (place, byte) in bytes.iter().enumerate() {
         match byte {

@@ -11,7 +11,7 @@ import { startMailServer } from "./support/mail_server.mjs";
 import { MARK, PAYLOADS } from "./support/payloads.mjs";
 import { addresses } from "./support/walk.mjs";
 
-/** One in this number of messages is also opened in each further view, where its texts appear in other places. */
+/** Every nth message is also opened in each additional view, where its texts appear in other places. */
 const VIEWS = 12;
 const skip = missing();
 const sent = [];
@@ -22,7 +22,7 @@ before(async () => {
   const numbered = (text) => PAYLOADS[Number(/\d+/.exec(text)[0])];
   [hooks, mail, chromium] = await Promise.all([
     startHookServer((event) => ({ status: 200, body: numbered(event.to) })),
-    // Some are permanent and some temporary, so that both kinds of answers are shown.
+    // A third of the answers is temporary, so that the pages show both kinds.
     startMailServer((to) => (Number(/\d+/.exec(to)[0]) % 3 ? `550 5.7.1 ${numbered(to)}` : `451 4.7.1 ${numbered(to)}`)),
     startChromium(),
   ]);
@@ -83,13 +83,13 @@ test("two hundred pieces of markup are never executed on any page", { skip, time
   const found = [];
   const others = await Promise.all([context.newPage(), context.newPage()]);
   for (const other of others) watchPage(other, instance, faults);
-  await Promise.all([page, ...others].map((one) => lookThrough(one, left, found)));
+  await Promise.all([page, ...others].map((one) => checkPages(one, left, found)));
   assert.deepEqual([...found, ...faults], []);
   await context.close();
 });
 
-/** Opens the remaining addresses one after the other, and the pages behind their "Older" links. */
-async function lookThrough(page, left, found) {
+/** Opens the remaining pages one after the other, and the pages behind their "Older" links. */
+async function checkPages(page, left, found) {
   for (let address = left.pop(); address; address = left.pop()) {
     await page.goto(address, { waitUntil: "load" });
     for (const fault of await injected(page)) found.push(`${address}: ${fault}`);
@@ -98,19 +98,19 @@ async function lookThrough(page, left, found) {
   }
 }
 
-/** Returns the page's elements and attributes that come from none of our templates. */
+/** Returns the page's elements and attributes that our templates did not create. */
 function injected(page) {
   return page.evaluate((mark) => {
     const faults = [];
     for (const element of document.querySelectorAll("*")) {
       const name = element.localName;
-      if (element.hasAttribute(mark)) faults.push(`<${name}> bears the mark`);
+      if (element.hasAttribute(mark)) faults.push(`<${name}> has the mark`);
       for (const { name: attribute } of element.attributes) {
         if (/^on|^style$|^srcdoc$/i.test(attribute)) faults.push(`<${name}> has ${attribute}`);
       }
-      if (/^(base|object|embed|template|style)$/.test(name)) faults.push(`there is a <${name}>`);
+      if (/^(base|object|embed|template|style)$/.test(name)) faults.push(`unexpected <${name}>`);
       if (name === "script" && !element.src.startsWith(`${location.origin}/assets/`)) faults.push("a foreign script");
-      if (name === "iframe" && element.getAttribute("sandbox") !== "") faults.push("a frame with rights");
+      if (name === "iframe" && element.getAttribute("sandbox") !== "") faults.push("a frame without a sandbox");
       if (name === "a" && !/^(https?|mailto|otpauth):$/.test(element.protocol)) faults.push(`a link to ${element.href}`);
     }
     return faults;

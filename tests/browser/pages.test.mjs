@@ -16,7 +16,7 @@ import { addresses } from "./support/walk.mjs";
 const WIDTHS = [320, 768, 800, 1440];
 const BYTES_MAX = 60_000;
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-const pictures = process.env.SCREENSHOTS;
+const screenshots = process.env.SCREENSHOTS;
 const skip = missing();
 let instance, chromium, empty, hooks;
 
@@ -35,30 +35,30 @@ after(async () => {
 });
 
 for (const theme of ["light", "dark"]) {
-  test(`every page is accessible, fits and is small, ${theme}`, { skip, timeout: 600_000 }, async () => {
-    await holdEveryPage(instance, theme, "full");
+  test(`every page is accessible, fits and stays small, ${theme}`, { skip, timeout: 600_000 }, async () => {
+    await checkEveryPage(instance, theme, "full");
   });
-  test(`every empty page is accessible, fits and is small, ${theme}`, { skip, timeout: 600_000 }, async () => {
-    await holdEveryPage(empty, theme, "empty");
+  test(`every empty page is accessible, fits and stays small, ${theme}`, { skip, timeout: 600_000 }, async () => {
+    await checkEveryPage(empty, theme, "empty");
   });
 }
 
-async function holdEveryPage(of, theme, what) {
+async function checkEveryPage(of, theme, what) {
   const { context, page, faults } = await visitor(chromium, of, { theme });
   const found = [];
   await page.goto("/login");
-  found.push(...(await held(page, "/login", theme, what)));
+  found.push(...(await problemsOf(page, "/login", theme, what)));
   await signIn(page, of);
   const all = await addresses(page);
-  assert.ok(all.length > 8, `only ${all}`);
+  assert.ok(all.length > 8, `too few pages: ${all}`);
   for (const address of all) {
-    const bytes = await weighed(page, address);
-    if (bytes > BYTES_MAX) found.push(`${address} weighs ${bytes} bytes`);
-    found.push(...(await held(page, address, theme, what)));
+    const bytes = await transferredBytes(page, address);
+    if (bytes > BYTES_MAX) found.push(`${address} transfers ${bytes} bytes`);
+    found.push(...(await problemsOf(page, address, theme, what)));
   }
   if (what === "full") {
     await beginView(page, all.find((address) => address.startsWith("/accounts/")));
-    found.push(...(await held(page, "/view", theme, what)));
+    found.push(...(await problemsOf(page, "/view", theme, what)));
     await page.getByRole("button", { name: "End view" }).click();
   }
   assert.deepEqual([...found, ...faults], []);
@@ -75,7 +75,7 @@ async function beginView(page, account) {
 }
 
 /** Opens a page with an empty cache and returns the transferred bytes. */
-async function weighed(page, address) {
+async function transferredBytes(page, address) {
   const wire = await page.context().newCDPSession(page);
   await wire.send("Network.enable");
   await wire.send("Network.setCacheDisabled", { cacheDisabled: true });
@@ -87,7 +87,7 @@ async function weighed(page, address) {
 }
 
 /** Returns the problems of the open page at every width. */
-async function held(page, address, theme, what) {
+async function problemsOf(page, address, theme, what) {
   const found = [];
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });
@@ -95,7 +95,7 @@ async function held(page, address, theme, what) {
     if (wide > 0) found.push(`${address} is ${wide} px too wide at ${width}`);
     // Below 769 pixels, rows are shown as cards.
     if (width > 768) found.push(...(await cutTables(page)).map((cut) => `${address} at ${width}: ${cut}`));
-    if (pictures) await picture(page, [what, address, theme, width]);
+    if (screenshots) await saveScreenshot(page, [what, address, theme, width]);
     if (width !== WIDTHS.at(-1) && !(width === WIDTHS[0] && what === "full" && theme === "light")) continue;
     for (const { id, nodes } of await violations(page)) {
       found.push(`${address} at ${width}: ${id}: ${nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`);
@@ -108,7 +108,8 @@ async function held(page, address, theme, what) {
 function cutTables(page) {
   return page.$$eval(".table-wrap", (wraps) => {
     const cut = wraps.filter((wrap) => wrap.scrollWidth > wrap.clientWidth + 1 && getComputedStyle(wrap).overflowX !== "auto");
-    return cut.map((wrap) => `a table loses ${wrap.scrollWidth - wrap.clientWidth} px: ${wrap.textContent.trim().slice(0, 60)}`);
+    const start = (wrap) => wrap.textContent.trim().slice(0, 60);
+    return cut.map((wrap) => `a table is cut off by ${wrap.scrollWidth - wrap.clientWidth} px: ${start(wrap)}`);
   });
 }
 
@@ -118,8 +119,8 @@ async function violations(page) {
   return result.violations;
 }
 
-async function picture(page, parts) {
-  mkdirSync(pictures, { recursive: true });
+async function saveScreenshot(page, parts) {
+  mkdirSync(screenshots, { recursive: true });
   const name = parts.join("-").replace(/[a-z]{3}_[0-9A-Z]{26}/g, "one").replace(/[^\w=-]+/g, "_");
-  await page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true });
+  await page.screenshot({ path: join(screenshots, `${name}.png`), fullPage: true });
 }

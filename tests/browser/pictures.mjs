@@ -23,7 +23,7 @@ await pictures();
 await chromium.close();
 await instance.close();
 
-/** A week of a shop's mail: a few hundred messages, some of which bounce. */
+/** Sends a week of a shop's mail: a few hundred messages, of which some bounce. */
 async function week() {
   const subjects = ["Your order is on its way", "Your invoice", "Confirm your address", "Your sign-in code"];
   let number = 0;

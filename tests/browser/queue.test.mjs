@@ -1,4 +1,4 @@
-// Handling waiting mail, with and without scripts; and the event log as a file.
+// Control of waiting mail, with and without scripts, and the event download.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -19,11 +19,11 @@ after(async () => {
 });
 
 /** Runs a test as a signed-in visitor. */
-function scenario(name, look, tell) {
+function scenario(name, options, run) {
   test(name, { skip, timeout: 120_000 }, async () => {
-    const { context, page, faults } = await visitor(chromium, instance, look);
+    const { context, page, faults } = await visitor(chromium, instance, options);
     await signIn(page, instance);
-    await tell(page);
+    await run(page);
     await context.close();
     assert.deepEqual(faults, []);
   });
@@ -35,8 +35,8 @@ const press = async (page, name, then) => {
 };
 
 for (const scripts of [true, false]) {
-  const how = scripts ? "with scripts" : "without scripts";
-  scenario(`a paused site keeps its mail until it is resumed, ${how}`, { scripts }, async (page) => {
+  const mode = scripts ? "with scripts" : "without scripts";
+  scenario(`a paused site keeps its mail until it is resumed, ${mode}`, { scripts }, async (page) => {
     await instance.send({ to: `full+${scripts}@simulator.test` });
     await instance.advance(0);
     await page.goto("/queue");
@@ -57,7 +57,7 @@ for (const scripts of [true, false]) {
     await page.getByText("resumed mail for").first().waitFor();
   });
 
-  scenario(`a deferred message is retried at once, ${how}`, { scripts }, async (page) => {
+  scenario(`a deferred message is retried at once, ${mode}`, { scripts }, async (page) => {
     const id = await instance.send({ to: `deferred+${scripts}@simulator.test` });
     await instance.advance(0);
     for (const attempts of [2, 3]) {

@@ -49,7 +49,7 @@ async function search(text) {
   await follow(page, page.getByRole("button", { name: "Search" }));
 }
 
-task("find why a mail bounced", async () => {
+task("find out why a message bounced", async () => {
   await search("bounced+sample@simulator.test");
   await open("Confirm your address");
   await shown("550 5.1.1");
@@ -86,7 +86,7 @@ task("invite a read-only colleague", async () => {
   await shown("Setup link of colleague@example.org");
 });
 
-task("export all mails to one address as CSV", async () => {
+task("export all messages to one address as CSV", async () => {
   await search("delivered+sample@simulator.test");
   const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "CSV" }).click()]);
   const lines = readFileSync(await file.path(), "utf8").trim().split("\n");
@@ -112,7 +112,7 @@ task("retry a deferred message now", async () => {
   await shown("Retrying");
 });
 
-task("change a DKIM key", async () => {
+task("rotate DKIM keys", async () => {
   await rail("Domains");
   await open("books.example.org");
   await page.locator("summary").getByText("Rotate DKIM keys").click();
@@ -120,7 +120,7 @@ task("change a DKIM key", async () => {
   await shown("New keys created. They sign once published.");
 });
 
-task("check whether the DMARC policy may be tightened", async () => {
+task("check whether the DMARC policy can be tightened", async () => {
   await rail("Domains");
   await open("books.example.org");
   await open("DMARC reports");

@@ -1,5 +1,4 @@
-// Chromium as a visitor uses it, and the checks of every page: policy violations, script errors, and requests to other
-// hosts.
+// Chromium for the tests, with checks on every page: policy violations, script errors, and requests to other hosts.
 
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -8,20 +7,20 @@ import { join } from "node:path";
 const modules = createRequire(join(process.env.POSTRIDER_PEERS_DIR ?? ".", "node", "index.js"));
 const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSync);
 
-/** The reason to skip all tests; empty if they can run. */
+/** Returns the reason to skip all tests, or undefined if they can run. */
 export function missing() {
-  const lacks = [];
-  if (!CHROMIUM) lacks.push("chromium");
+  const absent = [];
+  if (!CHROMIUM) absent.push("chromium");
   for (const name of ["playwright-core", "axe-core"]) {
     try {
       modules.resolve(name);
     } catch {
-      lacks.push(name);
+      absent.push(name);
     }
   }
-  if (lacks.length === 0) return undefined;
-  if (process.env.POSTRIDER_PEERS_REQUIRED) throw new Error(`missing: ${lacks.join(", ")}`);
-  return `missing: ${lacks.join(", ")}`;
+  if (absent.length === 0) return undefined;
+  if (process.env.POSTRIDER_PEERS_REQUIRED) throw new Error(`missing: ${absent.join(", ")}`);
+  return `missing: ${absent.join(", ")}`;
 }
 
 /** Starts Chromium. */
@@ -32,9 +31,9 @@ export function startChromium() {
   return chromium.launch({ executablePath: CHROMIUM, args });
 }
 
-/** A visitor with separate cookies. `look` sets the browser's preferences: colours, size, scripts. */
-export async function visitor(chromium, instance, look = {}) {
-  const { theme = "light", width = 1440, height = 900, scripts = true } = look;
+/** Returns a visitor with separate cookies. `options` sets colours, window size and scripts. */
+export async function visitor(chromium, instance, options = {}) {
+  const { theme = "light", width = 1440, height = 900, scripts = true } = options;
   const context = await chromium.newContext({
     baseURL: instance.url,
     colorScheme: theme,
@@ -57,25 +56,25 @@ export function watchPage(page, instance, faults) {
     dialog.dismiss().catch(() => {});
   });
   page.on("pageerror", (error) => faults.push(`script: ${error.message} at ${page.url()}`));
-  const asked = (request) => {
+  const checkRequest = (request) => {
     const url = new URL(request.url());
     const refused = request.failure()?.errorText === "csp";
     if (url.origin !== instance.url && url.protocol !== "data:" && !refused) {
       faults.push(`foreign request: ${request.url()} ${request.failure()?.errorText}`);
     }
   };
-  page.on("requestfinished", asked);
-  page.on("requestfailed", asked);
+  page.on("requestfinished", checkRequest);
+  page.on("requestfailed", checkRequest);
 }
 
 async function watchPolicy(context, faults) {
-  await context.exposeBinding("tellViolation", ({ frame, page: from }, what) => {
-    // The frame of a preview contains other people's HTML, which the policy is meant to block.
+  await context.exposeBinding("reportViolation", ({ frame, page: from }, what) => {
+    // A preview frame contains foreign HTML, which the policy should block.
     if (frame === from.mainFrame()) faults.push(`policy: ${what} at ${from.url()}`);
   });
   await context.addInitScript(() => {
     document.addEventListener("securitypolicyviolation", (event) => {
-      window.tellViolation(`${event.effectiveDirective} ${event.blockedURI} ${event.sample}`);
+      window.reportViolation(`${event.effectiveDirective} ${event.blockedURI} ${event.sample}`);
     });
   });
 }
@@ -96,7 +95,7 @@ export async function signIn(page, instance) {
   await page.waitForURL((url) => url.pathname === "/");
 }
 
-/** Source of axe-core. */
+/** Returns the source of axe-core. */
 export function axeSource() {
   return modules("axe-core").source;
 }

@@ -6,16 +6,16 @@ import { createServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Listens; `answer` returns status and body for an event. `roots` is the file with its authority's certificate. */
+/** Starts the receiver. `answer` returns status and body for an event. `roots` is the authority's certificate file. */
 export async function startHookServer(answer) {
   const folder = mkdtempSync(join(tmpdir(), "postrider-hook-"));
   const { key, cert, roots } = certificate(folder);
   const server = createServer({ key, cert }, async (request, response) => {
     let body = "";
     for await (const part of request) body += part;
-    const told = answer(JSON.parse(body));
-    response.writeHead(told.status, { "Content-Type": "text/html" });
-    response.end(told.body);
+    const reply = answer(JSON.parse(body));
+    response.writeHead(reply.status, { "Content-Type": "text/html" });
+    response.end(reply.body);
   });
   await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
   const close = () => {

@@ -9,14 +9,14 @@ import { createInterface } from "node:readline";
 const START_MS = 30_000;
 const STOP_MS = 35_000;
 
-/** Starts an instance; `config` overrides its defaults. Stop it with `close`. */
+/** Starts an instance. `config` overrides its defaults. Stop it with `close`. */
 export async function startInstance(config = "") {
   const folder = mkdtempSync(join(tmpdir(), "postrider-browser-"));
   const file = join(folder, "postrider.toml");
   writeFileSync(file, config);
-  const words = ["dev", "--json", "--virtual-clock", "--listen", "127.0.0.1:0", "--config", file];
+  const args = ["dev", "--json", "--virtual-clock", "--listen", "127.0.0.1:0", "--config", file];
   const more = config.includes("[[relay]]") ? ["--deliver"] : [];
-  const child = spawn(process.env.POSTRIDER_BIN, [...words, "--data-dir", join(folder, "data"), ...more], {
+  const child = spawn(process.env.POSTRIDER_BIN, [...args, "--data-dir", join(folder, "data"), ...more], {
     stdio: ["ignore", "pipe", "inherit"],
     env: { ...process.env, POSTRIDER_LOG__LEVEL: "error" },
   });
@@ -30,21 +30,21 @@ export async function startInstance(config = "") {
 
 async function firstLine(child) {
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const late = new Promise((_, refuse) => {
-    setTimeout(() => refuse(new Error("dev did not become ready")), START_MS).unref();
+  const late = new Promise((_, reject) => {
+    setTimeout(() => reject(new Error("dev did not become ready")), START_MS).unref();
   });
   const { value, done } = await Promise.race([lines.next(), late]);
   if (done) throw new Error("dev ended before it was ready");
   return value;
 }
 
-/** A running instance: its API, and its clock. */
+/** A running instance with its API and clock. */
 export class Instance {
   constructor(info, child, folder) {
     Object.assign(this, { info, url: info.url, child, folder });
   }
 
-  /** Sends an API request; any other status than 2xx fails the test. */
+  /** Sends an API request. A status other than 2xx fails the test. */
   async ask(method, path, body, key = this.info.api_key) {
     const answer = await fetch(this.url + path, {
       method,
@@ -64,20 +64,20 @@ export class Instance {
 
   /** Makes a user an operator with the command line. */
   async makeOperator(email) {
-    const words = ["user", "set", email, "--operator", "--data-dir", join(this.folder, "data")];
-    const child = spawn(process.env.POSTRIDER_BIN, words, { stdio: ["ignore", "ignore", "inherit"] });
-    const code = await new Promise((tell) => child.once("exit", tell));
+    const args = ["user", "set", email, "--operator", "--data-dir", join(this.folder, "data")];
+    const child = spawn(process.env.POSTRIDER_BIN, args, { stdio: ["ignore", "ignore", "inherit"] });
+    const code = await new Promise((resolve) => child.once("exit", resolve));
     if (code !== 0) throw new Error(`user set ended with ${code}`);
   }
 
-  /** Advances the clock; due work is settled when this returns. */
+  /** Advances the clock. All due work is done when this returns. */
   advance(seconds) {
     return this.ask("POST", "/dev/clock", { advance_seconds: seconds });
   }
 
   /** Stops the instance and removes its directory. */
   async close() {
-    const ended = new Promise((tell) => this.child.once("exit", tell));
+    const ended = new Promise((resolve) => this.child.once("exit", resolve));
     this.child.kill("SIGTERM");
     const kill = setTimeout(() => this.child.kill("SIGKILL"), STOP_MS);
     await ended;

@@ -2,7 +2,7 @@
 
 import { createServer } from "node:net";
 
-/** Listens on loopback; `answer` returns the answer to RCPT for an address. */
+/** Listens on loopback. `answer` returns the answer to RCPT for an address. */
 export async function startMailServer(answer) {
   const server = createServer((socket) => {
     let isBody = false;

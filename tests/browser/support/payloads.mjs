@@ -1,9 +1,9 @@
-// Markup that would take effect if a page inserted it unescaped: each way of running a script, after each way of
-// leaving the surrounding context. A script that runs calls `alert`, and inserted elements have the mark.
+// Markup that would take effect if a page inserted it unescaped: each script vector after each prefix that
+// leaves the surrounding context. A script that runs calls `alert`, and inserted elements have the mark.
 
 export const MARK = "data-injected";
 
-const WAYS = [
+const VECTORS = [
   `<script ${MARK}>alert(1)</script>`,
   `<img ${MARK} src=x onerror=alert(1)>`,
   `<svg ${MARK} onload=alert(1)>`,
@@ -29,7 +29,7 @@ const WAYS = [
   ` ${MARK} onmouseover=alert(1) onfocus=alert(1) autofocus tabindex=0 `,
   ` ${MARK} style="animation-name:x" onanimationstart=alert(1) `,
 ];
-const EXITS = ["", `">`, `'>`, "</title>", "</textarea>", "</pre></code>", "</script>", "-->", `" `, "' "];
+const PREFIXES = ["", `">`, `'>`, "</title>", "</textarea>", "</pre></code>", "</script>", "-->", `" `, "' "];
 
-/** All of them. */
-export const PAYLOADS = EXITS.flatMap((exit) => WAYS.map((way) => exit + way));
+/** All combinations of prefix and vector. */
+export const PAYLOADS = PREFIXES.flatMap((prefix) => VECTORS.map((vector) => prefix + vector));

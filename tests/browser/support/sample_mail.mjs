@@ -1,4 +1,4 @@
-// The messages of a shop after some weeks, with every outcome, so that no page is empty.
+// Sample messages of a shop with every outcome, so that no page is empty.
 
 /**
  * Sends mail with every outcome and its webhooks, and advances the clock. Returns the identifiers by the name of the

@@ -2,7 +2,7 @@
 // kind. A page added to the navigation is visited automatically.
 
 /** Pages without a link in the navigation. */
-const BESIDE = [
+const UNLINKED = [
   "/login", "/setup", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere", "/explain",
   "/open", "/open?q=nothing", "/suppressions/import", "/messages?q=to:nobody@example.com", "/queue?done=paused&site=x",
 ];
@@ -20,7 +20,7 @@ const RECORD = /^\/([a-z]+)\/([a-z]{3}_[0-9A-Z]{26})$/;
 export async function addresses(page) {
   await page.goto("/");
   const rail = await page.$$eval("nav[aria-label=Panel] a", (links) => links.map((link) => link.getAttribute("href")));
-  const found = new Set([...rail, ...BESIDE]);
+  const found = new Set([...rail, ...UNLINKED]);
   const kinds = new Map();
   for (const address of rail) {
     await page.goto(address);

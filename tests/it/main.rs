@@ -3,28 +3,28 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't continue has failed")]
 
-mod accepting;
-mod crashing;
-mod delivering;
-mod developing;
-mod failing;
+mod backup;
+mod commands;
+mod crashes;
+mod delivery;
+mod dev_mode;
+mod event_log;
 mod full_disk;
-mod journal;
-mod keeping;
-mod logging;
-mod observing;
-mod older;
-mod operating;
-mod returning;
+mod journal_damage;
+mod message_api;
+mod metrics;
+mod returned_mail;
 #[path = "../../fuzz/src/sessions.rs"]
 mod session_properties;
 mod smtp;
+mod store_failure;
+mod store_formats;
 mod submission_sessions;
-mod supervised;
+mod supervisor;
 mod support;
-mod suppressing;
-mod telling;
-mod time;
+mod suppressions;
+mod virtual_clock;
 mod webhook_snippet;
 #[expect(unreachable_pub, reason = "the code is printed in docs/webhooks.md")]
 mod webhook_verify;
+mod webhooks;

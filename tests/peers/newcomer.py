@@ -181,7 +181,7 @@ class Reader:
         until("it answers again", self.reaches, 60, every=0.2)
         assert self.world.publish(self.machine.run(commands("first-message", "On a server")[5])) == 5
         self.machine.run(commands("first-message", "On a server")[6])
-        return until("doctor has nothing to say", self.content_doctor, 60)
+        return until("doctor reports no problems", self.content_doctor, 60)
 
     def logs_to_the_journal(self):
         """Metrics and alerts: the log's format with all details."""
@@ -247,7 +247,7 @@ def story(older: Path, newer: Path, debian: Path, folder: Path):
         reader.adds_a_domain()
         reader.sends()
         reader.looks()
-        say("bounces that come later, and doctor again")
+        say("bounce host, and doctor again")
         print(reader.hears_late_bounces())
         say("upgrade")
         reader.upgrades(newer, version)
@@ -263,7 +263,7 @@ def story(older: Path, newer: Path, debian: Path, folder: Path):
         reader.restores(kept)
         reader.sends()
         reader.looks()
-        say("by the pages alone: installed, set up, sent, seen, upgraded, backed up, restored elsewhere")
+        say("passed: installation, setup, sending, panel, upgrade, backup and restore with only the documentation")
     finally:
         for machine in machines:
             machine.close()

@@ -111,7 +111,7 @@ def test_a_restart_keeps_the_certificate_without_a_request(serve, pebble, author
     server.kill()
     ca.close()
     server.start()
-    assert presented(ca.tls_port, root)["serialNumber"] == first["serialNumber"], "at once, and without the authority"
+    assert presented(ca.tls_port, root)["serialNumber"] == first["serialNumber"], "without the authority"
     assert doctor(server)["verdict"] == "OK"
 
 
@@ -122,9 +122,9 @@ def test_http_01_is_used_if_port_443_is_not_forwarded(serve, pebble, authority):
     ca.start()
     root = ca.root()
     server = asking(serve, ca, authority, ca.http_port)
-    assert presented(ca.http_port) is not None, "one of our own is presented until then"
+    assert presented(ca.http_port) is not None, "a self-signed certificate is presented until then"
     assert presented(ca.http_port, root) is None
-    until("a refusal is told", lambda: doctor(server)["verdict"] == "FAIL", 20)
+    until("doctor reports a refusal", lambda: doctor(server)["verdict"] == "FAIL", 20)
     assert HOST in doctor(server)["seen"] and "SIGHUP" in doctor(server)["remedy"]
     assert names(issued(ca.http_port, root)) == {HOST}
     assert 'way="http-01"' in server.logged()
@@ -140,14 +140,14 @@ def test_a_name_that_resolves_elsewhere_does_not_block_the_other_names(serve, pe
     section = {"host": BOUNCES, "listen": [f"{LOOPBACK}:{bounces}"]}
     server = asking(serve, ca, authority, ca.tls_port, bounces=section)
     assert names(issued(ca.tls_port, root)) == {HOST}
-    until("the other name is told of", lambda: doctor(server)["verdict"] == "WARN")
+    until("doctor reports the other name", lambda: doctor(server)["verdict"] == "WARN")
     assert BOUNCES in doctor(server)["seen"]
     told = [line for line in server.logged().splitlines() if "left_out" in line]
     assert len(told) == 1 and f'left_out=["{BOUNCES}"]' in told[0], server.logged()
     knot.put(BOUNCES, "A", LOOPBACK)
     knot.publish()
-    server.child.send_signal(1)  # SIGHUP: the operator says that there is something to ask for
-    until("all names are there", lambda: names(presented(ca.tls_port, root) or {"subjectAltName": []}) == {HOST, BOUNCES})
+    server.child.send_signal(1)  # SIGHUP: the operator requests an attempt
+    until("it has all names", lambda: names(presented(ca.tls_port, root) or {"subjectAltName": []}) == {HOST, BOUNCES})
     assert doctor(server)["verdict"] == "OK"
 
 
@@ -160,7 +160,7 @@ def test_two_names_that_resolve_elsewhere_do_not_block_the_others(serve, pebble,
     section = {"host": BOUNCES, "listen": [f"{LOOPBACK}:{bounces}"]}
     server = asking(serve, ca, authority, ca.tls_port, bounces=section, public_url=f"https://{PANEL}")
     assert names(issued(ca.tls_port, ca.root())) == {HOST}
-    until("the others are told of", lambda: doctor(server)["verdict"] == "WARN")
+    until("doctor reports the other names", lambda: doctor(server)["verdict"] == "WARN")
     assert BOUNCES in doctor(server)["seen"] and PANEL in doctor(server)["seen"]
 
 
@@ -171,7 +171,7 @@ def test_a_name_that_the_authority_rejects_does_not_block_the_others(serve, pebb
     section = {"host": BOUNCES, "listen": [f"{LOOPBACK}:{bounces}"]}
     server = asking(serve, ca, authority, ca.tls_port, bounces=section)
     assert names(issued(ca.tls_port, ca.root())) == {HOST}
-    until("the other name is told of", lambda: doctor(server)["verdict"] == "WARN")
+    until("doctor reports the other name", lambda: doctor(server)["verdict"] == "WARN")
     assert BOUNCES in doctor(server)["seen"]
 
 
@@ -179,7 +179,7 @@ def test_an_unavailable_authority_does_not_stop_the_start_and_is_retried(serve, 
     ca = pebble()
     server = asking(serve, ca, authority, ca.tls_port)
     assert presented(ca.tls_port) is not None
-    until("the fault is told", lambda: doctor(server)["verdict"] == "FAIL")
+    until("doctor reports the failure", lambda: doctor(server)["verdict"] == "FAIL")
     assert "http.tls.directory" in doctor(server)["remedy"]
     assert metrics(server)['postrider_certificate_orders_total{result="unreached"}'] == 1
     ca.start()
@@ -203,9 +203,9 @@ def test_a_certificate_is_renewed_after_two_thirds_of_its_life_without_dropping_
                 return seen and seen["serialNumber"] != first["serialNumber"]
 
             until("another certificate is presented", renewed, 25, every=0.2)
-            assert time.monotonic() - began > 4, "and not before its time"
+            assert time.monotonic() - began > 4, "not renewed too early"
             kept.sendall(f"GET /healthz HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
-            assert kept.recv(100).startswith(b"HTTP/1.1 200"), "what was open before goes on"
+            assert kept.recv(100).startswith(b"HTTP/1.1 200"), "an open connection continues"
 
 
 def test_an_order_continues_after_a_kill_at_any_moment(serve, pebble, authority):
@@ -220,7 +220,7 @@ def test_an_order_continues_after_a_kill_at_any_moment(serve, pebble, authority)
         server.stumble(tenths / 10)
     server.start()
     issued(ca.tls_port, root, 60)
-    until("all is well", lambda: doctor(server)["verdict"] == "OK")
+    until("doctor reports no problem", lambda: doctor(server)["verdict"] == "OK")
     log = ca.logged()
     assert "There are now 1 accounts in memory" in log and "There are now 2 accounts" not in log
     assert log.count("Issued certificate serial") == 1, log

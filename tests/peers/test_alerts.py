@@ -1,5 +1,5 @@
-"""Alerts on their way to people: to the mailbox of a real Postfix, and to a webhook receiver, while the things that they
-report are broken. The name server loses records and gets them back."""
+"""Alerts by mail to a real Postfix and by webhook, while the monitored services fail. The name server loses records and
+gets them back."""
 
 import email
 import json
@@ -80,7 +80,7 @@ def test_a_test_alert_reaches_the_mailbox_and_the_webhook(begin, operator, hooks
     [hook] = hooks.wait_for(1)
     body = json.loads(hook.body)
     assert body["type"] == "alert.test" and body["alert"]["remedy"] == "There is nothing to do."
-    assert service.api.get("/v1/messages")["data"] == [], "a notice is no message"
+    assert service.api.get("/v1/messages")["data"] == [], "a notice is not a message"
 
 
 def test_alerts_arrive_although_delivery_and_dns_fail(begin, operator, knot, hooks):
@@ -100,7 +100,7 @@ def test_alerts_arrive_although_delivery_and_dns_fail(begin, operator, knot, hoo
     service.kill()
     service.start()
     assert "WARNING" in arrives(operator, "was not stopped cleanly")
-    assert alerts(service, "unclean_stop")[0]["resolved_at"], "it ends at once"
+    assert alerts(service, "unclean_stop")[0]["resolved_at"], "the alert is resolved at once"
     code, said = command(service, "alert", "test")
     by_channel = {one["channel"]: one["status"] for one in said["results"]}
     assert (code, by_channel) == (1, {"email": "sent", "webhook": "failed"}), "the webhook's name is not found"
@@ -126,7 +126,7 @@ def test_a_missing_record_and_its_return_are_each_reported_once(begin, operator,
     knot.put("_dmarc.sender.test", "TXT", record)
     assert check() == [(alert, False)]
     knot.remove("_dmarc.sender.test", "TXT")
-    assert check() == [(alert, True)], "back within an hour it is opened again, unannounced"
+    assert check() == [(alert, True)], "an alert within an hour reopens without a notice"
     shown = service.api.get(f"/v1/alerts/{alert}")
     assert (shown["subject"]["name"], shown["severity"]) == ("sender.test", "warning")
 
@@ -143,12 +143,12 @@ def test_a_lost_dkim_record_is_replaced_by_the_standby_key(begin, operator, knot
     pending = keys("pending")
     assert len(pending) == 2 and not keys("standby")
     domain = service.publish(service.api.get(path), ("rsa-sha256", "ed25519-sha256"))
-    assert keys("standby") == pending, "seen, they stand by"
+    assert keys("standby") == pending, "published keys become standby keys"
     for selector in keys("active"):
         knot.remove(f"{selector}._domainkey.sender.test", "TXT")
     knot.publish()
     checked = service.api.request("POST", f"{path}/verify").json()
     assert checked["status"] == "verified" and keys("active") == pending
-    assert len(keys("pending")) == 2, "the next pair"
+    assert len(keys("pending")) == 2, "the next pair of keys"
     rotated = service.api.request("POST", f"{path}/rotate-dkim").json()
     assert {key["selector"] for key in rotated["dkim"] if key["state"] == "active"} == pending, "unseen keys never sign"

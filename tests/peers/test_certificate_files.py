@@ -47,12 +47,12 @@ def test_a_renewed_certificate_is_loaded_without_dropping_connections(serve, aut
         with smtplib.SMTP(LOOPBACK, bounces, timeout=10) as smtp:
             smtp._host = HOST
             smtp.starttls(context=ssl.create_default_context(cafile=str(authority.root)))
-            assert smtp.sock.getpeercert()["serialNumber"] == second, "and to mail"
+            assert smtp.sock.getpeercert()["serialNumber"] == second, "mail presents it too"
 
         file.write_text("torn")
-        until("it is told of", lambda: "could not reload TLS certificate; keeping the current one" in server.logged(), 10)
+        until("it is logged", lambda: "could not reload TLS certificate; keeping the current one" in server.logged(), 10)
         assert serial(port, authority.root) == second
         authority.issue(HOST)
         server.child.send_signal(signal.SIGHUP)
-        until("a hangup takes it up", lambda: serial(port, authority.root) != second, 10, every=0.1)
-        assert healthy(kept), "what was open at the beginning goes on"
+        until("SIGHUP loads the new certificate", lambda: serial(port, authority.root) != second, 10, every=0.1)
+        assert healthy(kept), "an open connection continues"

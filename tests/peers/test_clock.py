@@ -142,7 +142,7 @@ def test_a_webhook_failure_during_a_clock_doubt_does_not_count_against_the_endpo
     until("the failure is recorded", lambda: failures() is not None)
     assert failures() == 0
     signed_at = int(hooks.received[0].headers["x-service-signature"].split(",")[0].removeprefix("t="))
-    assert signed_at > time.time() + 39 * 86400, "what leaves the process bears the wall clock's time"
+    assert signed_at > time.time() + 39 * 86400, "outgoing data has the wall clock's time"
     clock.set("+0")
     becomes(service, False)
     service.api.accept(MESSAGE | {"to": "a@sink.test"})

@@ -61,8 +61,8 @@ def test_no_acknowledged_message_is_lost_and_duplicates_occur_only_in_flight(ser
 
     copies = sink.by_message_id()
     sent = {body["message_id_header"] for body in ledger.accepted.values()}
-    assert sent - set(copies) == set(), "delivered, says the record, but the receiver has never seen it"
-    assert set(copies) - sent == set(), "the receiver has what nobody was told of"
+    assert sent - set(copies) == set(), "the record says delivered, but the receiver did not get the message"
+    assert set(copies) - sent == set(), "the receiver got a message that was not acknowledged"
     doubled = {key: arrived for key, arrived in copies.items() if len(arrived) > 1}
     print(f"{len(sent)} messages, {len(doubled)} arrived twice, {ledger.replays} answers replayed")
     assert sum(len(arrived) - 1 for arrived in doubled.values()) <= IN_FLIGHT_MAX * len(kills)
@@ -108,19 +108,19 @@ def test_every_event_is_delivered_despite_kill_9_and_repeats_have_the_same_deliv
             kills.append(service.stumble(chance.uniform(0.0, 0.3)))
         service.start()
         ledger.settle(service.api)
-        until("what is owed is told", lambda: nothing_is_owed(service.api, endpoint), seconds=120, every=0.5)
+        until("all deliveries are made", lambda: nothing_is_owed(service.api, endpoint), seconds=120, every=0.5)
     for body in ledger.accepted.values():
         service.api.settled(body["id"], "delivered", seconds=60)
-    until("what is owed is told", lambda: nothing_is_owed(service.api, endpoint), seconds=120, every=0.5)
+    until("all deliveries are made", lambda: nothing_is_owed(service.api, endpoint), seconds=120, every=0.5)
 
     events = {event["id"]: event for event in pages(service.api, "/v1/events")}
     owed = pages(service.api, f"/v1/webhooks/{endpoint['id']}/deliveries")
-    assert sorted(row["event_id"] for row in owed) == sorted(events), "each event is owed, and once"
+    assert sorted(row["event_id"] for row in owed) == sorted(events), "each event has exactly one delivery"
     assert {row["status"] for row in owed} == {"delivered"}
     told = {}
     for hook in hooks.received:
         told.setdefault(hook.headers["webhook-id"], []).append(hook)
-    assert set(told) == set(events), "each is told, and nothing that did not happen"
+    assert set(told) == set(events), "exactly the recorded events are delivered"
     delivery_of = {row["event_id"]: row["id"] for row in owed}
     repeated = {event: copies for event, copies in told.items() if len(copies) > 1}
     print(f"{len(events)} events, {len(repeated)} told twice")

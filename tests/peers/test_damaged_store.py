@@ -99,7 +99,7 @@ def test_damage_before_the_end_of_the_journal_is_not_a_torn_tail(service, sink):
     whole = subprocess.run(
         [binary(), "serve", "--config", str(service.config), "--accept-journal-damage"], capture_output=True, timeout=60
     )
-    assert whole.returncode == 2, "with a whole journal the flag is a mistake"
+    assert whole.returncode == 2, "with an intact journal the flag is refused"
 
 
 def test_an_emptied_journal_stops_the_start_until_the_loss_is_accepted(service, sink):
@@ -188,7 +188,7 @@ def test_one_flipped_bit_in_the_database_never_panics_and_is_always_detected(ser
             service.start()
         except AssertionError:
             assert service.child.wait() == 1, (context, service.logged()[before:])
-            assert verdict.returncode == 7, (context, "serve failed, and check said nothing", verdict)
+            assert verdict.returncode == 7, (context, "serve failed, and check found nothing", verdict)
             continue
         key_is_whole = service.api.request("GET", "/v1/me").status == 200
         if key_is_whole:

@@ -141,14 +141,14 @@ def test_signed_reports_count_in_every_compression_format(service, reporting, ke
 
 def test_oversized_or_invalid_reports_do_not_count_and_a_zip_bomb_is_cheap(service, bounce_port, key):
     assert send(bounce_port, mail(b"x" * 900_000, "octet-stream", key))[0] == 552
-    assert counted(service) == {}, "nothing was taken"
+    assert counted(service) == {}, "nothing was counted"
     assert send(bounce_port, mail(gzip.compress(report(1)), "gzip", key))[0] == 250
     bomb = gzip.compress(report(2).replace(b"<record>", b"<record>" + b" " * (64 << 20)))
     assert send(bounce_port, mail(bomb, "gzip", key))[0] == 250
     assert send(bounce_port, mail(b"unused", "gzip", key))[0] == 250
     elsewhere = report(3).replace(b"sender.test", b"other.test")
     assert send(bounce_port, mail(gzip.compress(elsewhere), "gzip", key))[0] == 250
-    until("each was judged", lambda: sum(counted(service).values()) == 4)
+    until("each report was processed", lambda: sum(counted(service).values()) == 4)
     assert counted(service) == {"counted": 1, "unreadable": 2, "unknown_domain": 1}
     assert service.api.get(f"/v1/domains/{service.id}/dmarc")["messages"] == 120
 

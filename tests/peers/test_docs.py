@@ -64,7 +64,7 @@ def test_the_event_following_commands_of_the_webhooks_page_show_a_message(number
     mail = {"from": "hello@example.test", "to": "you@example.org", "subject": "s", "text": "t"}
     try:
         # It may begin to follow only after the first event.
-        until("an event is told", lambda: instance.api.accept(mail) and told(), every=0.2)
+        until("an event is shown", lambda: instance.api.accept(mail) and told(), every=0.2)
     finally:
         stop(following)
         receiver.shutdown()

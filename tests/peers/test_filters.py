@@ -59,7 +59,7 @@ FORM = re.compile(
 )
 SOUND = {
     "MIME_GOOD",  # rspamd: a known type
-    "MIME_TRACE",  # rspamd: the structure, told
+    "MIME_TRACE",  # rspamd: the reported structure
     "MID_RHS_MATCH_FROM",  # rspamd: the identifier's domain is the sender's
     "MID_RHS_MATCH_FROMTLD",
     "HAS_LIST_UNSUB",

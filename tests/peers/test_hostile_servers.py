@@ -184,13 +184,13 @@ def test_hostile_servers_do_not_delay_other_sites_or_leak_memory(real):
     latencies(20)
     # The warm-up is a full round: threads, buffers and the store's cache reach their size.
     first, _ = siege(2)
-    until("the first siege is met", lambda: all(server.sessions for _, server in first.values()), 60)
+    until("all servers of the warm-up have a session", lambda: all(server.sessions for _, server in first.values()), 60)
     before, weight = latencies(100), real.rss()
 
     sites, sent = siege(5)
-    until("the siege is met", lambda: all(server.sessions for _, server in sites.values()), 60)
+    until("all servers have a session", lambda: all(server.sessions for _, server in sites.values()), 60)
     during = latencies(100)
-    until("whoever babbles is hung up on", lambda: not any(sites[name][1].open for name in babbling), 60)
+    until("endless servers are disconnected", lambda: not any(sites[name][1].open for name in babbling), 60)
     grown = real.rss() - weight
     print(f"p50 {before[50]:.4f} to {during[50]:.4f} s, p95 {before[95]:.4f} to {during[95]:.4f} s, {grown} KiB grown")
     assert during[50] < max(0.1, 3 * before[50]) and during[95] < max(0.3, 3 * before[95])

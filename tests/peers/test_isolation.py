@@ -159,7 +159,7 @@ def test_silent_servers_after_a_restart_delay_no_other_mail(scene):
     scene.service.close()
     scene.service.start()
     scene.adversary([f"u{n}@{scene.good}" for n in range(30)])
-    until("the silent servers are asked", lambda: scene.sites.open >= CONNECTIONS // 2)
+    until("the silent servers have connections", lambda: scene.sites.open >= CONNECTIONS // 2)
     check(scene)
 
 
@@ -167,7 +167,7 @@ def test_servers_that_hang_at_the_final_dot_delay_no_other_mail(scene):
     sites = [scene.site() for _ in range(60)]
     scene.knot.publish()
     scene.adversary([f"first@{domain}" for domain in sites])
-    until("each has taken mail", lambda: all(f"first@{domain}" in scene.sites.taken for domain in sites), 60)
+    until("each server has accepted mail", lambda: all(f"first@{domain}" in scene.sites.taken for domain in sites), 60)
     for address in [address for address, way in scene.sites.ways.items() if way is None]:
         scene.sites.ways[address] = "hangs"
     scene.adversary([f"{n}@{domain}" for domain in sites for n in range(3)])

@@ -1,4 +1,4 @@
-"""`postrider webhook listen`: what a developer's program gets, and what the listener believes (contract 5)."""
+"""`postrider webhook listen`: requests to a developer's program, and the webhooks that it accepts (contract 5)."""
 
 import hashlib
 import hmac
@@ -152,7 +152,7 @@ def test_a_program_gets_every_event_like_an_endpoint_and_both_libraries_verify_i
             "attempts": 1,
         }
     raw = server.api.request("GET", "/v1/events?limit=100").body
-    assert all(hook.body in raw for hook in program.received), "the very bytes of the log"
+    assert all(hook.body in raw for hook in program.received), "the exact bytes of the log"
     assert listener.interrupt() == 0
 
 
@@ -166,7 +166,7 @@ def test_it_follows_a_remote_service_by_key_and_only_the_selected_types(dev, pro
     listener.ready()
     send(server, 2)
     heard = listener.objects(2)
-    assert [line["type"] for line in heard] == ["delivered", "delivered"], "a secret that is known is not printed"
+    assert [line["type"] for line in heard] == ["delivered", "delivered"], "a known secret is not printed"
     for hook in program.received:
         Webhook(SECRET).verify(hook.body, hook.headers)
     assert listener.interrupt() == 0

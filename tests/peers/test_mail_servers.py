@@ -78,7 +78,7 @@ def test_a_message_beyond_the_advertised_size_is_not_sent(service, receiver):
     event = refused(service, MESSAGE["to"], text="x" * 60 * 2_000 + "\n")
     assert (event["bounce"]["source"], event["bounce"]["status"]) == ("local", "5.3.4")
     assert event["smtp_code"] is None and event["bounce"]["suppressed"] is False
-    assert receiver.mail() == [] and "b+" not in receiver.logged(), "no MAIL was said"
+    assert receiver.mail() == [] and "b+" not in receiver.logged(), "no MAIL was sent"
 
 
 def test_an_unknown_user_is_a_hard_bounce_for_each_server(service, receiver):

@@ -91,7 +91,7 @@ def test_users_sign_in_at_an_independent_provider(algorithm, configured, workdir
 
 
 def signed_in(server, provider, browser: Browser):
-    """Signs in at the hostile provider, which asks nobody; returns the status and the page."""
+    """Signs in at the hostile provider, which needs no user input; returns the status and the page."""
     answer, page = browser.ask(f"{server.info['url']}/login/oidc?next=/users")
     if answer.status != 303:
         return answer.status, page

@@ -128,7 +128,7 @@ def test_a_complaint_with_the_whole_message_is_accepted(service, sink, bounce_po
     record = service.api.message(message_id)
     assert record["status"] == "complained"
     assert record["events"][-1]["complaint"] == {"feedback_type": kind, "reporter": "SomeGenerator/1.0"}
-    # The report names somebody else: only we know the address.
+    # The report names another recipient: only we know the address.
     suppression = service.api.get("/v1/suppressions/inbox@recipient.test")
     assert (suppression["reason"], suppression["message_id"]) == ("complaint", message_id)
 

@@ -346,7 +346,7 @@ def test_each_receiver_behaviour_has_its_documented_result(deliveries, name):
     else:
         assert delivery["status"] == "pending"
         due = moment(delivery["next_attempt_at"]) - moment(attempt["at"])
-        assert due == datetime.timedelta(minutes=1), "whatever the receiver asks for"
+        assert due == datetime.timedelta(minutes=1), "regardless of the receiver's Retry-After"
     if expected.waits:
         assert DEADLINE_MS <= attempt["duration_ms"] <= DEADLINE_MS + LATE_MS
     else:

@@ -165,7 +165,7 @@ def test_a_lost_machine_is_restored_with_everything_that_the_bucket_confirmed(ac
     server.config, server.data_dir = config, directory
     server.start()
     assert {server.api.message(one)["status"] for one in ids} <= {"queued", "deferred"}
-    assert server.cli("status")["queue"], "what was queued stands still until it is released"
+    assert server.cli("status")["queue"], "queued mail is on hold until it is released"
     server.cli("queue", "release")
 
 
@@ -248,7 +248,7 @@ def test_a_standby_follows_is_promoted_and_deposes_the_active(active, bucket, wo
         assert promoted["queued"] == 6
         until("it is ready", lambda: standby.get("/readyz")[0] == 200)
         # The old active machine detects it with its next slot.
-        until("the active ends", lambda: _ended(server), seconds=60)
+        until("the active machine ends", lambda: _ended(server), seconds=60)
         assert server.child.wait() == 6, server.logged()
         server.data_dir = type(server.data_dir)(standby.data_dir)
         server.api.host, server.api.port = standby.url().removeprefix("http://").split(":")
@@ -309,7 +309,7 @@ def test_the_service_continues_without_the_bucket_and_catches_up(mode, states, a
     confirmed(server)
     bucket.proxy.mode = mode
     ids = [server.api.accept(MAIL)["id"] for _ in range(5)]
-    until("the status tells of it", lambda: status(server)["state"] in states, every=0.2)
+    until("the status shows it", lambda: status(server)["state"] in states, every=0.2)
     bucket.proxy.mode = "honest"
     confirmed(server)
     code, out, err = run("replica", "verify", "--config", server.config, "--deep", "--json")

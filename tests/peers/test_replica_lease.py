@@ -38,7 +38,7 @@ def test_without_the_bucket_accepting_stops_after_a_lease_and_resumes_automatica
     answer = server.api.request("POST", "/v1/messages", MAIL)
     assert int(answer.headers["retry-after"]) >= 1
     assert ready(server) == 503 and server.api.request("GET", "/healthz").status == 200
-    assert server.api.request("GET", "/v1/messages").status == 200, "it still shows what it has"
+    assert server.api.request("GET", "/v1/messages").status == 200, "reading still works"
     bucket.proxy.mode = "honest"
     until("sends are accepted", lambda: answered(server)[0] == 202, seconds=20, every=0.3)
     assert ready(server) == 200
@@ -55,7 +55,7 @@ def test_an_idle_machine_makes_no_requests_stays_ready_and_checks_before_accepti
     assert bucket.proxy.requests == []
     assert ready(server) == 200
     assert answered(server)[0] == 202
-    assert any(method == "GET" and "/log/" in path for method, path in bucket.proxy.requests), "it asked first"
+    assert any(method == "GET" and "/log/" in path for method, path in bucket.proxy.requests), "checked first"
     bucket.proxy.mode = "away"
     time.sleep(3)
     began = time.monotonic()
@@ -123,7 +123,7 @@ def test_an_uncertain_send_is_reported_and_its_replay_gives_the_202(active, buck
     answer = server.api.request("POST", "/v1/messages", MAIL, headers=key)
     assert answer.status == 503 and answer.json()["code"] == "replica_unavailable", answer
     assert "doubt" in answer.json()["message"]
-    assert len(server.api.get("/v1/messages")["data"]) == 1, "nobody sees it"
+    assert len(server.api.get("/v1/messages")["data"]) == 1, "the uncertain message is not visible"
     bucket.proxy.mode = "honest"
     until("it is accepted", lambda: accepted(server, key), seconds=20, every=0.3)
     assert len(server.api.get("/v1/messages")["data"]) == 2
@@ -186,7 +186,7 @@ def test_a_standby_takes_over_automatically(active, bucket, workdir):
     try:
         before = status(server)["slot"]
         time.sleep(8)
-        assert standby.get("/readyz")[0] == 503, "the active is idle, and lives"
+        assert standby.get("/readyz")[0] == 503, "the active machine is idle and alive"
         assert status(server)["slot"] >= before + 8, "it beats three times a lease"
         found = json.loads(run("replica", "status", "--data-dir", standby.data_dir, "--json")[1])
         assert found["base"] and found["restorable_from"] and found["lag_seconds"] < 5, found

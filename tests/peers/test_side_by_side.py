@@ -52,7 +52,7 @@ def test_every_system_delivers_the_load_and_is_measured(workdir):
     for row in rows:
         assert row["cpu"] > 0 and row["memory"] > 0 and row["delivered"] > 0, row
         assert row["faults"] == [] and f"| {row['system']} |" in done.stdout
-    assert list(workdir.iterdir()) == [], "it leaves nothing behind"
+    assert list(workdir.iterdir()) == [], "no files are left"
 
 
 def test_missing_duplicate_and_unsigned_messages_are_found(counting_sink, knot):

@@ -99,7 +99,7 @@ def test_connections_are_limited_in_total_by_address_and_by_key(dev, authority):
     assert all(lines.hear().startswith("220 ") for lines in held)
     turned_away = Lines(door.port)
     assert turned_away.hear().startswith("421 4.7.0 ") and turned_away.is_closed()
-    assert Lines(door.tls_port).is_closed(), "without a word"
+    assert Lines(door.tls_port).is_closed(), "without an answer"
     first.quit()
 
 

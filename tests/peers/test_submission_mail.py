@@ -70,7 +70,7 @@ def test_bare_line_feeds_are_fixed_and_a_lone_dot_next_to_one_is_refused(dev, au
     session.send(b"From: shop@example.test\r\nSubject: x\r\n\r\nevil\n.\nMAIL FROM:<a@b>\r\n.\r\n")
     code, answer = session.getreply()
     assert (code, answer[:5]) == (550, b"5.6.0")
-    assert session.noop()[0] == 250, "the session goes on"
+    assert session.noop()[0] == 250, "the session continues"
 
 
 def test_the_same_mailbox_twice_is_one_message_and_a_suppressed_one_is_refused(dev, authority):
@@ -186,7 +186,7 @@ def test_a_message_in_progress_finishes_at_a_shutdown(dev, authority):
     session.rcpt("a@example.org")
     session.docmd("DATA")
     door.server.child.send_signal(signal.SIGTERM)
-    until("nobody is accepted any more", lambda: not listens(door.port), 20)
+    until("the listener is closed", lambda: not listens(door.port), 20)
     session.send(b"From: shop@example.test\r\nSubject: x\r\n\r\nx\r\n.\r\n")
     assert session.getreply()[0] == 250
     assert session.getreply()[0] == 421

@@ -51,13 +51,13 @@ def test_postfix_queues_mail_during_an_outage_and_submits_all_of_it(service, sin
     try:
         for number in range(5):
             postfix.take([f"before{number}@sink.test"], sender=SENDER)
-        until("it hands over", lambda: len(by_smtp(service.api)) == 5, 60, every=0.2)
+        until("it submits the messages", lambda: len(by_smtp(service.api)) == 5, 60, every=0.2)
         service.kill()
         for number in range(15):
             postfix.take([f"during{number}@sink.test"], sender=SENDER)
         until("all wait", lambda: postfix.waiting() == 15 and "Connection refused" in postfix.logged(), 60, every=0.2)
         service.start()
-        until("nothing waits", lambda: postfix.waiting() == 0, 60, every=0.5)
+        until("the queue is empty", lambda: postfix.waiting() == 0, 60, every=0.5)
         assert Counter(one["to"] for one in by_smtp(service.api)) == Counter(
             [f"before{n}@sink.test" for n in range(5)] + [f"during{n}@sink.test" for n in range(15)]
         )
@@ -81,7 +81,7 @@ def test_postfix_sends_to_the_others_if_one_recipient_is_refused(dev, authority,
         report, refused = door.server.api.get(refusals)["data"]
         assert refused["to"] == "gone@example.org" and refused["reply"].startswith("550 5.7.1 ")
         assert report["stage"] == "data" and report["mail_from"] == "" and report["reply"].startswith("550 5.7.1 ")
-        until("nothing waits", lambda: postfix.waiting() == 0, 60, every=0.5)
+        until("the queue is empty", lambda: postfix.waiting() == 0, 60, every=0.5)
         assert {one["to"] for one in by_smtp(door.server.api)} == {"a@example.org", "b@example.org"}
     finally:
         postfix.close()
@@ -96,7 +96,7 @@ def test_postfix_waits_for_the_quota_and_sends_the_rest_afterwards(dev, authorit
         until("the quota is used up", lambda: len(by_smtp(door.server.api)) == 5, 60, every=0.2)
         until("three wait", lambda: postfix.waiting() == 3 and "452 4.7.1" in postfix.logged(), 60, every=0.2)
         door.server.advance(3600)
-        until("nothing waits", lambda: postfix.waiting() == 0, 60, every=0.5)
+        until("the queue is empty", lambda: postfix.waiting() == 0, 60, every=0.5)
         assert sorted(one["to"] for one in by_smtp(door.server.api)) == [f"r{n}@example.org" for n in range(8)]
     except AssertionError as error:
         raise AssertionError(f"{error}\n{postfix.logged()[-4000:]}") from None
@@ -189,7 +189,7 @@ def test_kill_9_loses_no_acknowledged_message_and_replays_send_each_message_once
     ids = [one for several in accepted.values() for one in several]
     assert len(ids) == len(set(ids)) == 3 * len(accepted)
     rows = by_smtp(service.api)
-    assert {row["id"] for row in rows} == set(ids), "each acknowledged message is there, and nothing else"
+    assert {row["id"] for row in rows} == set(ids), "exactly the acknowledged messages exist"
     assert set(Counter((row["metadata"]["key"], row["to"]) for row in rows).values()) == {1}
     # A repetition gets the identifiers of the first answer, however long ago it was.
     key, first = next(iter(accepted.items()))

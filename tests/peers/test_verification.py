@@ -1,6 +1,6 @@
-"""What receivers verify with: the client libraries of two families, in Python and in JavaScript, over the very bytes
-that a real https receiver got, on the first attempt and on the seventh, before and after the secret is rotated
-(contract 5)."""
+"""Verification of webhooks by receivers: the client libraries of two families, in Python and in JavaScript, over the
+exact bytes that a real https receiver got, on the first attempt and on the seventh, before and after a secret
+rotation (contract 5)."""
 
 import base64
 import datetime
@@ -40,7 +40,7 @@ for (const line of require("node:fs").readFileSync(0, "utf8").trim().split("\\n"
 
 
 def in_python(monkeypatch, secret: str, hook: Hook, now: int) -> list[bool]:
-    """What `stripe` and `standardwebhooks` say, by a clock that shows `now`."""
+    """Returns the results of `stripe` and `standardwebhooks` with their clock set to `now`."""
 
     class At(datetime.datetime):
         """The receiver's clock."""
@@ -67,7 +67,7 @@ def in_python(monkeypatch, secret: str, hook: Hook, now: int) -> list[bool]:
 
 
 def in_node(questions: list[tuple[str, Hook, int]]) -> list[list[bool]]:
-    """What the packages of the same names say in JavaScript."""
+    """Returns the results of the packages of the same names in JavaScript."""
     modules = PEERS / "node" / "node_modules"
     if shutil.which("node") is None or not modules.is_dir():
         missing("node with stripe and standardwebhooks")
@@ -89,7 +89,7 @@ def in_node(questions: list[tuple[str, Hook, int]]) -> list[list[bool]]:
 
 @pytest.fixture
 def world(workdir, dev):
-    """A `dev` whose time is virtual, and an https receiver that it knows by name."""
+    """A `dev` with virtual time, and an https receiver whose name it resolves."""
     authority = Authority(workdir / "pki")
     names = Names({"hooks.test": ["127.0.0.1"]})
     receiver = HookReceiver(authority.issue("hooks.test"))
@@ -103,7 +103,7 @@ def world(workdir, dev):
 
 
 def told_seven_times(server, receiver) -> tuple[dict, list[Hook]]:
-    """A message whose one event is refused until the seventh attempt; the endpoint, and what the receiver got."""
+    """Sends a message whose only event is refused until the seventh attempt; returns the endpoint and the requests."""
     endpoint = server.api.request("POST", "/v1/webhooks", {"url": receiver.url, "events": ["delivered"]}).json()
     receiver.statuses = [503] * 6
     server.api.accept(MESSAGE)

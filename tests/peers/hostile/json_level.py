@@ -1,4 +1,4 @@
-"""Hostile JSON: bodies that are no JSON object, and fields of another type, on every route with a body."""
+"""Hostile JSON: bodies that are not a JSON object, and fields of another type, on every route with a body."""
 
 from dataclasses import dataclass
 
@@ -131,7 +131,7 @@ NO_OBJECTS = {
 
 
 def no_objects(key: str, ids: dict[str, str]):
-    """Every form with every body that is no JSON object."""
+    """Every form with every body that is not a JSON object."""
     for form in forms(ids):
         for name, body in NO_OBJECTS.items():
             yield Row(

@@ -52,7 +52,7 @@ def first_answer(address: tuple[str, int], request: bytes, seconds: float) -> An
         try:
             connection.sendall(request)
         except OSError:
-            pass  # Refused before all was sent: the answer may be there all the same.
+            pass  # Refused before everything was sent: an answer may have arrived.
         while True:
             head, end, body = got.partition(b"\r\n\r\n")
             if end:
@@ -80,7 +80,7 @@ def exchange(address: tuple[str, int], request: bytes, seconds: float, half_clos
         except TimeoutError:
             raise
         except OSError:
-            pass  # Closed while we were still writing; what it said before counts.
+            pass  # Closed while we were still writing; the earlier answer counts.
         return got
 
 

@@ -73,7 +73,7 @@ class Daemon:
     """A running Exim with this configuration; files in its root are named relative to it."""
 
     def __init__(self, folder: Path, port: int, conf: str, files: dict[str, str], every: str):
-        """`every` is how often it looks for mail that waits, as Exim writes times."""
+        """`every` is the interval of its queue runs, as Exim writes times."""
         self.jail, self.port = Jail(folder, "exim", ("usr/sbin/exim4",), ("Debian-exim",)), port
         for name, text in ({"etc/exim4/exim4.conf": conf} | files).items():
             self.jail.write(name, text)

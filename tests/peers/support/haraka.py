@@ -49,7 +49,7 @@ class Haraka:
     ):
         """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback.
 
-        `files` stand in its configuration beside those that are always there, or in their place.
+        `files` are added to its standard configuration files, or replace them.
         """
         program = PEERS / "haraka" / "node_modules" / "Haraka" / "bin" / "haraka"
         node = shutil.which("node")

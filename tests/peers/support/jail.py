@@ -13,7 +13,7 @@ from .roots import library_path, missing, private_root
 from .wait import spawn
 
 _READER = 65534  # user nobody, which writes the Maildirs
-_FIRST_UID = 61001  # of the accounts that are made here
+_FIRST_UID = 61001  # of the accounts that are created here
 
 
 class Jail:

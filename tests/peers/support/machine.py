@@ -21,7 +21,7 @@ class Machine:
     """A machine on a copy of `debian` (tests/debian). Commands run in it as root."""
 
     def __init__(self, name: str, debian: Path, folder: Path, address: str, outside: str, roots: Path):
-        """`address` is its own, `outside` that of the name server and of the way out; `roots` is a PEM file of
+        """`address` is the machine's, `outside` that of the name server and of the gateway; `roots` is a PEM file of
         authorities that it trusts, as it trusts the public ones."""
         self.name, self.root, self.child = name, folder / name, None
         self.address, self.outside = address, outside
@@ -89,7 +89,7 @@ class Machine:
             self.attempt("systemctl --no-block poweroff")
             stop(self.child)
             self.child = None
-            until("its cable is gone", lambda: not Path("/sys/class/net/outside").exists())
+            until("its network link is removed", lambda: not Path("/sys/class/net/outside").exists())
         self.log.close()
         shutil.rmtree(self.root, ignore_errors=True)
 

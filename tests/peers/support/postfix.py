@@ -103,7 +103,7 @@ class Postfix(Maildirs):
     ):
         """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback.
 
-        `settings` are laid over those that a receiver has. It listens at a free port of loopback unless told where.
+        `settings` override those of a receiver. The default address is a free port of loopback.
         """
         self.root = private_root("postfix")
         if not self.root:

@@ -86,7 +86,7 @@ def _some(connection: socket.socket) -> bytes:
     return read
 
 
-# What a receiver does when it has read the request.
+# Actions of a receiver after it has read the request.
 
 
 def says(*parts: bytes) -> Callable[[socket.socket], None]:
@@ -116,7 +116,7 @@ def drips(head: bytes, piece: bytes, seconds: float = 1.0) -> Callable[[socket.s
     def behave(connection: socket.socket):
         connection.sendall(head)
         for _ in range(int(PATIENCE_SECONDS / seconds)):
-            time.sleep(seconds)  # The slowness is what the behaviour is.
+            time.sleep(seconds)  # Slowness is the tested behaviour.
             connection.sendall(piece)
 
     return behave

@@ -49,7 +49,7 @@ class Api:
             try:
                 connection.request(method, path, body, fields)
             except (BrokenPipeError, ConnectionResetError):
-                pass  # Refused before all was sent (413): the answer may be there all the same.
+                pass  # Refused before everything was sent (413): an answer may have arrived.
             got = connection.getresponse()
             return Answer(got.status, {n.lower(): v for n, v in got.getheaders()}, got.read())
         finally:
@@ -91,7 +91,7 @@ class Api:
 
 
 class Serve:
-    """`postrider serve` on a data directory of its own. `api` belongs to the account made at the first start."""
+    """`postrider serve` on a separate data directory. `api` belongs to the account created at the first start."""
 
     def __init__(self, folder: Path, knot: Knot, authority: Authority, delivery_port: int, sections: dict):
         self.folder, self.knot, self.child, self.starts = folder, knot, None, 0
@@ -201,7 +201,7 @@ class Serve:
 
 
 class Dev:
-    """`postrider dev --json`: everything is there at once. A folder that is there already is used again."""
+    """`postrider dev --json`, ready to use. An existing folder is reused."""
 
     def __init__(self, folder: Path, arguments: tuple[str, ...], config: str):
         folder.mkdir(exist_ok=True)

@@ -289,7 +289,7 @@ async fn replicate(claim: Option<Claim>, store: &Arc<Store>) -> Result<Option<(A
     Ok(Some((active, replication)))
 }
 
-/// Writes the service's addresses to a file beside the store.
+/// Writes the service's addresses to a file next to the store.
 fn write_addresses(
     store: &Store,
     http: &[SocketAddr],

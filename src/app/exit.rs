@@ -58,7 +58,7 @@ impl Exit {
 }
 
 impl Exit {
-    /// Ends the process because of damage in the database that it can't go on with. Destructors don't run.
+    /// Ends the process because of damage in the database that makes it impossible to continue. Destructors don't run.
     pub fn end_on_damage(self, fault: &str) {
         eprintln!("The database is damaged: {fault}. Run `postrider check`, or restore a backup.");
         std::process::exit(self.code().into());

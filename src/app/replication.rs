@@ -32,7 +32,7 @@ use crate::store::replica::holder;
 
 /// Wait after which starting without the replica is suggested.
 const NAME_WAY_OUT: Duration = Duration::from_secs(60);
-/// Files beside the store that a base includes, also the certificate and the account of its authority.
+/// Files next to the store that a base includes, with the certificate and the account of its authority.
 const WITH_BASE: &[&str] =
     &[BESIDE[0], "acme/account.key", "acme/certificate.pem", "acme/order.json", "acme/status.json"];
 
@@ -46,7 +46,7 @@ pub struct Claim {
     meters: Arc<BucketMeters>,
 }
 
-/// Returns the files beside the store that a base includes.
+/// Returns the files next to the store that a base includes.
 pub(super) const fn with_base() -> &'static [&'static str] {
     WITH_BASE
 }

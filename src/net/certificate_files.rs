@@ -171,7 +171,7 @@ mod tests {
         files.turn(&presented);
         assert!(files.untold.as_ref().unwrap().to_string().contains("no certificate"));
         files.turn(&presented);
-        assert!(files.untold.is_none(), "told");
+        assert!(files.untold.is_none(), "the failure is logged once");
         files.turn(&presented);
         fs::remove_file(dir.path().join("key")).unwrap();
         files.turn(&presented);

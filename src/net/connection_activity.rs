@@ -249,7 +249,7 @@ impl Activity {
     }
 }
 
-/// Guard: while it lives, the connection is neither idle nor reading a request head.
+/// Guard: while it exists, the connection does not count as idle or as reading a request head.
 pub(super) struct Busy(Arc<Activity>);
 
 impl Busy {
@@ -261,7 +261,7 @@ impl Busy {
     }
 }
 
-/// Guard: while it lives, one request of the connection waits for its body.
+/// Guard: while it exists, one request of the connection waits for its body.
 pub struct Awaited {
     activity: Arc<Activity>,
     is_known: bool,
@@ -276,7 +276,7 @@ impl Drop for Awaited {
     }
 }
 
-/// Guard: while it lives, the connection reads a refused body after the answer. It counts as idle nevertheless.
+/// Guard: while it exists, the connection reads a refused body after the answer. It counts as idle nevertheless.
 pub struct Lingering(Arc<Activity>);
 
 impl Drop for Lingering {

@@ -1,5 +1,5 @@
 //! Names that the machine itself knows: `localhost` and the entries of its hosts file. For webhooks of `dev`, whose
-//! receivers run beside it; all other names come from DNS.
+//! receivers run on the same machine; all other names come from DNS.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ impl HostsFile {
     fn known(&self, host: &str) -> Vec<IpAddr> {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let found = std::fs::read_to_string(&self.path).map(|text| addresses_in(&text, &host)).unwrap_or_default();
-        // RFC 6761 6.3: every name below `localhost` is loopback, whatever a file says.
+        // RFC 6761 6.3: every name below `localhost` is loopback, regardless of the file.
         match host == "localhost" || host.ends_with(".localhost") {
             true => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
             false => found,

@@ -28,7 +28,7 @@ use super::https_redirect::{self, HttpsRedirect};
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
 
-/// Connections reserved for the operator's socket, whatever the load of the public listeners.
+/// Connections reserved for the operator's socket, regardless of the load of the public listeners.
 const ADMIN_CONNECTIONS: usize = 64;
 /// Pause after a failed accept (EMFILE, ENFILE, ENOMEM). The missing resource is freed when connections end.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);

@@ -80,7 +80,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("tracing", Only(&["store", "engine", "net", "http", "panel", "app"]), "the log; state machines do not log"),
     ("tracing-subscriber", Only(&["app"]), "writes the log"),
     ("mimalloc", Only(&["app"]), "allocates faster than libc, especially from many threads"),
-    ("sd-notify", Only(&["app"]), "tells systemd"),
+    ("sd-notify", Only(&["app"]), "notifies systemd"),
     ("listenfd", Only(&["net"]), "uses sockets opened by systemd, without unsafe code of ours"),
     // Tests.
     ("proptest", Tests, "property tests"),

@@ -79,7 +79,7 @@ impl Default for Alerts {
 }
 
 impl Alerts {
-    /// Returns the defaults of `dev`, which notifies nobody unless configured.
+    /// Returns the defaults of `dev`, which sends no notifications unless configured.
     pub(super) fn for_dev() -> Self {
         Self { owners: false, backup_age_max: None, ..Self::default() }
     }

@@ -11,7 +11,7 @@ use crate::net::clock::SystemClock;
 const ALERTS: &str = "alerts";
 const BACKUP: &str = "backup";
 
-/// Checks whether alerts reach somebody, and the age of the last backup.
+/// Checks that alerts have recipients, and the age of the last backup.
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let client = AdminClient::new(&patient.config.data_dir);
     // The client is blocking.

@@ -113,6 +113,6 @@ mod tests {
         write(&path, &examination).unwrap();
         assert_eq!(read(&path), Some(examination));
         std::fs::write(&path, "{").unwrap();
-        assert_eq!(read(&path), None, "a damaged file is no result");
+        assert_eq!(read(&path), None, "a damaged file is not a result");
     }
 }

@@ -1,4 +1,4 @@
-//! The DNS records of the server itself, whatever domains it sends for.
+//! The DNS records of the server itself, independent of its sending domains.
 
 use std::net::IpAddr;
 

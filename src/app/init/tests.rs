@@ -24,11 +24,11 @@ fn init_creates_a_configuration_an_account_and_a_key() {
     assert!(made.api_key.starts_with("pr_live_") && made.account_id.starts_with("acc_") && made.config_is_new);
     assert_eq!(made.panel_url, "https://mail.example.com/login");
     assert_eq!(made.panel_user, "postmaster@mail.example.com");
-    assert!(made.panel_password.len() >= 12, "one that a person would not guess");
+    assert!(made.panel_password.len() >= 12, "long enough to be hard to guess");
     let config = Config::load(made.config.as_ref().unwrap(), &Environment::default()).unwrap();
     assert_eq!((config.hostname.as_str(), &config.data_dir), ("mail.example.com", &folder.path().join("data")));
     let text = fs::read_to_string(made.config.as_ref().unwrap()).unwrap();
-    assert_eq!(text.lines().count(), EXAMPLE.lines().count(), "the comments are there");
+    assert_eq!(text.lines().count(), EXAMPLE.lines().count(), "the comments are kept");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&made.data_dir), mode(&made.data_dir.join("master.key"))), (0o700, 0o600));
 }
@@ -62,7 +62,7 @@ fn an_existing_configuration_is_used_and_not_overwritten() {
     fs::write(&config, text).unwrap();
     let trouble = set_up(&options_of(Some("mail.example.com"))).unwrap_err();
     assert_eq!(trouble.exit(), Exit::Conflict);
-    assert!(!folder.path().join("data").exists(), "nothing was begun");
+    assert!(!folder.path().join("data").exists(), "nothing was created");
     let made = set_up(&options_of(None)).unwrap();
     assert_eq!((made.hostname.as_str(), made.config_is_new), ("mx.example.org", false));
     assert_eq!(fs::read_to_string(&config).unwrap(), text);

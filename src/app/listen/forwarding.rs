@@ -121,7 +121,7 @@ impl Forwarding {
     }
 }
 
-/// Returns the secret for signing. A generated one is printed, because nobody knows it yet.
+/// Returns the secret for signing. A generated one is printed, because it is not known to the program yet.
 fn signer(program: &Program, told: &mut ListenOutput<'_>) -> Result<Secret, End> {
     if let Some(secret) = &program.secret {
         return Ok(secret.clone());

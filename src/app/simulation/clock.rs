@@ -16,7 +16,7 @@ use crate::machine::service_clock::{Doubt, Effect, Past, Sample, ServiceTime};
 const START: Duration = Duration::from_secs(1_700_000_000);
 /// Maximum time between two comparisons of the clocks.
 const COMPARE: Duration = Duration::from_secs(300);
-/// Wait that stands for a moment far ahead.
+/// Wait until a time in the far future.
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The machine's clocks; clones are the same clocks.

@@ -98,7 +98,7 @@ fn durable_accept(world: &World, engine: &Engine) {
                     let is_same = record.row.to.as_given() == recipient.as_str()
                         && record.row.subject.as_deref() == Some(submission.subject.as_str());
                     if !is_same {
-                        world.find(format!("durable accept: {id} is another message than {}", submission.subject));
+                        world.find(format!("durable accept: {id} is not the message {}", submission.subject));
                     }
                 }
                 Ok(None) => world.find(format!("durable accept: {id} of {} is lost", submission.subject)),
@@ -127,12 +127,14 @@ fn no_ghosts(world: &World, engine: &Engine) {
             Some(_) | None => submission.tries,
         });
         if count > most {
-            world.find(format!("idempotency: {subject} for {recipient} is there {count} times, and may be {most}"));
+            world.find(format!(
+                "idempotency: {subject} for {recipient} exists {count} times, and at most {most} are allowed"
+            ));
         }
         if submitted
             .is_some_and(|submission| matches!(submission.progress, Progress::Refused(_)) && submission.tries == 1)
         {
-            world.find(format!("no ghost: {subject} was refused, and is there"));
+            world.find(format!("no ghost: {subject} was refused, but exists"));
         }
     }
 }
@@ -174,18 +176,18 @@ fn hand_off(world: &World, record: &MessageRecord) {
         let ended = lives.get(usize::try_from(pair[0].life).unwrap());
         let is_after_end = pair[0].life < pair[1].life && !matches!(ended, Some(End::Stopped));
         if pair[0].is_answered && !is_after_end {
-            world.find(format!("hand-off: {} was taken again after its 250", record.id));
+            world.find(format!("hand-off: {} was accepted again after its 250", record.id));
         }
     }
     let status = record.transfer.state.status();
     if status == Status::Delivered && !taken.iter().any(|taken| taken.is_answered) {
-        world.find(format!("hand-off: {} is delivered, and no server said so", record.id));
+        world.find(format!("hand-off: {} is delivered, but no server accepted it", record.id));
     }
     let is_certain = |taken: &&super::world::Taken| {
         taken.is_answered && matches!(lives.get(usize::try_from(taken.life).unwrap()), Some(End::Stopped) | None)
     };
     if status != Status::Delivered && taken.iter().any(|taken| is_certain(&taken)) {
-        world.find(format!("hand-off: a server took {}, and it is {status}", record.id));
+        world.find(format!("hand-off: a server accepted {}, but it is {status}", record.id));
     }
 }
 
@@ -203,9 +205,9 @@ fn webhooks(world: &World, engine: &Engine, number: usize, tenant: &Tenant) {
     let mut acknowledged = BTreeSet::new();
     for posted in posted {
         match events.get(&posted.event) {
-            None => world.find(format!("events: a receiver saw {}, which is not there", posted.event)),
+            None => world.find(format!("events: a receiver saw {}, which does not exist", posted.event)),
             Some(bytes) if *bytes != posted.body => {
-                world.find(format!("events: a receiver saw other bytes of {}", posted.event));
+                world.find(format!("events: a receiver saw different bytes of {}", posted.event));
             }
             Some(_) => {}
         }
@@ -219,7 +221,7 @@ fn webhooks(world: &World, engine: &Engine, number: usize, tenant: &Tenant) {
         let is_acknowledged = acknowledged.contains(&event);
         match record.status() {
             delivery::Status::Delivered if !is_acknowledged => {
-                world.find(format!("events: {event} counts as delivered, and nobody acknowledged it"));
+                world.find(format!("events: {event} counts as delivered, but no receiver acknowledged it"));
             }
             delivery::Status::Failed if record.row.state.attempts < delivery::ATTEMPTS_MAX => {
                 world.find(format!("events: {event} failed after {} attempts", record.row.state.attempts));
@@ -229,7 +231,7 @@ fn webhooks(world: &World, engine: &Engine, number: usize, tenant: &Tenant) {
         owed.insert(event);
     }
     for event in events.keys().filter(|event| !owed.contains(*event)) {
-        world.find(format!("events: {event} is owed to nobody"));
+        world.find(format!("events: {event} has no delivery"));
     }
 }
 
@@ -242,7 +244,7 @@ fn nothing_unrecorded(world: &World, engine: &Engine, tenants: &[Tenant]) {
         .collect();
     let taken = world.state().taken.clone();
     for taken in taken.iter().filter(|taken| !known.contains(&taken.message_id)) {
-        world.find(format!("nothing unrecorded: {} of {} is not there", taken.message_id, taken.subject));
+        world.find(format!("nothing unrecorded: {} of {} does not exist", taken.message_id, taken.subject));
     }
 }
 

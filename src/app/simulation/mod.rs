@@ -58,7 +58,7 @@ fn run(seed: u64, without: &BTreeSet<Fault>) -> Run {
         world.state().lives.push(end.unwrap_or(End::Failed));
         let lives = world.state().lives.len();
         if lives > LIVES_MAX {
-            world.find("liveness: the service fails again and again".to_owned());
+            world.find("liveness: the service fails repeatedly".to_owned());
         }
         let has_found = !world.state().findings.is_empty();
         if end == Some(End::Finished) || has_found {
@@ -168,7 +168,7 @@ fn seeds_with_earlier_findings_have_none() {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "it is there to print")]
+#[expect(clippy::print_stdout, reason = "its purpose is to print")]
 fn one_run() {
     let Some(seed) = variable("POSTRIDER_SIMULATION") else { return };
     let run = run(seed, &BTreeSet::new());

@@ -60,7 +60,7 @@ async fn answer(session: &mut ServerSession, handler: &mut dyn MailHandler, acti
             handler.release();
         }
         ServerAction::Write(_) | ServerAction::Read(_) | ServerAction::StartTls | ServerAction::Close => {
-            unreachable!("it is no question")
+            unreachable!("it is not a question")
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Automatic certificates (ACME, RFC 8555): requested, stored, renewed and presented.
 //!
-//! `app` starts one worker, which runs beside the listeners and never blocks them. Failures are reported in the log, in
-//! the metrics and by `doctor`. Until a certificate is issued, the listeners present a self-signed one.
+//! `app` starts one worker, which runs in parallel with the listeners and never blocks them. Failures are reported in
+//! the log, in the metrics and by `doctor`. Until a certificate is issued, the listeners present a self-signed one.
 //! [`crate::machine::renewal`] decides when to request; the worker requests no sooner.
 
 pub mod challenges;

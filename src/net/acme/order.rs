@@ -219,7 +219,7 @@ async fn unproven(order: &mut instant_acme::Order, way: ProofMethod, error: Opti
         }
         let name = state.identifier().to_string();
         let said = state.challenges.iter().find_map(|challenge| challenge.error.as_ref()?.detail.clone());
-        whys.push(format!("{name}: {}", said.unwrap_or_else(|| "not believed".to_owned())));
+        whys.push(format!("{name}: {}", said.unwrap_or_else(|| "validation failed".to_owned())));
         unproven.push(name);
     }
     if whys.is_empty() {

@@ -1,7 +1,7 @@
 //! Persistent ACME state in the folder `acme` of the data directory: the account key, the certificate with its key, the
 //! order in progress, and the last failure. Every file has mode 0600 and is replaced as a whole.
 //!
-//! The worker writes it. `doctor` reads it beside a running service.
+//! The worker writes it. `doctor` reads it while the service is running.
 
 use std::fs;
 use std::io;

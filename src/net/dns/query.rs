@@ -40,7 +40,7 @@ const EXCHANGES_MAX: usize = 20;
 const TTL_MIN: Duration = Duration::from_secs(1);
 /// Maximum TTL: a week (RFC 8767 4).
 const TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Maximum TTL of a negative answer, whatever the zone's SOA says.
+/// Maximum TTL of a negative answer, regardless of the zone's SOA.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(300);
 
 /// Record type to query.

@@ -132,7 +132,7 @@ fn before(mut exchanges: Vec<Exchange>, own: Option<u16>) -> Vec<Exchange> {
 
 /// Looks up the servers concurrently and returns the results in their order.
 async fn look_up(shared: &Arc<Shared>, exchanges: &[Exchange]) -> Vec<HostLookup> {
-    // Dropping the set aborts its tasks, so a cancelled caller leaves none behind.
+    // Dropping the set aborts its tasks, so a cancelled caller leaves no running tasks.
     let mut tasks = JoinSet::new();
     for (place, exchange) in exchanges.iter().cloned().enumerate() {
         let shared = Arc::clone(shared);

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use crate::base::time::Timestamp;
 use crate::engine::ports::Clock;
 
-/// A clock that stands still until it is advanced.
+/// A manual clock, which only changes when it is advanced.
 #[derive(Default)]
 pub(super) struct HandClock(Mutex<Duration>);
 

@@ -241,7 +241,9 @@ mod tests {
         let empty = server(|_| ()).await;
         assert_eq!(empty.ask("a.test", ProbeType::Txt).await, Err(ServerError::Absent));
         let broken = server(|message| message.metadata.response_code = ResponseCode::ServFail).await;
-        let Err(ServerError::Failed(why)) = broken.ask("a.test", ProbeType::Txt).await else { panic!("it told") };
+        let Err(ServerError::Failed(why)) = broken.ask("a.test", ProbeType::Txt).await else {
+            panic!("it returned records")
+        };
         assert!(why.contains("127.0.0.1") && why.contains("answers"), "{why}");
     }
 }

@@ -35,7 +35,7 @@ impl Refusal {
                 BucketErrorKind::Forbidden
             }
             (409, _) => BucketErrorKind::Conflict,
-            // The body did not arrive in time. The code tells which 400 it is.
+            // The body did not arrive in time. The code distinguishes the kinds of 400.
             (408, _) | (400, "RequestTimeout" | "IncompleteBody") => BucketErrorKind::Unknown,
             (501, _) => BucketErrorKind::Unsupported,
             (500.., _) => BucketErrorKind::Unknown,

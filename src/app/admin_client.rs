@@ -17,7 +17,7 @@ use crate::net::admin_socket::{self, AdminReply, AdminRequest, Download, Downloa
 
 /// Name of the socket in the data directory.
 pub const SOCKET_NAME: &str = "admin.sock";
-/// Deadline of a request, longer than any look-up that it may wait for.
+/// Deadline of a request, longer than any lookup that it may wait for.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Connection to the daemon of one data directory.

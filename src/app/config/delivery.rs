@@ -71,7 +71,7 @@ impl Delivery {
 /// `[dns]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dns {
-    /// DNS servers for all look-ups; empty means the system's.
+    /// DNS servers for all lookups; empty means the system's.
     pub servers: Vec<SocketAddr>,
     /// File of DNSKEY or DS records as DNSSEC trust anchors. Without it nothing is validated, and DANE is not used.
     pub trust_anchor: Option<PathBuf>,

@@ -8,7 +8,7 @@ use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::base::id::AccountId;
 
-/// Maximum number of checked domains; each needs several look-ups.
+/// Maximum number of checked domains; each needs several lookups.
 const DOMAINS_MAX: usize = 50;
 /// Number of domains that are checked at the same time.
 const AT_ONCE: usize = 10;

@@ -105,7 +105,7 @@ impl Patient {
         }
     }
 
-    /// Returns the addresses of a name, IPv4 first. A failed look-up of one family is an error only if the other has no
+    /// Returns the addresses of a name, IPv4 first. A failed lookup of one family is an error only if the other has no
     /// addresses.
     async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, ServerError> {
         let (v4, v6) = tokio::join!(self.ask(name, ProbeType::A), self.ask(name, ProbeType::Aaaa));
@@ -150,7 +150,7 @@ pub fn run(config: &Config) -> Result<Vec<Check>, CliError> {
     });
     let runtime = runtime::build()?;
     let checks = runtime.block_on(examine(&patient));
-    // A system look-up that hangs must not delay the answer.
+    // A system lookup that hangs must not delay the answer.
     runtime.shutdown_background();
     Ok(checks)
 }

@@ -8,7 +8,7 @@ use crate::store::single_threaded::{Chance, DiskFault};
 /// A class of faults. Each seed enables some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
-    /// Look-ups fail, time out or deny that a domain exists.
+    /// Lookups fail, time out or deny that a domain exists.
     Names,
     /// Mail servers refuse connections.
     Connect,

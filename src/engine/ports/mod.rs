@@ -196,8 +196,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Returns whether both connect to the same server from the same address. Required security and time limits are
-    /// ignored.
+    /// Returns whether both connect to the same server from the same address, ignoring required security and time
+    /// limits.
     pub fn is_same_server(&self, other: &Self) -> bool {
         *self == Self { tls: self.tls.clone(), deadlines: self.deadlines, ..other.clone() }
     }
@@ -223,8 +223,7 @@ pub enum Security {
     Off,
 }
 
-/// Submissions are equal if they secure the connection alike for the same user. Then a session of one can be reused for
-/// the other.
+/// Submissions are equal if a session of one can be reused for the other: same security, same user.
 impl PartialEq for Submission {
     fn eq(&self, other: &Self) -> bool {
         let user = |submission: &Self| submission.login.as_ref().map(|login| login.username.clone());
@@ -236,8 +235,7 @@ impl Eq for Submission {}
 
 /// Opens SMTP sessions with mail servers.
 pub trait Transmit: Send + Sync {
-    /// Opens a session: connection, greeting, EHLO, and STARTTLS if offered or required. An error contains the phase
-    /// and the reason.
+    /// Opens a session: connection, greeting, EHLO, and STARTTLS if offered or required. Errors have phase and reason.
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>>;
 }
 
@@ -247,8 +245,7 @@ pub trait Body: Send {
     fn size(&self) -> usize;
     /// Reads all bytes, within two minutes. Returns `None` if they are not available. The session is then closed.
     fn read(&mut self) -> BoxFuture<'_, Option<Bytes>>;
-    /// Returns whether the last block, with the final dot, may be written. If not, the connection is closed without the
-    /// dot.
+    /// Returns whether the last block, with the final dot, may be written. If not, the connection closes without it.
     fn may_end(&mut self) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(true))
     }

@@ -195,7 +195,7 @@ fn silent() -> Answer {
     Answer::Unknown(Unknown::Failed("no name server has answered in time".into()))
 }
 
-/// Results of the two address look-ups of one host.
+/// Results of the two address lookups of one host.
 struct HostAnswer {
     v4: LookupResult,
     v6: LookupResult,

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Returns the bytes as base64. A list of anything else becomes a list with null, which is neither text nor empty.
+/// Returns the bytes as base64. Any other list becomes a list with null, which later checks reject as content.
 pub(super) fn read<'de, A: SeqAccess<'de>>(mut items: A) -> Result<Value, A::Error> {
     let (mut bytes, mut is_sound) = (Vec::new(), true);
     while let Some(item) = items.next_element_seed(Byte)? {

@@ -93,8 +93,8 @@ pub fn named_hash(address: &str, body: &Value) -> [u8; 32] {
     Sha256::digest(&form).into()
 }
 
-/// Returns a digest of `object`. It is the same for bodies that are equal after parsing, whatever their white space,
-/// order of keys and escapes.
+/// Returns a digest of `object`. Bodies that are equal after parsing have the same digest: white space, key order and
+/// escapes do not matter.
 pub fn canonical_hash(object: &Map<String, Value>) -> [u8; 32] {
     let mut form = Vec::with_capacity(1024);
     write_object(object, &mut form);

@@ -1,4 +1,4 @@
-//! The pages for recipients, served beside the API.
+//! Pages for recipients, such as the unsubscribe page, in addition to the API.
 
 use hyper::Method;
 

@@ -24,7 +24,7 @@ pub struct Page {
 
 impl Query {
     /// Parses `raw`, which may only contain the parameters of `known`. Errors go to `violations`. A known name that
-    /// ends with `[]` stands for every name in the brackets.
+    /// ends with `[]` allows any name in the brackets.
     pub fn parse(raw: &str, known: &[&'static str], violations: &mut Violations) -> Self {
         let mut query = Self::default();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {

@@ -55,7 +55,7 @@ pub(super) fn preview(html: String, remote: Remote) -> Answer {
         .with_header(REFERRER_POLICY, "no-referrer")
 }
 
-/// Redirects to another path of ours, with a GET.
+/// Redirects to another path of the panel, with a GET.
 pub(super) fn redirect(to: &str) -> Answer {
     Answer::bytes(StatusCode::SEE_OTHER, HTML, "").with_location(to)
 }

@@ -137,7 +137,7 @@ impl Search {
         })
     }
 
-    /// Collects the terms as filter values. A status or stream from its own field counts beside the typed text.
+    /// Collects the terms as filter values. The status and stream fields count in addition to the typed text.
     fn gather(&mut self) {
         let mut words = Vec::new();
         for term in &self.terms {

@@ -30,7 +30,7 @@ pub(super) struct Finding {
     pub(super) is_alarm: bool,
     /// Remedy.
     pub(super) advice: &'static str,
-    /// Page with the messages behind the rate.
+    /// Page with the messages that caused the rate.
     pub(super) path: &'static str,
 }
 

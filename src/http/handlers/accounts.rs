@@ -95,7 +95,7 @@ where
 /// `POST /v1/accounts/{id}/suspend`.
 pub(in crate::http) async fn suspend(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let id: AccountId = id(&call)?;
-    // An unknown account is a 404 whatever the body.
+    // An unknown account is a 404 even if the body is invalid.
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     let reason = reason_of(call.json()?)?;
     api.engine.suspend_account(Behalf::operator(id), reason).await.map_err(not_found)?;
@@ -114,7 +114,7 @@ pub(in crate::http) async fn resume(api: &Api, call: Call<()>) -> Result<Answer,
 /// `PATCH /v1/accounts/{id}`. Missing members stay unchanged.
 pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let id: AccountId = id(&call)?;
-    // An unknown account is a 404 whatever the body.
+    // An unknown account is a 404 even if the body is invalid.
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     let change = change_of(call.json()?)?;
     let account = api.engine.change_account(Behalf::operator(id), change).await.map_err(not_found)?;

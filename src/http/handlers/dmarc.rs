@@ -28,7 +28,7 @@ pub(crate) const DAYS_MAX: u32 = 400;
 /// `GET /v1/domains/{id}/dmarc`.
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
-    // An unknown domain is a 404 whatever the query.
+    // An unknown domain is a 404 even if the query is invalid.
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
     let mut violations = Violations::new();
     let query = call.query(&["days"], &mut violations);

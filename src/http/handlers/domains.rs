@@ -85,7 +85,7 @@ pub(in crate::http) async fn verify(api: &Api, call: Call<Caller>) -> Result<Ans
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
-    // An unknown domain is a 404 whatever the body.
+    // An unknown domain is a 404 even if the body is invalid.
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
     let change = change_of(call.json()?)?;
     let row = api.engine.update_domain(&call.caller, id, change).await.map_err(refused)?;

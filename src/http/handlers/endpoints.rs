@@ -55,7 +55,7 @@ pub(crate) fn new_of(object: Map<String, Value>, guard: &Guard) -> Result<NewEnd
 /// `PATCH /v1/webhooks/{id}`. Missing members stay unchanged; `events` and `description` may be set to null.
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let id: EndpointId = id(&call)?;
-    // An unknown endpoint is a 404 whatever the body.
+    // An unknown endpoint is a 404 even if the body is invalid.
     api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     let change = change_of(call.json()?, &api.guard)?;
     let row = api.engine.update_endpoint(&call.caller, id, change).await.map_err(refused)?;
@@ -150,7 +150,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 /// `GET /v1/webhooks/{id}/deliveries`.
 pub(in crate::http) async fn deliveries(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let (account, id): (_, EndpointId) = (call.caller.account, id(&call)?);
-    // An unknown endpoint is a 404 whatever the query.
+    // An unknown endpoint is a 404 even if the query is invalid.
     api.engine.endpoint(account, id)?.ok_or(ApiError::NotFound)?;
     let listing = Listing::plain(&call, format!("deliveries of {id}"), account)?;
     let Page { rows, next } = api.engine.deliveries(account, id, None, listing.page)?.ok_or(ApiError::NotFound)?;

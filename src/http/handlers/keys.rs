@@ -94,7 +94,7 @@ pub(crate) fn shown(key: &ApiKey) -> Answer {
 /// `PATCH /v1/keys/{id}`: only the name can change.
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let (account, id): (_, KeyId) = (call.caller.account, id(&call)?);
-    // An unknown key is a 404 whatever the body.
+    // An unknown key is a 404 even if the body is invalid.
     api.engine.key(account, id)?.ok_or(ApiError::NotFound)?;
     let name = change_of(call.json()?)?;
     let key = api.engine.rename_key(&call.caller, id, name).await.map_err(not_found)?;

@@ -75,7 +75,7 @@ fn operation(name: &str) -> Option<Operation> {
         .find_map(|describe| describe(name))
 }
 
-/// Returns whether a route is public: neither the operator's nor `dev`'s.
+/// Returns whether a route is public, unlike those of the operator and of `dev`.
 const fn is_public(route: &Route<Api>) -> bool {
     match route.access {
         Access::Open(_) | Access::Key(_) | Access::Scoped(..) => true,

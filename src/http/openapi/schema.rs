@@ -30,7 +30,7 @@ impl Schema {
         Self::of("integer").with("minimum", 0)
     }
 
-    /// A fraction, of which 1 is the whole.
+    /// A fraction from 0 to 1.
     pub(in crate::http) fn share() -> Self {
         Self::of("number").with("minimum", 0)
     }

@@ -160,13 +160,13 @@ async fn the_shutdown_does_not_exceed_its_grace_period() {
 
 #[tokio::test]
 async fn only_a_trusted_proxys_client_address_is_believed() {
-    let told = "X-Forwarded-For: 127.0.0.1\r\n";
+    let forwarded = "X-Forwarded-For: 127.0.0.1\r\n";
     let (_server, mut client) = connected().await;
-    assert_eq!(client.ask("GET /dev/mail", "", told, "").await.status, 200, "no proxy is trusted");
+    assert_eq!(client.ask("GET /dev/mail", "", forwarded, "").await.status, 200, "no proxy is trusted");
     let limits = HttpLimits { proxies: Arc::new(["127.0.0.0/8".parse().unwrap()]), ..HttpLimits::default() };
     let (_server, address) = listening(limits, ServiceLimits::default()).await;
     let mut client = Client::open(address).await;
-    let refused = client.ask("GET /dev/mail", "all", told, "").await;
+    let refused = client.ask("GET /dev/mail", "all", forwarded, "").await;
     assert_eq!((refused.status, refused.body.contains("\"dev_forbidden\"")), (403, true), "{}", refused.body);
     assert_eq!(client.get("/dev/mail", "").await.status, 200, "the proxy's own machine");
 }

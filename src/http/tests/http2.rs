@@ -1,5 +1,5 @@
 //! HTTP/2 from misbehaving clients, frame by frame (RFC 9113): malformed frames end their stream, abusive ones their
-//! connection, and neither exceeds its limits of memory and time.
+//! connection. Memory and time stay within their limits.
 
 use tokio::time::timeout;
 

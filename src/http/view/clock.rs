@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::base::time::{Timestamp, iso};
 use crate::machine::service_clock::{Doubt, ServiceTime};
 
-/// The service's time beside the wall clock.
+/// The service's time and the wall clock.
 #[derive(Serialize)]
 pub(in crate::http) struct ClockView {
     state: &'static str,

@@ -20,7 +20,7 @@ struct StreamsView {
     marketing: StreamView,
 }
 
-/// One stream: its levels, and the figures behind them.
+/// One stream: its levels, with the underlying figures.
 #[derive(Serialize)]
 struct StreamView {
     bounce_level: Level,

@@ -181,7 +181,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
 fn deletion(id: DomainId, row: &DomainRow) -> Deletion {
     Deletion {
         title: format!("Delete domain {}", row.name),
-        consequences: "New mail is rejected, accepted mail is still sent. Re-adding creates new keys.",
+        consequences: "New mail is rejected, accepted mail is still sent. Re-adding makes new keys.",
         name: row.name.to_string(),
         action: format!("/domains/{id}/delete"),
         button: "Delete domain",

@@ -1,4 +1,4 @@
-//! Tests of the pages' contents, and of the addresses that are pages.
+//! Tests of page contents and page paths.
 
 use super::*;
 use crate::domain::event::{Authenticated, Bounce, BounceKind, BounceSource, TlsFacts, TlsPolicy};
@@ -43,7 +43,7 @@ async fn a_message_page_shows_its_whole_timeline() {
     world.advance(Duration::from_millis(1_840));
     world.settle(message, bounce(), facts(550, "550-5.1.1 <bob@example.com>\r\n550 5.1.1 unknown here")).await;
     let page = browser.get(&format!("/messages/{message}")).await;
-    for told in [
+    for expected in [
         "Your order",
         "2023-11-14 <span>23:13:20 CET</span>",
         "mx1.example.com [192.0.2.25]",
@@ -56,7 +56,7 @@ async fn a_message_page_shows_its_whole_timeline() {
         "rejected it (attempt 1)",
         &format!("&#60;{message}@example.test&#62;"),
     ] {
-        assert!(page.shows(told), "{told} in {}", page.body);
+        assert!(page.shows(expected), "{expected} in {}", page.body);
     }
     assert_eq!(browser.get(&format!("/messages/{}", MessageId::default())).await.status, 404);
     assert_eq!(browser.get("/messages/nonsense").await.status, 404);

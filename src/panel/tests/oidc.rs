@@ -133,18 +133,18 @@ async fn begun(browser: &mut Browser, provider: &Provider, path: &str) -> BTreeM
     assert_eq!(reply.status, 303, "{}", reply.body);
     let url = Url::parse(reply.location()).unwrap();
     assert_eq!((url.host_str(), url.path()), (Some("login.example.com"), "/authorize"));
-    let told: BTreeMap<String, String> = url.query_pairs().into_owned().collect();
-    provider.change(|script| script.nonce.clone_from(&told["nonce"]));
-    told
+    let params: BTreeMap<String, String> = url.query_pairs().into_owned().collect();
+    provider.change(|script| script.nonce.clone_from(&params["nonce"]));
+    params
 }
 
-async fn returned(browser: &mut Browser, told: &BTreeMap<String, String>) -> Reply {
-    browser.get(&format!("/login/oidc/callback?code=c-1&state={}", told["state"])).await
+async fn returned(browser: &mut Browser, params: &BTreeMap<String, String>) -> Reply {
+    browser.get(&format!("/login/oidc/callback?code=c-1&state={}", params["state"])).await
 }
 
 async fn signed_in(browser: &mut Browser, provider: &Provider) -> Reply {
-    let told = begun(browser, provider, "/login/oidc?next=/messages").await;
-    returned(browser, &told).await
+    let params = begun(browser, provider, "/login/oidc?next=/messages").await;
+    returned(browser, &params).await
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_user_of_an_allowed_domain_is_created_and_recognised_by_subject() {
     let mut browser = world.browser();
     let login = browser.get("/login?next=/messages").await;
     assert!(login.shows("href=\"/login/oidc?next=%2Fmessages\">Sign in with login.example.com</a>"), "{}", login.body);
-    let told = begun(&mut browser, &provider, "/login/oidc?next=/messages").await;
+    let params = begun(&mut browser, &provider, "/login/oidc?next=/messages").await;
     for (name, value) in [
         ("response_type", "code"),
         ("client_id", "postrider"),
@@ -161,9 +161,9 @@ async fn a_user_of_an_allowed_domain_is_created_and_recognised_by_subject() {
         ("scope", "openid email"),
         ("code_challenge_method", "S256"),
     ] {
-        assert_eq!(told[name], value);
+        assert_eq!(params[name], value);
     }
-    let reply = returned(&mut browser, &told).await;
+    let reply = returned(&mut browser, &params).await;
     assert_eq!((reply.status, reply.location()), (303, "/messages"), "{}", reply.body);
     assert_eq!(browser.get("/messages").await.status, 200);
     let asked = provider.asked();
@@ -199,17 +199,17 @@ async fn an_existing_user_keeps_the_role_and_needs_a_verified_address() {
     assert_eq!(signed_in(&mut browser, &provider).await.status, 303);
     assert!(browser.get("/audit").await.shows("linked an OpenID Connect identity to"));
     assert!(browser.get("/users").await.shows("ann@example.test"), "she is the owner");
-    // The provider did not report the authentication time, so this is no password confirmation.
+    // The provider did not report the authentication time, so this does not count as a password confirmation.
     assert_eq!(browser.post("/keys", &[("name", "k")]).await.location(), "/login/confirm?next=%2Fkeys");
     assert!(browser.get("/login/confirm?next=/keys").await.shows("/login/oidc?next=%2Fkeys&#38;again=1"));
-    let told = begun(&mut browser, &provider, "/login/oidc?next=/keys&again=1").await;
-    assert_eq!((told["prompt"].as_str(), told["max_age"].as_str()), ("login", "0"));
-    let reply = returned(&mut browser, &told).await;
+    let params = begun(&mut browser, &provider, "/login/oidc?next=/keys&again=1").await;
+    assert_eq!((params["prompt"].as_str(), params["max_age"].as_str()), ("login", "0"));
+    let reply = returned(&mut browser, &params).await;
     assert_eq!(reply.status, 502, "the provider did not ask her again");
     let now = SystemClock::new().now().as_secs();
     provider.change(|script| script.claims = json!({ "email": "ANN@example.test", "auth_time": now }));
-    let told = begun(&mut browser, &provider, "/login/oidc?next=/keys&again=1").await;
-    assert_eq!(returned(&mut browser, &told).await.location(), "/keys");
+    let params = begun(&mut browser, &provider, "/login/oidc?next=/keys&again=1").await;
+    assert_eq!(returned(&mut browser, &params).await.location(), "/keys");
     assert_eq!(browser.post("/keys", &[("name", "k"), ("scopes", "send")]).await.status, 200);
     // Her password stays.
     world.owner().await;
@@ -243,18 +243,18 @@ async fn foreign_domains_and_disabled_users_are_refused() {
 async fn an_answer_is_bound_to_the_browser_and_sign_in_that_requested_it() {
     let (world, provider) = world().await;
     let mut browser = world.browser();
-    let told = begun(&mut browser, &provider, "/login/oidc").await;
-    // Another user's code and state sign nobody in (login CSRF).
-    let reply = returned(&mut world.browser(), &told).await;
+    let params = begun(&mut browser, &provider, "/login/oidc").await;
+    // Another user's code and state are rejected (login CSRF).
+    let reply = returned(&mut world.browser(), &params).await;
     assert!(reply.status == 400 && reply.shows("has not started this sign-in"), "{}", reply.body);
     let second = begun(&mut browser, &provider, "/login/oidc").await;
-    assert_eq!(returned(&mut browser, &told).await.status, 400, "a later sign-in took its place");
+    assert_eq!(returned(&mut browser, &params).await.status, 400, "a later sign-in took its place");
     assert_eq!(returned(&mut browser, &second).await.status, 400, "and ended with that answer");
-    let told = begun(&mut browser, &provider, "/login/oidc").await;
-    let denied = browser.get(&format!("/login/oidc/callback?error=access_denied&state={}", told["state"])).await;
+    let params = begun(&mut browser, &provider, "/login/oidc").await;
+    let denied = browser.get(&format!("/login/oidc/callback?error=access_denied&state={}", params["state"])).await;
     assert!(denied.status == 403 && denied.shows("refused the sign-in"));
-    let told = begun(&mut browser, &provider, "/login/oidc").await;
-    let path = format!("/login/oidc/callback?code=c&state={}&iss=https://evil.example", told["state"]);
+    let params = begun(&mut browser, &provider, "/login/oidc").await;
+    let path = format!("/login/oidc/callback?code=c&state={}&iss=https://evil.example", params["state"]);
     assert_eq!(browser.get(&path).await.status, 502);
     assert!(provider.asked().iter().all(|asked| asked.ends_with("openid-configuration")), "no code went anywhere");
     assert_eq!(browser.get("/messages").await.status, 303);
@@ -355,8 +355,8 @@ async fn an_invitation_is_accepted_by_a_provider_sign_in_with_its_role() {
         let page = browser.get(path).await;
         assert!(page.shows(&format!("href=\"{way}\">Sign in with login.example.com</a>")), "{}", page.body);
         provider.change(|script| script.claims = json!({ "sub": email, "email": email }));
-        let told = begun(&mut browser, &provider, &way).await;
-        assert_eq!(returned(&mut browser, &told).await.status, 303);
+        let params = begun(&mut browser, &provider, &way).await;
+        assert_eq!(returned(&mut browser, &params).await.status, 303);
         assert_eq!(world.engine.user(world.account, user.id).unwrap().unwrap().role, role, "the default is member");
         assert_eq!(browser.get("/users").await.status, 200);
         assert_eq!(browser.get(path).await.status, 410, "an accepted invitation is over");

@@ -40,8 +40,8 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
     let by_people = lines.iter().rev().filter(|(_, row)| row.actor != Actor::Operator);
     let lines: Vec<_> = by_people.map(|(_, row)| (row.change.action, row.change.name.as_str())).collect();
     let (paused, resumed) = (Action::SitePaused, Action::SiteResumed);
-    let told = [(paused, "google"), (paused, "google"), (paused, "example.com"), (resumed, "google")];
-    assert_eq!(lines[..4], told);
+    let expected = [(paused, "google"), (paused, "google"), (paused, "example.com"), (resumed, "google")];
+    assert_eq!(lines[..4], expected);
     assert_eq!(lines[4..], [(resumed, "example.com")], "resuming an active site is not logged");
 }
 

@@ -1,4 +1,4 @@
-//! Tests of a message's page beside its events, of the overview, and of the `dev` pages.
+//! Tests of the message page, of the overview, and of the `dev` pages.
 
 use super::looking::facts;
 use super::*;
@@ -97,7 +97,7 @@ async fn the_overview_draws_the_counts_and_judges_the_reputation() {
         world.settle(message, end, AttemptFacts::default()).await;
     }
     let page = browser.get("/").await;
-    for told in [
+    for expected in [
         "120 messages accepted in the last 24 hours. Needs attention:",
         "Bounces on the transactional stream: 6.67% (8 of 120). Providers may block above 5%.",
         "14 Nov: 112 delivered, 8 bounced, 0 failed</span>",
@@ -106,7 +106,7 @@ async fn the_overview_draws_the_counts_and_judges_the_reputation() {
         "<strong>93.33%</strong>",
         "0% (0 of 112)",
     ] {
-        assert!(page.shows(told), "{told} in {}", page.body);
+        assert!(page.shows(expected), "{expected} in {}", page.body);
     }
     assert!(browser.get("/?range=24h").await.shows(">22:00: 112 delivered"), "the hour in the account's zone");
     let page = browser.get("/?range=30d&stream=marketing").await;

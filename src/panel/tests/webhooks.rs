@@ -158,9 +158,10 @@ async fn a_delivery_shows_each_attempt_with_its_response() {
     world.advance(Duration::from_secs(60));
     world.attempt(&world.deliveries(id)[0], 204, "").await;
     let page = browser.get(&path).await;
-    for told in ["Attempt 1", "302", "Redirect: use the final URL", "Moved", "192.0.2.80", "84 ms", "Attempt 2", "204"]
+    for expected in
+        ["Attempt 1", "302", "Redirect: use the final URL", "Moved", "192.0.2.80", "84 ms", "Attempt 2", "204"]
     {
-        assert!(page.shows(told), "{told}");
+        assert!(page.shows(expected), "{expected}");
     }
     assert!(page.shows(&format!("href=\"/messages/{message}\"")) && page.shows("2 of at most 7"));
     let json = browser.get(&format!("{path}/json")).await;

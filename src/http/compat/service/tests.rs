@@ -13,7 +13,7 @@ fn every_error_has_its_name_and_number() {
     let missing = Violations::of("to", "is required");
     let mut both = missing.clone();
     both.add("from", "must be an email address");
-    for (error, told) in [
+    for (error, expected) in [
         (ApiError::Unauthenticated(Unauthenticated::Missing), (401, "missing_api_key", 10)),
         (ApiError::Unauthenticated(Unauthenticated::Malformed), (401, "invalid_api_key", 10)),
         (ApiError::Unauthenticated(Unauthenticated::Unknown), (401, "invalid_api_key", 10)),
@@ -42,7 +42,7 @@ fn every_error_has_its_name_and_number() {
         (ApiError::HeadersTooLarge, (431, "application_error", 300)),
         (ApiError::ContentGone, (410, "application_error", 300)),
     ] {
-        assert_eq!(names(&error), told, "{error:?}");
+        assert_eq!(names(&error), expected, "{error:?}");
     }
 }
 
@@ -50,8 +50,8 @@ fn every_error_has_its_name_and_number() {
 fn a_message_names_the_field_of_each_error() {
     let mut violations = Violations::of("to", "is required");
     violations.add("headers.X", "must be a string");
-    let told = CompatService::Resend.told(&ApiError::Invalid(violations.clone()), "1", None);
-    assert_eq!(told.message, "headers.X: must be a string; to: is required");
+    let answer = CompatService::Resend.told(&ApiError::Invalid(violations.clone()), "1", None);
+    assert_eq!(answer.message, "headers.X: must be a string; to: is required");
     let listed = CompatService::Resend.told(&ApiError::Invalid(violations), "1", Some("emails[3]"));
     assert_eq!(listed.message, "emails[3].headers.X: must be a string; emails[3].to: is required");
     let domain = CompatService::Postmark.told(&ApiError::DomainUnknown("x.test".to_owned()), "1", None);

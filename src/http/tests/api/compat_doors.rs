@@ -47,21 +47,21 @@ impl Reply {
     /// Asserts an error in Resend's form and returns it.
     #[track_caller]
     pub(super) fn is_resend(&self, status: u16, name: &str, code: &str) -> Value {
-        let told = self.json();
-        let found = (self.status, &told["statusCode"], told["name"].as_str(), told["code"].as_str());
+        let answer = self.json();
+        let found = (self.status, &answer["statusCode"], answer["name"].as_str(), answer["code"].as_str());
         assert_eq!(found, (status, &json!(status), Some(name), Some(code)), "{}", self.body);
-        assert_eq!(told.get("errors").is_some(), status == 422, "{}", self.body);
-        told
+        assert_eq!(answer.get("errors").is_some(), status == 422, "{}", self.body);
+        answer
     }
 
     /// Asserts an error in Postmark's form and returns it.
     #[track_caller]
     pub(super) fn is_postmark(&self, status: u16, number: u16, code: &str) -> Value {
-        let told = self.json();
-        let found = (self.status, &told["ErrorCode"], told["code"].as_str());
+        let answer = self.json();
+        let found = (self.status, &answer["ErrorCode"], answer["code"].as_str());
         assert_eq!(found, (status, &json!(number), Some(code)), "{}", self.body);
-        assert!(told["Message"].is_string());
-        told
+        assert!(answer["Message"].is_string());
+        answer
     }
 }
 

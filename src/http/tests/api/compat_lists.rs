@@ -44,15 +44,15 @@ async fn a_strict_list_is_sent_completely_or_not_at_all() {
         assert_eq!(world.get(&format!("/v1/messages/{id}")).await.json()["to"], to);
     }
     let bad = json!({"from": "a@example.test", "to": "nobody", "headers": {"Date": "x"}, "text": "x"});
-    let told = world.emails("", &[email("c@example.org"), bad.clone(), json!({})]).await;
-    let told = told.is_resend(422, "validation_error", "validation_failed");
-    let fields: Vec<_> = told["errors"].as_object().unwrap().keys().collect();
+    let answer = world.emails("", &[email("c@example.org"), bad.clone(), json!({})]).await;
+    let answer = answer.is_resend(422, "validation_error", "validation_failed");
+    let fields: Vec<_> = answer["errors"].as_object().unwrap().keys().collect();
     assert_eq!(fields, ["emails[1].headers.Date", "emails[1].to"]);
-    assert!(told["message"].as_str().unwrap().starts_with("emails[1].headers.Date: "), "{told}");
+    assert!(answer["message"].as_str().unwrap().starts_with("emails[1].headers.Date: "), "{answer}");
     world.post("/v1/suppressions", json!({"email": "gone@example.org"})).await;
-    let told = world.emails("", &[email("c@example.org"), email("gone@example.org")]).await;
-    let told = told.is_resend(422, "validation_error", "recipient_suppressed");
-    assert_eq!(told["errors"], json!({"emails[1].to": ["is suppressed"]}));
+    let answer = world.emails("", &[email("c@example.org"), email("gone@example.org")]).await;
+    let answer = answer.is_resend(422, "validation_error", "recipient_suppressed");
+    assert_eq!(answer["errors"], json!({"emails[1].to": ["is suppressed"]}));
     let over = world.emails("", &[email("c@example.org"), email("d@example.org"), email("e@example.org")]).await;
     over.is_resend(429, "daily_quota_exceeded", "quota_exceeded");
     assert_eq!(over.header("x-service-quota-remaining"), "2");
@@ -69,11 +69,11 @@ async fn a_permissive_list_sends_its_valid_messages() {
     let mut world = World::new().await;
     let sent = world.emails(PERMISSIVE, &[email("nobody"), email("a@example.org"), json!(7)]).await;
     assert_eq!(sent.status, 200, "{}", sent.body);
-    let told = sent.json();
-    assert_eq!(told["data"].as_array().unwrap().len(), 1);
-    let errors = told["errors"].as_array().unwrap();
+    let answer = sent.json();
+    assert_eq!(answer["data"].as_array().unwrap().len(), 1);
+    let errors = answer["errors"].as_array().unwrap();
     assert_eq!(errors.iter().map(|error| error["index"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 2]);
-    assert!(errors[0]["message"].as_str().unwrap().starts_with("to: must be an email address"), "{told}");
+    assert!(errors[0]["message"].as_str().unwrap().starts_with("to: must be an email address"), "{answer}");
     let good = world.emails(PERMISSIVE, &[email("a@example.org")]).await.json();
     assert_eq!((good["data"].as_array().unwrap().len(), &good["errors"]), (1, &json!([])));
     assert_eq!(world.count().await, 2);
@@ -94,13 +94,13 @@ async fn postmark_answers_each_message_at_its_position() {
     ];
     let sent = world.messages("", &list).await;
     assert_eq!((sent.status, sent.header("x-service-quota-remaining")), (200, "0"), "{}", sent.body);
-    let told = sent.json();
-    let numbers: Vec<_> = told.as_array().unwrap().iter().map(|one| one["ErrorCode"].as_u64().unwrap()).collect();
+    let answer = sent.json();
+    let numbers: Vec<_> = answer.as_array().unwrap().iter().map(|one| one["ErrorCode"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [0, 300, 406, 400, 300, 0, 405]);
-    assert_eq!((&told[0]["To"], &told[0]["Message"]), (&json!("Ann <a@example.org>"), &json!("OK")));
-    assert_eq!(told[1].as_object().unwrap().keys().collect::<Vec<_>>(), ["ErrorCode", "Message"]);
-    assert!(told[1]["Message"].as_str().unwrap().starts_with("Invalid 'To' address: 'nobody'."));
-    assert!(told[2]["Message"].as_str().unwrap().contains("Found inactive addresses: gone@example.org. Inactive"));
+    assert_eq!((&answer[0]["To"], &answer[0]["Message"]), (&json!("Ann <a@example.org>"), &json!("OK")));
+    assert_eq!(answer[1].as_object().unwrap().keys().collect::<Vec<_>>(), ["ErrorCode", "Message"]);
+    assert!(answer[1]["Message"].as_str().unwrap().starts_with("Invalid 'To' address: 'nobody'."));
+    assert!(answer[2]["Message"].as_str().unwrap().contains("Found inactive addresses: gone@example.org. Inactive"));
     assert_eq!(world.count().await, 2);
 }
 

@@ -21,14 +21,14 @@ async fn every_field_of_an_email_is_accepted() {
         }))
         .await;
     assert_eq!(sent.status, 200, "{}", sent.body);
-    let told = sent.json();
+    let answer = sent.json();
     assert_eq!(
-        (&told["To"], &told["ErrorCode"], &told["Message"]),
+        (&answer["To"], &answer["ErrorCode"], &answer["Message"]),
         (&json!("Ann Lee <Ann@example.org>"), &json!(0), &json!("OK"))
     );
-    let id = told["MessageID"].as_str().unwrap().to_owned();
+    let id = answer["MessageID"].as_str().unwrap().to_owned();
     let record = world.get(&format!("/v1/messages/{id}")).await.json();
-    assert_eq!(told["SubmittedAt"], record["created_at"]);
+    assert_eq!(answer["SubmittedAt"], record["created_at"]);
     assert_eq!((&record["from_name"], &record["to"]), (&json!("Shop, Inc."), &json!("Ann@example.org")));
     assert_eq!(record["metadata"], json!({"order": "7", "tag": "welcome"}));
     assert_eq!(record["headers"], json!({"X-Order": "7", "Reply-To": "help@example.test, b@example.test"}));
@@ -39,7 +39,7 @@ async fn every_field_of_an_email_is_accepted() {
 #[tokio::test]
 async fn each_unsupported_field_is_named() {
     let mut world = World::new().await;
-    for (changes, field, number, said) in [
+    for (changes, field, number, expected) in [
         (json!({"To": "a@example.org,b@example.org"}), "To", 300, "one request per recipient"),
         (json!({"Cc": "a@example.org"}), "Cc", 300, "one request per recipient"),
         (json!({"Bcc": "a@example.org"}), "Bcc", 300, "one request per recipient"),
@@ -59,16 +59,16 @@ async fn each_unsupported_field_is_named() {
         (json!({"to": "b@example.org"}), "to", 300, "unknown field"),
         (json!({"TextBody": ""}), "TextBody", 300, "TextBody, HtmlBody, or both"),
     ] {
-        let told = world.postmark_email(changes.clone()).await.is_postmark(422, number, "validation_failed");
-        let fields: Vec<_> = told["errors"].as_object().unwrap().keys().collect();
-        assert_eq!(fields, [field], "{changes}: {told}");
-        let message = told["Message"].as_str().unwrap();
-        assert!(message.starts_with(&format!("{field}: ")) && message.contains(said), "{changes}: {message}");
+        let answer = world.postmark_email(changes.clone()).await.is_postmark(422, number, "validation_failed");
+        let fields: Vec<_> = answer["errors"].as_object().unwrap().keys().collect();
+        assert_eq!(fields, [field], "{changes}: {answer}");
+        let message = answer["Message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("{field}: ")) && message.contains(expected), "{changes}: {message}");
     }
     for path in ["withTemplate", "withTemplate/", "batchWithTemplates", "batchWithTemplates/", "bulk"] {
         for (headers, body) in [(JSON, "{\"TemplateId\":1}"), ("", ""), (JSON, "[")] {
-            let told = world.postmark(&format!("POST /email/{path}"), headers, body).await;
-            told.is_postmark(422, 300, "validation_failed");
+            let answer = world.postmark(&format!("POST /email/{path}"), headers, body).await;
+            answer.is_postmark(422, 300, "validation_failed");
         }
     }
     assert_eq!(world.count().await, 0);
@@ -77,15 +77,16 @@ async fn each_unsupported_field_is_named() {
 #[tokio::test]
 async fn an_invalid_address_is_reported_as_postmarks_clients_parse_it() {
     let mut world = World::new().await;
-    let told = world.postmark_email(json!({"To": "Nobody <no body>"})).await.is_postmark(422, 300, "validation_failed");
-    let message = told["Message"].as_str().unwrap();
+    let answer =
+        world.postmark_email(json!({"To": "Nobody <no body>"})).await.is_postmark(422, 300, "validation_failed");
+    let message = answer["Message"].as_str().unwrap();
     assert!(message.starts_with("Invalid 'To' address: 'Nobody <no body>'.\nTo: must be "), "{message}");
-    let told = world.postmark_email(json!({"From": "x", "To": "y", "Cc": "z"})).await.is_postmark(
+    let answer = world.postmark_email(json!({"From": "x", "To": "y", "Cc": "z"})).await.is_postmark(
         422,
         300,
         "validation_failed",
     );
-    let message = told["Message"].as_str().unwrap();
+    let message = answer["Message"].as_str().unwrap();
     assert!(message.starts_with("Invalid 'From' address: 'x'.\nInvalid 'To' address: 'y'.\nCc: "), "{message}");
 }
 
@@ -140,7 +141,7 @@ async fn the_details_show_the_events_of_a_message() {
             "MessageEvents"
         ]
     );
-    let told = details.json();
+    let answer = details.json();
     for (field, value) in [
         ("MessageID", json!(id.to_string())),
         ("MessageStream", json!("outbound")),
@@ -161,9 +162,9 @@ async fn the_details_show_the_events_of_a_message() {
         ("HtmlBody", json!("<p>x</p>")),
         ("MessageEvents", json!([])),
     ] {
-        assert_eq!(told[field], value, "{field}");
+        assert_eq!(answer[field], value, "{field}");
     }
-    assert!(told["Body"].as_str().unwrap().contains("\r\nSubject: Hi\r\n"));
+    assert!(answer["Body"].as_str().unwrap().contains("\r\nSubject: Hi\r\n"));
     let text = |text: &str| Some(text.to_owned());
     let facts = AttemptFacts {
         attempt: Some(1),
@@ -176,9 +177,9 @@ async fn the_details_show_the_events_of_a_message() {
     assert_eq!(world.postmark(&path, "", "{}").await.json()["Status"], "Queued");
     let facts = AttemptFacts { attempt: Some(2), smtp_response: text("550 5.1.1 unknown"), ..facts };
     world.settle(id, hard_bounce(), facts).await;
-    let told = world.postmark(&path, "", "").await.json();
-    assert_eq!(told["Status"], "Sent");
-    let events = told["MessageEvents"].as_array().unwrap();
+    let answer = world.postmark(&path, "", "").await.json();
+    assert_eq!(answer["Status"], "Sent");
+    let events = answer["MessageEvents"].as_array().unwrap();
     assert_eq!(events.iter().map(|event| &event["Type"]).collect::<Vec<_>>(), ["Transient", "Bounced"]);
     assert_eq!(
         events[0]["Details"],

@@ -66,7 +66,7 @@ async fn empty_values_count_as_absent() {
 #[tokio::test]
 async fn each_unsupported_field_is_named() {
     let mut world = World::new().await;
-    for (changes, field, said) in [
+    for (changes, field, expected) in [
         (json!({"to": ["a@example.org", "b@example.org"]}), "to", "one request per recipient"),
         (json!({"to": "a@example.org, b@example.org"}), "to", "one request per recipient"),
         (json!({"cc": "a@example.org"}), "cc", "one request per recipient"),
@@ -94,15 +94,15 @@ async fn each_unsupported_field_is_named() {
         (json!({"html": 7, "text": null}), "html", "string"),
         (json!({"unsubscribeUrl": "https://x.test/"}), "unsubscribeUrl", "unknown field"),
     ] {
-        let told = world.email(changes.clone()).await.is_resend(
+        let answer = world.email(changes.clone()).await.is_resend(
             422,
-            if said == "is required" { "missing_required_field" } else { "validation_error" },
+            if expected == "is required" { "missing_required_field" } else { "validation_error" },
             "validation_failed",
         );
-        let fields: Vec<_> = told["errors"].as_object().unwrap().keys().collect();
-        assert_eq!(fields, [field], "{changes}: {told}");
-        let message = told["message"].as_str().unwrap();
-        assert!(message.starts_with(&format!("{field}: ")) && message.contains(said), "{changes}: {message}");
+        let fields: Vec<_> = answer["errors"].as_object().unwrap().keys().collect();
+        assert_eq!(fields, [field], "{changes}: {answer}");
+        let message = answer["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("{field}: ")) && message.contains(expected), "{changes}: {message}");
     }
     let nothing =
         world.resend("POST /emails", JSON, "{}").await.is_resend(422, "missing_required_field", "validation_failed");
@@ -117,8 +117,8 @@ async fn each_unsupported_field_is_named() {
 async fn a_list_unsubscribe_url_becomes_the_unsubscribe_url() {
     let mut world = World::new().await;
     let marketing = json!({"from": "a@news.example.test"});
-    let told = world.email(marketing.clone()).await.is_resend(422, "missing_required_field", "validation_failed");
-    assert!(told["errors"]["headers.List-Unsubscribe"].is_array(), "{told}");
+    let answer = world.email(marketing.clone()).await.is_resend(422, "missing_required_field", "validation_failed");
+    assert!(answer["errors"]["headers.List-Unsubscribe"].is_array(), "{answer}");
     let given = "<mailto:u@example.test>, <https://example.test/u?a=1>";
     let with = |headers: Value| super::compat_doors::laid_over(marketing.clone(), json!({"headers": headers}));
     let sent = world
@@ -140,8 +140,8 @@ async fn a_list_unsubscribe_url_becomes_the_unsubscribe_url() {
         (json!({"List-Unsubscribe": "<https://exa mple/>"}), "headers.List-Unsubscribe"),
         (json!({"List-Unsubscribe": given, "List-Unsubscribe-Post": "yes"}), "headers.List-Unsubscribe-Post"),
     ] {
-        let told = world.email(with(headers)).await.is_resend(422, "validation_error", "validation_failed");
-        assert!(told["errors"][field].is_array(), "{told}");
+        let answer = world.email(with(headers)).await.is_resend(422, "validation_error", "validation_failed");
+        assert!(answer["errors"][field].is_array(), "{answer}");
     }
 }
 

@@ -19,15 +19,15 @@ pub(super) fn check(line: &str, reply: &Reply) {
     let router = Router::new(routes()).unwrap();
     let RouteMatch::Row(route, _) = router.find(&method.parse().unwrap(), path) else { return };
     let Some(operation) = DOCUMENT["paths"][route.path].get(route.method.as_str().to_lowercase()) else { return };
-    let told = operation["responses"].get(reply.status.to_string());
-    let told = told.unwrap_or_else(|| panic!("{line} answers {}, which is not described", reply.status));
-    let told = told["$ref"].as_str().map_or(told, |target| DOCUMENT.pointer(&target[1..]).unwrap());
-    for (name, header) in told["headers"].as_object().unwrap() {
+    let response = operation["responses"].get(reply.status.to_string());
+    let response = response.unwrap_or_else(|| panic!("{line} answers {}, which is not described", reply.status));
+    let response = response["$ref"].as_str().map_or(response, |target| DOCUMENT.pointer(&target[1..]).unwrap());
+    for (name, header) in response["headers"].as_object().unwrap() {
         let header = DOCUMENT.pointer(&header["$ref"].as_str().unwrap()[1..]).unwrap();
         let is_sent = reply.headers.contains_key(&name.to_lowercase());
         assert!(is_sent || header["required"] == false, "{line} {}: {name} is missing", reply.status);
     }
-    let Some(content) = told["content"].as_object() else { return assert_eq!(reply.body, "", "{line}") };
+    let Some(content) = response["content"].as_object() else { return assert_eq!(reply.body, "", "{line}") };
     let is_given = |(media, _): &(&String, &Value)| reply.header("content-type").starts_with(media.as_str());
     let given = content.iter().find(is_given);
     let (media, content) = given.unwrap_or_else(|| panic!("{line}: {}", reply.header("content-type")));

@@ -118,7 +118,7 @@ async fn of_two_failed_checks_the_first_is_reported() {
         assert_eq!(reply.json().get("errors").is_some(), wins.0 == 422, "{fails}: only a 422 has errors");
         assert_eq!(reply.header("retry-after").is_empty(), wins.0 != 429, "{fails}");
     }
-    // A replay skips all later checks: neither the suppression nor today's quota matters.
+    // A replay skips all later checks, such as suppression and quota.
     let again = world.send_with(BOUND, &letter(gone)).await;
     assert_eq!((again.status, again.body), (202, bound.body));
 }

@@ -87,13 +87,13 @@ async fn the_chart_has_every_step_and_totals_by_domain_and_provider() {
     let key = schema::message(world.account, later[0]);
     assert_eq!(world.engine.store.snapshot().unwrap().row::<TransferRow>(&key).unwrap().unwrap().provider, None);
     let question = OutcomesQuestion { from, to: from + 3 * DAY, step: Step::Day, stream: None, domain: None };
-    let told = world.engine.outcomes(world.account, &question).unwrap();
-    let days: Vec<_> = told.series.iter().map(|(_, counts)| (counts.accepted, counts.delivered)).collect();
+    let outcomes = world.engine.outcomes(world.account, &question).unwrap();
+    let days: Vec<_> = outcomes.series.iter().map(|(_, counts)| (counts.accepted, counts.delivered)).collect();
     assert_eq!(days, [(4, 3), (2, 2), (0, 0)]);
-    assert_eq!((told.total.accepted, told.total.bounced(), told.by_domain.len()), (6, 1, 1));
-    assert_eq!(told.by_provider.keys().collect::<Vec<_>>(), [""]);
+    assert_eq!((outcomes.total.accepted, outcomes.total.bounced(), outcomes.by_domain.len()), (6, 1, 1));
+    assert_eq!(outcomes.by_provider.keys().collect::<Vec<_>>(), [""]);
     let hours = world.engine.outcomes(world.account, &OutcomesQuestion { step: Step::Hour, ..question }).unwrap();
-    assert_eq!((hours.series.len(), hours.total), (72, told.total));
+    assert_eq!((hours.series.len(), hours.total), (72, outcomes.total));
     let other = OutcomesQuestion { stream: Some(Stream::Marketing), ..question };
     assert_eq!(world.engine.outcomes(world.account, &other).unwrap().total.accepted, 0);
 }

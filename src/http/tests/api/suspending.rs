@@ -1,4 +1,4 @@
-//! Tests of a suspended account: its keys can read, but neither change nor send.
+//! Tests of a suspended account: its keys can read, but can't change or send anything.
 
 use super::*;
 use crate::engine::audit::Behalf;

@@ -119,8 +119,7 @@ pub enum RouteFailure {
     /// DNS did not answer (SERVFAIL, time-out): transient, 4.4.3.
     #[error("the domain could not be looked up: {0}")]
     Temporary(String),
-    /// Too many lookups are in flight, so no query was sent. It says nothing about the domain, and does not count as
-    /// an attempt.
+    /// Too many lookups are in flight, so no query was sent. Nothing is known, and it does not count as an attempt.
     #[error("too many look-ups at once")]
     Unasked,
 }

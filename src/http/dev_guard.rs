@@ -78,7 +78,7 @@ fn is_local(host: &str) -> bool {
     !name.contains('.') || is_suffixed || name.parse::<Ipv4Addr>().is_ok()
 }
 
-/// Returns whether a browser reports a request from a page of another origin. Other programs send none of these headers.
+/// Returns whether a browser reports a request from a page of another origin. Other programs send no such header.
 fn is_foreign(headers: &HeaderMap, host: &str) -> bool {
     let is_cross_site =
         headers.get_all(SEC_FETCH_SITE).iter().any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"));

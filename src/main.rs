@@ -1,4 +1,4 @@
-//! The program: hands the process's arguments, environment and streams to the command line.
+//! The program: passes the process's arguments, environment and streams to the command line.
 
 use std::io::{stderr, stdin, stdout};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use postrider::app::{dev, serve, standby};
 use postrider::store::damage::on_uncatchable;
 use postrider::store::open::OnJournalDamage;
 
-/// Messages are made and freed by many threads at once, which libc's allocators are slow at: musl's most of all.
+/// Many threads allocate and free messages at the same time. libc's allocators are slow at this, musl's most of all.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -21,12 +21,12 @@ fn every_object(value: &Value, at: &str, visit: &mut impl FnMut(&Map<String, Val
 }
 
 #[test]
-fn the_committed_json_is_current() {
+fn the_committed_copy_is_current() {
     is_committed("docs/openapi.json", &DOCUMENT);
 }
 
 #[test]
-fn the_committed_markdown_is_current() {
+fn the_committed_copy_for_people_is_current() {
     is_committed("docs/api.md", for_people().as_bytes());
 }
 

@@ -1,9 +1,9 @@
-// Only improves: every action of the panel works without this file.
+// Progressive enhancement only: every action of the panel works without this file.
 (() => {
   "use strict";
   const each = (selector, act) => document.querySelectorAll(selector).forEach(act);
 
-  // Copy buttons appear where the clipboard can be reached.
+  // Copy buttons are shown if the clipboard is available.
   const offerCopies = () => {
     each("button[data-copy][hidden]", (button) => {
       const source = document.querySelector(button.dataset.copy);
@@ -23,7 +23,7 @@
     });
   };
 
-  // How long ago, in the tooltip's place; the time itself stays.
+  // Shows relative times as tooltips; the absolute time stays.
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
   const ago = (date) => {
@@ -44,14 +44,14 @@
   };
   improve();
 
-  // What happens meanwhile: the server tells that there is news, and the parts that may change are asked for anew.
+  // Live updates: the server announces changes, and the parts of the page that may change are requested again.
   const swap = () => {
     const ask = new XMLHttpRequest();
     ask.responseType = "document";
     ask.onload = () => {
       each("[data-swap]", (part) => {
         const fresh = ask.response?.getElementById(part.id);
-        // Nothing is taken from under somebody's hands.
+        // Parts that the user is working with are not replaced.
         if (fresh && !part.contains(document.activeElement)) part.replaceWith(document.importNode(fresh, true));
       });
       improve();
@@ -91,7 +91,7 @@
     decide();
   });
 
-  // Menus close when somebody goes on elsewhere.
+  // Menus close when the focus moves elsewhere.
   document.addEventListener("click", (event) => {
     each("details.me[open], details.actions[open], details.menu[open]", (menu) => {
       if (menu.matches(".menu") && event.target.closest(".rail")) return;
@@ -99,8 +99,8 @@
     });
   });
 
-  // Shortcuts: Ctrl K or / the field that searches and opens, j and k through rows, Enter opens, [ newer, ] older, u up, c copies, r loads anew, g and a letter
-  // goes, ? tells of them. Who has turned them off has none.
+  // Shortcuts: Ctrl K or / for the search field, j and k for rows, Enter to open, [ newer, ] older, u up, c to copy, r to reload, g and a letter
+  // to go to a page, ? for help. Users can turn them off.
   let at = -1;
   let goes = false;
   const step = (by) => {
@@ -114,7 +114,7 @@
   const places = {
     o: "/", m: "/messages", e: "/events", q: "/queue", d: "/domains", w: "/webhooks", p: "/suppressions", k: "/keys", s: "/settings",
   };
-  // On a narrow page the field is hidden, and has a page of its own.
+  // On a narrow page the field is hidden and has a separate page.
   const openField = () => {
     const field = document.getElementById("q");
     if (field?.offsetParent) { field.focus(); field.select(); } else location.assign("/open");

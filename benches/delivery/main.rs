@@ -29,11 +29,11 @@ mod server;
 #[path = "../main_job/sink.rs"]
 mod sink;
 #[path = "../main_job/smtp.rs"]
-#[allow(dead_code, reason = "the load speaks HTTP")]
+#[allow(dead_code, reason = "the load uses HTTP")]
 mod smtp;
 mod timers;
 #[path = "../main_job/tls.rs"]
-#[allow(dead_code, reason = "the load speaks HTTP")]
+#[allow(dead_code, reason = "the load uses HTTP")]
 mod tls;
 
 use std::io::Write as _;
@@ -46,7 +46,7 @@ use clap::{Parser, ValueEnum};
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 type Outcome<T> = Result<T, Fault>;
 
-/// Fill the real binary's queue and report what its delivery costs.
+/// Fill the real binary's queue and report the cost of delivery.
 #[derive(Parser, Clone)]
 #[command(name = "delivery")]
 struct Options {

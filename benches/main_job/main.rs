@@ -39,7 +39,7 @@ use scenario::{Bench, Point, Work};
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 type Outcome<T> = Result<T, Fault>;
 
-/// Load the real binary over HTTP and report what a message costs.
+/// Load the real binary over HTTP and report the cost of a message.
 #[derive(Parser, Clone)]
 #[command(name = "main_job")]
 struct Options {
@@ -123,7 +123,7 @@ impl Door {
 enum Unreachable {
     /// SERVFAIL at once: the row includes writing each deferral
     Servfail,
-    /// No answer at all: look-ups hang while the row runs
+    /// No answer at all: lookups hang while the row runs
     Silent,
 }
 

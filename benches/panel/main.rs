@@ -30,7 +30,7 @@ use crate::instance::Instance;
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 type Outcome<T> = Result<T, Fault>;
 
-/// Fill a store and report what the panel's pages cost.
+/// Fill a store and report the cost of the panel's pages.
 #[derive(Parser, Clone)]
 #[command(name = "panel")]
 struct Options {

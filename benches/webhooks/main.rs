@@ -23,7 +23,7 @@ use clap::{Parser, ValueEnum};
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 type Outcome<T> = Result<T, Fault>;
 
-/// Load the real binary with webhooks and report what a delivery costs.
+/// Load the real binary with webhooks and report the cost of a delivery.
 #[derive(Parser, Clone)]
 #[command(name = "webhooks")]
 struct Options {

@@ -28,8 +28,8 @@ pub fn code(secret: &Secret, step: u64) -> String {
     format!("{:06}", number % 1_000_000)
 }
 
-/// Returns the step of the code `given` if it is the current step or a neighbour (RFC 6238 5.2), and later than `last`,
-/// the step of the last accepted code.
+/// Returns the step of the code `given` if it is the current step or a neighbour (RFC 6238 5.2). It must be later than
+/// `last`, the step of the last accepted code.
 pub fn accepted_step(secret: &Secret, given: &str, now: Timestamp, last: u64) -> Option<u64> {
     let given: String = given.chars().filter(|c| !c.is_whitespace()).collect();
     let present = step_of(now);

@@ -4,7 +4,7 @@
 use super::dmarc_record::{DmarcPolicy, DmarcRecord, PublicSuffix};
 use super::hostname::DomainName;
 
-/// Maximum number of look-ups of one walk.
+/// Maximum number of lookups of one walk.
 pub const LOOKUPS_MAX: usize = 8;
 
 /// Returns the names to query for a domain's record, in order: its own, then those above it. A domain of eight labels

@@ -72,7 +72,7 @@ pub enum RecordPurpose {
     Dmarc,
 }
 
-/// Result of a look-up of a record.
+/// Result of a lookup of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordStatus {
@@ -82,6 +82,6 @@ pub enum RecordStatus {
     Missing,
     /// Another record.
     Mismatch,
-    /// Not looked up yet, or the look-up failed.
+    /// Not looked up yet, or the lookup failed.
     Unchecked,
 }

@@ -1,8 +1,8 @@
 //! A link that lets a user set their own password. It is valid for a day and can be used once.
 //!
 //! It refers to the audit line about its creation; nothing else is stored for it. It is signed together with its user's
-//! [credentials], so a new password, a first sign-in by OpenID Connect and a change of the operator role end it too. It
-//! allows nothing else, and must be kept as secret as the password itself.
+//! [credentials]. A new password, a first sign-in by OpenID Connect and a change of the operator role therefore end it
+//! too. It allows nothing else, and must be kept as secret as the password itself.
 
 use std::fmt;
 use std::str::FromStr;

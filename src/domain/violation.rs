@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum number of listed fields. A longer answer would help nobody and be many times the request's size.
+/// Maximum number of listed fields. A longer answer would not help, and would be many times the request's size.
 const FIELDS_MAX: usize = 1000;
 
 /// Maximum number of hints in an answer.

@@ -1,7 +1,7 @@
 //! DKIM signatures (RFC 6376, RFC 8463): relaxed/relaxed, RSA-SHA256 and Ed25519-SHA256, with aws-lc-rs.
 //!
-//! A key is parsed once and reused. Fields that name sender, recipient or content are signed once more than they occur,
-//! so that a field added in transit breaks the signature instead of being shown.
+//! A key is parsed once and reused. Fields that name sender, recipient or content are signed once more than they occur.
+//! A field added in transit then breaks the signature instead of being shown.
 
 use std::fmt;
 

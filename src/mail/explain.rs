@@ -230,7 +230,7 @@ fn of_dmarc(of: &Explanation, from: &DomainName) -> Finding {
             "Publish the DMARC record shown on the domain's page. Large receivers require one.",
         ),
         Some("temperror") => Finding::warn(
-            "DMARC could not be checked: a DNS look-up failed temporarily.",
+            "DMARC could not be checked: a DNS lookup failed temporarily.",
             "Send another test mail. If the error persists, check that the domain's name servers answer.",
         ),
         Some("permerror") => {

@@ -1,7 +1,7 @@
 //! Writes whole header fields: name, value, folds, CRLF. Values were checked before and contain no CR or LF.
 //!
 //! Used instead of lettre. Its encoder leaves a word of 998 characters on one line with its name, over the limit of RFC
-//! 5322 2.1.1, and panics on a control character in a display name.
+//! 5322 2.1.1. It also panics on a control character in a display name.
 
 use super::encoded;
 use super::mailbox;

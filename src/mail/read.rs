@@ -167,7 +167,7 @@ pub fn decoded_text(value: &str) -> String {
 }
 
 fn decoded_value(value: &[u8]) -> Option<String> {
-    // The parser decodes an unstructured field only under a name that it knows as one.
+    // The parser decodes an unstructured field only under a name of such a field.
     let line = [b"Subject:", value].concat();
     let parsed = MessageParser::default().parse_headers(&line);
     parsed.as_ref().and_then(|message| message.subject()).map(str::to_owned)

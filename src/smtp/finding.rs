@@ -31,7 +31,7 @@ pub fn blocked_destination() -> Bounce {
 
 /// The DNS lookup failed temporarily.
 pub fn lookup_failed() -> Bounce {
-    let advice = "Nothing to do: the look-up of the domain failed, and Postrider retries the message.";
+    let advice = "Nothing to do: the lookup of the domain failed, and Postrider retries the message.";
     found(BounceKind::Soft, Category::DnsFailure, "4.4.3", BounceSource::Dns, "dns-temporary", advice)
 }
 
@@ -75,8 +75,7 @@ pub fn content_lost() -> Bounce {
 
 /// The connection ended, or timed out, after the final dot: the server may have accepted the message or not.
 pub fn outcome_unknown() -> Bounce {
-    let advice =
-        "Nothing to do: the receiver gave no answer to the whole message, which is tried again and may arrive twice.";
+    let advice = "Nothing to do: the receiver did not answer the whole message. It is retried and may arrive twice.";
     soft(Category::ConnectionFailed, "4.4.2", "local-outcome-unknown", advice.to_owned())
 }
 
@@ -117,7 +116,7 @@ fn soft(category: Category, status: &str, rule: &str, advice: String) -> Bounce 
 
 fn tried_again(what: &str, why: &str) -> String {
     let colon = if why.is_empty() { "" } else { ": " };
-    format!("Nothing to do, Postrider retries the message: {what}{colon}{why}.")
+    format!("Nothing to do: {what}{colon}{why}. Postrider retries the message.")
 }
 
 fn found(

@@ -32,7 +32,7 @@ pub struct DaneTerms {
 }
 
 impl TlsRequirement {
-    /// Returns the policy behind the requirement, as shown in the timeline.
+    /// Returns the policy of the requirement, as shown in the timeline.
     pub const fn policy(&self) -> TlsPolicy {
         match self {
             Self::Opportunistic => TlsPolicy::Opportunistic,

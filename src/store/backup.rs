@@ -1,6 +1,6 @@
 //! Taking a backup of a running store (contract 8 `backup`).
 //!
-//! All rows come from one snapshot. A snapshot per page of rows would pin less, but a message, its timer and its events
+//! All rows come from one snapshot. A snapshot per page of rows would pin less. But a message, its timer and its events
 //! are one transaction, and the copy must contain all or none of them. While the rows are read, pages that the writer
 //! frees stay pinned. The database grows by the pages rewritten during that time and reuses the space later. The
 //! snapshot is released before the first byte of content is read.

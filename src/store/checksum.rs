@@ -1,6 +1,6 @@
-//! Row checksums. Every stored value ends with a CRC-32 of its table's name, its key and itself, so a read detects a
-//! value that was changed on disk or belongs to another row. Checksums are added and checked at the database's edge:
-//! operations, rows and the journal handle values without them.
+//! Row checksums. Every stored value ends with a CRC-32 of its table's name, its key and itself. A read therefore
+//! detects a value that was changed on disk or belongs to another row. Checksums are added and checked at the
+//! database's edge: operations, rows and the journal handle values without them.
 //!
 //! A CRC detects random damage: every change of up to 32 adjacent bits, and all but one in four billion others. It does
 //! not protect against deliberate changes of the file.

@@ -111,7 +111,7 @@ impl Inspection {
     fn open_over(overlay: Overlay, disk: Arc<dyn Disk>, directory: &Path) -> Result<Self, InspectError> {
         let opened = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(overlay);
         let mut database = OpenDatabase::new(opened.map_err(|error| InspectError::Unreadable(error.to_string()))?);
-        // Before any write: rewriting a page gives it a correct checksum, whatever its content.
+        // Check before any write, because rewriting a page gives it a correct checksum for any content.
         let soundness = guarded(|| database.check_integrity().map_err(|error| error.to_string())).flatten();
         check_format(&database, directory, &soundness)?;
         let mut in_journal = InJournal::default();

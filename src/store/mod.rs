@@ -1,6 +1,6 @@
-//! Floor 4: the store, with [`Store`] as its one entrance. Every change is an [`op::Op`], plain data with a
-//! deterministic `apply`, which the writer thread runs as part of a batch. Every read uses a [`snapshot::Snapshot`].
-//! Only this floor knows redb.
+//! Floor 4: the store, with [`Store`] as its only entry point. Every change is an [`op::Op`], plain data with a
+//! deterministic `apply`. The writer thread runs it as part of a batch. Every read uses a [`snapshot::Snapshot`]. Only
+//! this floor uses redb.
 
 pub mod account_notifier;
 mod appended;

@@ -304,8 +304,8 @@ impl Sums {
     }
 }
 
-/// Counts messages of one domain. If the list is full, the domain with the lowest count is replaced and passes its
-/// count on, so that a frequent domain always gets an entry.
+/// Counts messages of one domain. If the list is full, the domain replaces the one with the lowest count and takes over
+/// that count. A frequent domain therefore always gets an entry.
 fn count_signer(list: &mut Vec<(DomainName, u64)>, domain: DomainName, count: u64) {
     if let Some((_, counted)) = list.iter_mut().find(|(known, _)| *known == domain) {
         *counted = counted.saturating_add(count);

@@ -65,7 +65,7 @@ pub enum Action {
     Delivered,
     /// It passed the message to a server that does not report.
     Relayed,
-    /// It delivered to several addresses behind the recipient's.
+    /// It delivered to several addresses that the recipient's stands for.
     Expanded,
 }
 

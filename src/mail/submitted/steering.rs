@@ -1,5 +1,5 @@
-//! The `X-Service-*` headers, which set the options of the API for programs that only speak SMTP. They are removed
-//! before the message is signed.
+//! The `X-Service-*` headers, which set the options of the API for programs that only use SMTP. They are removed before
+//! the message is signed.
 
 use std::collections::HashSet;
 use std::fmt;

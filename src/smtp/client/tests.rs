@@ -238,8 +238,8 @@ fn each_phase_has_its_own_deadline() {
     assert_eq!(scene.client.due(), scene.now + deadlines.rset);
 }
 
-/// Returns the time until the client gives up on a server that reads a block of the message each `pause`, or `None` if
-/// the server gets the whole message.
+/// Returns the time until the client gives up on a server that reads a block of the message each `pause`. `None` if the
+/// server gets the whole message.
 fn served_for(bytes: usize, pause: Duration) -> Option<Duration> {
     let mut scene = Scene::ready("250-mx\r\n250 PIPELINING\r\n");
     scene.message = Bytes::from(vec![b'a'; bytes]);

@@ -61,7 +61,7 @@ enum Stage {
     RefusedLine(usize),
     /// Waiting for the next line of AUTH.
     Exchange(Exchange),
-    /// The caller will be asked about this password next.
+    /// The caller is asked about this password next.
     LoginReady(Secret),
     /// Waiting for the caller's answer about a password.
     CheckingLogin,

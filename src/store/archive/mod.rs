@@ -1,5 +1,5 @@
 //! The backup format: a stream with a first line that names it, parts with a checksum each, and an end part that proves
-//! it complete. [`Writer`] writes it and [`Reader`] reads it; neither knows the meaning of a row.
+//! it complete. [`Writer`] writes it and [`Reader`] reads it. Both are independent of the meaning of the rows.
 //!
 //! ```text
 //! "postrider backup 1\n"  kind(1) length(4) payload checksum(16)  kind length payload checksum  ...
@@ -51,7 +51,7 @@ pub enum Fault {
         /// Number of bytes.
         bytes: u64,
     },
-    /// The content differs from what was written.
+    /// The content differs from the written content.
     #[error("the backup is damaged at byte {byte}: {what}")]
     Damaged {
         /// Start of the part.

@@ -1,5 +1,5 @@
-//! Check of the queue: every unfinished message and every pending delivery has the one timer that continues it, every
-//! such timer belongs to one of them, and a message's timeline agrees with its status.
+//! Check of the queue. Every unfinished message and every pending delivery has the one timer that continues it, and
+//! every such timer belongs to one of them. A message's timeline agrees with its status.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -324,7 +324,7 @@ fn unsealed(sealed: &[u8], key: &MasterKey, message: MessageId, directory: &Path
     compression::decompress(compressed.expose()).map_err(|error| failed("decompress", directory, &error))
 }
 
-/// Returns the error of a failed sync, whatever the file system calls it.
+/// Returns the error of a failed sync, regardless of the file system's error kind.
 fn unsynced(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Unsynced(format!("{}: {error}", path.display()))
 }

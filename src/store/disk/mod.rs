@@ -1,4 +1,4 @@
-//! The disk as the store sees it: the few file operations that it needs, behind one trait.
+//! The disk as used by the store: the few file operations that it needs, behind one trait.
 //!
 //! [`FileSystem`] is the real one. Crash tests run the same store on a simulated disk, which loses, tears and reorders
 //! unsynced data and can fail at any operation. Promises that involve the database, the bodies and their keys together

@@ -1,9 +1,9 @@
 //! Epochs, and the two slots at the start of the file that name the current one.
 //!
 //! The database stores the epoch of the records that count. An emptied, overwritten or older file has no records of
-//! that epoch, but neither has a file at the beginning of a new epoch. So the file also names its epoch, durably and
-//! before the database does. A file that does not name it is not this database's journal, and a start reports the loss.
-//!
+//! that epoch. But a file at the beginning of a new epoch has none either. So the file also names its epoch, durably
+//! and before the database does. A file that does not name it is not this database's journal, and a start reports the
+//! loss.
 //! Epochs use the slots alternately. Until the database has the new epoch, the slot of the old one is unchanged.
 
 use std::io;

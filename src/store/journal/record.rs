@@ -1,8 +1,8 @@
 //! One record of the journal: a header that can be verified without the payload, and the payload.
 //!
 //! The header holds a magic number, the record's number in its epoch, the payload's length, the payload's checksum and
-//! a checksum of the header itself. Both checksums are keyed with the epoch and bound to the place in the file, so a
-//! record of an earlier epoch or at another place never verifies. All integers are little-endian.
+//! a checksum of the header itself. Both checksums are keyed with the epoch and bound to the place in the file. A
+//! record of an earlier epoch or at another place therefore never verifies. All integers are little-endian.
 //!
 //! Journals of stores of format 1 have records without a magic number and a version ([`Layout::First`]). They are only
 //! read, when a store is upgraded.

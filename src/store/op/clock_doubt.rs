@@ -2,7 +2,7 @@
 //! correction is the step of the service's time at the end of the doubt.
 //!
 //! It moves the deadlines of messages that were accepted during the doubt. If the service's time was set back, it also
-//! moves the next attempts of messages and webhooks, which would otherwise wait for the clock to catch up.
+//! moves the next attempts of messages and webhooks. They would otherwise wait for the clock to catch up.
 
 use std::borrow::Cow;
 use std::time::Duration;

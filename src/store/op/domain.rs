@@ -253,7 +253,7 @@ impl RecordDomainCheck {
     }
 
     /// Whether the record of the signing RSA key was found. If none signs, the record of the first waiting key decides.
-    /// `None` if the look-up failed.
+    /// `None` if the lookup failed.
     fn dkim_finding(&self, row: &DomainRow) -> Option<bool> {
         let in_state = |state| {
             let mut keys = row.dkim.iter().filter(|key| key.algorithm == DkimAlgorithm::RsaSha256);

@@ -17,7 +17,7 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Time before the first look-up of new keys: enough to copy a record.
+/// Time before the first lookup of new keys: enough to copy a record.
 const FIRST_CHECK: Duration = Duration::from_secs(120);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

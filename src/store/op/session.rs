@@ -117,7 +117,7 @@ fn remember(devices: Devices, device: Option<DeviceKey>, now: Timestamp) -> Devi
 pub enum Which {
     /// This one.
     One(SessionKey),
-    /// All but this one. All browsers are forgotten.
+    /// All but this one. All remembered browsers are removed.
     AllBut(SessionKey),
 }
 

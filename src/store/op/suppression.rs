@@ -128,7 +128,7 @@ impl UnfinishedImport {
         Ok(Self(row.filter(|row| row.stage != ImportStage::Finished).map(|row| row.id)))
     }
 
-    /// Returns the unfinished import of `account` if `row` came from an import. Other rows don't need the look-up.
+    /// Returns the unfinished import of `account` if `row` came from an import. Other rows do not need the lookup.
     fn of_row(read: &impl Read, account: AccountId, row: &SuppressionRow) -> Result<Self, StoreError> {
         if row.import.is_none() { Ok(Self(None)) } else { Self::of(read, account) }
     }

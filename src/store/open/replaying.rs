@@ -1,5 +1,5 @@
-//! Replaying the journal when a store is opened. A damaged journal stops the start unless the operator accepts the
-//! loss. In that case the records before the damage are replayed, the file is kept under another name, and queued mail
+//! Replaying the journal when a store is opened. A damaged journal prevents the start unless the operator accepts the
+//! loss. In that case the records before the damage are replayed, and the file is kept under another name. Queued mail
 //! is put on hold, because its outcome may be among the lost records.
 
 use std::path::Path;

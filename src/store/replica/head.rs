@@ -133,7 +133,7 @@ impl Head {
     /// Reads the line at the start of `bytes`, and returns the bytes after it.
     ///
     /// # Errors
-    /// [`HeadFault`], if there is no line that this version knows.
+    /// [`HeadFault`], if there is no line in a known format.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), HeadFault> {
         let front = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
         let end = front.iter().position(|byte| *byte == b'\n').ok_or(HeadFault::Strange)?;

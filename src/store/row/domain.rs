@@ -42,7 +42,7 @@ pub struct DomainRow {
     pub rotation: DkimRotation,
     /// Purposes of records that were correct at least once.
     pub once_ok: Vec<RecordPurpose>,
-    /// Purposes of those that were not correct at their last successful look-up.
+    /// Purposes of those that were not correct at their last successful lookup.
     pub lost: Vec<RecordPurpose>,
     /// DNS facts for the checklist beside the records.
     pub facts: DnsFacts,
@@ -72,11 +72,11 @@ impl DomainRow {
     }
 }
 
-/// DNS facts of a domain beside its records for Postrider. Each is `None` if it was not looked up or the look-up
+/// DNS facts of a domain beside its records for Postrider. Each is `None` if it was not looked up or the lookup
 /// failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnsFacts {
-    /// Number of look-ups that its SPF record takes.
+    /// Number of lookups that its SPF record takes.
     pub spf_lookups: Option<u32>,
     /// The way in which the domain receives mail.
     pub receiving: Option<Receiving>,

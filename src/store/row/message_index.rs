@@ -59,7 +59,7 @@ impl Term {
         Self::of(5, stream.as_str())
     }
 
-    /// Term of all messages that came by SMTP.
+    /// Term of all messages submitted by SMTP.
     pub fn by_smtp() -> Self {
         Self::of(6, "smtp")
     }

@@ -19,7 +19,7 @@ pub enum SuppressionReason {
     Complaint,
     /// Its owner unsubscribed.
     Unsubscribe,
-    /// The account asked for it.
+    /// The account requested it.
     Manual,
     /// It was imported.
     Import,

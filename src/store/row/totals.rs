@@ -7,8 +7,8 @@ use crate::base::id::KeyId;
 use crate::base::time::Timestamp;
 use crate::store::schema::Table;
 
-/// The number of pending and held deliveries of an endpoint, whose key names account and endpoint, or of the stored
-/// requested deliveries of an account, whose key names the account.
+/// A number of deliveries. A key of account and endpoint counts the endpoint's pending and held ones. A key of only the
+/// account counts its stored requested deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutstandingRow {
     /// The number.

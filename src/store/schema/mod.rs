@@ -1,8 +1,8 @@
 //! The only module that names tables and builds their keys.
 //!
-//! Keys begin with the account, so that a forgotten check can't reach another tenant's row. Identifiers follow, which
+//! Keys begin with the account, so that a missing check can't expose another tenant's row. Identifiers follow, which
 //! sort by time: new rows are added at the end of their account's range. All integers are big-endian, so that bytes
-//! compare like the values they encode.
+//! sort like the encoded values.
 
 pub mod dmarc;
 pub mod meta;

@@ -157,7 +157,7 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Waker that records whether the machine was off when the answer came.
+/// Waker that records whether the machine was off when the answer arrived.
 pub(super) struct Ear {
     disk: SimulatedDisk,
     was_off: AtomicBool,

@@ -1,7 +1,7 @@
 //! One slot of the key file: a segment's key, sealed under the master key and bound to its bucket and number.
 //!
 //! `magic, bucket, number, sealed key, zeros, checksum`, 128 bytes, integers big-endian. A slot never crosses a sector,
-//! so a power cut leaves the old or the new one. The checksum needs no key, so damage can be told apart from a wrong
+//! so a power cut leaves the old or the new one. The checksum needs no key, which distinguishes damage from a wrong
 //! master key. Only a slot of zeros is free.
 
 use serde::{Deserialize, Serialize};

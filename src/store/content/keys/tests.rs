@@ -30,7 +30,7 @@ fn flip(test: &TestStore, name: &str, at: usize) {
     fs::write(path(test, name), changed).unwrap();
 }
 
-/// Returns what `check` reports about the keys of a closed store.
+/// Returns the key failures that `check` reports for a closed store.
 fn faults(test: &TestStore) -> Vec<String> {
     let report = check(test.directory(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
     assert!(report.failures.iter().all(|failure| failure.rule == Rule::Content), "{:?}", report.failures);

@@ -109,7 +109,7 @@ impl SimulatedDisk {
         self.state().rot(is_meant)
     }
 
-    /// Overwrites `bytes` at `offset` of a file behind the store's back.
+    /// Overwrites `bytes` at `offset` of a file without the store's knowledge.
     pub(in crate::store) fn damage(&self, path: &Path, offset: usize, bytes: &[u8]) {
         self.state().damage(path, offset, bytes).expect("the file is there");
     }
@@ -157,8 +157,8 @@ impl SimulatedDisk {
         self.state().restart();
     }
 
-    /// Returns everything that a forensic reader could find on the disk. For every file that has a name, or had one
-    /// when its directory was last synced, this is the visible bytes, the durable bytes and the unsynced writes.
+    /// Returns everything that a forensic reader could find on the disk: the visible bytes, the durable bytes and the
+    /// unsynced writes of every file. This includes files that had a name when their directory was last synced.
     pub(in crate::store) fn everything(&self) -> Vec<(PathBuf, Vec<u8>)> {
         self.state().everything()
     }

@@ -33,11 +33,11 @@ pub struct InviteUser {
     pub account: AccountId,
     /// The user who invites.
     pub actor: Actor,
-    /// The user, with a random password that nobody knows.
+    /// The user, with a random password that is never shown.
     pub user: User,
 }
 
-/// Reason why nobody is invited.
+/// Reason why an invitation is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InviteRefusal {
     /// The user can't be created.

@@ -39,22 +39,22 @@ fn complained() -> News {
     News::Complained(Complaint { feedback_type: Some("abuse".into()), reporter: Some("Provider/1".into()) })
 }
 
-struct Story<'a> {
+struct Scenario<'a> {
     test: &'a TestStore,
     sender: Sender<'a>,
     message: MessageId,
 }
 
-impl<'a> Story<'a> {
+impl<'a> Scenario<'a> {
     fn of(test: &'a TestStore) -> Self {
         let sender = test.sender();
         Self { test, sender, message: sender.accept("B@example.net") }
     }
 
     fn delivered(test: &'a TestStore) -> Self {
-        let story = Self::of(test);
-        assert_eq!(story.settle(TransferEnd::Delivered), Settled::Recorded);
-        story
+        let scenario = Self::of(test);
+        assert_eq!(scenario.settle(TransferEnd::Delivered), Settled::Recorded);
+        scenario
     }
 
     /// Returns the news about another message of the same sender.
@@ -112,56 +112,59 @@ impl<'a> Story<'a> {
 #[test]
 fn a_late_bounce_is_recorded_with_its_reply_and_suppresses_the_address_once() {
     let test = TestStore::new();
-    let story = Story::delivered(&test);
+    let scenario = Scenario::delivered(&test);
     test.pass(std::time::Duration::from_secs(60));
-    assert_eq!(story.hear(bounced(true)), 1);
-    let transfer = story.transfer();
+    assert_eq!(scenario.hear(bounced(true)), 1);
+    let transfer = scenario.transfer();
     assert_eq!((transfer.state.status(), transfer.status_at), (Status::Bounced, test.now()));
     assert_eq!((transfer.last.smtp_code, transfer.last.relay.as_deref()), (Some(550), Some("direct")));
     assert!(transfer.delivered_at.is_some());
-    let event = story.events().pop().unwrap();
+    let event = scenario.events().pop().unwrap();
     assert_eq!((event["type"].as_str(), event["bounce"]["source"].as_str()), (Some("bounced"), Some("dsn")));
     assert_eq!((event["smtp_code"].as_u64(), event["mx_host"].as_str()), (Some(550), Some("inner.example.net")));
     assert!(event["attempt"].is_null() && event["bounce"]["suppressed"] == true);
-    let row = story.suppression().unwrap();
-    assert_eq!((row.reason, row.message, row.smtp_code), (SuppressionReason::Bounce, Some(story.message), Some(550)));
+    let row = scenario.suppression().unwrap();
+    assert_eq!(
+        (row.reason, row.message, row.smtp_code),
+        (SuppressionReason::Bounce, Some(scenario.message), Some(550))
+    );
 
-    assert_eq!(story.hear(bounced(true)), 0);
-    assert_eq!(story.types(), ["queued", "delivered", "bounced"]);
+    assert_eq!(scenario.hear(bounced(true)), 0);
+    assert_eq!(scenario.types(), ["queued", "delivered", "bounced"]);
 }
 
 #[test]
 fn a_bounce_not_caused_by_the_address_does_not_suppress_it() {
     let test = TestStore::new();
-    let story = Story::delivered(&test);
-    assert_eq!(story.hear(bounced(false)), 1);
-    assert!(story.suppression().is_none());
+    let scenario = Scenario::delivered(&test);
+    assert_eq!(scenario.hear(bounced(false)), 1);
+    assert!(scenario.suppression().is_none());
 }
 
 #[test]
 fn a_complaint_outranks_a_bounce_and_always_suppresses() {
     let test = TestStore::new();
-    let story = Story::delivered(&test);
-    story.hear(complained());
-    assert_eq!(story.hear(bounced(true)), 1);
-    assert_eq!((story.hear(complained()), story.transfer().state.status()), (0, Status::Complained));
-    assert_eq!(story.types(), ["queued", "delivered", "complained", "bounced"]);
-    let complaint = &story.events()[2]["complaint"];
+    let scenario = Scenario::delivered(&test);
+    scenario.hear(complained());
+    assert_eq!(scenario.hear(bounced(true)), 1);
+    assert_eq!((scenario.hear(complained()), scenario.transfer().state.status()), (0, Status::Complained));
+    assert_eq!(scenario.types(), ["queued", "delivered", "complained", "bounced"]);
+    let complaint = &scenario.events()[2]["complaint"];
     assert_eq!(complaint, &serde_json::json!({"feedback_type": "abuse", "reporter": "Provider/1"}));
-    let row = story.suppression().unwrap();
-    assert_eq!((row.reason, row.message), (SuppressionReason::Complaint, Some(story.message)));
-    assert_eq!(story.transfer().last.smtp_code, Some(250), "the record explains the current status");
+    let row = scenario.suppression().unwrap();
+    assert_eq!((row.reason, row.message), (SuppressionReason::Complaint, Some(scenario.message)));
+    assert_eq!(scenario.transfer().last.smtp_code, Some(250), "the record explains the current status");
 }
 
 #[test]
 fn a_delay_is_recorded_once_and_changes_no_status_or_attempt() {
     let test = TestStore::new();
-    let story = Story::delivered(&test);
-    assert_eq!((story.hear(delayed()), story.hear(delayed())), (1, 0));
-    assert_eq!(story.types(), ["queued", "delivered", "deferred"]);
-    assert_eq!(story.transfer().state.status(), Status::Delivered);
+    let scenario = Scenario::delivered(&test);
+    assert_eq!((scenario.hear(delayed()), scenario.hear(delayed())), (1, 0));
+    assert_eq!(scenario.types(), ["queued", "delivered", "deferred"]);
+    assert_eq!(scenario.transfer().state.status(), Status::Delivered);
 
-    let waiting = story.another();
+    let waiting = scenario.another();
     waiting.hear(delayed());
     assert!(waiting.transfer().due.is_some() && test.timers(TimerKind::Transfer).len() == 1);
 }
@@ -170,11 +173,11 @@ fn a_delay_is_recorded_once_and_changes_no_status_or_attempt() {
 fn a_report_that_ends_a_queued_message_stops_its_retries() {
     for news in [bounced(false), complained()] {
         let test = TestStore::new();
-        let story = Story::of(&test);
-        story.settle(TransferEnd::Deferred { bounce: None, not_before: None });
-        let due = story.transfer().due;
-        assert_eq!(story.hear(news), 1);
-        assert_eq!((due.is_some(), story.transfer().due), (true, None));
+        let scenario = Scenario::of(&test);
+        scenario.settle(TransferEnd::Deferred { bounce: None, not_before: None });
+        let due = scenario.transfer().due;
+        assert_eq!(scenario.hear(news), 1);
+        assert_eq!((due.is_some(), scenario.transfer().due), (true, None));
         assert!(test.timers(TimerKind::Transfer).is_empty());
     }
 }
@@ -182,11 +185,11 @@ fn a_report_that_ends_a_queued_message_stops_its_retries() {
 #[test]
 fn a_message_in_flight_ends_by_its_own_outcome() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    assert_eq!(story.hear_with(Wire::Busy, bounced(true)), 1);
-    assert_eq!(story.settle(TransferEnd::Delivered), Settled::Recorded);
-    assert_eq!(story.types(), ["queued", "bounced", "delivered"]);
-    let transfer = story.transfer();
+    let scenario = Scenario::of(&test);
+    assert_eq!(scenario.hear_with(Wire::Busy, bounced(true)), 1);
+    assert_eq!(scenario.settle(TransferEnd::Delivered), Settled::Recorded);
+    assert_eq!(scenario.types(), ["queued", "bounced", "delivered"]);
+    let transfer = scenario.transfer();
     assert_eq!((transfer.state.status(), transfer.attempts), (Status::Bounced, 1));
     assert_eq!(transfer.last.smtp_code, Some(550));
     assert!(test.timers(TimerKind::Transfer).is_empty());
@@ -195,22 +198,22 @@ fn a_message_in_flight_ends_by_its_own_outcome() {
 #[test]
 fn a_crash_in_flight_after_a_report_ends_the_message_without_a_retry() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    story.hear_with(Wire::Busy, bounced(true));
+    let scenario = Scenario::of(&test);
+    scenario.hear_with(Wire::Busy, bounced(true));
     assert_eq!(test.timers(TimerKind::Transfer).len(), 1);
-    assert_eq!(story.settle(TransferEnd::Over), Settled::Recorded);
-    assert_eq!((story.transfer().attempts, story.transfer().due), (0, None));
+    assert_eq!(scenario.settle(TransferEnd::Over), Settled::Recorded);
+    assert_eq!((scenario.transfer().attempts, scenario.transfer().due), (0, None));
     assert!(test.timers(TimerKind::Transfer).is_empty());
-    assert_eq!(story.types(), ["queued", "bounced"]);
+    assert_eq!(scenario.types(), ["queued", "bounced"]);
 }
 
 #[test]
 fn a_report_may_cover_several_messages_and_ignores_unknown_ones() {
     let test = TestStore::new();
-    let one = Story::delivered(&test);
+    let one = Scenario::delivered(&test);
     let two = one.another();
-    let about = |story: &Story<'_>, message| MessageNews {
-        account: story.sender.account,
+    let about = |scenario: &Scenario<'_>, message| MessageNews {
+        account: scenario.sender.account,
         message,
         wire: Wire::Idle,
         news: bounced(false),
@@ -226,9 +229,9 @@ fn a_report_may_cover_several_messages_and_ignores_unknown_ones() {
 fn other_messages_to_the_suppressed_address_end_in_the_same_transaction() {
     for (news, left) in [(bounced(true), Status::Suppressed), (bounced(false), Status::Queued)] {
         let test = TestStore::new();
-        let story = Story::delivered(&test);
-        let waiting = Story { message: story.sender.accept("b@EXAMPLE.net"), ..story };
-        let (account, message) = (story.sender.account, story.message);
+        let scenario = Scenario::delivered(&test);
+        let waiting = Scenario { message: scenario.sender.accept("b@EXAMPLE.net"), ..scenario };
+        let (account, message) = (scenario.sender.account, scenario.message);
         let news = MessageNews { account, message, wire: Wire::Idle, news, others: vec![waiting.message] };
         test.done(RecordReport { messages: vec![news] });
         assert_eq!(waiting.transfer().state.status(), left);

@@ -15,13 +15,13 @@ use crate::store::testing::{Sender, TestStore};
 const TOOK: Duration = Duration::from_millis(1234);
 
 /// An endpoint subscribed to `queued` events, and a sender whose messages cause them.
-struct Story<'a> {
+struct Scenario<'a> {
     test: &'a TestStore,
     sender: Sender<'a>,
     endpoint: EndpointId,
 }
 
-impl<'a> Story<'a> {
+impl<'a> Scenario<'a> {
     fn of(test: &'a TestStore) -> Self {
         let sender = test.sender();
         Self { test, sender, endpoint: test.endpoint(sender.account, Some(&[EventType::Queued])) }
@@ -82,35 +82,35 @@ impl<'a> Story<'a> {
 #[test]
 fn retries_follow_the_schedule_exactly_and_end_after_the_seventh() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let delivery = story.delivery();
+    let scenario = Scenario::of(&test);
+    let delivery = scenario.delivery();
     for (number, delay) in (1..).zip([60, 300, 1800, 7200, 21_600, 86_400]) {
-        let began = story.due(delivery);
-        assert_eq!(story.fail(delivery), EndpointChange::None);
+        let began = scenario.due(delivery);
+        assert_eq!(scenario.fail(delivery), EndpointChange::None);
         let due = began + TOOK + Duration::from_secs(delay);
-        assert_eq!(story.row(delivery).state.attempts, number);
-        assert_eq!(story.timers(), [(due, delivery.0)], "measured from the attempt's end, and only one timer");
+        assert_eq!(scenario.row(delivery).state.attempts, number);
+        assert_eq!(scenario.timers(), [(due, delivery.0)], "measured from the attempt's end, and only one timer");
     }
-    story.fail(delivery);
-    assert_eq!(story.row(delivery).state.stage, Stage::Failed);
-    assert!(story.timers().is_empty());
-    let attempts = test.keys(Table::Attempts, &schema::delivery(story.sender.account, delivery));
+    scenario.fail(delivery);
+    assert_eq!(scenario.row(delivery).state.stage, Stage::Failed);
+    assert!(scenario.timers().is_empty());
+    let attempts = test.keys(Table::Attempts, &schema::delivery(scenario.sender.account, delivery));
     assert_eq!(attempts.len(), 7);
     let last: AttemptRow = test.row(&attempts[6]);
     assert_eq!((last.status, last.error.as_deref(), last.duration_ms), (Some(503), Some("status"), 1234));
-    assert_eq!(story.endpoint().state.consecutive_failures(), 7);
+    assert_eq!(scenario.endpoint().state.consecutive_failures(), 7);
 }
 
 #[test]
 fn a_2xx_ends_the_delivery_and_resets_the_failure_count() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let delivery = story.delivery();
-    story.fail(delivery);
-    story.succeed(delivery);
-    assert_eq!((story.row(delivery).state.stage, story.row(delivery).state.attempts), (Stage::Delivered, 2));
-    assert!(story.timers().is_empty());
-    let endpoint = story.endpoint();
+    let scenario = Scenario::of(&test);
+    let delivery = scenario.delivery();
+    scenario.fail(delivery);
+    scenario.succeed(delivery);
+    assert_eq!((scenario.row(delivery).state.stage, scenario.row(delivery).state.attempts), (Stage::Delivered, 2));
+    assert!(scenario.timers().is_empty());
+    let endpoint = scenario.endpoint();
     assert_eq!(endpoint.state.consecutive_failures(), 0);
     assert_eq!(
         endpoint.last_success_at.unwrap().since(endpoint.last_failure_at.unwrap()),
@@ -121,173 +121,173 @@ fn a_2xx_ends_the_delivery_and_resets_the_failure_count() {
 #[test]
 fn only_the_tenth_failure_in_a_row_disables_the_endpoint() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let first = story.delivery();
-    (0..5).for_each(|_| assert_eq!(story.fail(first), EndpointChange::None));
-    let second = story.delivery();
-    (0..4).for_each(|_| assert_eq!(story.fail(second), EndpointChange::None));
-    assert!(story.endpoint().state.is_enabled());
-    assert_eq!(story.fail(first), EndpointChange::Disabled(story.endpoint));
-    let endpoint = story.endpoint();
+    let scenario = Scenario::of(&test);
+    let first = scenario.delivery();
+    (0..5).for_each(|_| assert_eq!(scenario.fail(first), EndpointChange::None));
+    let second = scenario.delivery();
+    (0..4).for_each(|_| assert_eq!(scenario.fail(second), EndpointChange::None));
+    assert!(scenario.endpoint().state.is_enabled());
+    assert_eq!(scenario.fail(first), EndpointChange::Disabled(scenario.endpoint));
+    let endpoint = scenario.endpoint();
     assert_eq!(endpoint.state.disabled_at(), Some(test.now()));
     assert_eq!(endpoint.state.disabled_reason(), Some("Disabled after repeated failures"));
-    let lines = test.snapshot().rows::<AuditRow>(story.sender.account.as_bytes(), 9).unwrap();
+    let lines = test.snapshot().rows::<AuditRow>(scenario.sender.account.as_bytes(), 9).unwrap();
     let [(_, AuditRow { actor, change, .. })] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!((actor, change.action), (&Actor::Service, Action::WebhookDisabled));
-    assert_eq!(change.object, story.endpoint.to_string());
+    assert_eq!(change.object, scenario.endpoint.to_string());
     // A delivery that was still in flight has no effect.
-    story.succeed(second);
-    assert!(!story.endpoint().state.is_enabled());
+    scenario.succeed(second);
+    assert!(!scenario.endpoint().state.is_enabled());
 }
 
 #[test]
 fn a_parked_delivery_keeps_its_attempt_count_and_due_time() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let (overdue, scheduled) = (story.delivery(), story.delivery());
-    (0..3).for_each(|_| assert_eq!(story.fail(scheduled), EndpointChange::None));
-    let due = story.due(scheduled);
-    story.enable(false);
-    story.settle(overdue, DeliveryEnd::Parked);
-    story.settle(scheduled, DeliveryEnd::Parked);
-    assert!(story.timers().is_empty());
+    let scenario = Scenario::of(&test);
+    let (overdue, scheduled) = (scenario.delivery(), scenario.delivery());
+    (0..3).for_each(|_| assert_eq!(scenario.fail(scheduled), EndpointChange::None));
+    let due = scenario.due(scheduled);
+    scenario.enable(false);
+    scenario.settle(overdue, DeliveryEnd::Parked);
+    scenario.settle(scheduled, DeliveryEnd::Parked);
+    assert!(scenario.timers().is_empty());
     assert_eq!(test.count(Table::Parked, &[]), 2);
-    let fresh = story.delivery();
+    let fresh = scenario.delivery();
     assert_eq!(test.count(Table::Parked, &[]), 3, "later events are held too");
 
     test.pass(Duration::from_secs(60));
-    story.enable(true);
+    scenario.enable(true);
     assert_eq!(test.count(Table::Parked, &[]), 0);
     assert!(due > test.now());
-    assert_eq!(story.timers(), [(test.now(), overdue.0), (test.now(), fresh.0), (due, scheduled.0)]);
-    assert_eq!(story.row(scheduled).state.attempts, 3);
-    assert_eq!(story.due(overdue), test.now());
-    story.succeed(overdue);
-    assert_eq!(story.row(overdue).state.stage, Stage::Delivered);
+    assert_eq!(scenario.timers(), [(test.now(), overdue.0), (test.now(), fresh.0), (due, scheduled.0)]);
+    assert_eq!(scenario.row(scheduled).state.attempts, 3);
+    assert_eq!(scenario.due(overdue), test.now());
+    scenario.succeed(overdue);
+    assert_eq!(scenario.row(overdue).state.stage, Stage::Delivered);
 }
 
 #[test]
 fn a_delivery_parked_too_late_stays_due() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let delivery = story.delivery();
-    story.enable(false);
-    story.enable(true);
-    story.settle(delivery, DeliveryEnd::Parked);
+    let scenario = Scenario::of(&test);
+    let delivery = scenario.delivery();
+    scenario.enable(false);
+    scenario.enable(true);
+    scenario.settle(delivery, DeliveryEnd::Parked);
     assert_eq!(test.count(Table::Parked, &[]), 0);
-    assert_eq!(story.timers(), [(story.due(delivery), delivery.0)]);
+    assert_eq!(scenario.timers(), [(scenario.due(delivery), delivery.0)]);
 }
 
 #[test]
 fn parked_deliveries_become_due_in_slices_oldest_first() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    story.enable(false);
+    let scenario = Scenario::of(&test);
+    scenario.enable(false);
     let count = UNPARK_SLICE + 10;
     for _ in 0..count {
-        story.sender.accept("b@example.net");
+        scenario.sender.accept("b@example.net");
     }
-    story.enable(true);
+    scenario.enable(true);
     let [more] = test.timers(TimerKind::Unpark)[..] else { panic!("a timer for the rest") };
     let first = test.keys(Table::Deliveries, &[]);
     let oldest = first[..UNPARK_SLICE].iter().map(|key| Ulid(*key.last_chunk::<16>().unwrap()));
-    assert!(story.timers().iter().map(|(_, id)| *id).eq(oldest));
-    test.done(Unpark { account: story.sender.account, endpoint: story.endpoint, due: more.due });
-    assert_eq!((story.timers().len(), test.count(Table::Parked, &[])), (count, 0));
+    assert!(scenario.timers().iter().map(|(_, id)| *id).eq(oldest));
+    test.done(Unpark { account: scenario.sender.account, endpoint: scenario.endpoint, due: more.due });
+    assert_eq!((scenario.timers().len(), test.count(Table::Parked, &[])), (count, 0));
     assert!(test.timers(TimerKind::Unpark).is_empty());
 }
 
 #[test]
 fn deliveries_stay_parked_if_their_endpoint_is_disabled_again() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    story.enable(false);
-    let delivery = story.delivery();
-    test.done(Unpark { account: story.sender.account, endpoint: story.endpoint, due: test.now() });
-    assert_eq!((story.timers().len(), test.count(Table::Parked, &[])), (0, 1));
-    assert!(matches!(story.row(delivery).state.stage, Stage::Pending { .. }));
+    let scenario = Scenario::of(&test);
+    scenario.enable(false);
+    let delivery = scenario.delivery();
+    test.done(Unpark { account: scenario.sender.account, endpoint: scenario.endpoint, due: test.now() });
+    assert_eq!((scenario.timers().len(), test.count(Table::Parked, &[])), (0, 1));
+    assert!(matches!(scenario.row(delivery).state.stage, Stage::Pending { .. }));
 }
 
 #[test]
 fn an_abandoned_delivery_fails_without_an_attempt() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let delivery = story.delivery();
-    story.settle(delivery, DeliveryEnd::Abandoned);
-    assert_eq!((story.row(delivery).state.stage, story.row(delivery).state.attempts), (Stage::Failed, 0));
-    assert!(story.timers().is_empty());
-    assert_eq!(story.endpoint().state.consecutive_failures(), 0);
+    let scenario = Scenario::of(&test);
+    let delivery = scenario.delivery();
+    scenario.settle(delivery, DeliveryEnd::Abandoned);
+    assert_eq!((scenario.row(delivery).state.stage, scenario.row(delivery).state.attempts), (Stage::Failed, 0));
+    assert!(scenario.timers().is_empty());
+    assert_eq!(scenario.endpoint().state.consecutive_failures(), 0);
 }
 
 #[test]
 fn a_timer_served_late_leaves_the_delivery_one_timer() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let delivery = story.delivery();
-    let stale = story.due(delivery);
-    story.fail(delivery);
-    let (account, end) = (story.sender.account, DeliveryEnd::Parked);
+    let scenario = Scenario::of(&test);
+    let delivery = scenario.delivery();
+    let stale = scenario.due(delivery);
+    scenario.fail(delivery);
+    let (account, end) = (scenario.sender.account, DeliveryEnd::Parked);
     test.done(SettleDelivery { account, delivery, due: stale, end });
-    assert_eq!(story.timers(), [(story.due(delivery), delivery.0)]);
-    story.succeed(delivery);
+    assert_eq!(scenario.timers(), [(scenario.due(delivery), delivery.0)]);
+    scenario.succeed(delivery);
     let end = DeliveryEnd::Abandoned;
     test.done(SettleDelivery { account, delivery, due: stale, end });
-    assert_eq!(story.row(delivery).state.stage, Stage::Delivered, "an ended delivery does not change");
+    assert_eq!(scenario.row(delivery).state.stage, Stage::Delivered, "an ended delivery does not change");
 }
 
 #[test]
 fn overflowing_deliveries_of_an_enabled_endpoint_are_parked_until_their_timer() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let deliveries = [story.delivery(), story.delivery()];
+    let scenario = Scenario::of(&test);
+    let deliveries = [scenario.delivery(), scenario.delivery()];
     for (delivery, unparking) in deliveries.into_iter().zip([Unparking::Arm, Unparking::Armed]) {
-        story.settle(delivery, DeliveryEnd::Overflowed(unparking));
+        scenario.settle(delivery, DeliveryEnd::Overflowed(unparking));
     }
     assert!(test.timers(TimerKind::Delivery).is_empty());
     let [timer] = test.timers(TimerKind::Unpark)[..] else { panic!("one timer for both") };
-    test.done(Unpark { account: story.sender.account, endpoint: story.endpoint, due: timer.due });
+    test.done(Unpark { account: scenario.sender.account, endpoint: scenario.endpoint, due: timer.due });
     assert_eq!((test.timers(TimerKind::Delivery).len(), test.count(Table::Parked, &[])), (2, 0));
-    assert_eq!(deliveries.map(|delivery| story.row(delivery).state.attempts), [0, 0]);
+    assert_eq!(deliveries.map(|delivery| scenario.row(delivery).state.attempts), [0, 0]);
 }
 
 #[test]
 fn counted_failures_are_kept_until_a_success_or_a_reactivation() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let (first, second) = (story.delivery(), story.delivery());
-    story.fail(first);
-    story.fail(second);
-    story.fail(first);
+    let scenario = Scenario::of(&test);
+    let (first, second) = (scenario.delivery(), scenario.delivery());
+    scenario.fail(first);
+    scenario.fail(second);
+    scenario.fail(first);
     let failed = |delivery, number| FailedAttempt { delivery, number };
-    assert_eq!(story.endpoint().failed, [failed(first, 1), failed(second, 1), failed(first, 2)]);
-    story.succeed(second);
-    assert!(story.endpoint().failed.is_empty());
-    let others: Vec<_> = (0..11).map(|_| story.delivery()).collect();
+    assert_eq!(scenario.endpoint().failed, [failed(first, 1), failed(second, 1), failed(first, 2)]);
+    scenario.succeed(second);
+    assert!(scenario.endpoint().failed.is_empty());
+    let others: Vec<_> = (0..11).map(|_| scenario.delivery()).collect();
     for delivery in &others {
-        story.fail(*delivery);
+        scenario.fail(*delivery);
     }
     let kept: Vec<_> = others[..10].iter().map(|delivery| failed(*delivery, 1)).collect();
-    assert_eq!(story.endpoint().failed, kept, "deliveries in flight at that time do not count");
-    story.enable(true);
-    assert!(story.endpoint().failed.is_empty());
+    assert_eq!(scenario.endpoint().failed, kept, "deliveries in flight at that time do not count");
+    scenario.enable(true);
+    assert!(scenario.endpoint().failed.is_empty());
 }
 
 #[test]
 fn deliveries_of_a_suspended_account_are_parked_until_it_is_resumed() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let delivery = story.delivery();
-    let account = story.sender.account;
+    let scenario = Scenario::of(&test);
+    let delivery = scenario.delivery();
+    let account = scenario.sender.account;
     test.done(SuspendAccount { account, reason: "unpaid".parse().unwrap() });
-    story.settle(delivery, DeliveryEnd::Parked);
-    assert_eq!((story.timers().len(), story.row(delivery).state.attempts), (0, 0));
-    let unpark = |due| test.done(Unpark { account, endpoint: story.endpoint, due });
+    scenario.settle(delivery, DeliveryEnd::Parked);
+    assert_eq!((scenario.timers().len(), scenario.row(delivery).state.attempts), (0, 0));
+    let unpark = |due| test.done(Unpark { account, endpoint: scenario.endpoint, due });
     unpark(test.now());
-    assert_eq!(story.timers().len(), 0, "enabling an endpoint does not end the suspension");
+    assert_eq!(scenario.timers().len(), 0, "enabling an endpoint does not end the suspension");
     test.done(ResumeAccount { account });
     let timer = test.timers(TimerKind::Unpark)[0];
     unpark(timer.due);
-    assert_eq!((story.timers().len(), test.timers(TimerKind::Unpark).len()), (1, 0));
-    story.succeed(delivery);
-    assert_eq!(story.row(delivery).state.stage, Stage::Delivered);
+    assert_eq!((scenario.timers().len(), test.timers(TimerKind::Unpark).len()), (1, 0));
+    scenario.succeed(delivery);
+    assert_eq!(scenario.row(delivery).state.stage, Stage::Delivered);
 }

@@ -32,13 +32,13 @@ fn deferred() -> TransferEnd {
 }
 
 /// One message for a test.
-struct Story<'a> {
+struct Scenario<'a> {
     test: &'a TestStore,
     sender: Sender<'a>,
     message: MessageId,
 }
 
-impl<'a> Story<'a> {
+impl<'a> Scenario<'a> {
     fn of(test: &'a TestStore) -> Self {
         let sender = test.sender();
         Self { test, sender, message: sender.accept("B@example.net") }
@@ -93,15 +93,15 @@ impl<'a> Story<'a> {
 #[test]
 fn a_delivered_message_has_no_further_attempt() {
     let test = TestStore::new();
-    let story = Story::of(&test);
+    let scenario = Scenario::of(&test);
     test.pass(MINUTE);
-    assert_eq!(story.settle(TransferEnd::Delivered, facts(250), [0; 4]), Settled::Recorded);
-    let transfer = story.transfer();
-    assert_eq!(story.status(), "delivered");
+    assert_eq!(scenario.settle(TransferEnd::Delivered, facts(250), [0; 4]), Settled::Recorded);
+    let transfer = scenario.transfer();
+    assert_eq!(scenario.status(), "delivered");
     assert_eq!((transfer.attempts, transfer.due, transfer.delivered_at), (1, None, Some(test.now())));
     assert_eq!((transfer.status_at, transfer.last.smtp_code), (test.now(), Some(250)));
-    assert!(story.due_timers().is_empty());
-    let event = story.last_event();
+    assert!(scenario.due_timers().is_empty());
+    let event = scenario.last_event();
     assert_eq!((event["type"].as_str(), event["attempt"].as_u64()), (Some("delivered"), Some(1)));
     assert_eq!(event["smtp_response"], "250 said so");
     assert!(event["next_attempt_at"].is_null());
@@ -110,33 +110,33 @@ fn a_delivered_message_has_no_further_attempt() {
 #[test]
 fn deferrals_follow_the_schedule_within_ten_percent() {
     let test = TestStore::new();
-    let story = Story::of(&test);
+    let scenario = Scenario::of(&test);
     let chances = [[0; 4], [255; 4], [128, 0, 0, 0], [0; 4], [255; 4], [0; 4], [0; 4], [0; 4]];
     for ((attempt, minutes), chance) in (1..).zip([1, 2, 4, 8, 15, 30, 60, 60]).zip(chances) {
-        assert_eq!(story.settle(deferred(), facts(451), chance), Settled::Recorded);
-        let transfer = story.transfer();
+        assert_eq!(scenario.settle(deferred(), facts(451), chance), Settled::Recorded);
+        let transfer = scenario.transfer();
         let due = transfer.due.unwrap();
         let wait = due.since(test.now());
         assert!(wait >= minutes * MINUTE * 9 / 10 && wait <= minutes * MINUTE * 11 / 10, "{attempt}: {wait:?}");
-        assert_eq!((story.status(), transfer.attempts), ("deferred", attempt));
-        assert_eq!(story.due_timers(), [due], "exactly one timer");
-        let event = story.last_event();
+        assert_eq!((scenario.status(), transfer.attempts), ("deferred", attempt));
+        assert_eq!(scenario.due_timers(), [due], "exactly one timer");
+        let event = scenario.last_event();
         assert_eq!(event["next_attempt_at"], due.to_string());
         assert_eq!(event["attempt"], attempt);
     }
-    assert_eq!(story.events().len(), 9, "queued, and eight deferrals");
+    assert_eq!(scenario.events().len(), 9, "queued, and eight deferrals");
 }
 
 #[test]
 fn a_delay_requested_by_the_site_postpones_but_never_advances_an_attempt() {
     let test = TestStore::new();
-    let story = Story::of(&test);
+    let scenario = Scenario::of(&test);
     let until = |time| TransferEnd::Deferred { bounce: None, not_before: Some(time) };
     let late = test.now() + 10 * MINUTE;
-    story.settle(until(late), facts(421), [0; 4]);
-    assert_eq!(story.transfer().due, Some(late));
-    story.settle(until(test.now()), facts(421), [0; 4]);
-    assert_eq!(story.transfer().due, Some(late + 2 * MINUTE * 9 / 10));
+    scenario.settle(until(late), facts(421), [0; 4]);
+    assert_eq!(scenario.transfer().due, Some(late));
+    scenario.settle(until(test.now()), facts(421), [0; 4]);
+    assert_eq!(scenario.transfer().due, Some(late + 2 * MINUTE * 9 / 10));
 }
 
 #[test]
@@ -146,110 +146,110 @@ fn a_message_without_time_for_another_attempt_waits_for_its_expiry() {
     let mut accept = sender.message("b@example.net");
     let end = test.now() + MINUTE / 2;
     accept.message.give_up_at = end;
-    let story = Story { test: &test, sender, message: accept.id };
+    let scenario = Scenario { test: &test, sender, message: accept.id };
     assert!(!test.done(accept).is_replay);
     let not_before = Some(test.now() + MINUTE / 4);
-    story.settle(TransferEnd::Deferred { bounce: None, not_before }, facts(451), [0; 4]);
-    assert_eq!((story.status(), story.transfer().due), ("deferred", Some(end)));
-    assert!(story.last_event()["next_attempt_at"].is_null(), "the timer at the expiry is not an attempt");
-    story.settle(TransferEnd::GaveUp(bounce(false)), AttemptFacts::default(), [0; 4]);
-    assert_eq!((story.status(), story.transfer().attempts), ("failed", 1));
-    assert!(story.due_timers().is_empty());
-    assert!(story.last_event()["attempt"].is_null());
+    scenario.settle(TransferEnd::Deferred { bounce: None, not_before }, facts(451), [0; 4]);
+    assert_eq!((scenario.status(), scenario.transfer().due), ("deferred", Some(end)));
+    assert!(scenario.last_event()["next_attempt_at"].is_null(), "the timer at the expiry is not an attempt");
+    scenario.settle(TransferEnd::GaveUp(bounce(false)), AttemptFacts::default(), [0; 4]);
+    assert_eq!((scenario.status(), scenario.transfer().attempts), ("failed", 1));
+    assert!(scenario.due_timers().is_empty());
+    assert!(scenario.last_event()["attempt"].is_null());
     assert_eq!(test.count(Table::Suppressions, &[]), 0, "giving up never suppresses");
 }
 
 #[test]
 fn a_bounce_suppresses_the_address_if_its_rule_says_so() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    story.settle(TransferEnd::Bounced(bounce(true)), facts(550), [0; 4]);
-    assert_eq!((story.status(), story.due_timers()), ("bounced", Vec::new()));
-    assert_eq!(story.last_event()["bounce"]["suppressed"], true);
-    let row: SuppressionRow = test.row(&schema::named(story.sender.account, b"b@example.net"));
-    assert_eq!((row.reason, row.message), (SuppressionReason::Bounce, Some(story.message)));
+    let scenario = Scenario::of(&test);
+    scenario.settle(TransferEnd::Bounced(bounce(true)), facts(550), [0; 4]);
+    assert_eq!((scenario.status(), scenario.due_timers()), ("bounced", Vec::new()));
+    assert_eq!(scenario.last_event()["bounce"]["suppressed"], true);
+    let row: SuppressionRow = test.row(&schema::named(scenario.sender.account, b"b@example.net"));
+    assert_eq!((row.reason, row.message), (SuppressionReason::Bounce, Some(scenario.message)));
     let found =
-        test.snapshot().get(Table::SuppressionsById, &schema::suppression(story.sender.account, row.id)).unwrap();
+        test.snapshot().get(Table::SuppressionsById, &schema::suppression(scenario.sender.account, row.id)).unwrap();
     assert_eq!(found.as_deref(), Some(b"b@example.net".as_slice()));
     assert_eq!((row.email.as_str(), row.smtp_code), ("B@example.net", Some(550)));
-    let again = story.sender.message("b@EXAMPLE.net");
+    let again = scenario.sender.message("b@EXAMPLE.net");
     assert_eq!(test.answer_of(again).unwrap_err(), Refusal::RecipientSuppressed);
-    assert!(test.answer_of(story.sender.message("b+x@example.net")).is_ok(), "no folding of addresses");
+    assert!(test.answer_of(scenario.sender.message("b+x@example.net")).is_ok(), "no folding of addresses");
 }
 
 #[test]
 fn a_bounce_with_another_cause_suppresses_no_address() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    story.settle(TransferEnd::Bounced(bounce(false)), facts(554), [0; 4]);
-    assert_eq!((story.status(), test.count(Table::Suppressions, &[])), ("bounced", 0));
+    let scenario = Scenario::of(&test);
+    scenario.settle(TransferEnd::Bounced(bounce(false)), facts(554), [0; 4]);
+    assert_eq!((scenario.status(), test.count(Table::Suppressions, &[])), ("bounced", 0));
 }
 
 #[test]
 fn a_message_to_a_newly_suppressed_address_ends_without_an_attempt() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    story.settle(TransferEnd::Suppressed, AttemptFacts::default(), [0; 4]);
-    assert_eq!((story.status(), story.transfer().attempts), ("suppressed", 0));
-    assert_eq!(story.last_event()["type"], "suppressed");
+    let scenario = Scenario::of(&test);
+    scenario.settle(TransferEnd::Suppressed, AttemptFacts::default(), [0; 4]);
+    assert_eq!((scenario.status(), scenario.transfer().attempts), ("suppressed", 0));
+    assert_eq!(scenario.last_event()["type"], "suppressed");
 }
 
 #[test]
 fn a_stale_timer_is_removed_without_effect() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let first = story.transfer().due.unwrap();
-    story.settle(deferred(), facts(451), [0; 4]);
-    let before = story.transfer();
-    let settled = story.settle_timer(first, TransferEnd::Delivered, facts(250), [0; 4]);
+    let scenario = Scenario::of(&test);
+    let first = scenario.transfer().due.unwrap();
+    scenario.settle(deferred(), facts(451), [0; 4]);
+    let before = scenario.transfer();
+    let settled = scenario.settle_timer(first, TransferEnd::Delivered, facts(250), [0; 4]);
     assert_eq!(settled, Settled::Stale);
-    let after = story.transfer();
+    let after = scenario.transfer();
     assert_eq!((after.state, after.attempts, after.due), (before.state, before.attempts, before.due));
-    assert_eq!((story.events().len(), story.due_timers()), (2, vec![before.due.unwrap()]));
+    assert_eq!((scenario.events().len(), scenario.due_timers()), (2, vec![before.due.unwrap()]));
 }
 
 #[test]
 fn an_outcome_recorded_twice_counts_once() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let due = story.transfer().due.unwrap();
-    assert_eq!(story.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), Settled::Recorded);
-    assert_eq!(story.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), Settled::Stale);
-    assert_eq!((story.events().len(), story.transfer().attempts), (2, 1));
+    let scenario = Scenario::of(&test);
+    let due = scenario.transfer().due.unwrap();
+    assert_eq!(scenario.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), Settled::Recorded);
+    assert_eq!(scenario.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), Settled::Stale);
+    assert_eq!((scenario.events().len(), scenario.transfer().attempts), (2, 1));
 }
 
 #[test]
 fn a_postponed_message_gets_no_attempt_and_no_event() {
     let test = TestStore::new();
-    let story = Story::of(&test);
+    let scenario = Scenario::of(&test);
     let until = test.now() + 5 * MINUTE;
-    story.settle(TransferEnd::Postponed { until }, AttemptFacts::default(), [0; 4]);
-    assert_eq!((story.status(), story.transfer().attempts, story.due_timers()), ("queued", 0, vec![until]));
-    assert_eq!(story.events().len(), 1);
-    story.settle(TransferEnd::Postponed { until: Timestamp::MAX }, AttemptFacts::default(), [0; 4]);
-    let message: MessageRow = test.row(&story.sender.key(story.message));
-    assert_eq!(story.due_timers(), [message.give_up_at], "never after the message's expiry");
+    scenario.settle(TransferEnd::Postponed { until }, AttemptFacts::default(), [0; 4]);
+    assert_eq!((scenario.status(), scenario.transfer().attempts, scenario.due_timers()), ("queued", 0, vec![until]));
+    assert_eq!(scenario.events().len(), 1);
+    scenario.settle(TransferEnd::Postponed { until: Timestamp::MAX }, AttemptFacts::default(), [0; 4]);
+    let message: MessageRow = test.row(&scenario.sender.key(scenario.message));
+    assert_eq!(scenario.due_timers(), [message.give_up_at], "never after the message's expiry");
 }
 
 #[test]
 fn a_message_is_set_aside_after_three_crashes() {
     let test = TestStore::new();
-    let story = Story::of(&test);
+    let scenario = Scenario::of(&test);
     for status in ["deferred", "deferred", "failed"] {
-        story.settle(TransferEnd::Crashed, AttemptFacts::default(), [0; 4]);
-        assert_eq!((story.status(), story.last_event()["type"].as_str()), (status, Some(status)));
+        scenario.settle(TransferEnd::Crashed, AttemptFacts::default(), [0; 4]);
+        assert_eq!((scenario.status(), scenario.last_event()["type"].as_str()), (status, Some(status)));
     }
-    assert!(story.due_timers().is_empty());
+    assert!(scenario.due_timers().is_empty());
 }
 
 #[test]
 fn the_transcript_of_a_failed_attempt_is_kept_as_long_as_its_event() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    story.settle(deferred(), facts(451), [0; 4]);
-    let event = test.keys(Table::Timeline, &story.sender.key(story.message)).pop().unwrap();
+    let scenario = Scenario::of(&test);
+    scenario.settle(deferred(), facts(451), [0; 4]);
+    let event = test.keys(Table::Timeline, &scenario.sender.key(scenario.message)).pop().unwrap();
     assert_eq!(test.keys(Table::Transcripts, &[]), [event], "for the event of the failure");
-    story.settle(TransferEnd::Delivered, facts(250), [0; 4]);
+    scenario.settle(TransferEnd::Delivered, facts(250), [0; 4]);
     assert_eq!(test.count(Table::Transcripts, &[]), 1, "a success keeps no transcript");
     let [timer] = <[_; 1]>::try_from(test.timers(TimerKind::EventLog)).unwrap();
     for (days, left) in [(29, 1), (2, 0)] {
@@ -258,38 +258,38 @@ fn the_transcript_of_a_failed_attempt_is_kept_as_long_as_its_event() {
         test.done(SweepEvents { due });
         assert_eq!(test.count(Table::Transcripts, &[]), left);
     }
-    assert_eq!(story.events().len(), 3, "the timeline stays");
+    assert_eq!(scenario.events().len(), 3, "the timeline stays");
 }
 
 #[test]
 fn unreadable_content_defers_its_message_once_and_fails_it_after_an_hour() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let events = || test.count(Table::Timeline, &story.sender.key(story.message));
-    let unreadable = || story.settle(TransferEnd::Unreadable, AttemptFacts::default(), [0; 4]);
+    let scenario = Scenario::of(&test);
+    let events = || test.count(Table::Timeline, &scenario.sender.key(scenario.message));
+    let unreadable = || scenario.settle(TransferEnd::Unreadable, AttemptFacts::default(), [0; 4]);
     let before = events();
     unreadable();
     let began = test.now();
-    assert_eq!((story.status(), story.transfer().attempts, events()), ("deferred", 0, before + 1));
+    assert_eq!((scenario.status(), scenario.transfer().attempts, events()), ("deferred", 0, before + 1));
     for minute in 1..60 {
         unreadable();
         assert_eq!(test.now(), began + minute * MINUTE, "it is retried every minute");
-        assert_eq!((story.status(), events()), ("deferred", before + 1), "one event says so");
+        assert_eq!((scenario.status(), events()), ("deferred", before + 1), "one event says so");
     }
     unreadable();
-    assert_eq!((story.status(), story.transfer().due, events()), ("failed", None, before + 2));
+    assert_eq!((scenario.status(), scenario.transfer().due, events()), ("failed", None, before + 2));
 }
 
 #[test]
 fn the_hour_of_unreadable_content_restarts_after_an_attempt() {
     let test = TestStore::new();
-    let story = Story::of(&test);
-    let unreadable = || story.settle(TransferEnd::Unreadable, AttemptFacts::default(), [0; 4]);
+    let scenario = Scenario::of(&test);
+    let unreadable = || scenario.settle(TransferEnd::Unreadable, AttemptFacts::default(), [0; 4]);
     (0..50).for_each(|_| assert_eq!(unreadable(), Settled::Recorded));
-    story.settle(deferred(), facts(450), [0; 4]);
-    assert_eq!(story.transfer().unreadable_since, None);
+    scenario.settle(deferred(), facts(450), [0; 4]);
+    assert_eq!(scenario.transfer().unreadable_since, None);
     (0..50).for_each(|_| assert_eq!(unreadable(), Settled::Recorded));
-    assert_eq!(story.status(), "deferred");
+    assert_eq!(scenario.status(), "deferred");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 /** Client for Postrider, the self-hosted transactional email service. */
 
 export interface ClientOptions {
-  /** The address of the service; the variable `POSTRIDER_URL` if absent. */
+  /** Base URL of the service; default: the variable `POSTRIDER_URL`. */
   url?: string;
-  /** An API key; the variable `POSTRIDER_API_KEY` if absent. */
+  /** An API key; default: the variable `POSTRIDER_API_KEY`. */
   apiKey?: string;
-  /** How long each attempt may take, in milliseconds. Default 30000. */
+  /** Time limit of each attempt in milliseconds. Default: 30000. */
   timeoutMs?: number;
-  /** How often a request is repeated after a connection fault, a 429 or a 5xx. Default 3. */
+  /** Maximum number of retries after a connection error, a 429 or a 5xx. Default: 3. */
   retries?: number;
 }
 
@@ -48,7 +48,7 @@ export interface Message {
 }
 
 export interface SendOptions extends Message {
-  /** 1 to 255 printable ASCII characters; made if absent. */
+  /** 1 to 255 printable ASCII characters; generated if absent. */
   idempotencyKey?: string;
 }
 
@@ -98,7 +98,7 @@ export interface MessageFilters {
   stream?: Stream;
   after?: string;
   before?: string;
-  /** Up to three pairs, which a message must have exactly. */
+  /** Up to three pairs; a message must have exactly these values. */
   metadata?: Record<string, string>;
   /** The size of a page, 1 to 100. */
   limit?: number;
@@ -120,13 +120,13 @@ export class Postrider {
   readonly retries: number;
   /** Sends one message to one recipient. */
   send(message: SendOptions): Promise<Sent>;
-  /** The message with everything that happened to it. */
+  /** Returns the message with its events. */
   get(id: string): Promise<MessageRecord>;
   /** Cancels a message that is still waiting. */
   cancel(id: string): Promise<MessageRecord>;
-  /** All messages that the filters match, newest first. */
+  /** Iterates over all matching messages, newest first. */
   messages(filters?: MessageFilters): AsyncGenerator<MessageRecord, void, undefined>;
-  /** All events that the filters match, newest first. */
+  /** Iterates over all matching events, newest first. */
   events(filters?: EventFilters): AsyncGenerator<Event, void, undefined>;
 }
 
@@ -134,10 +134,10 @@ export class Postrider {
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
-  /** The faults by field; empty where no field is at fault. */
+  /** The errors by field; empty if the error is not about fields. */
   readonly errors: Record<string, string[]>;
   readonly requestId: string | null;
-  /** Seconds to wait before trying again, where the service said so. */
+  /** Seconds to wait before a retry, if the service returned them. */
   readonly retryAfter: number | null;
 }
 
@@ -145,9 +145,9 @@ export class ApiError extends Error {
 export class SignatureError extends Error {}
 
 export interface VerifyOptions {
-  /** The age in seconds beyond which a signature is refused. Default 300. */
+  /** Maximum age of a signature in seconds. Default: 300. */
   tolerance?: number;
-  /** The time to measure it by, in seconds since the epoch. */
+  /** The current time in seconds since the epoch, for tests. */
   now?: number;
 }
 

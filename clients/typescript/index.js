@@ -1,8 +1,8 @@
 // Client for Postrider, the self-hosted transactional email service. Types are in index.d.ts.
 
-/** The longest wait before a retry, in milliseconds. */
+/** Maximum wait before a retry, in milliseconds. */
 const WAIT_MAX_MS = 60_000;
-/** The wait before the first retry where the service names none; it doubles with each. */
+/** Wait before the first retry without a Retry-After; it doubles with each retry. */
 const WAIT_FIRST_MS = 500;
 
 const encoder = new TextEncoder();
@@ -28,7 +28,7 @@ export class SignatureError extends Error {
   }
 }
 
-/** Sends messages and reads what became of them. */
+/** Sends messages and reads their status and events. */
 export class Postrider {
   #apiKey;
 
@@ -44,28 +44,28 @@ export class Postrider {
     this.#apiKey = key;
   }
 
-  /** Sends one message to one recipient. Without `idempotencyKey` one is made, so that no retry sends twice. */
+  /** Sends one message to one recipient. Without `idempotencyKey` one is generated, so that no retry sends twice. */
   async send({ idempotencyKey, ...message }) {
     const headers = { "Idempotency-Key": idempotencyKey ?? crypto.randomUUID() };
     return this.#request("POST", "/v1/messages", JSON.stringify(message), headers);
   }
 
-  /** The message with everything that happened to it. */
+  /** Returns the message with its events. */
   async get(id) {
     return this.#request("GET", `/v1/messages/${encodeURIComponent(id)}`);
   }
 
-  /** Cancels a message that is still waiting. Too late is an ApiError with status 409. */
+  /** Cancels a message that is still waiting. If it is too late, throws an ApiError with status 409. */
   async cancel(id) {
     return this.#request("POST", `/v1/messages/${encodeURIComponent(id)}/cancel`);
   }
 
-  /** All messages that the filters match, newest first. `limit` is the size of a page. */
+  /** Iterates over all matching messages, newest first. `limit` is the size of a page. */
   messages(filters = {}) {
     return this.#pages("/v1/messages", filters);
   }
 
-  /** All events that the filters match, newest first. `limit` is the size of a page. */
+  /** Iterates over all matching events, newest first. `limit` is the size of a page. */
   events(filters = {}) {
     return this.#pages("/v1/events", filters);
   }
@@ -80,7 +80,7 @@ export class Postrider {
       const page = await this.#request("GET", query.size > 0 ? `${path}?${query}` : path);
       yield* page.data;
       if (page.next_cursor === null) return;
-      // A cursor carries its filters.
+      // A cursor includes its filters.
       const next = new URLSearchParams({ cursor: page.next_cursor });
       if (query.has("limit")) next.set("limit", query.get("limit"));
       query = next;
@@ -109,7 +109,7 @@ export class Postrider {
     let answer;
     let text;
     try {
-      // The API has no redirects; following one would send the key elsewhere.
+      // The API has no redirects; following one would send the key to another server.
       answer = await fetch(this.url + path, { method, body, headers: fields, redirect: "manual", signal });
       text = await answer.text();
     } catch (cause) {
@@ -141,7 +141,7 @@ function apiError(answer, text) {
     const parsed = JSON.parse(text);
     if (parsed !== null && typeof parsed === "object") told = parsed;
   } catch {
-    // Something in between has answered.
+    // A proxy has answered instead of the service.
   }
   const after = answer.headers.get("retry-after") ?? "";
   return new ApiError(answer.status, told.code ?? "unknown", told.message ?? `The service answered ${answer.status}.`, {
@@ -186,7 +186,7 @@ export async function verify(secret, body, signature, { tolerance = 300, now = D
   return event;
 }
 
-/** The bytes of a buffer or a view. */
+/** Returns the bytes of a buffer or a view. */
 function bytesOf(body) {
   if (ArrayBuffer.isView(body)) return new Uint8Array(body.buffer, body.byteOffset, body.byteLength);
   return new Uint8Array(body);

@@ -14,18 +14,18 @@ from ._errors import ApiError
 
 Record = Dict[str, Any]
 
-#: The longest wait before a retry, in seconds.
+#: Maximum wait before a retry, in seconds.
 _WAIT_MAX = 60.0
-#: The wait before the first retry where the service names none; it doubles with each.
+#: Wait before the first retry without a Retry-After; it doubles with each retry.
 _WAIT_FIRST = 0.5
 
 
 class Client:
-    """Sends messages and reads what became of them.
+    """Sends messages and reads their status and events.
 
-    ``url`` and ``api_key`` default to the variables ``POSTRIDER_URL`` and ``POSTRIDER_API_KEY``. ``timeout`` is in
-    seconds and holds for each attempt. ``retries`` is how often a request is repeated after a connection fault, a 429 or
-    a 5xx. A client may be shared by threads.
+    ``url`` and ``api_key`` default to the variables ``POSTRIDER_URL`` and ``POSTRIDER_API_KEY``. ``timeout`` is the
+    time limit of each attempt in seconds. ``retries`` is the maximum number of retries after a connection error, a 429
+    or a 5xx. Threads may share a client.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class Client:
     ) -> Record:
         """Sends one message to one recipient and returns its ``id``, ``status`` and the rest of the answer.
 
-        Without ``idempotency_key`` one is made, so that a retry never sends a message twice. Give your own to make the
-        whole call repeatable.
+        Without ``idempotency_key`` one is generated, so that a retry never sends a message twice. Set your own to make
+        the whole call repeatable.
         """
         fields: Record = {
             "from": from_,
@@ -87,22 +87,22 @@ class Client:
         return self._request("POST", "/v1/messages", message, {"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
 
     def get(self, id: str) -> Record:
-        """The message with everything that happened to it."""
+        """Returns the message with its events."""
         return self._request("GET", f"/v1/messages/{_segment(id)}")
 
     def cancel(self, id: str) -> Record:
-        """Cancels a message that is still waiting, and returns it. Too late is an :class:`ApiError` with status 409."""
+        """Cancels a waiting message and returns it. If it is too late, raises :class:`ApiError` with status 409."""
         return self._request("POST", f"/v1/messages/{_segment(id)}/cancel")
 
     def messages(self, **filters: Any) -> Iterator[Record]:
-        """All messages that the filters match, newest first: ``to``, ``from_``, ``subject``, ``status``, ``stream``,
+        """Iterates over all matching messages, newest first: ``to``, ``from_``, ``subject``, ``status``, ``stream``,
         ``after``, ``before``, ``message_id_header``, and ``metadata``, a mapping of up to three pairs. ``limit`` is the
         size of a page."""
         return self._pages("/v1/messages", filters)
 
     def events(self, **filters: Any) -> Iterator[Record]:
-        """All events that the filters match, newest first: ``message_id``, ``type``, ``after``, ``before``. ``limit`` is
-        the size of a page."""
+        """Iterates over all matching events, newest first: ``message_id``, ``type``, ``after``, ``before``. ``limit``
+        is the size of a page."""
         return self._pages("/v1/events", filters)
 
     def _pages(self, path: str, filters: Mapping[str, Any]) -> Iterator[Record]:
@@ -117,7 +117,7 @@ class Client:
             yield from page["data"]
             if page["next_cursor"] is None:
                 return
-            # A cursor carries its filters.
+            # A cursor includes its filters.
             given = {name: value for name, value in given.items() if name == "limit"}
             given["cursor"] = page["next_cursor"]
 
@@ -157,7 +157,7 @@ class Client:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The API has no redirects; following one would send the key elsewhere."""
+    """The API has no redirects; following one would send the key to another server."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

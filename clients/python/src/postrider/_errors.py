@@ -18,15 +18,15 @@ class ApiError(Exception):
         super().__init__(message)
         #: The HTTP status.
         self.status = status
-        #: The machine word, such as ``validation_failed``.
+        #: The error code, such as ``validation_failed``.
         self.code = code
-        #: One sentence that a person can act on.
+        #: The error message for people.
         self.message = message
-        #: The faults by field; empty where no field is at fault.
+        #: The errors by field; empty if the error is not about fields.
         self.errors: Dict[str, List[str]] = errors or {}
-        #: The request's identifier, for support.
+        #: The request ID, for support.
         self.request_id = request_id
-        #: Seconds to wait before trying again, where the service said so.
+        #: Seconds to wait before a retry, if the service returned them.
         self.retry_after = retry_after
 
     def __str__(self) -> str:

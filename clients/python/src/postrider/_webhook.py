@@ -1,4 +1,4 @@
-"""Checking that a webhook comes from the service."""
+"""Verification of webhooks."""
 
 import hashlib
 import hmac

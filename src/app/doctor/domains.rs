@@ -230,6 +230,6 @@ mod tests {
     fn a_stopped_service_is_reported_with_its_consequence() {
         let folder = tempfile::tempdir().unwrap();
         let checks = asked(&AdminClient::new(folder.path()));
-        assert!(checks[0].verdict == Verdict::Warn && checks[0].remedy.contains("Start it"), "{checks:?}");
+        assert!(checks[0].verdict == Verdict::Warn && checks[0].remedy.contains("Start the service"), "{checks:?}");
     }
 }

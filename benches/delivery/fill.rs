@@ -36,9 +36,9 @@ const LOOK: usize = 4 * AT_ONCE;
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "each benchmark that includes this wants one of them")]
 pub(crate) enum Fate {
-    /// They are due.
+    /// The copies are due.
     Queued,
-    /// They were accepted at the first attempt.
+    /// The copies were accepted at the first attempt.
     Delivered,
 }
 

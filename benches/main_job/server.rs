@@ -19,7 +19,7 @@ use crate::tls::{self, Tls};
 use crate::{Options, Outcome};
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
-/// After SIGTERM, work in flight has at most 30 s to finish (contract 8).
+/// Time limit of a stop. After SIGTERM, work in flight has at most 30 s to finish (contract 8).
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
 const ACCEPTED: u16 = 202;
 const CONFIG: &str = "postrider.toml";
@@ -235,8 +235,8 @@ impl Drop for Server {
     }
 }
 
-/// The ready descriptor is stdout, which the server does not use otherwise (contract 8). A separate thread reads it,
-/// because a read from a pipe has no time limit.
+/// Waits for the ready line. The ready descriptor is stdout, which the server does not use otherwise (contract 8). A
+/// separate thread reads it, because a read from a pipe has no time limit.
 async fn wait_until_ready(child: &mut Child) -> Outcome<()> {
     let mut ready = child.stdout.take().ok_or("no pipe for the ready line")?;
     let newline = tokio::task::spawn_blocking(move || ready.read_exact(&mut [0]));

@@ -24,10 +24,10 @@ pub enum Unbelievable {
     /// The header is not `t=<digits>,v1=<64 lower-case hex>`.
     #[error("X-Service-Signature is not t=<digits>,v1=<64 lower-case hex>")]
     Malformed,
-    /// It was made with another secret or for another body.
+    /// The signature was made with another secret or for another body.
     #[error("the signature does not match the body and the secret")]
     Forged,
-    /// Its `t` is more than 300 s ago.
+    /// The `t` of the header is more than 300 s ago.
     #[error("the signature is more than 300 s old")]
     Stale,
 }

@@ -196,7 +196,7 @@ pub struct ApiKey {
     pub scopes: Scopes,
     /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last used, to within 60 seconds.
+    /// Time of its last use, to within 60 seconds.
     pub last_used_at: Option<Timestamp>,
     /// Time of its expiry.
     pub expires_at: Option<Timestamp>,

@@ -50,9 +50,9 @@ pub struct CustomHeaders(Vec<(HeaderName, HeaderValue)>);
 /// Author of the list headers of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsubscribe {
-    /// `unsubscribe_url` is set, so Postrider writes them.
+    /// Postrider, because `unsubscribe_url` is set.
     Ours,
-    /// It is not set, so the caller may write them.
+    /// The caller, because `unsubscribe_url` is not set.
     Callers,
 }
 

@@ -26,10 +26,10 @@ pub struct ProviderDocument {
 /// Reason why a document is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDocument {
-    /// It is not a discovery document.
+    /// The text is not a discovery document.
     #[error("the provider's document is malformed")]
     Malformed,
-    /// It is from another provider.
+    /// The document is from another provider.
     #[error("the provider's document names another issuer than oidc.issuer")]
     Issuer,
     /// A URL is malformed or not https.

@@ -20,10 +20,10 @@ pub enum ReplicaMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenUnreachable {
-    /// It continues.
+    /// The machine continues.
     #[default]
     Serve,
-    /// It accepts and sends no mail until the bucket answers.
+    /// The machine accepts and sends no mail until the bucket answers.
     Stop,
 }
 
@@ -78,7 +78,7 @@ pub struct BucketUrl {
 /// Error: the text is not the URL of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBucketUrl {
-    /// It does not begin with `s3://`.
+    /// The text does not begin with `s3://`.
     #[error("must begin with s3://, as in s3://bucket/prefix")]
     Scheme,
     /// The bucket's name is malformed.

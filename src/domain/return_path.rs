@@ -84,13 +84,13 @@ pub struct ReturnPath {
 /// Reason why a local part is not a valid return path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReturnPath {
-    /// It is malformed.
+    /// The text is malformed.
     #[error("is not a return path")]
     Malformed,
-    /// Its MAC is wrong.
+    /// The MAC is wrong.
     #[error("is not a return path of this service")]
     Forged,
-    /// Its 37 days have passed.
+    /// The 37 days of the token have passed.
     #[error("is an expired return path")]
     Expired,
 }

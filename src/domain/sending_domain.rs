@@ -48,13 +48,13 @@ impl fmt::Display for DkimAlgorithm {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DkimState {
-    /// Its record was not found yet; it does not sign.
+    /// Not signing: its record was not found yet.
     Pending,
-    /// It signs messages.
+    /// Signing messages.
     Active,
     /// Replaced; its record stays published for messages still in transit.
     Retiring,
-    /// Its record was found, and it waits for the rotation; it does not sign.
+    /// Not signing: its record was found, and it waits for the rotation.
     Standby,
 }
 

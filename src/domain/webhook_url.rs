@@ -36,10 +36,10 @@ pub enum InvalidWebhookUrl {
     /// Another scheme, or none.
     #[error("must be an absolute https URL, such as https://example.com/hooks")]
     NotHttps,
-    /// `https://` and nothing else.
+    /// Only `https://`, without a host.
     #[error("must name a host")]
     NoHost,
-    /// It can't be parsed.
+    /// A text that can't be parsed.
     #[error("must be a valid URL")]
     Unreadable,
     /// A user name or a password.
@@ -156,8 +156,8 @@ impl fmt::Display for WebhookUrl {
     }
 }
 
-/// From a stored row: scheme and address were checked when the row was written, and are checked again at every
-/// connection.
+/// Restores a URL from a stored row. Scheme and address were checked when the row was written, and are checked again at
+/// every connection.
 impl TryFrom<String> for WebhookUrl {
     type Error = InvalidWebhookUrl;
     fn try_from(text: String) -> Result<Self, InvalidWebhookUrl> {

@@ -18,7 +18,7 @@ pub enum Category {
     NoMailHost,
     /// The domain could not be looked up.
     DnsFailure,
-    /// There was no connection, or it was lost.
+    /// The connection failed or was lost.
     ConnectionFailed,
     /// The connection could not be secured.
     TlsFailure,

@@ -78,7 +78,8 @@ mod tests {
         out
     }
 
-    /// Reference receiver for RFC 5321 4.5.2: returns the message, and whether anything followed the lone dot.
+    /// Implements RFC 5321 4.5.2 as a reference receiver. Returns the message, and whether anything followed the lone
+    /// dot.
     fn unstuffed(wire: &[u8]) -> (Vec<u8>, bool) {
         let mut message = Vec::new();
         let mut rest = wire;

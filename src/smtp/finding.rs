@@ -4,92 +4,93 @@
 use super::category::Category;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
 
-/// NXDOMAIN.
+/// Returns the failure for NXDOMAIN.
 pub fn no_such_domain() -> Bounce {
     let advice = "Correct the address: its domain does not exist.";
     found(BounceKind::Hard, Category::BadDomain, "5.1.2", BounceSource::Dns, "dns-no-such-domain", advice)
 }
 
-/// A null MX (RFC 7505).
+/// Returns the failure for a null MX (RFC 7505).
 pub fn null_mx() -> Bounce {
     let advice = "Correct the address: its domain accepts no mail.";
     found(BounceKind::Hard, Category::NoMailHost, "5.1.10", BounceSource::Dns, "dns-null-mx", advice)
 }
 
-/// No mail server of the domain has an address.
+/// Returns the failure for a domain whose mail servers have no address.
 pub fn no_host() -> Bounce {
     let advice = "Correct the address, or contact the domain's owner: none of its mail servers has an address.";
     found(BounceKind::Hard, Category::DnsFailure, "5.4.4", BounceSource::Dns, "dns-no-host", advice)
 }
 
-/// The network guard refuses all addresses.
+/// Returns the failure for a destination whose addresses are all refused by the network guard.
 pub fn blocked_destination() -> Bounce {
     let advice = "If the destination is yours, list its network in [network] allow: it is not a public address.";
     let category = Category::BlockedDestination;
     found(BounceKind::Undetermined, category, "5.4.4", BounceSource::Dns, "dns-blocked-destination", advice)
 }
 
-/// The DNS lookup failed temporarily.
+/// Returns the failure for a temporary error of the DNS lookup.
 pub fn lookup_failed() -> Bounce {
     let advice = "Nothing to do: the lookup of the domain failed, and Postrider retries the message.";
     found(BounceKind::Soft, Category::DnsFailure, "4.4.3", BounceSource::Dns, "dns-temporary", advice)
 }
 
-/// The mail would come back to us.
+/// Returns the failure for mail that would come back to us.
 pub fn loops_back() -> Bounce {
     let advice = "Check the domain's records in DNS: its mail would come back to this server.";
     found(BounceKind::Undetermined, Category::RoutingLoop, "5.4.6", BounceSource::Local, "local-loop", advice)
 }
 
-/// The server's SIZE is less than the message.
+/// Returns the failure for a message larger than the server's SIZE.
 pub fn too_large(limit: u64) -> Bounce {
     let advice = format!("Send a smaller message: the receiver accepts at most {limit} bytes.");
     found(BounceKind::Soft, Category::MessageTooLarge, "5.3.4", BounceSource::Local, "local-size", advice)
 }
 
-/// The server lacks SMTPUTF8.
+/// Returns the failure for a server without SMTPUTF8.
 pub fn needs_smtputf8() -> Bounce {
     let advice = "Use an ASCII address: the receiver's server does not accept international ones.";
     found(BounceKind::Undetermined, Category::ProtocolError, "5.6.7", BounceSource::Local, "local-smtputf8", advice)
 }
 
-/// The message's lifetime is over: its queue lifetime, its `expires_at`, or the retention of its content.
+/// Returns the failure for an expired message: its queue lifetime, its `expires_at`, or the retention of its content.
 pub fn expired() -> Bounce {
     let advice = "Send it again if it still matters: it expired before the receiver accepted it.";
     found(BounceKind::Soft, Category::Expired, "4.4.7", BounceSource::Local, "local-expired", advice)
 }
 
-/// The message's content can't be read from our own disk at the moment.
+/// Returns the failure for content that can't be read from our own disk at the moment.
 pub fn content_unreadable() -> Bounce {
     let advice = "Nothing to do: the message's content could not be read from this service's disk. It is tried again \
                   for an hour.";
     soft(Category::ContentUnreadable, "4.3.0", "local-content-unreadable", advice.to_owned())
 }
 
-/// The message's content could not be read from our own disk for an hour.
+/// Returns the failure for content that could not be read from our own disk for an hour.
 pub fn content_lost() -> Bounce {
     let advice = "Send it again, and have the operator run `postrider check`: the message's content could not be read \
                   from this service's disk.";
     soft(Category::ContentUnreadable, "5.3.0", "local-content-lost", advice.to_owned())
 }
 
-/// The connection ended, or timed out, after the final dot: the server may have accepted the message or not.
+/// Returns the failure for a connection that ended or timed out after the final dot: the server may have accepted the
+/// message or not.
 pub fn outcome_unknown() -> Bounce {
     let advice = "Nothing to do: the receiver did not answer the whole message. It is retried and may arrive twice.";
     soft(Category::ConnectionFailed, "4.4.2", "local-outcome-unknown", advice.to_owned())
 }
 
-/// The connection failed.
+/// Returns the failure for a connection that was not established.
 pub fn unreachable(why: &str) -> Bounce {
     soft(Category::ConnectionFailed, "4.4.1", "local-unreachable", tried_again("no connection to the server", why))
 }
 
-/// No answer within a phase's deadline.
+/// Returns the failure for a missing answer within a phase's deadline.
 pub fn timed_out() -> Bounce {
     soft(Category::ConnectionFailed, "4.4.1", "local-timed-out", tried_again("the server did not answer in time", ""))
 }
 
-/// The connection was lost.
+/// Returns the failure for a lost connection.
 pub fn closed(why: &str) -> Bounce {
     soft(Category::ConnectionFailed, "4.4.2", "local-closed", tried_again("the connection was lost", why))
 }
@@ -99,12 +100,12 @@ pub fn unreadable(why: &str) -> Bounce {
     soft(Category::ProtocolError, "4.5.0", "local-unreadable", tried_again("the server's answer can't be read", why))
 }
 
-/// TLS could not be set up.
+/// Returns the failure for TLS that could not be set up.
 pub fn tls_failed(why: &str) -> Bounce {
     soft(Category::TlsFailure, "4.7.5", "local-tls-failed", tried_again("no secured connection to the server", why))
 }
 
-/// The receiver's policy requires more security than its server offers.
+/// Returns the failure for a server that does not meet the receiver's policy.
 pub fn policy_failed(why: &str) -> Bounce {
     let what = "the receiver's policy requires a secured connection, which its server did not provide";
     soft(Category::TlsFailure, "4.7.5", "local-tls-policy", tried_again(what, why))

@@ -40,16 +40,16 @@ pub enum StsMode {
 /// Reasons why a text is not a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPolicy {
-    /// It does not begin with the version.
+    /// The policy does not begin with the version.
     #[error("it has no line \"version: STSv1\"")]
     Version,
-    /// Its mode is unknown.
+    /// The policy's mode is unknown.
     #[error("its mode must be enforce, testing or none")]
     Mode,
-    /// It has no lifetime.
+    /// The policy has no lifetime.
     #[error("its max_age is not a number of seconds")]
     MaxAge,
-    /// Its servers are missing or malformed.
+    /// The policy's servers are missing or malformed.
     #[error("its mx lines have no servers, too many, or an invalid one")]
     Servers,
 }

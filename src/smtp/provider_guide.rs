@@ -75,7 +75,7 @@ impl Experience {
 }
 
 impl ProviderGuide {
-    /// The built-in table.
+    /// Returns the built-in table.
     pub fn built_in() -> &'static Self {
         static GUIDE: LazyLock<ProviderGuide> = LazyLock::new(|| {
             toml::from_str(BUILT_IN).unwrap_or_else(|_| unreachable!("a test parses the built-in table"))

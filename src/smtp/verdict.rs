@@ -116,7 +116,7 @@ fn judge_answer(reply: &Reply, phase: Phase, host: &str, rules: &Rules) -> Verdi
     }
 }
 
-/// Before MAIL a failure concerns the site; from MAIL on the message may have caused it.
+/// Returns the scope of a failure: before MAIL it concerns the site, from MAIL on the message may have caused it.
 const fn scope_of(phase: Phase) -> Scope {
     match phase {
         Phase::Connect | Phase::Greeting | Phase::Ehlo | Phase::StartTls | Phase::Auth => Scope::Site,

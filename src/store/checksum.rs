@@ -76,7 +76,7 @@ fn is_bare(table: &str, key: &[u8]) -> bool {
     key == meta::FORMAT && table == Table::Meta.name()
 }
 
-/// The length prefixes separate each part from the next.
+/// Returns the checksum. Length prefixes separate each part from the next.
 fn of(table: &str, key: &[u8], value: &[u8]) -> [u8; LENGTH] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(table.as_bytes());

@@ -44,19 +44,19 @@ pub(super) struct Inspection {
 /// Reason why a store can't be inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// There is no store.
+    /// The directory contains no store.
     #[error("it contains no store")]
     NoStore,
     /// Another process has it open.
     #[error("a process has the store open")]
     Locked,
-    /// It was written by a later version of Postrider.
+    /// A later version of Postrider wrote the store.
     #[error("the store has format {found}, and this version supports formats up to {FORMAT}")]
     Newer {
         /// The format found.
         found: u32,
     },
-    /// It was written by an earlier version of Postrider.
+    /// An earlier version of Postrider wrote the store.
     #[error("the store has format {found}, and this version checks only format {FORMAT}")]
     Older {
         /// The format found.

@@ -246,12 +246,12 @@ impl Drop for TestStore {
     }
 }
 
-/// A sending domain.
+/// Returns a sending domain.
 pub(crate) fn domain_row(name: &str, stream: Stream, status: DomainStatus) -> DomainRow {
     DomainRow { status, ..DomainRow::new(name.parse().unwrap(), stream, START) }
 }
 
-/// A webhook endpoint for `events`, or for all events.
+/// Returns a webhook endpoint for `events`, or for all events.
 pub(super) fn endpoint_row(events: Option<&[EventType]>) -> EndpointRow {
     EndpointRow {
         url: "https://hooks.example/".to_owned(),
@@ -267,7 +267,7 @@ pub(super) fn endpoint_row(events: Option<&[EventType]>) -> EndpointRow {
     }
 }
 
-/// A message to `to`, accepted at `now`.
+/// Returns a message to `to`, accepted at `now`.
 pub(crate) fn message_row(domain: DomainId, to: &str, now: Timestamp) -> MessageRow {
     let day = Duration::from_secs(24 * 3600);
     MessageRow {

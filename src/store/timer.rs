@@ -108,17 +108,17 @@ impl Timer {
         Self { due, kind, account, id }
     }
 
-    /// The timer of a queued message.
+    /// Returns the timer of a queued message.
     pub const fn of_message(message: &QueuedMessage) -> Self {
         Self::at(message.place)
     }
 
-    /// The timer of the message at this place.
+    /// Returns the timer of the message at this place.
     pub const fn at(Place { due, account, id }: Place) -> Self {
         Self::new(due, TimerKind::Transfer, account, id.0)
     }
 
-    /// The position of a message's timer in due order.
+    /// Returns the position of a message's timer in due order.
     pub const fn place(&self) -> Place {
         Place { due: self.due, account: self.account, id: MessageId(self.id) }
     }

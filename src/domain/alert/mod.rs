@@ -126,9 +126,9 @@ pub enum NoticeKind {
     Opened,
     /// Its severity rose.
     Worse,
-    /// It is still open after a day.
+    /// The alert is still open after a day.
     Reminder,
-    /// It is resolved.
+    /// The alert is resolved.
     Resolved,
     /// A test: no alert changed.
     Test,

@@ -125,34 +125,34 @@ pub struct IdToken {
 /// Reason why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidIdToken {
-    /// It is not a signed token.
+    /// The text is not a signed token.
     #[error("the ID token is malformed")]
     Malformed,
     /// `none`, an algorithm with a shared key, or an unknown algorithm.
     #[error("the ID token is not signed by RS256, PS256 or ES256")]
     Algorithm,
-    /// No key of the provider can have made its signature.
+    /// No key of the provider can have made the signature.
     #[error("the ID token is signed with an unknown key")]
     UnknownKey,
-    /// The key did not make its signature.
+    /// The key did not make the signature.
     #[error("the signature of the ID token does not verify")]
     Signature,
-    /// Another provider issued it.
+    /// Another provider issued the token.
     #[error("the ID token has another issuer")]
     Issuer,
-    /// It was issued for another client.
+    /// The token was issued for another client.
     #[error("the ID token is for another audience")]
     Audience,
-    /// It has expired.
+    /// The token has expired.
     #[error("the ID token has expired")]
     Expired,
-    /// It was issued before this sign-in, or in the future.
+    /// The token was issued before this sign-in, or in the future.
     #[error("the ID token was not issued during this sign-in")]
     IssuedAt,
-    /// It was issued for another sign-in.
+    /// The token was issued for another sign-in.
     #[error("the ID token has another nonce")]
     Nonce,
-    /// It has no valid subject.
+    /// The token has no valid subject.
     #[error("the ID token has no valid subject")]
     Subject,
     /// The provider did not authenticate the person again.

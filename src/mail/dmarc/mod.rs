@@ -79,7 +79,7 @@ pub enum Unreadable {
     /// Elements are nested too deeply.
     #[error("elements are nested more than {DEPTH_MAX} levels deep")]
     TooDeep,
-    /// There are too many rows.
+    /// The report has too many rows.
     #[error("the report has more than {ROWS_MAX} rows")]
     TooManyRows,
     /// A required element is missing.

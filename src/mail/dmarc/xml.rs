@@ -14,9 +14,9 @@ use super::{DEPTH_MAX, TEXT_BYTES_MAX, Unreadable};
 
 /// Receives the elements and texts of a document, in order.
 pub(super) trait Handler {
-    /// An element starts.
+    /// Handles the start of an element.
     fn start(&mut self, name: &str);
-    /// The innermost element ends. `text` is its direct text, if it is short enough.
+    /// Handles the end of the innermost element. `text` is its direct text, if it is short enough.
     ///
     /// # Errors
     /// The content makes the document unreadable.

@@ -57,15 +57,15 @@ pub struct RecipientReport {
 /// Action of the reporting server (RFC 3464 2.3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// It gave up.
+    /// The server gave up.
     Failed,
-    /// It could not deliver yet and continues to try.
+    /// The server could not deliver yet and continues to try.
     Delayed,
-    /// It delivered to the recipient's mailbox.
+    /// The server delivered to the recipient's mailbox.
     Delivered,
-    /// It passed the message to a server that does not report.
+    /// The server passed the message to a server that does not report.
     Relayed,
-    /// It delivered to several addresses that the recipient's stands for.
+    /// The server delivered to several addresses that the recipient's stands for.
     Expanded,
 }
 

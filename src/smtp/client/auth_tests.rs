@@ -11,7 +11,7 @@ fn with_login(starttls: StartTls) -> Scene {
     Scene::with(Settings { starttls, login: Some(login), ..settings() })
 }
 
-/// A session after STARTTLS, with these mechanisms after AUTH.
+/// Returns a session after STARTTLS, with these mechanisms after AUTH.
 fn secured(mechanisms: &str) -> Scene {
     let mut scene = with_login(StartTls::Required);
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx.example\r\n250 STARTTLS\r\n");

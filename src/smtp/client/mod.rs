@@ -362,7 +362,7 @@ impl Client {
     }
 }
 
-/// An answer of a class that is not valid for the command.
+/// Returns the end for an answer of a class that is not valid for the command.
 pub(super) fn unexpected(reply: &Reply) -> Ending {
     Ending::Unreadable(format!("the server answered out of sequence: {}", reply.text()))
 }

@@ -18,7 +18,7 @@ const BUILT_IN: &str = include_str!("../../../data/bounces.toml");
 /// Errors in a file of rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRules {
-    /// It is not TOML of the expected form. The text has line and column.
+    /// The file is not TOML of the expected form. The text has line and column.
     #[error("{0}")]
     Syntax(String),
     /// A rule can't be used.
@@ -45,13 +45,13 @@ pub enum RuleFault {
     /// A text that every answer contains, or none.
     #[error("{0:?} can't be searched for; write words separated by single blanks, without an address")]
     Text(String),
-    /// It would suppress an address for a failure with another cause.
+    /// The rule would suppress an address for a failure with another cause.
     #[error("only a hard bounce of an invalid or inactive recipient may suppress")]
     Suppression,
     /// An example does not match the rule: it is not a reply, or an earlier rule matches it.
     #[error("its example {0:?} does not match it")]
     Example(String),
-    /// Without a condition it would hide all later rules.
+    /// The rule has no condition, and would hide all later rules.
     #[error("it needs at least one of host, code, enhanced and text")]
     Unconditional,
     /// Another rule of the file has its ID.

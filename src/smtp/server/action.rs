@@ -43,13 +43,13 @@ pub enum ServerKind {
 /// The rules of a submission server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubmissionRules {
-    /// When AUTH is offered, and whether mail needs it.
+    /// Condition under which AUTH is offered, and whether mail requires it.
     pub login: LoginRule,
     /// Where AUTH is offered, and whether mail requires it.
     pub total_max: usize,
 }
 
-/// Where AUTH is offered, and whether mail requires it.
+/// Condition under which AUTH is offered, and whether mail requires it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginRule {
     /// Offered inside TLS only, and required.

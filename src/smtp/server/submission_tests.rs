@@ -44,7 +44,7 @@ impl Script {
         Self::of(ServerSession::inside_tls(config(LoginRule::InsideTls)))
     }
 
-    /// Inside TLS, greeted and logged in.
+    /// Returns a session inside TLS, greeted and logged in.
     fn logged_in() -> Self {
         let mut script = Self::inside_tls();
         script.say("EHLO me\r\n");
@@ -52,7 +52,7 @@ impl Script {
         script
     }
 
-    /// Logged in and inside DATA.
+    /// Returns a session logged in and inside DATA.
     fn in_data() -> Self {
         let mut script = Self::logged_in();
         assert!(script.say(&format!("{ENVELOPE}DATA\r\n")).ends_with("354 End data with <CR><LF>.<CR><LF>\r\n"));

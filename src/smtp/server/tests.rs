@@ -27,7 +27,7 @@ impl Script {
         Self { session: ServerSession::new(config), taken: Vec::new(), closed: false }
     }
 
-    /// A session after greeting and EHLO.
+    /// Returns a session after greeting and EHLO.
     fn begun() -> Self {
         let mut script = Self::new(config());
         assert_eq!(script.hear(), "220 mx.test ESMTP\r\n");
@@ -35,7 +35,7 @@ impl Script {
         script
     }
 
-    /// A session inside DATA.
+    /// Returns a session inside DATA.
     fn in_data() -> Self {
         let mut script = Self::begun();
         let heard = script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n");

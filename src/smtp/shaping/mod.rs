@@ -18,7 +18,7 @@ const BUILT_IN: &str = include_str!("../../../data/shaping.toml");
 /// Errors in a file of limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidShaping {
-    /// It is not valid TOML, or does not match the schema. The text has line and column.
+    /// The file is not valid TOML, or does not match the schema. The text has line and column.
     #[error("{0}")]
     Syntax(String),
     /// An entry can't be used.

@@ -99,9 +99,9 @@ pub enum Rule {
 /// Whether the master key must be in the store's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyPlace {
-    /// It must be there.
+    /// The key must be there.
     WithStore,
-    /// It is kept elsewhere: bodies are not read.
+    /// The key is kept elsewhere: bodies are not read.
     Apart,
 }
 

@@ -111,7 +111,7 @@ pub(super) fn decode_record(payload: &[u8]) -> Result<Vec<Change<'_>>, StoreErro
 /// Whether a batch became durable by its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordResult {
-    /// It is durable.
+    /// The batch is durable.
     Record,
     /// The record is too large for the journal: only a checkpoint makes the batch durable.
     NoRoom,
@@ -140,7 +140,7 @@ impl Journal {
         cleared.map_err(|error| failed("clear", &error))
     }
 
-    /// If space is short, overwrites the place of records with zeros, so that later records have space. Truncates the
+    /// Overwrites the place of records with zeros if space is short, so that later records have space. Truncates the
     /// rest.
     fn blank(&self) -> io::Result<()> {
         let kept = self.file.length()?.saturating_sub(epoch::RECORDS).min(self.limits.journal_bytes_max_short);

@@ -26,7 +26,7 @@ pub struct CancelMessage {
 pub enum CancelRefusal {
     /// There is no such message.
     NotFound,
-    /// It has ended, or is in flight now.
+    /// The message has ended, or is in flight now.
     TooLate,
 }
 

@@ -109,7 +109,7 @@ impl UpdateUser {
 pub enum UserChangeRefusal {
     /// There is no such user.
     NotThere,
-    /// They are the account's last owner who can sign in.
+    /// The user is the account's last owner who can sign in.
     LastOwner,
 }
 

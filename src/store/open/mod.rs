@@ -48,7 +48,7 @@ pub enum OpenError {
     /// Another process has it open.
     #[error("another process has the data directory open")]
     Locked,
-    /// It was written by a later version of Postrider.
+    /// A later version of Postrider wrote the store.
     #[error(
         "the data directory has format {found}, and this version supports formats up to {FORMAT}; use a newer version"
     )]
@@ -56,7 +56,7 @@ pub enum OpenError {
         /// The format found.
         found: u32,
     },
-    /// It was written by an earlier version and could not be migrated.
+    /// An earlier version wrote the store, and it could not be migrated.
     #[error("the data directory has format {found}, and could not be migrated to format {FORMAT}: {error}")]
     NotMigrated {
         /// The format found, which is unchanged.

@@ -26,13 +26,13 @@ pub enum ObjectFault {
     /// Its first line belongs to another object.
     #[error("its first line belongs to another object")]
     Misplaced,
-    /// It ends too early, or its content does not match its kind.
+    /// The object ends too early, or its content does not match its kind.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
     /// The key does not open it.
     #[error("it does not open: it is damaged, belongs to another store, or was sealed with another master key")]
     Unsealable,
-    /// It is empty: the key of a segment that has ended.
+    /// The object is empty: the key of a segment that has ended.
     #[error("it is empty")]
     Empty,
 }

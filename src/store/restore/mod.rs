@@ -73,13 +73,13 @@ pub enum RestoreError {
     /// The backup is invalid.
     #[error(transparent)]
     Backup(#[from] Fault),
-    /// It contains a store of a later format.
+    /// The backup contains a store of a later format.
     #[error("the backup contains a store of format {found}, and this version supports formats up to {FORMAT}")]
     NewerStore {
         /// The format found.
         found: u32,
     },
-    /// It contains no master key, and none was given.
+    /// The backup contains no master key, and none was given.
     #[error("the backup has no master key; give one with --master-key")]
     NoMasterKey,
     /// The backup was sealed with another key.

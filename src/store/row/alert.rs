@@ -29,9 +29,9 @@ pub struct AlertRow {
     pub summary: String,
     /// Last observation.
     pub seen: String,
-    /// When it opened.
+    /// Time at which it opened.
     pub opened_at: Timestamp,
-    /// When it ended; `None` while it is open.
+    /// Time at which it ended; `None` while it is open.
     pub resolved_at: Option<Timestamp>,
     /// Changes without a notice yet, oldest first.
     pub announcements: Vec<PendingNotice>,
@@ -44,7 +44,7 @@ pub struct AlertRow {
 pub struct PendingNotice {
     /// The change.
     pub kind: NoticeKind,
-    /// When it happened.
+    /// Time of the change.
     pub at: Timestamp,
 }
 
@@ -53,7 +53,7 @@ pub struct PendingNotice {
 pub struct AlertNotice {
     /// The notice; several alerts may share one.
     pub notice: NoticeId,
-    /// When the reported change happened.
+    /// Time of the reported change.
     pub at: Timestamp,
     /// The change.
     pub kind: NoticeKind,
@@ -89,11 +89,11 @@ impl Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NoticeStatus {
-    /// It will be sent or retried.
+    /// To be sent or retried.
     Pending,
-    /// It was accepted.
+    /// Accepted by the receiver.
     Sent,
-    /// All attempts failed.
+    /// Failed in all attempts.
     Failed,
 }
 

@@ -75,7 +75,7 @@ impl Row for DeliveryRow {
 pub struct AttemptRow {
     /// Its identifier.
     pub id: AttemptId,
-    /// When it began.
+    /// Start of the attempt.
     pub at: Timestamp,
     /// HTTP status, if there was an answer.
     pub status: Option<u16>,

@@ -20,9 +20,9 @@ pub struct DomainRow {
     pub stream: Stream,
     /// Verification status.
     pub status: DomainStatus,
-    /// When it was registered.
+    /// Time of registration.
     pub created_at: Timestamp,
-    /// When it became verified.
+    /// Time of verification.
     pub verified_at: Option<Timestamp>,
     /// Time of the last check of its records.
     pub last_checked_at: Option<Timestamp>,
@@ -93,7 +93,7 @@ pub enum Receiving {
     NullMx,
     /// At its own address, without an MX record.
     Address,
-    /// Not at all: it has neither.
+    /// Not at all: no MX record and no address.
     Nothing,
 }
 
@@ -117,7 +117,7 @@ impl Row for DomainRow {
     const TABLE: Table = Table::Domains;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the members from `rotation` on. An empty member is encoded as zero bytes.
+    /// Decodes version 1, which lacks the members from `rotation` on. An empty member is encoded as zero bytes.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0; SINCE_V1]].concat()))
     }

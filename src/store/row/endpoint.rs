@@ -29,7 +29,7 @@ pub struct EndpointRow {
     pub last_success_at: Option<Timestamp>,
     /// Time of the last failed attempt.
     pub last_failure_at: Option<Timestamp>,
-    /// When it was registered.
+    /// Time of registration.
     pub created_at: Timestamp,
     /// Time of the owner's last change, or of the disabling by the service.
     pub updated_at: Timestamp,

@@ -95,7 +95,7 @@ impl Row for MessageRow {
     const TABLE: Table = Table::Messages;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the last field. One zero byte means that it is absent.
+    /// Decodes version 1, which lacks the last field. One zero byte means that it is absent.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
     }
@@ -147,7 +147,7 @@ impl Row for TransferRow {
     const TABLE: Table = Table::Transfers;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the last field. One zero byte means that it is absent.
+    /// Decodes version 1, which lacks the last field. One zero byte means that it is absent.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
     }

@@ -69,7 +69,7 @@ impl Row for crate::domain::account::Account {
     const TABLE: Table = Table::Accounts;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the last field, which is then false: a zero byte.
+    /// Decodes version 1, which lacks the last field. The field is then false: a zero byte.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
     }
@@ -83,7 +83,7 @@ impl Row for crate::domain::session::Session {
     const TABLE: Table = Table::Sessions;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the last field, which is then `None`: a zero byte.
+    /// Decodes version 1, which lacks the last field. The field is then `None`: a zero byte.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
     }

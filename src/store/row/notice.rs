@@ -79,7 +79,7 @@ pub struct NoticeItem {
     pub alert: AlertId,
     /// The change.
     pub kind: NoticeKind,
-    /// When it happened.
+    /// Time of the change.
     pub at: Timestamp,
 }
 

@@ -56,7 +56,7 @@ impl Row for OutcomeCounts {
     const TABLE: Table = Table::Outcomes;
     const VERSION: u8 = 2;
 
-    /// Version 1 lacks the counts from `delivered_tls` on. Each of them is zero, which is a zero byte.
+    /// Decodes version 1, which lacks the counts from `delivered_tls` on. Each of them is zero, which is a zero byte.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         (version == 1).then(|| postcard::from_bytes(&[bytes, &[0; SINCE_V1]].concat()))
     }

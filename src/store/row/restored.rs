@@ -13,9 +13,9 @@ use crate::store::timer::{Timer, TimerKind};
 /// Reason for the hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HoldCause {
-    /// It was restored from a backup: the queued mail may have been sent since.
+    /// A restore from a backup: the queued mail may have been sent since.
     Restored,
-    /// Its journal was damaged: the outcomes of the queued mail may be among the lost records.
+    /// A damaged journal: the outcomes of the queued mail may be among the lost records.
     JournalDamaged {
         /// The greatest message identifier of a backup without bodies from which the store was restored earlier.
         lacks_content_to: Ulid,

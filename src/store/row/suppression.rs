@@ -21,7 +21,7 @@ pub enum SuppressionReason {
     Unsubscribe,
     /// The account requested it.
     Manual,
-    /// It was imported.
+    /// The account imported it.
     Import,
 }
 

@@ -7,7 +7,8 @@ use super::run::Story;
 use crate::store::disk::simulated::{Fault, Loss};
 use crate::store::failpoint::Point;
 
-/// In one of this many runs the disk damages bodies. Some accepted bodies may be lost, but no damaged body is served.
+/// One of this many runs has a disk that damages bodies. Some accepted bodies may be lost, but no damaged body is
+/// served.
 const DAMAGED: u64 = 8;
 
 impl Story {
@@ -23,7 +24,7 @@ impl Story {
         self.say(|_| format!("a bit is flipped in {path:?}"));
     }
 
-    /// After a failed sync the state of the disk is unknown, so the process must end.
+    /// Checks that the process ends after a failed sync, because the state of the disk is then unknown.
     pub(super) fn expect_end_after_failed_sync(&mut self) {
         if self.disk.failed_syncs() > 0 && !self.disk.is_off() && !self.process().has_failed() {
             self.find(Law::FailedSync, "a sync failed, but the process continues".to_owned());

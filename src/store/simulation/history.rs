@@ -22,11 +22,11 @@ use crate::store::snapshot::Snapshot;
 /// Knowledge about whether a request was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It was acknowledged, or seen after a start.
+    /// Acknowledged, or seen after a start.
     Yes,
-    /// It was refused, never reached a commit, or was missing after a start.
+    /// Refused, never in a commit, or missing after a start.
     No,
-    /// Its commit failed: unknown until the store is opened again.
+    /// The commit failed: unknown until the store is opened again.
     InDoubt,
 }
 

@@ -58,9 +58,9 @@ struct State {
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum News {
-    /// It did: notify the waiters.
+    /// A relevant change: notify the waiters.
     ToTell,
-    /// It did not.
+    /// No relevant change.
     #[default]
     Nothing,
 }

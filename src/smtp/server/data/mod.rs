@@ -20,7 +20,7 @@ pub(super) enum Fault {
     BareLf,
     /// A line with only a dot that begins or ends with a bare LF.
     LoneDot,
-    /// There was no memory left for it.
+    /// There was no memory left for the message.
     NoMemory,
     /// A CR without LF after it.
     BareCr,
@@ -175,7 +175,7 @@ impl DataReader {
         }
     }
 
-    /// The first reason is the one reported.
+    /// Refuses the message. The first reason is reported.
     fn refuse(&mut self, fault: Fault) {
         self.bytes = self.bytes.saturating_add(1);
         self.fault.get_or_insert(fault);

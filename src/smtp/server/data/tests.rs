@@ -101,8 +101,8 @@ proptest! {
     }
 }
 
-/// Reference for repair mode, by scanning all of `input`: the end after the first CR LF `.` CR LF, and the message, or
-/// `None` if it is refused.
+/// Implements repair mode as a reference, by scanning all of `input`. Returns the end after the first CR LF `.` CR LF,
+/// and the message, or `None` if it is refused.
 fn mended(input: &[u8]) -> (Option<usize>, Option<Vec<u8>>) {
     let from_line_start = [b"\r\n", input].concat();
     let Some(at) = from_line_start.windows(5).position(|window| window == b"\r\n.\r\n") else { return (None, None) };

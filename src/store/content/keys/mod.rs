@@ -190,7 +190,7 @@ impl KeySlots {
         Ok(())
     }
 
-    /// Durably writes the slot of a segment that another machine created. An existing slot is kept.
+    /// Writes the slot of a segment that another machine created, durably. An existing slot is kept.
     pub(super) fn adopt(&self, id: SegmentId, bytes: &[u8]) -> Result<(), StoreError> {
         let foreign = || StoreError::Content("a segment's key is malformed, or of another segment".to_owned());
         let slot::Slot::Key { segment, key, is_first: false } = slot::read(bytes, &self.master) else {

@@ -12,13 +12,13 @@ use super::{Fault, Honesty};
 /// Effect of an operation on the disk.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Touch {
-    /// It writes so many bytes to a file, which may need space.
+    /// Writes so many bytes to a file, which may need space.
     Room { node: usize, length: usize },
-    /// It creates or changes a name, which may need space.
+    /// Creates or changes a name, which may need space.
     Names,
-    /// It removes a name.
+    /// Removes a name.
     Unlink,
-    /// It syncs a file or a directory.
+    /// Syncs a file or a directory.
     Sync { node: usize },
 }
 

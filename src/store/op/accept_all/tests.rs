@@ -16,7 +16,7 @@ use crate::store::schema::Table;
 use crate::store::testing::{START, Sender, TestStore};
 use crate::store::timer::TimerKind;
 
-/// Every row of the store except its own facts.
+/// Returns every row of the store except its own facts.
 fn rows(test: &TestStore) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     for table in Table::ALL.iter().filter(|table| **table != Table::Meta) {

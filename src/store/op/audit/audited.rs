@@ -76,7 +76,8 @@ impl Auditable for UpdateUser {
         Change::new(action, user.id, format!("{}{to}", user.email.as_given()))
     }
 
-    /// A user who fears that a password is compromised must be able to change it even on a full disk.
+    /// Whether the change is refused on a nearly full disk. A user who fears that a password is compromised must be
+    /// able to change it even then.
     fn takes_room(&self) -> bool {
         let is_secured = self.password_hash.is_some() || self.totp.is_some();
         !is_secured && self.disabled != Some(true) && self.operator != Some(false)

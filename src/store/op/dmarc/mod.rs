@@ -105,11 +105,11 @@ pub struct SourceCounts {
 /// Outcome of recording a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recorded {
-    /// Its messages are counted.
+    /// The messages are counted.
     Counted,
-    /// It is listed, but its messages are not counted.
+    /// The report is listed, but its messages are not counted.
     Unauthentic,
-    /// It was already counted.
+    /// The report was already counted.
     Repeated,
     /// The day has reached its limit of reports.
     OverLimit,

@@ -123,14 +123,14 @@ pub(super) fn add(tables: &mut Tables<'_>, content: NoticeContent, due: Timestam
 /// Result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoticeEnd {
-    /// It was accepted; a mail by this relay.
+    /// The notice was accepted; a mail by this relay.
     Sent(Option<String>),
-    /// It was not accepted.
+    /// The notice was not accepted.
     NotTaken {
         /// End of the attempt, from which the next delay counts.
         at: Timestamp,
     },
-    /// It must not be sent any more, for example an invitation of a removed user.
+    /// The notice must not be sent any more, for example an invitation of a removed user.
     Dropped,
 }
 

@@ -53,9 +53,9 @@ pub enum DeliveryEnd {
 /// Whether a timer already exists for deliveries that were parked because too many were due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unparking {
-    /// It exists.
+    /// A timer exists.
     Armed,
-    /// It does not exist, so arm one.
+    /// No timer exists, so arm one.
     Arm,
 }
 

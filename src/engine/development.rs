@@ -226,7 +226,7 @@ impl Engine {
     /// Returns the leases of the account's messages in flight, once their attempts have ended.
     async fn leases_of(&self, account: AccountId) -> Result<Vec<Lease>, StoreError> {
         let mut leases = Vec::new();
-        for message in self.leases.taken() {
+        for message in self.leases.leased() {
             if self.store.snapshot()?.row::<MessageRow>(&schema::message(account, message))?.is_some() {
                 leases.extend(self.leases.take_within(message, PATIENCE).await);
             }

@@ -1,13 +1,14 @@
-//! In-memory leases on messages. A task takes a message's lease before it sends or withdraws the message. A crash
-//! releases all leases; the rows show the remaining work.
+//! In-memory leases on messages, as the machine decides about them. A worker reserves the message that it is about to
+//! send; an operation that withdraws or changes the message revokes the reservation. A crash releases all leases; the
+//! rows show the remaining work.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::base::id::MessageId;
+use crate::machine::lease_table::{LeaseNumber, LeaseState, LeaseTable};
 
 /// Time for which [`Leases::take_soon`] waits: an attempt's outcome is visible a moment before its lease is released.
 const SOON: Duration = Duration::from_millis(200);
@@ -18,57 +19,111 @@ pub struct Leases(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    taken: Mutex<HashSet<MessageId>>,
+    table: Mutex<LeaseTable<Revocation>>,
+    /// Notified when an exclusive lease may have ended.
     freed: Notify,
 }
 
-/// Exclusive right to change one message, until this value is dropped.
+/// The right to decide over one message, until it is dropped or revoked.
 pub struct Lease {
     leases: Leases,
     message: MessageId,
+    number: LeaseNumber,
+}
+
+/// The notice to a worker that its reservation is revoked.
+#[derive(Clone, Default)]
+pub struct Revocation(Arc<Notify>);
+
+impl Revocation {
+    /// Resolves once the reservation is revoked. One call resolves, not each.
+    pub async fn revoked(&self) {
+        self.0.notified().await;
+    }
 }
 
 impl Leases {
-    /// Takes the lease of `message`, unless it is taken.
+    fn table(&self) -> MutexGuard<'_, LeaseTable<Revocation>> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves `message` for a worker, unless there is a lease on it. The reservation may be revoked.
+    pub fn reserve(&self, message: MessageId) -> Option<(Lease, Revocation)> {
+        let revocation = Revocation::default();
+        let number = self.table().reserve(message, revocation.clone())?;
+        Some((Lease { leases: self.clone(), message, number }, revocation))
+    }
+
+    /// Takes the exclusive lease of `message`, unless it is taken. A reservation is revoked.
     pub fn take(&self, message: MessageId) -> Option<Lease> {
-        let taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).insert(message);
-        taken.then(|| Lease { leases: self.clone(), message })
+        let taken = self.table().take(message)?;
+        taken.revoked.into_iter().for_each(|revocation| revocation.0.notify_one());
+        Some(Lease { leases: self.clone(), message, number: taken.number })
     }
 
-    /// Returns whether the lease of `message` is taken.
+    /// Takes the exclusive lease of `message`, unless it is taken or reserved.
+    pub fn take_unreserved(&self, message: MessageId) -> Option<Lease> {
+        let mut table = self.table();
+        let is_free = table.state(message).is_none();
+        let taken = is_free.then(|| table.take(message)).flatten()?;
+        drop(table);
+        Some(Lease { leases: self.clone(), message, number: taken.number })
+    }
+
+    /// Returns whether the exclusive lease of `message` is taken.
     pub fn is_taken(&self, message: MessageId) -> bool {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).contains(&message)
+        self.table().state(message) == Some(LeaseState::Exclusive)
     }
 
-    /// Returns the messages whose lease is taken.
-    pub fn taken(&self) -> Vec<MessageId> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    /// Returns the messages with a lease of any kind.
+    pub fn leased(&self) -> Vec<MessageId> {
+        self.table().messages().collect()
     }
 
-    /// Takes the lease of `message`. Waits briefly for a holder that is about to release it.
+    /// Takes the exclusive lease of `message`. Waits briefly for a holder that is about to release it.
     pub async fn take_soon(&self, message: MessageId) -> Option<Lease> {
         self.take_within(message, SOON).await
     }
 
-    /// Takes the lease of `message`. Waits at most `patience` of the machine's own time.
+    /// Takes the exclusive lease of `message`. Waits at most `patience` of the machine's own time.
     pub async fn take_within(&self, message: MessageId, patience: Duration) -> Option<Lease> {
-        let wait = async {
-            loop {
-                // Subscribe before the check. Otherwise a release in between would be missed.
-                let freed = self.0.freed.notified();
-                if let Some(lease) = self.take(message) {
-                    return lease;
-                }
-                freed.await;
+        tokio::time::timeout(patience, self.once_freed(|| self.take(message))).await.ok()
+    }
+
+    /// Resolves once the exclusive lease of `message` is free.
+    pub async fn is_free(&self, message: MessageId) {
+        self.once_freed(|| (!self.is_taken(message)).then_some(())).await;
+    }
+
+    /// Resolves with the first result of `get`, which is called again whenever a lease has ended.
+    async fn once_freed<T>(&self, get: impl Fn() -> Option<T>) -> T {
+        loop {
+            // Subscribe before the check. Otherwise a release in between would be missed.
+            let freed = self.0.freed.notified();
+            if let Some(got) = get() {
+                return got;
             }
-        };
-        tokio::time::timeout(patience, wait).await.ok()
+            freed.await;
+        }
+    }
+}
+
+impl Lease {
+    /// Makes a reservation exclusive, right before MAIL. Returns false if it was revoked.
+    pub fn begin(&self) -> bool {
+        self.leases.table().begin(self.message, self.number)
+    }
+
+    /// Makes a worker's lease a reservation again, which may be revoked.
+    pub fn step_back(&self) {
+        self.leases.table().step_back(self.message, self.number);
+        self.leases.0.freed.notify_waiters();
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.leases.0.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.message);
+        self.leases.table().release(self.message, self.number);
         self.leases.0.freed.notify_waiters();
     }
 }
@@ -77,21 +132,52 @@ impl Drop for Lease {
 mod tests {
     use super::*;
 
+    const MESSAGE: MessageId = MessageId(crate::base::id::Ulid([0; 16]));
+
     #[test]
     fn a_message_has_at_most_one_lease() {
         let leases = Leases::default();
-        let lease = leases.take(MessageId::default()).unwrap();
-        assert!(leases.take(MessageId::default()).is_none());
+        let lease = leases.take(MESSAGE).unwrap();
+        assert!(leases.take(MESSAGE).is_none() && leases.reserve(MESSAGE).is_none());
         drop(lease);
-        assert!(leases.take(MessageId::default()).is_some());
+        assert!(leases.take(MESSAGE).is_some());
     }
 
     #[tokio::test]
-    async fn a_short_wait_gets_a_lease_that_is_released_meanwhile() {
+    async fn a_waiting_operation_gets_the_lease_that_is_released_meanwhile() {
         let leases = Leases::default();
-        let lease = leases.take(MessageId::default()).unwrap();
-        let (taken, ()) = tokio::join!(leases.take_soon(MessageId::default()), async { drop(lease) });
+        let lease = leases.take(MESSAGE).unwrap();
+        let (taken, ()) = tokio::join!(leases.take_soon(MESSAGE), async { drop(lease) });
         assert!(taken.is_some());
-        assert!(leases.take_soon(MessageId::default()).await.is_none());
+        assert!(leases.take_soon(MESSAGE).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn an_operation_revokes_a_reservation_and_the_worker_is_notified() {
+        let leases = Leases::default();
+        let (reserved, revocation) = leases.reserve(MESSAGE).unwrap();
+        assert!(!leases.is_taken(MESSAGE) && leases.take_unreserved(MESSAGE).is_none());
+        let taken = leases.take(MESSAGE).unwrap();
+        revocation.revoked().await;
+        assert!(!reserved.begin());
+        drop(reserved);
+        assert!(leases.is_taken(MESSAGE));
+        let (lease, ()) = tokio::join!(
+            async {
+                leases.is_free(MESSAGE).await;
+                leases.reserve(MESSAGE)
+            },
+            async { drop(taken) }
+        );
+        assert!(lease.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_steps_back_from_its_mail_makes_way_for_an_operation() {
+        let leases = Leases::default();
+        let (lease, _revocation) = leases.reserve(MESSAGE).unwrap();
+        assert!(lease.begin() && leases.take(MESSAGE).is_none());
+        let (taken, ()) = tokio::join!(leases.take_soon(MESSAGE), async { lease.step_back() });
+        assert!(taken.is_some() && !lease.begin());
     }
 }

@@ -140,9 +140,9 @@ impl Engine {
         Ok(None)
     }
 
-    /// Skips messages in flight: they are being attempted already.
+    /// Skips messages that a worker has started: they are being attempted already.
     async fn try_leased(&self, account: AccountId, messages: &[MessageId]) -> Result<u64, StoreError> {
-        let leased = messages.iter().filter_map(|id| Some((*id, self.leases.take(*id)?)));
+        let leased = messages.iter().filter_map(|id| Some((*id, self.leases.take_unreserved(*id)?)));
         let (messages, leases): (Vec<MessageId>, Vec<Lease>) = leased.unzip();
         match self.commit_leased(TryNow { account, messages }, leases).await {
             Ok(tried) => Ok(tried),

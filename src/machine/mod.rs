@@ -18,6 +18,7 @@ pub mod fair_queue;
 #[cfg(test)]
 mod golden;
 pub mod idempotency;
+pub mod lease_table;
 pub mod notice;
 pub mod pace;
 pub mod provider;

@@ -19,6 +19,7 @@ use super::tls_requirements::Held;
 use super::worker::Running;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, BounceSource};
+use crate::engine::lease::{Lease, Revocation};
 use crate::machine::destination::{Input, Signal, Slot};
 use crate::smtp::category::Category;
 use crate::smtp::finding;
@@ -60,16 +61,21 @@ impl Attempt {
 }
 
 /// Tries to hand the message of `row` to the site of its destination.
-pub(super) async fn attempt(running: &Running<'_>, unsettled: &mut Unsettled, row: &MessageRow) -> Attempt {
+pub(super) async fn attempt(
+    running: &Running<'_>,
+    revocation: &Revocation,
+    unsettled: &mut Unsettled,
+    row: &MessageRow,
+) -> Attempt {
     let Running { shared, lane, slot, .. } = *running;
-    match shared.unless_stopping(shared.engine.wait_to_send()).await {
+    match shared.before_mail(revocation, shared.engine.wait_to_send()).await {
         Ok(true) => {}
         // Its timer fires again where the log goes on.
         Ok(false) => return Attempt::not_begun(NotBegun::Stopping),
         Err(why) => return Attempt::not_begun(why),
     }
     let began = Instant::now();
-    let held = match shared.unless_stopping(Held::new(shared, &lane.site, row)).await {
+    let held = match shared.before_mail(revocation, Held::new(shared, &lane.site, row)).await {
         Ok(held) => held,
         Err(why) => return Attempt::not_begun(why),
     };
@@ -80,6 +86,7 @@ pub(super) async fn attempt(running: &Running<'_>, unsettled: &mut Unsettled, ro
         slot,
         row,
         held,
+        revocation,
         id: unsettled.queued.place.id,
         unsettled,
         envelope: envelope(row),
@@ -117,6 +124,7 @@ pub(super) struct Trial<'a> {
     pub(super) slot: Slot,
     pub(super) row: &'a MessageRow,
     pub(super) held: Held<'a>,
+    revocation: &'a Revocation,
     pub(super) unsettled: &'a mut Unsettled,
     pub(super) id: MessageId,
     envelope: Envelope,
@@ -146,8 +154,8 @@ impl From<NotBegun> for NoTry {
 
 impl Trial<'_> {
     async fn run(&mut self, began: Instant) -> Result<Verdict, NoTry> {
-        let Self { shared, lane, row, id, .. } = *self;
-        let candidates = shared.unless_stopping(Question { shared, lane, row, id }.candidates()).await??;
+        let Self { shared, lane, row, id, revocation, .. } = *self;
+        let candidates = shared.before_mail(revocation, Question { shared, lane, row, id }.candidates()).await??;
         let targets = candidates.iter().map(|candidate| &candidate.target);
         if let Some(kept) = self.lane.take_kept(self.shared, self.slot, targets)
             && let Some(verdict) = self.over_kept_connection(kept).await?
@@ -186,8 +194,8 @@ impl Trial<'_> {
 
     /// Sends the message over a kept connection; `None` if the connection is of no more use.
     async fn over_kept_connection(&mut self, kept: Kept) -> Result<Option<Verdict>, NoTry> {
-        let shared = self.shared;
-        let Some(kept) = shared.unless_stopping(self.renewed(kept)).await? else { return Ok(None) };
+        let (shared, revocation) = (self.shared, self.revocation);
+        let Some(kept) = shared.before_mail(revocation, self.renewed(kept)).await? else { return Ok(None) };
         match self.send(kept).await? {
             // Nothing counts as tried: a new connection tells more.
             Verdict::Reconnect | Verdict::NextServer(_) => Ok(None),
@@ -196,10 +204,10 @@ impl Trial<'_> {
     }
 
     async fn over_new_connection(&mut self, candidate: Candidate) -> Result<Verdict, NoTry> {
-        let shared = self.shared;
+        let (shared, revocation) = (self.shared, self.revocation);
         // Held until the message has its outcome.
         let _class;
-        let kept = match shared.unless_stopping(self.open(candidate)).await?? {
+        let kept = match shared.before_mail(revocation, self.open(candidate)).await?? {
             Opened::Session(kept, class) => {
                 _class = class;
                 *kept
@@ -217,7 +225,7 @@ impl Trial<'_> {
     async fn send(&mut self, mut kept: Kept) -> Result<Verdict, NoTry> {
         self.facts.mx_host = Some(kept.target.host.to_string());
         self.facts.mx_ip = Some(kept.target.address.ip().to_string());
-        if let Err(why) = self.shared.begin(self.unsettled, &self.lane.site).await {
+        if let Err(why) = self.shared.begin(self.revocation, self.unsettled, &self.lane.site).await {
             self.lane.keep(self.shared, self.slot, kept);
             return Err(why.into());
         }
@@ -243,7 +251,7 @@ impl Trial<'_> {
         let verdict = self.judge(&outcome)?;
         if matches!(verdict, Verdict::NextServer(_) | Verdict::Reconnect) {
             // The message waits for another connection: until MAIL is written on that one it may be cancelled.
-            self.unsettled.lease = None;
+            self.unsettled.lease.iter().for_each(Lease::step_back);
         }
         Ok(verdict)
     }

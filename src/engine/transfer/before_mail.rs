@@ -1,9 +1,11 @@
-//! The last check before MAIL. A worker first gets its place and its connection, then leases the message and reads its
-//! rows here. So a message that is cancelled, suppressed, paused or expired while it waits for a place is never sent.
+//! The last check before MAIL. A worker reserves its message, gets its place and its connection, then makes its lease
+//! exclusive and reads the rows here. A message that is cancelled, suppressed, paused or expired while it waits for a
+//! place is never sent. A message that another operation decides about gives up its place at once.
 
 use super::Shared;
 use super::settle::{Ready, Unsettled};
 use super::site::Site;
+use crate::engine::lease::Revocation;
 use crate::store::error::StoreError;
 
 /// The reason why a message is not sent.
@@ -12,8 +14,8 @@ pub(super) enum NotBegun {
     LetsPass,
     /// The service is stopping.
     Stopping,
-    /// Another operation has the lease: a cancel, a suppression or a report.
-    Leased,
+    /// Another operation has taken the lease: a cancel, a suppression or a report.
+    Revoked,
     /// The rows ask for something else than an attempt.
     Rows(Ready),
     /// The rows could not be read.
@@ -29,32 +31,42 @@ pub(super) enum NotBegun {
 }
 
 impl Shared {
-    /// Runs `work` unless the service is stopping, or begins to stop before the work is done.
-    pub(super) async fn unless_stopping<T>(&self, work: impl Future<Output = T>) -> Result<T, NotBegun> {
+    /// Runs `work` until the service stops or the message's reservation is revoked.
+    pub(super) async fn before_mail<T>(
+        &self,
+        revocation: &Revocation,
+        work: impl Future<Output = T>,
+    ) -> Result<T, NotBegun> {
         tokio::select! {
             biased;
             () = self.closing() => Err(NotBegun::Stopping),
+            () = revocation.revoked() => Err(NotBegun::Revoked),
             done = work => Ok(done),
         }
     }
 
-    /// Leases the message until its outcome is committed, and checks that it is still to be sent to `site`.
+    /// Makes the lease exclusive until the outcome is committed, and checks that the message is still to be sent to
+    /// `site`.
     ///
     /// # Errors
-    /// The reason why its MAIL must not be written. The lease is given back then.
-    pub(super) async fn begin(&self, unsettled: &mut Unsettled, site: &Site) -> Result<(), NotBegun> {
+    /// The reason why its MAIL must not be written.
+    pub(super) async fn begin(
+        &self,
+        revocation: &Revocation,
+        unsettled: &mut Unsettled,
+        site: &Site,
+    ) -> Result<(), NotBegun> {
         let queued = unsettled.queued;
-        unsettled.held = Some(self.unless_stopping(self.backlog.take()).await?);
-        self.unless_stopping(self.engine.quiet.spoken(queued.place.account)).await?;
-        let lease = self.unless_stopping(self.leases.take_soon(queued.place.id)).await?.ok_or(NotBegun::Leased)?;
+        unsettled.held = Some(self.before_mail(revocation, self.backlog.take()).await?);
+        self.before_mail(revocation, self.engine.quiet.spoken(queued.place.account)).await?;
+        if !unsettled.begin() {
+            return Err(NotBegun::Revoked);
+        }
         match self.look(&queued, Some(site)) {
             Ok(Ready::Send(_)) if self.is_stopping() => Err(NotBegun::Stopping),
             // A connection was awaited since the attempt began.
             Ok(Ready::Send(_)) if !self.engine.may_send().await => Err(NotBegun::Unconfirmed),
-            Ok(Ready::Send(_)) => {
-                unsettled.lease = Some(lease);
-                Ok(())
-            }
+            Ok(Ready::Send(_)) => Ok(()),
             Ok(ready) => Err(NotBegun::Rows(ready)),
             Err(error) => Err(NotBegun::Unreadable(error)),
         }

@@ -35,9 +35,6 @@ use crate::store::timer::Timer;
 /// When a message is looked at again that could not be read.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
-/// The pause before a message that another operation has leased is looked at again; tests do not wait for it.
-const LEASED: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 });
-
 /// The pause before an outcome is recorded again; tests do not wait for it.
 const RECORD_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 60_000 });
 
@@ -58,6 +55,7 @@ pub(super) struct Unsettled {
     pub(super) queued: QueuedMessage,
     /// Its part of the work in memory, from MAIL on.
     pub(super) held: Option<BacklogItem>,
+    /// Its lease: reserved until MAIL, then exclusive.
     pub(super) lease: Option<Lease>,
     /// Transcript of a failed attempt.
     pub(super) transcript: Option<String>,
@@ -101,7 +99,7 @@ impl Shared {
 
     /// Settles a message that needs no wire: its time is over, or its domain can't be reached.
     pub(super) fn settle_unsent(self: &Arc<Self>, queued: QueuedMessage, why: Unsent) {
-        let Some(lease) = self.leases.take(queued.place.id) else { return self.try_again_soon(queued) };
+        let Some(lease) = self.leases.take(queued.place.id) else { return self.give_back_when_free(queued) };
         let unsettled = Unsettled { queued, held: None, lease: Some(lease), transcript: None };
         match (self.look(&queued, None), why) {
             (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
@@ -120,12 +118,12 @@ impl Shared {
         }
     }
 
-    /// Gives the timer of a leased message back a moment later: it is due, and would fire again and again until the
-    /// lease ends.
-    fn try_again_soon(self: &Arc<Self>, queued: QueuedMessage) {
+    /// Gives the timer of a message back once the operation that has its lease is over: it is due, and would fire again
+    /// and again until then. An operation that ended the message has removed the timer.
+    pub(super) fn give_back_when_free(self: &Arc<Self>, queued: QueuedMessage) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            tokio::time::sleep(LEASED).await;
+            shared.leases.is_free(queued.place.id).await;
             shared.near().give_back(Timer::of_message(&queued));
         });
     }
@@ -164,6 +162,11 @@ pub(super) enum Unsent {
 }
 
 impl Unsettled {
+    /// Makes the lease exclusive. Returns false if an operation has taken it.
+    pub(super) fn begin(&self) -> bool {
+        self.lease.as_ref().is_some_and(Lease::begin)
+    }
+
     /// Commits the outcome without waiting for it; the lease lasts until it is committed.
     pub(super) fn settle(self, shared: &Shared, end: TransferEnd, facts: AttemptFacts) {
         let op = self.operation(shared, end, facts, Vec::new());

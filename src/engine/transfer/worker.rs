@@ -11,6 +11,7 @@ use super::settle::{Ready, Unsettled};
 use super::site::Site;
 use crate::domain::event::AttemptFacts;
 use crate::engine::caught_panic::caught;
+use crate::engine::lease::Revocation;
 use crate::engine::relay::RelayWay;
 use crate::machine::destination::{Input, QueuedMessage, Signal, Slot};
 use crate::smtp::transcript::Transcript;
@@ -31,14 +32,17 @@ pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>, first: Started) {
 
 async fn transfer(running: &mut Running<'_>, queued: QueuedMessage) {
     let (shared, lane) = (running.shared, running.lane);
-    let unsettled = Unsettled { queued, held: None, lease: None, transcript: None };
+    let Some((lease, revocation)) = shared.leases.reserve(queued.place.id) else {
+        return shared.give_back_when_free(queued);
+    };
+    let unsettled = Unsettled { queued, held: None, lease: Some(lease), transcript: None };
     let row = match caught(async { shared.look(&queued, Some(&lane.site)) }).await.unwrap_or(Err(StoreError::Panicked))
     {
         Ok(Ready::Send(row)) => row,
         Ok(ready) => return not_begun(running, unsettled, NotBegun::Rows(ready)),
         Err(error) => return unsettled.unreadable(shared, error),
     };
-    send(running, unsettled, *row).await;
+    send(running, &revocation, unsettled, *row).await;
 }
 
 /// Ends the work on a message that is not sent.
@@ -47,7 +51,11 @@ fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
     match why {
         // Its timer fires again after the restart.
         NotBegun::Stopping => {}
-        NotBegun::Leased | NotBegun::NoMemory | NotBegun::Unconfirmed | NotBegun::Rows(Ready::Send(_)) => {
+        NotBegun::Revoked => {
+            drop(unsettled);
+            shared.give_back_when_free(queued);
+        }
+        NotBegun::NoMemory | NotBegun::Unconfirmed | NotBegun::Rows(Ready::Send(_)) => {
             drop(unsettled);
             shared.near().give_back(Timer::of_message(&queued));
         }
@@ -67,7 +75,7 @@ fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
     }
 }
 
-async fn send(running: &mut Running<'_>, mut unsettled: Unsettled, row: MessageRow) {
+async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled: Unsettled, row: MessageRow) {
     let (shared, lane, queued) = (running.shared, running.lane, unsettled.queued);
     let site = lane.site.name();
     let share = match shared.relays.share(lane.relay, &site, shared.now(), &shared.engine.store) {
@@ -79,13 +87,18 @@ async fn send(running: &mut Running<'_>, mut unsettled: Unsettled, row: MessageR
         }
         Err(error) => return unsettled.unreadable(shared, error),
     };
-    let tried = caught(attempt(running, &mut unsettled, &row)).await;
+    let tried = caught(attempt(running, revocation, &mut unsettled, &row)).await;
     let Attempt { ended, facts, transcript, signal } = tried.unwrap_or_else(|crashed| {
         tracing::error!(message = %queued.place.id, %crashed, "delivery attempt panicked");
         let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
         Attempt { ended: Ended::With(TransferEnd::Crashed), facts, transcript, signal: Signal::Silent }
     });
     match ended {
+        // An operation took the lease before MAIL was written, so it decides about the message.
+        Ended::With(_) if !unsettled.begin() => {
+            running.end(signal_of(&lane.site, signal));
+            not_begun(running, unsettled, NotBegun::Revoked);
+        }
         Ended::With(end) => {
             if signal != Signal::Silent {
                 shared.relays.works(lane.relay);

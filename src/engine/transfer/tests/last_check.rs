@@ -39,6 +39,30 @@ async fn a_message_that_waits_for_a_greeting_can_be_cancelled() {
 }
 
 #[tokio::test]
+async fn a_cancelled_or_suppressed_message_gives_up_its_place_at_once() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.slow.test", Behaviour::Greets(Arc::clone(&gate)));
+    let ids =
+        [world.send("one@slow.test").await, world.send("two@slow.test").await, world.send("three@slow.test").await];
+    while world.net.opened.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    world.cancel(ids[0]).await;
+    let suppression = Suppression::of("two@slow.test".parse().unwrap(), SuppressionReason::Manual);
+    world.engine.suppress(world.account, suppression).await.unwrap();
+    let third = async {
+        while world.net.opened.lock().unwrap().len() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(20), third).await.is_ok(), "no greeting has come");
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(ids.map(|id| world.standing(id)), [("canceled", 0), ("suppressed", 0), ("delivered", 1)]);
+}
+
+#[tokio::test]
 async fn a_message_whose_mail_was_written_can_not_be_cancelled() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));

@@ -99,20 +99,31 @@ def start_serve(config, log):
 
 
 class Standby:
-    """`postrider standby` as a process, ready."""
+    """`postrider standby` as a process, ready unless `is_awaited` is false."""
 
-    def __init__(self, config, key, folder):
+    def __init__(self, config, key, folder, *arguments, is_awaited=True):
         self.config, self.log = config, folder / "standby.log"
         self.data_dir = re.search(r'^data_dir = "(.*)"$', config.read_text(), re.MULTILINE)[1]
-        reader, writer = os.pipe()
+        self.reader, writer = os.pipe()
         command = [binary(), "standby", "--config", str(config), "--master-key", str(key), "--ready-fd", str(writer)]
         with self.log.open("w") as out:
-            self.child = spawn(command, out, pass_fds=(writer,))
+            self.child = spawn([*command, *arguments], out, pass_fds=(writer,))
         os.close(writer)
-        ready, _, _ = select.select([reader], [], [], 60)
-        said = os.read(reader, 1) if ready else b""
-        os.close(reader)
-        assert said == b"\n", self.log.read_text()
+        if is_awaited:
+            self.become_ready()
+
+    def become_ready(self):
+        """Waits for the newline on the ready descriptor."""
+        ready, _, _ = select.select([self.reader], [], [], 120)
+        said = os.read(self.reader, 1) if ready else b""
+        os.close(self.reader)
+        if said != b"\n":
+            stop(self.child)
+            raise AssertionError(self.log.read_text())
+
+    def status(self):
+        """Returns its replication status."""
+        return json.loads(run("replica", "status", "--data-dir", self.data_dir, "--json")[1])
 
     def url(self):
         return "http://" + json.loads(open(f"{self.data_dir}/addresses.json").read())["http"][0]

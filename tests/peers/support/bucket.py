@@ -1,5 +1,6 @@
 """A bucket of moto's S3 server, behind a proxy that can fail as stores and networks do."""
 
+import email.utils
 import http.client
 import http.server
 import re
@@ -71,15 +72,33 @@ class Bucket:
         self._ask("PUT", f"/{BUCKET}?{what}", document.encode())
 
 
+# Answers of a proxy that does not forward, by its mode.
+_REFUSALS = {
+    "forbidden": (403, b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"),
+    "slow down": (503, b"<Error><Code>SlowDown</Code><Message>slowly</Message></Error>"),
+    "busy": (429, b"<Error><Code>TooManyRequests</Code><Message>slowly</Message></Error>"),
+    "broken": (500, b"<Error><Code>InternalError</Code><Message>broken</Message></Error>"),
+}
+
+
 class _Proxy(http.server.ThreadingHTTPServer):
-    """Forwards requests. `mode` is "honest", "ignores conditions", "forbidden", "slow down", "lost" or "away". Each
-    request takes `delay` seconds longer."""
+    """Forwards requests.
+
+    `mode` is "honest", "ignores conditions", "forbidden", "slow down", "busy", "broken", "lost" or "away", for the
+    requests that `concerns` selects. Each request takes `delay` seconds longer, and one that `held` selects waits until
+    `release` is set. The bucket's clock is ahead by `clock_seconds`, and the access key `revoked` is refused. `requests`
+    has the method and path of each request, `times` its time."""
 
     daemon_threads = True
 
     def __init__(self, port: int):
         super().__init__((LOOPBACK, 0), _Handler)
         self.port, self.mode, self.requests, self.delay = port, "honest", [], 0
+        self.times: list[float] = []
+        self.concerns = self.held = lambda method, path: True
+        self.release = threading.Event()
+        self.release.set()
+        self.clock_seconds, self.revoked = 0, ""
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
@@ -88,16 +107,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _serve(self):
         time.sleep(self.server.delay)
-        mode = self.server.mode
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.times.append(time.monotonic())
         self.server.requests.append((self.command, self.path))
+        if self.server.held(self.command, self.path):
+            self.server.release.wait(60)
+        mode = self.server.mode if self.server.concerns(self.command, self.path) else "honest"
+        if self.server.revoked and f"Credential={self.server.revoked}/" in self.headers.get("Authorization", ""):
+            mode = "forbidden"
         if mode == "away":
             self.close_connection = True
             return
-        if mode == "forbidden":
-            return self._answer(403, [], b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>")
-        if mode == "slow down":
-            return self._answer(503, [], b"<Error><Code>SlowDown</Code><Message>slowly</Message></Error>")
+        if mode in _REFUSALS:
+            status, document = _REFUSALS[mode]
+            return self._answer(status, [], document)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
         if mode == "ignores conditions":
             headers = {name: value for name, value in headers.items() if name.lower() != "if-none-match"}
@@ -113,6 +136,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         framing = ("content-length", "connection", "transfer-encoding")
         kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in framing]
+        if self.server.clock_seconds:
+            date = email.utils.formatdate(time.time() + self.server.clock_seconds, usegmt=True)
+            kept = [(name, value) for name, value in kept if name.lower() != "date"] + [("Date", date)]
         self._answer(answer.status, kept, content)
 
     do_GET = do_PUT = do_DELETE = do_HEAD = _serve  # noqa: N815, the names are http.server's

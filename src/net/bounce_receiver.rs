@@ -35,19 +35,24 @@ const CONNECTIONS_MAX_PER_ADDRESS: usize = 25;
 /// Maximum duration of a session.
 const SESSION: Duration = Duration::from_secs(600);
 
+/// Returns the settings of one session.
+pub fn session_config(hostname: &str) -> ServerConfig {
+    ServerConfig {
+        hostname: hostname.to_owned(),
+        greeting: format!("{hostname} ESMTP"),
+        size_max: SIZE_MAX,
+        recipients_max: RECIPIENTS_MAX,
+        errors_max: ERRORS_MAX,
+        refusals_max: Some(REFUSALS_MAX),
+        starttls: true,
+        door: ServerKind::Inbound,
+    }
+}
+
 /// Returns the settings of the listeners. Their clones share one connection count.
 pub fn listener_config(hostname: &str, tls: Arc<TlsSettings>) -> ListenerConfig {
     ListenerConfig {
-        session: ServerConfig {
-            hostname: hostname.to_owned(),
-            greeting: format!("{hostname} ESMTP"),
-            size_max: SIZE_MAX,
-            recipients_max: RECIPIENTS_MAX,
-            errors_max: ERRORS_MAX,
-            refusals_max: Some(REFUSALS_MAX),
-            starttls: true,
-            door: ServerKind::Inbound,
-        },
+        session: session_config(hostname),
         gate: ConnectionCap::new(CONNECTIONS_MAX, CONNECTIONS_MAX_PER_ADDRESS),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines { session: SESSION, ..Deadlines::default() },
@@ -60,12 +65,13 @@ pub fn listener_config(hostname: &str, tls: Arc<TlsSettings>) -> ListenerConfig 
 /// # Errors
 /// The socket's address can't be read.
 pub fn listen(socket: TcpListener, config: ListenerConfig, receiver: Arc<Receiver>) -> io::Result<SmtpListener> {
-    SmtpListener::on(socket, config, Arc::new(Service(receiver)))
+    SmtpListener::on(socket, config, Arc::new(BounceService(receiver)))
 }
 
-struct Service(Arc<Receiver>);
+/// Handles the sessions of the listeners.
+pub struct BounceService(pub Arc<Receiver>);
 
-impl MailService for Service {
+impl MailService for BounceService {
     fn connected(&self, _: SocketAddr) -> Box<dyn MailHandler> {
         Box::new(Handler(Arc::clone(&self.0)))
     }

@@ -49,7 +49,7 @@ async fn submit(world: &Arc<World>, service: &Arc<Service>, number: usize) {
             state.submissions[number].tries += 1;
         }
         let tried = match submission.interface {
-            Interface::Http => by_http(world, service, &submission).await,
+            Interface::Http | Interface::Resend | Interface::Postmark => by_http(world, service, &submission).await,
             Interface::Smtp => by_smtp(world, service, &submission).await,
         };
         match tried {
@@ -86,7 +86,7 @@ fn after_no_answer(world: &World, number: usize) {
 }
 
 /// Waits for an answer for as long as the client would.
-async fn with_patience<T>(world: &World, request: impl Future<Output = Option<T>>) -> Option<T> {
+pub(super) async fn with_patience<T>(world: &World, request: impl Future<Output = Option<T>>) -> Option<T> {
     let patience = match world.strikes(Fault::Clients, 250) {
         true => world.millis(0, 60),
         false => Duration::from_secs(60),
@@ -96,18 +96,26 @@ async fn with_patience<T>(world: &World, request: impl Future<Output = Option<T>
 
 async fn by_http(world: &Arc<World>, service: &Arc<Service>, submission: &Submission) -> Tried {
     let key = world.state().tenants[submission.tenant].key.clone();
-    let body = serde_json::json!({
-        "from": format!("shop@t{}.example", submission.tenant),
-        "to": submission.recipients[0],
-        "subject": submission.subject,
-        "text": "x".repeat(submission.bytes),
-    });
+    let (from, to) = (format!("shop@t{}.example", submission.tenant), &submission.recipients[0]);
+    let (subject, text) = (&submission.subject, "x".repeat(submission.bytes));
+    let (path, body, id) = match submission.interface {
+        Interface::Postmark => (
+            "/v1/compat/postmark/email",
+            serde_json::json!({ "From": from, "To": to, "Subject": subject, "TextBody": text }),
+            "MessageID",
+        ),
+        interface => (
+            if interface == Interface::Resend { "/v1/compat/resend/emails" } else { "/v1/messages" },
+            serde_json::json!({ "from": from, "to": to, "subject": subject, "text": text }),
+            "id",
+        ),
+    };
     let idempotency = submission.idempotency_key.as_deref();
-    let request = Request { method: "POST", path: "/v1/messages".to_owned(), key: &key, idempotency, body };
+    let request = Request { method: "POST", path: path.to_owned(), key: &key, idempotency, body };
     match with_patience(world, http_client::send(service, request)).await {
         None => Tried::Unanswered,
-        Some((202, answer)) => {
-            let id = answer["id"].as_str().and_then(|id| id.parse().ok()).expect("a 202 names the message");
+        Some((200 | 202, answer)) => {
+            let id = answer[id].as_str().and_then(|id| id.parse().ok()).expect("the answer names the message");
             Tried::Accepted(vec![id])
         }
         Some((status @ (409 | 429 | 500..), _)) => Tried::Later(status),

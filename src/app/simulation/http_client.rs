@@ -35,7 +35,8 @@ pub(super) async fn send(service: &Arc<Service>, request: Request<'_>) -> Option
         .method(request.method)
         .uri(request.path)
         .header("host", "mail.example.com")
-        .header("authorization", format!("Bearer {}", request.key));
+        .header("authorization", format!("Bearer {}", request.key))
+        .header("x-postmark-server-token", request.key);
     if let Some(key) = request.idempotency {
         built = built.header("idempotency-key", key);
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::plan::Action;
-use super::world::{End, Progress, Tenant, World};
+use super::plan::{Action, Fault};
+use super::world::{Bounce, End, Progress, Tenant, World};
 use crate::base::id::MessageId;
 use crate::engine::Engine;
 use crate::engine::deliveries::DeliveryRecord;
@@ -15,6 +15,8 @@ use crate::engine::messages::{MessageFilter, MessageRecord};
 use crate::machine::delivery;
 use crate::machine::transfer::Status;
 
+/// Seconds of a day.
+const DAY: u64 = 86_400;
 /// Page size greater than the number of rows in any run.
 const ALL: usize = 100_000;
 
@@ -47,6 +49,7 @@ pub(super) fn after_start(world: &World, engine: &Engine) {
     }
     durable_accept(world, engine);
     no_ghosts(world, engine);
+    quota(world, engine);
 }
 
 /// Returns the first item that has not ended yet.
@@ -70,6 +73,7 @@ pub(super) fn unsettled(world: &World, engine: &Engine) -> Option<String> {
 pub(super) fn at_the_end(world: &World, engine: &Engine) {
     durable_accept(world, engine);
     no_ghosts(world, engine);
+    quota(world, engine);
     let tenants = world.tenants();
     for (number, tenant) in tenants.iter().enumerate() {
         let messages = messages(world, engine, tenant);
@@ -139,6 +143,26 @@ fn no_ghosts(world: &World, engine: &Engine) {
     }
 }
 
+/// The quota's use of the current day is the number of messages accepted in it. A clock that is set moves messages to
+/// other days.
+fn quota(world: &World, engine: &Engine) {
+    if world.plan.faults.contains(&Fault::Clock) {
+        return;
+    }
+    for tenant in &world.tenants() {
+        let view = engine.account(tenant.account).ok().flatten().and_then(|account| engine.quota(&account).ok());
+        let Some(view) = view else {
+            world.find(format!("quota: that of {} can't be read", tenant.account));
+            continue;
+        };
+        let is_of_today = |record: &MessageRecord| record.row.created_at.as_secs() + DAY >= view.day.reset;
+        let count = messages(world, engine, tenant).into_iter().filter(is_of_today).count() as u64;
+        if view.day.used != count {
+            world.find(format!("quota: {} of {} messages of the day are counted", view.day.used, count));
+        }
+    }
+}
+
 /// Whether the clock is set forward by more than the lifetime of a key.
 fn keys_may_expire(world: &World) -> bool {
     let by = |action: &Action| if let Action::SetClock(by) = action { (*by).max(0) } else { 0 };
@@ -158,6 +182,17 @@ fn timeline(world: &World, engine: &Engine, tenant: &Tenant, record: &MessageRec
     let ends = ["delivered", "bounced", "failed", "suppressed", "canceled"];
     let endings: Vec<&String> = kinds.iter().filter(|kind| ends.contains(&kind.as_str())).collect();
     let status = record.transfer.state.status();
+    let message_id = record.row.message_id_header(record.id);
+    let bounces: Vec<Bounce> =
+        world.state().bounces.iter().filter(|bounce| bounce.message_id == message_id).cloned().collect();
+    if bounces.iter().any(|bounce| bounce.answer == Some(250)) && !kinds.iter().any(|kind| kind == "bounced") {
+        world.find(format!("bounces: a bounce of {} was accepted, and its events are {kinds:?}", record.id));
+    }
+    // A bounce follows a delivery, and is the last word.
+    let endings = match &endings[..] {
+        [first, last] if !bounces.is_empty() && *first == "delivered" && *last == "bounced" => &endings[1..],
+        all => all,
+    };
     if endings.len() != 1 || endings[0] != status.as_str() || kinds.iter().filter(|kind| *kind == "queued").count() != 1
     {
         world.find(format!("one ending: {} is {status}, with the events {kinds:?}", record.id));
@@ -186,9 +221,15 @@ fn hand_off(world: &World, record: &MessageRecord) {
     let is_certain = |taken: &&super::world::Taken| {
         taken.is_answered && matches!(lives.get(usize::try_from(taken.life).unwrap()), Some(End::Stopped) | None)
     };
-    if status != Status::Delivered && taken.iter().any(|taken| is_certain(&taken)) {
+    let is_bounced = has_bounce(world, &message_id);
+    if status != Status::Delivered && !is_bounced && taken.iter().any(|taken| is_certain(&taken)) {
         world.find(format!("hand-off: a server accepted {}, but it is {status}", record.id));
     }
+}
+
+/// Whether a server sent a bounce for this message.
+fn has_bounce(world: &World, message_id: &str) -> bool {
+    world.state().bounces.iter().any(|bounce| bounce.message_id == message_id)
 }
 
 /// Every event reaches the endpoint, or its delivery failed after seven attempts. No receiver sees an unknown event or

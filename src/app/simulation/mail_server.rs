@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::plan::Fault;
-use super::world::{Offered, Taken, World};
+use super::world::{Bounce, Offered, Taken, World};
 
 /// Probability of a fault for each command, per mille.
 const FAULTS: u64 = 60;
@@ -25,6 +25,7 @@ pub(super) struct MailServer {
     is_silent: bool,
     is_in_data: bool,
     mail_at: Duration,
+    return_path: String,
     recipient: Option<String>,
 }
 
@@ -41,6 +42,7 @@ impl MailServer {
             is_silent: false,
             is_in_data: false,
             mail_at: Duration::ZERO,
+            return_path: String::new(),
             recipient: None,
         };
         server.answer(&format!("220 {name} ESMTP"));
@@ -74,6 +76,7 @@ impl MailServer {
             "MAIL" => {
                 self.mail_at = self.world.clocks.elapsed();
                 self.recipient = None;
+                self.return_path = path(line).to_owned();
                 self.answer("250 2.1.0 ok");
             }
             "RCPT" => self.receive_recipient(line),
@@ -92,7 +95,7 @@ impl MailServer {
     }
 
     fn receive_recipient(&mut self, line: &str) {
-        let recipient = line.split(['<', '>']).nth(1).unwrap_or_default().to_ascii_lowercase();
+        let recipient = path(line).to_ascii_lowercase();
         let offered = Offered { recipient: recipient.clone(), mail_at: self.mail_at };
         self.world.state().offered.push(offered);
         let before = self.output.len();
@@ -120,8 +123,21 @@ impl MailServer {
         let (subject, message_id) = (field("Subject:"), field("Message-ID:"));
         self.world.note(format!("{} takes {subject} for {recipient}, answered: {is_answered}", self.name));
         let (mail_at, life) = (self.mail_at, self.world.life());
-        let taken = Taken { message_id, subject, mail_at, life, is_answered };
+        let taken = Taken { message_id: message_id.clone(), subject, mail_at, life, is_answered };
         self.world.state().taken.push(taken);
+        if is_answered && self.world.strikes(Fault::Bounces, 300) {
+            let headers = text.split_once("\r\n\r\n").map_or(&*text, |(headers, _)| headers);
+            self.bounce(message_id, recipient, headers.to_owned());
+        }
+    }
+
+    /// Sends a bounce for an accepted message, at once or hours later.
+    fn bounce(&self, message_id: String, recipient: String, headers: String) {
+        let delay = self.world.pick(&[0, 1_000, 60_000, 4 * 3_600_000]);
+        let at = self.world.clocks.elapsed() + self.world.millis(0, delay);
+        let bounce = Bounce { message_id, recipient, return_path: self.return_path.clone(), headers, at, answer: None };
+        self.world.state().bounces.push(bounce);
+        self.world.has_bounce.notify_one();
     }
 
     /// Answers with `text`, unless a fault occurs.
@@ -146,6 +162,11 @@ impl MailServer {
         self.output.extend_from_slice(text.as_bytes());
         self.output.extend_from_slice(b"\r\n");
     }
+}
+
+/// Returns the address of a MAIL or RCPT command.
+fn path(line: &str) -> &str {
+    line.split(['<', '>']).nth(1).unwrap_or_default()
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {

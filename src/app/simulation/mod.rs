@@ -6,6 +6,7 @@
 //! its log. `POSTRIDER_SIMULATIONS=N` runs N seeds, from `POSTRIDER_SIMULATIONS_FROM` on. A seed with a finding is kept
 //! in `tests/seeds/service.txt`.
 
+mod bounces;
 mod clients;
 mod clock;
 mod http_client;

@@ -38,10 +38,12 @@ pub(super) enum Fault {
     Disk,
     /// The disk is full for a while.
     Full,
+    /// Mail servers send bounces for messages that they accepted.
+    Bounces,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Names,
         Self::Connect,
         Self::Transient,
@@ -57,6 +59,7 @@ impl Fault {
         Self::Power,
         Self::Disk,
         Self::Full,
+        Self::Bounces,
     ];
 }
 
@@ -167,7 +170,8 @@ impl Plan {
             | Fault::Silence
             | Fault::Close
             | Fault::Webhooks
-            | Fault::Clients => None,
+            | Fault::Clients
+            | Fault::Bounces => None,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::domain::stream::Stream;
 use crate::engine::dispatcher::Pump;
 use crate::engine::executor::Executor;
 use crate::engine::ports::Clock;
+use crate::engine::receive::Receiver;
 use crate::engine::relay::{Relay, RelayWay};
 use crate::engine::settings::Settings;
 use crate::engine::{Engine, Tables, Ways};
@@ -44,6 +45,7 @@ pub(super) struct Service {
     pub(super) engine: Arc<Engine>,
     pub(super) http: HttpServer<HttpService<Api>>,
     pub(super) submission: Arc<Submission>,
+    pub(super) bounces: Arc<Receiver>,
 }
 
 /// The dispatcher of a running service.
@@ -91,15 +93,16 @@ impl Service {
         ));
         let transmit = Arc::new(SimulatedTransmit(Arc::clone(world)));
         let post = Arc::new(SimulatedPost(Arc::clone(world)));
-        let tables =
-            Tables { rules: Arc::new(Rules::built_in().clone()), shaping: Arc::new(Shaping::built_in().clone()) };
+        let rules = Arc::new(Rules::built_in().clone());
+        let bounces = Arc::new(Receiver::new(Arc::clone(&engine), Arc::clone(&rules)));
+        let tables = Tables { rules, shaping: Arc::new(Shaping::built_in().clone()) };
         let ways = Ways { relays: vec![direct()], port: 25, in_house: None };
         let pump = Pump::new(Arc::clone(&engine), transmit, names, post, ways, tables);
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(pump.run(stopped));
         let http = serve(&engine, &clock, &entropy);
         let submission = Submission::new(Arc::clone(&engine), "mail.example.com", SubmissionLimits::default());
-        (Arc::new(Self { engine, http, submission }), Dispatcher { stop, task })
+        (Arc::new(Self { engine, http, submission, bounces }), Dispatcher { stop, task })
     }
 }
 

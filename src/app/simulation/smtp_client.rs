@@ -1,4 +1,4 @@
-//! One submission by SMTP without a socket: a client that waits for each answer, the real server state machine, and the
+//! One message by SMTP without a socket, to the submission service or to the receiver of bounces: a client that waits for each answer, the real server state machine, and the
 //! real handler behind it.
 
 use std::collections::VecDeque;
@@ -8,7 +8,9 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::engine::receive::Receiver;
 use crate::engine::smtp_submission::Decision;
+use crate::net::bounce_receiver::{BounceService, session_config};
 use crate::net::smtp_listener::{ListenerTls, MailHandler, MailService as _};
 use crate::net::submission::{Submission, SubmissionService};
 use crate::smtp::server::{Answer, ServerAction, ServerSession};
@@ -22,12 +24,32 @@ pub(super) async fn submit(
     message: &str,
 ) -> Option<(u16, String)> {
     let service = SubmissionService { submission: Arc::clone(submission), dev: None };
-    let peer = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7)), 40_000);
-    let mut handler = service.connected(peer);
-    let config = submission.listener_config(ListenerTls::Off);
-    let mut session = ServerSession::inside_tls(config.session);
+    let mut handler = service.connected(peer());
+    let session = ServerSession::inside_tls(submission.listener_config(ListenerTls::Off).session);
     handler.on_tls("TLSv1.3");
-    let mut dialogue = Dialogue::new(key, from, recipients, message);
+    let login = STANDARD.encode(format!("\0postrider\0{key}"));
+    let mut lines = vec![format!("AUTH PLAIN {login}"), format!("MAIL FROM:<{from}>")];
+    lines.extend(recipients.iter().map(|recipient| format!("RCPT TO:<{recipient}>")));
+    converse(session, handler, Dialogue::new(lines, message)).await
+}
+
+/// Sends a bounce to `return_path`. Returns the last answer as [`submit`].
+pub(super) async fn bounce(receiver: &Arc<Receiver>, return_path: &str, message: &str) -> Option<(u16, String)> {
+    let handler = BounceService(Arc::clone(receiver)).connected(peer());
+    let session = ServerSession::new(session_config("mail.example.com"));
+    let lines = vec!["MAIL FROM:<>".to_owned(), format!("RCPT TO:<{return_path}>")];
+    converse(session, handler, Dialogue::new(lines, message)).await
+}
+
+fn peer() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7)), 40_000)
+}
+
+async fn converse(
+    mut session: ServerSession,
+    mut handler: Box<dyn MailHandler>,
+    mut dialogue: Dialogue,
+) -> Option<(u16, String)> {
     loop {
         match session.next_action() {
             ServerAction::Write(bytes) => dialogue.hear(&bytes),
@@ -36,7 +58,7 @@ pub(super) async fn submit(
                 None => return dialogue.end(),
             },
             ServerAction::Close => return dialogue.end(),
-            ServerAction::StartTls => unreachable!("the session began inside TLS"),
+            ServerAction::StartTls => unreachable!("the client asks for no TLS"),
             action => answer(&mut session, &mut *handler, action).await,
         }
     }
@@ -76,14 +98,12 @@ struct Dialogue {
 }
 
 impl Dialogue {
-    fn new(key: &str, from: &str, recipients: &[String], message: &str) -> Self {
-        let login = STANDARD.encode(format!("\0postrider\0{key}"));
-        let mut lines = VecDeque::from(["EHLO client.test".to_owned(), format!("AUTH PLAIN {login}")]);
-        lines.push_back(format!("MAIL FROM:<{from}>"));
-        lines.extend(recipients.iter().map(|recipient| format!("RCPT TO:<{recipient}>")));
-        lines.push_back("DATA".to_owned());
-        lines.push_back(format!("{message}."));
-        Self { lines, heard: String::new(), last: (0, String::new()), is_sent: false }
+    fn new(lines: Vec<String>, message: &str) -> Self {
+        let mut all = VecDeque::from(lines);
+        all.push_front("EHLO client.test".to_owned());
+        all.push_back("DATA".to_owned());
+        all.push_back(format!("{message}."));
+        Self { lines: all, heard: String::new(), last: (0, String::new()), is_sent: false }
     }
 
     fn hear(&mut self, bytes: &[u8]) {

@@ -6,6 +6,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::clock::MachineClocks;
 use super::plan::{Fault, Plan};
 use crate::base::id::{AccountId, EndpointId, MessageId};
@@ -24,6 +26,8 @@ pub(super) struct Tenant {
 pub(super) enum Interface {
     Http,
     Smtp,
+    Resend,
+    Postmark,
 }
 
 /// State of a submission from its client's view.
@@ -70,6 +74,20 @@ pub(super) struct Taken {
     pub(super) is_answered: bool,
 }
 
+/// A bounce that a mail server sends for a message that it accepted before.
+#[derive(Debug, Clone)]
+pub(super) struct Bounce {
+    pub(super) message_id: String,
+    pub(super) recipient: String,
+    pub(super) return_path: String,
+    /// The header section of the message.
+    pub(super) headers: String,
+    /// Elapsed time of the next try.
+    pub(super) at: Duration,
+    /// Last answer of the service to the bounce: 250, or a permanent refusal.
+    pub(super) answer: Option<u16>,
+}
+
 /// A MAIL and RCPT that a mail server received.
 #[derive(Debug, Clone)]
 pub(super) struct Offered {
@@ -110,6 +128,7 @@ pub(super) struct State {
     pub(super) submissions: Vec<Submission>,
     pub(super) taken: Vec<Taken>,
     pub(super) offered: Vec<Offered>,
+    pub(super) bounces: Vec<Bounce>,
     pub(super) posted: Vec<Posted>,
     /// Times at which a recipient was known to be suppressed.
     pub(super) suppressed: BTreeMap<String, Duration>,
@@ -127,6 +146,8 @@ pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) clocks: MachineClocks,
     pub(super) machine: Machine,
+    /// Is notified of every new bounce.
+    pub(super) has_bounce: Notify,
     state: Mutex<State>,
 }
 
@@ -140,6 +161,7 @@ impl World {
             submissions: Vec::new(),
             taken: Vec::new(),
             offered: Vec::new(),
+            bounces: Vec::new(),
             posted: Vec::new(),
             suppressed: BTreeMap::new(),
             lives: Vec::new(),
@@ -147,7 +169,8 @@ impl World {
             is_hostile: false,
             findings: Vec::new(),
         };
-        let world = Self { plan, clocks: MachineClocks::new(), machine: Machine::new(seed), state: Mutex::new(state) };
+        let (clocks, machine) = (MachineClocks::new(), Machine::new(seed));
+        let world = Self { plan, clocks, machine, has_bounce: Notify::new(), state: Mutex::new(state) };
         world.draw_submissions();
         world
     }
@@ -216,7 +239,8 @@ impl World {
         let span = u64::try_from(self.plan.window.as_millis()).unwrap();
         for number in 0..self.plan.submissions {
             let tenant = usize::try_from(self.below(self.plan.tenants as u64)).unwrap();
-            let interface = if self.below(4) == 0 { Interface::Smtp } else { Interface::Http };
+            let interface =
+                self.pick(&[Interface::Smtp, Interface::Http, Interface::Http, Interface::Resend, Interface::Postmark]);
             let count = if interface == Interface::Smtp { 1 + self.below(3) } else { 1 };
             let site = |_| {
                 let site = self.below(self.plan.sites as u64);
@@ -227,7 +251,8 @@ impl World {
             let mut recipients: Vec<String> = (0..count).map(site).collect();
             recipients.sort();
             recipients.dedup();
-            let is_idempotent = self.below(4) != 0;
+            // Postmark has no such keys.
+            let is_idempotent = self.below(4) != 0 && interface != Interface::Postmark;
             let submission = Submission {
                 tenant,
                 interface,

@@ -5,7 +5,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::cli_error::CliError;
 use super::exit::Exit;
-use crate::store::private_file;
+use crate::store::{Store, private_file};
 
 const FILE: &str = "postrider.pid";
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,7 +33,7 @@ impl DirectoryLock {
             let what = format!("cannot use the data directory {}", directory.display());
             CliError::new(Exit::Failed, what, error.to_string(), "Choose a directory that this user can write to.")
         };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unusable)?;
+        Store::create_directory(directory).map_err(unusable)?;
         let path = directory.join(FILE);
         let opened = private_file::options().create(true).truncate(false).read(true).open(&path);
         let mut file = opened.map_err(unusable)?;

@@ -1,5 +1,5 @@
 //! Access to the outside world: only floor net reads clocks and opens sockets, and only app uses a terminal. On lower
-//! floors, threads start behind a port and `select!` is biased, so that a simulation repeats.
+//! floors, threads start and files are used behind a port, and `select!` is biased, so that a simulation repeats.
 
 use super::Finding;
 use super::floors::folder;
@@ -19,6 +19,8 @@ pub(crate) enum Touch {
     Thread,
     /// The first of several ready futures is chosen at random.
     Race,
+    /// A file is used.
+    Files,
 }
 
 /// Files that may use something that their floor may not.
@@ -86,17 +88,27 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
         "enforces the minimum rate of a body, in the machine's time like every network deadline",
     ),
     ("src/http/service.rs", Touch::Clock, "measures the duration of an answer for the access log"),
+    ("src/store/disk/file_system.rs", Touch::Files, "implements the port: a simulation has a disk of its own"),
+    ("src/store/private_file.rs", Touch::Files, "writes small files beside the store, which no row depends on"),
+    ("src/store/restore/mod.rs", Touch::Files, "looks for files of any name in the directory of a restore"),
+    ("src/store/replica/directory.rs", Touch::Files, "replication is not part of the simulation of the whole service"),
+    ("src/engine/replica/swap.rs", Touch::Files, "replication is not part of the simulation of the whole service"),
+    ("src/engine/backup.rs", Touch::Files, "remembers the time of the last backup for doctor"),
+    ("src/engine/store_size.rs", Touch::Files, "remembers the store's size of each day for alerts"),
+    ("src/engine/virtual_clock.rs", Touch::Files, "keeps the virtual time of `dev`, where no store is open yet"),
+    ("src/http/metrics/process.rs", Touch::Files, "reads the process's figures in /proc"),
+    ("src/http/dev/initial_accounts.rs", Touch::Files, "keeps the keys that `dev` prints, beside a temporary store"),
 ];
 
 impl Touch {
     fn is_allowed_in(self, folder: Option<&str>) -> bool {
         match (self, folder) {
-            (Self::Clock | Self::Socket | Self::Thread | Self::Race, Some(folder)) => {
+            (Self::Clock | Self::Socket | Self::Thread | Self::Race | Self::Files, Some(folder)) => {
                 folder == "net" || folder == "app"
             }
             (Self::Terminal, Some(folder)) => folder == "app",
             // main.rs
-            (Self::Clock | Self::Socket | Self::Terminal | Self::Thread | Self::Race, None) => true,
+            (Self::Clock | Self::Socket | Self::Terminal | Self::Thread | Self::Race | Self::Files, None) => true,
         }
     }
 
@@ -106,6 +118,7 @@ impl Touch {
             Self::Socket => "opens a socket: only net does; ask through a port of engine",
             Self::Terminal => "prints: log it with tracing, or return it to app",
             Self::Thread => "starts a thread: use `engine::executor::Executor`, which a simulation runs inline",
+            Self::Files => "uses a file: use `store::disk::Disk`, which a simulation replaces",
             Self::Race => "chooses at random: begin `select!` with `biased;`, so that a simulation repeats",
         }
     }
@@ -154,6 +167,9 @@ fn touch_of(path: &super::paths::SourcePath) -> Option<Touch> {
     if path.ends_with(&["Instant", "now"]) || path.ends_with(&["SystemTime", "now"]) {
         return Some(Touch::Clock);
     }
+    if path.begins_with(&["std", "fs"]) {
+        return Some(Touch::Files);
+    }
     let starts =
         [&["task", "spawn_blocking"][..], &["thread", "spawn"], &["thread", "Builder", "new"], &["thread", "scope"]];
     if starts.iter().any(|start| path.ends_with(start)) {
@@ -198,6 +214,14 @@ mod tests {
         assert_eq!(found("src/store/x.rs", "use std::thread; fn a() { thread::Builder::new() }"), 1);
         assert_eq!(found("src/net/x.rs", "thread::spawn(work);"), 0);
         assert_eq!(found("src/engine/x.rs", "#[cfg(test)] mod tests { fn a() { thread::spawn(work); } }"), 0);
+    }
+
+    #[test]
+    fn files_are_used_only_behind_their_port() {
+        assert_eq!(found("src/store/x.rs", "use std::fs; fn a() { fs::read(b) }"), 1);
+        assert_eq!(found("src/engine/x.rs", "let a = std::fs::read(b);"), 1);
+        assert_eq!(found("src/app/x.rs", "let a = std::fs::read(b);"), 0);
+        assert_eq!(found("src/store/x.rs", "#[cfg(test)] mod tests { fn a() { std::fs::read(b); } }"), 0);
     }
 
     #[test]

@@ -19,18 +19,18 @@ use crate::store::journal;
 pub(super) const HALF_MADE: &str = "postrider.redb.new";
 
 /// Creates the data directory durably if it is missing.
-pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
-    let io = |error| OpenError::Io { what: format!("creating {}", directory.display()), error };
+pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !disk.exists(path);
     let missing: Vec<_> = directory.ancestors().take_while(is_missing).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    disk.create_directory(directory).map_err(io)?;
+    disk.create_directory(directory)?;
     // Its directory entry must be as durable as the data in it.
-    missing.iter().filter_map(|made| made.parent()).try_for_each(|above| {
-        disk.sync_directory(if above.as_os_str().is_empty() { Path::new(".") } else { above }).map_err(io)
-    })
+    missing
+        .iter()
+        .filter_map(|made| made.parent())
+        .try_for_each(|above| disk.sync_directory(if above.as_os_str().is_empty() { Path::new(".") } else { above }))
 }
 
 /// Describes the fault if the database file at `path` is missing or empty while other files of a store exist. A new

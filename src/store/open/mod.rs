@@ -131,6 +131,14 @@ impl Store {
         Self::open_within(directory, surroundings, LOCK_PATIENCE, options)
     }
 
+    /// Creates a data directory and its missing parents durably, accessible only to the owner. An existing one is kept.
+    ///
+    /// # Errors
+    /// File system errors.
+    pub fn create_directory(directory: &Path) -> std::io::Result<()> {
+        database::make_directory(&FileSystem, directory)
+    }
+
     /// Whether there is a store in `directory`.
     pub fn exists(directory: &Path) -> bool {
         directory.join(FILE).exists()

@@ -32,7 +32,8 @@ pub(super) fn recover(
     options: &StartOptions,
 ) -> Result<Recovered, OpenError> {
     let StartOptions { progress, limits, .. } = options;
-    database::make_directory(&**disk, directory)?;
+    let uncreated = |error| OpenError::Io { what: format!("creating {}", directory.display()), error };
+    database::make_directory(&**disk, directory).map_err(uncreated)?;
     if restore::is_under_way(&**disk, directory) {
         return Err(OpenError::HalfRestored);
     }

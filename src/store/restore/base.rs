@@ -3,10 +3,12 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
-use super::{Building, Lineage, Restoration, RestoreError};
+use super::{Building, Lineage, Restoration, RestoreError, Target};
 use crate::base::time::Timestamp;
 use crate::store::archive::{Head, Part, Reader, Totals};
+use crate::store::disk::FileSystem;
 use crate::store::master_key::Raw;
 use crate::store::schema::FORMAT;
 
@@ -38,7 +40,8 @@ pub fn restore_base<I: Iterator<Item = Piece>>(
     if head.store_format > FORMAT {
         return Err(RestoreError::NewerStore { found: head.store_format });
     }
-    let mut building = Building::begin(directory, Some(key.clone()), head.store_format)?;
+    let target = Target { disk: Arc::new(FileSystem), directory };
+    let mut building = Building::begin(target, Some(key.clone()), head.store_format)?;
     while let Some(part) = reader.next_part()? {
         building.take(part, beside)?;
         progress(&head, reader.totals());

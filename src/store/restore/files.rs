@@ -1,41 +1,49 @@
 //! Files of a data directory that is being built.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{CONTENT, RestoreError};
 use crate::store::content::segment;
-use crate::store::disk::FileSystem;
-use crate::store::private_file;
+use crate::store::disk::{Disk, DiskFile, Opening};
 
-pub(super) fn sync_below(directory: &Path) -> Result<(), RestoreError> {
-    for entry in fs::read_dir(directory).map_err(|error| unwritten(directory, error))? {
-        let path = entry.map_err(|error| unwritten(directory, error))?.path();
-        if path.is_dir() {
-            segment::sync_directory(&FileSystem, &path)?;
+/// Syncs the names in `directory` and in its directories.
+pub(super) fn sync_below(disk: &dyn Disk, directory: &Path) -> Result<(), RestoreError> {
+    for entry in disk.list(directory).map_err(|error| unwritten(directory, error))? {
+        if entry.length.is_none() {
+            segment::sync_directory(disk, &directory.join(entry.name))?;
         }
     }
-    Ok(segment::sync_directory(&FileSystem, directory)?)
+    Ok(segment::sync_directory(disk, directory)?)
 }
 
-pub(super) fn close(file: Option<&File>) -> Result<(), RestoreError> {
+/// Syncs a finished file.
+pub(super) fn close(file: Option<&dyn DiskFile>) -> Result<(), RestoreError> {
     let Some(file) = file else { return Ok(()) };
-    file.sync_all().map_err(|error| unwritten(Path::new(CONTENT), error))
+    file.sync_data().map_err(|error| unwritten(Path::new(CONTENT), error))
 }
 
-pub(super) fn make_directory(path: &Path) -> Result<(), RestoreError> {
-    DirBuilder::new().mode(0o700).create(path).map_err(|error| unwritten(path, error))
+/// Creates a directory that does not exist yet.
+pub(super) fn make_directory(disk: &dyn Disk, path: &Path) -> Result<(), RestoreError> {
+    refuse_existing(disk, path)?;
+    disk.create_directory(path).map_err(|error| unwritten(path, error))
 }
 
-pub(super) fn create_new(path: &Path) -> Result<File, RestoreError> {
-    private_file::create_new(path).map_err(|error| unwritten(path, error))
+/// Creates a file that does not exist yet.
+pub(super) fn create_new(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, RestoreError> {
+    refuse_existing(disk, path)?;
+    disk.open(path, Opening::Fresh).map_err(|error| unwritten(path, error))
 }
 
-pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RestoreError> {
-    let mut file = create_new(path)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|error| unwritten(path, error))
+/// Creates a file with this content, and syncs it.
+pub(super) fn write_new(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), RestoreError> {
+    let file = create_new(disk, path)?;
+    file.write_all_at(bytes, 0).and_then(|()| file.sync_data()).map_err(|error| unwritten(path, error))
+}
+
+fn refuse_existing(disk: &dyn Disk, path: &Path) -> Result<(), RestoreError> {
+    if disk.exists(path) { Err(unwritten(path, io::ErrorKind::AlreadyExists.into())) } else { Ok(()) }
 }
 
 pub(super) fn unwritten(path: &Path, error: io::Error) -> RestoreError {

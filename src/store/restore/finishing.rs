@@ -1,7 +1,7 @@
 //! The end of building a data directory: a copy is marked, everything is synced and moved to its place.
 
-use std::fs;
 use std::io;
+use std::sync::Arc;
 
 use super::files::{close, sync_below, unwritten};
 use super::{Building, CONTENT, Lineage, RestoreError};
@@ -9,7 +9,6 @@ use crate::base::id::Ulid;
 use crate::store::archive::Head;
 use crate::store::checksum;
 use crate::store::content::segment;
-use crate::store::disk::FileSystem;
 use crate::store::error::StoreError;
 use crate::store::master_key;
 use crate::store::open::FILE;
@@ -22,7 +21,7 @@ use crate::store::schema::{Table, meta};
 impl Building {
     /// Marks a copy, syncs everything, and moves it to its place.
     pub(super) fn finish(mut self, head: &Head, lineage: Lineage) -> Result<TimersOnHold, RestoreError> {
-        close(self.segment.take().as_ref().map(|(_, file, _)| file))?;
+        close(self.segment.take().as_ref().map(|(_, file, _)| &**file))?;
         if let Lineage::Fork { holds_queue } = lineage {
             self.mark_fork(head, holds_queue)?;
         }
@@ -52,7 +51,7 @@ impl Building {
         if let Some(key) = &self.given {
             // Check again: the first check may have had no proof to compare with.
             self.prove(key)?;
-            master_key::write(&FileSystem, &self.aside.join(master_key::FILE), &self.aside, key)
+            master_key::write(&*self.disk, &self.aside.join(master_key::FILE), &self.aside, key)
                 .map_err(|error| unwritten(&self.aside, io::Error::other(error)))?;
         }
         self.move_up()?;
@@ -61,19 +60,35 @@ impl Building {
     }
 
     /// Moves the files up, the database last: without it the directory does not count as a store.
-    fn move_up(&self) -> Result<(), RestoreError> {
+    fn move_up(&mut self) -> Result<(), RestoreError> {
+        let disk = Arc::clone(&self.disk);
+        sync_below(&*disk, &self.aside.join(CONTENT))?;
         let io = |error| unwritten(&self.aside, error);
-        sync_below(&self.aside.join(CONTENT))?;
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.aside).map_err(io)? {
-            names.push(entry.map_err(io)?.file_name());
+        let mut entries = disk.list(&self.aside).map_err(io)?;
+        entries.sort_by_key(|entry| entry.name == FILE);
+        for entry in entries {
+            disk.rename(&self.aside.join(&entry.name), &self.directory.join(&entry.name)).map_err(io)?;
+            self.moved.push(entry);
         }
-        names.sort_by_key(|name| name == FILE);
-        for name in names {
-            fs::rename(self.aside.join(&name), self.directory.join(&name)).map_err(io)?;
+        segment::sync_directory(&*disk, &self.directory)?;
+        disk.remove_directory(&self.aside).map_err(io)?;
+        Ok(segment::sync_directory(&*disk, &self.directory)?)
+    }
+
+    /// Removes an unfinished restore: the database first and the temporary directory last, so that a crash leaves nothing
+    /// that is taken for a store.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        for entry in self.moved.iter().rev() {
+            let path = self.directory.join(&entry.name);
+            if entry.length.is_some() {
+                self.disk.remove_file(&path)?
+            } else {
+                self.disk.remove_directory(&path)?
+            }
+            if entry.name == FILE {
+                self.disk.sync_directory(&self.directory)?;
+            }
         }
-        segment::sync_directory(&FileSystem, &self.directory)?;
-        fs::remove_dir(&self.aside).map_err(io)?;
-        Ok(segment::sync_directory(&FileSystem, &self.directory)?)
+        if self.disk.exists(&self.aside) { self.disk.remove_directory(&self.aside) } else { Ok(()) }
     }
 }

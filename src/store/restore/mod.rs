@@ -5,22 +5,22 @@
 //! directory exists, and [`super::Store::open`] refuses the target.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use redb::{Database, Durability, TableDefinition, WriteTransaction};
 
 use super::archive::{Fault, Head, Part, Reader, Totals};
 use super::checksum;
 use super::content::{DIRECTORY as CONTENT, segment};
-use super::disk::Disk;
+use super::disk::{Disk, DiskFile, Entry, FileSystem};
 use super::error::StoreError;
 use super::limits::CACHE_BYTES;
 use super::master_key::{self, Raw};
 use super::migrate;
 use super::open::FILE;
-use super::private_file;
 use super::restore_hold::TimersOnHold;
 use super::schema::{FORMAT, Table, meta};
 use super::timer::{Timer, TimerKind};
@@ -131,11 +131,23 @@ pub fn restore(
     beside: &[&str],
     progress: &mut dyn FnMut(&Head, Totals),
 ) -> Result<Restoration, RestoreError> {
+    restore_on(Arc::new(FileSystem), backup, directory, given, beside, progress)
+}
+
+/// Restores on any disk.
+pub(super) fn restore_on(
+    disk: Arc<dyn Disk>,
+    backup: impl Read,
+    directory: &Path,
+    given: Option<Raw>,
+    beside: &[&str],
+    progress: &mut dyn FnMut(&Head, Totals),
+) -> Result<Restoration, RestoreError> {
     let (reader, head) = Reader::open(backup)?;
     if given.is_none() && !head.has_master_key {
         return Err(RestoreError::NoMasterKey);
     }
-    build(reader, head, directory, given, beside, progress)
+    build(reader, head, Target { disk, directory }, given, beside, progress)
 }
 
 /// Restores a backup for inspection. If the backup has no master key, none is needed.
@@ -148,13 +160,19 @@ pub fn unpack(
     progress: &mut dyn FnMut(&Head, Totals),
 ) -> Result<Restoration, RestoreError> {
     let (reader, head) = Reader::open(backup)?;
-    build(reader, head, directory, None, &[], progress)
+    build(reader, head, Target { disk: Arc::new(FileSystem), directory }, None, &[], progress)
+}
+
+/// Disk and directory of a new data directory.
+struct Target<'a> {
+    disk: Arc<dyn Disk>,
+    directory: &'a Path,
 }
 
 fn build(
     mut reader: Reader<impl Read>,
     head: Head,
-    directory: &Path,
+    target: Target<'_>,
     given: Option<Raw>,
     beside: &[&str],
     progress: &mut dyn FnMut(&Head, Totals),
@@ -162,7 +180,7 @@ fn build(
     if head.store_format > FORMAT {
         return Err(RestoreError::NewerStore { found: head.store_format });
     }
-    let mut building = Building::begin(directory, given, head.store_format)?;
+    let mut building = Building::begin(target, given, head.store_format)?;
     while let Some(part) = reader.next_part()? {
         building.take(part, beside)?;
         progress(&head, reader.totals());
@@ -173,38 +191,45 @@ fn build(
 
 /// A data directory that is being built. If it is not finished, dropping removes it.
 struct Building {
+    disk: Arc<dyn Disk>,
     directory: PathBuf,
     aside: PathBuf,
     database: Option<Database>,
     /// The open transaction and the number of parts in it.
     inserting: Option<(WriteTransaction, usize)>,
     /// The segment that is being written.
-    segment: Option<((Timestamp, u32), File, u64)>,
+    segment: Option<((Timestamp, u32), Arc<dyn DiskFile>, u64)>,
     given: Option<Raw>,
     /// The format of the rows in the backup.
     format: u32,
     facts: BTreeMap<Vec<u8>, Vec<u8>>,
     standing: TimersOnHold,
+    /// Files and directories that were moved to their place.
+    moved: Vec<Entry>,
     is_finished: bool,
 }
 
 impl Drop for Building {
     fn drop(&mut self) {
-        if !self.is_finished {
-            (self.inserting, self.database) = (None, None);
-            if let Err(error) = fs::remove_dir_all(&self.aside) {
-                tracing::error!(%error, directory = %self.aside.display(), "could not remove the unfinished restore");
-            }
+        if self.is_finished {
+            return;
+        }
+        (self.inserting, self.database) = (None, None);
+        if let Err(error) = self.remove() {
+            tracing::error!(%error, directory = %self.directory.display(), "could not remove the unfinished restore");
         }
     }
 }
 
 impl Building {
-    fn begin(directory: &Path, given: Option<Raw>, format: u32) -> Result<Self, RestoreError> {
+    fn begin(Target { disk, directory }: Target<'_>, given: Option<Raw>, format: u32) -> Result<Self, RestoreError> {
         let aside = directory.join(ASIDE);
-        make_directory(&aside)?;
+        make_directory(&*disk, &aside)?;
+        // Durable first: as long as it exists, nothing beside it is taken for a store.
+        segment::sync_directory(&*disk, directory)?;
         let database = aside.join(FILE);
         let mut building = Self {
+            disk,
             directory: directory.to_owned(),
             aside,
             database: None,
@@ -214,12 +239,13 @@ impl Building {
             format,
             facts: BTreeMap::new(),
             standing: TimersOnHold::default(),
+            moved: Vec::new(),
             is_finished: false,
         };
-        make_directory(&building.aside.join(CONTENT))?;
-        let made = Database::builder().set_cache_size(CACHE_BYTES).create(&database).map_err(StoreError::from)?;
-        building.database = Some(made);
-        private_file::restrict(&database).map_err(|error| unwritten(&database, error))?;
+        make_directory(&*building.disk, &building.aside.join(CONTENT))?;
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES);
+        building.database = Some(building.disk.open_database(&database, &builder).map_err(StoreError::from)?);
         Ok(building)
     }
 
@@ -234,7 +260,7 @@ impl Building {
                 Ok(())
             }
             Part::Segment { bucket, number, offset, bytes } => self.append((bucket, number), offset, &bytes),
-            Part::Keys(slots) => write_new(&self.aside.join(CONTENT).join(KEYS), &slots),
+            Part::Keys(slots) => write_new(&*self.disk, &self.aside.join(CONTENT).join(KEYS), &slots),
             Part::File { name, bytes } if beside.contains(&name.as_str()) => self.write_beside(&name, &bytes),
             // Files of another version are unknown here.
             Part::File { .. } | Part::ContentAhead { .. } | Part::Head(_) | Part::End(_) => Ok(()),
@@ -244,10 +270,10 @@ impl Building {
     /// Writes a file that belongs to the store, in its folder.
     fn write_beside(&self, name: &str, bytes: &[u8]) -> Result<(), RestoreError> {
         let path = self.aside.join(name);
-        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-            make_directory(folder)?;
+        if let Some(folder) = path.parent().filter(|folder| !self.disk.exists(folder)) {
+            make_directory(&*self.disk, folder)?;
         }
-        write_new(&path, bytes)
+        write_new(&*self.disk, &path, bytes)
     }
 
     /// Migrates the rows to the current format.
@@ -322,21 +348,21 @@ impl Building {
 
     fn append(&mut self, id: (Timestamp, u32), offset: u64, bytes: &[u8]) -> Result<(), RestoreError> {
         let path = segment::path(&self.aside.join(CONTENT), id.0, id.1);
-        let (mut file, end) = match self.segment.take() {
+        let (file, end) = match self.segment.take() {
             Some((open, file, end)) if open == id => (file, end),
             before => {
-                close(before.as_ref().map(|(_, file, _)| file))?;
-                if let Some(bucket) = path.parent().filter(|bucket| !bucket.exists()) {
-                    make_directory(bucket)?;
+                close(before.as_ref().map(|(_, file, _)| &**file))?;
+                if let Some(bucket) = path.parent().filter(|bucket| !self.disk.exists(bucket)) {
+                    make_directory(&*self.disk, bucket)?;
                 }
-                (create_new(&path)?, 0)
+                (create_new(&*self.disk, &path)?, 0)
             }
         };
         if offset != end {
             let error = io::Error::new(io::ErrorKind::InvalidData, "the backup leaves a gap in it");
             return Err(unwritten(&path, error));
         }
-        file.write_all(bytes).map_err(|error| unwritten(&path, error))?;
+        file.write_all_at(bytes, offset).map_err(|error| unwritten(&path, error))?;
         self.segment = Some((id, file, end + bytes.len() as u64));
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Tests of backup and restore: the copy has everything committed before the backup and nothing committed later, and a
 //! bad backup restores nothing.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
@@ -166,7 +167,8 @@ fn an_incomplete_backup_restores_nothing() {
 fn a_partly_restored_directory_does_not_open() {
     let mut test = TestStore::new();
     let directory = tempfile::tempdir().unwrap();
-    let building = Building::begin(directory.path(), None, FORMAT).unwrap();
+    let building =
+        Building::begin(Target { disk: Arc::new(FileSystem), directory: directory.path() }, None, FORMAT).unwrap();
     let opened = Store::open(directory.path(), test.surroundings());
     assert!(matches!(opened, Err(OpenError::HalfRestored)));
     assert!(!is_empty(directory.path()).unwrap());

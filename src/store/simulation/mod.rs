@@ -15,6 +15,7 @@ mod history;
 mod invariants;
 mod migration;
 mod process;
+mod restore;
 mod run;
 mod start;
 mod work;

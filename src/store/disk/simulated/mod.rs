@@ -220,12 +220,16 @@ impl Disk for SimulatedDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let ((parent, old), (_, new)) = (split(from)?, split(to)?);
-        assert_eq!(from.parent(), to.parent(), "nothing is moved between directories");
+        let ((old_parent, old), (new_parent, new)) = (split(from)?, split(to)?);
         self.change(Touch::Names, |state| {
-            let (node, parent) = (state.find(from)?, state.find(parent)?);
-            let naming = Naming::Rename { from: old.to_owned(), to: new.to_owned(), node };
-            state.directory_mut(parent)?.change(naming);
+            let (node, old_parent, new_parent) = (state.find(from)?, state.find(old_parent)?, state.find(new_parent)?);
+            let (old, new) = (old.to_owned(), new.to_owned());
+            if old_parent == new_parent {
+                state.directory_mut(new_parent)?.change(Naming::Rename { from: old, to: new, node });
+            } else {
+                state.directory_mut(new_parent)?.change(Naming::Link { name: new, node });
+                state.directory_mut(old_parent)?.change(Naming::Unlink { name: old });
+            }
             Ok(())
         })
     }

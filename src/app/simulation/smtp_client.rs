@@ -1,5 +1,5 @@
-//! One message by SMTP without a socket, to the submission service or to the receiver of bounces: a client that waits for each answer, the real server state machine, and the
-//! real handler behind it.
+//! One message by SMTP without a socket, to the submission service or to the receiver of bounces: a client that waits
+//! for each answer, the real server state machine, and the real handler behind it.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

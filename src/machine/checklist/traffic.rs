@@ -69,8 +69,8 @@ pub fn tls(deliveries: u64, secured: u64) -> Judgement {
         _ if reaches(secured, deliveries, 99) => Judgement::pass(seen),
         _ => Judgement::warn(
             seen,
-            "Find the receivers without TLS. If it is all of them, a device between this server and the internet removes \
-             STARTTLS.",
+            "Find the receivers without TLS. If it is all of them, a device between this server and the internet \
+             removes STARTTLS.",
         ),
     }
 }

@@ -59,8 +59,8 @@ pub(in crate::store) trait Disk: Send + Sync {
     /// Removes a directory with its content.
     fn remove_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Renames a file, replacing any file of the new name, or a directory. Both names are durable once their directories
-    /// are synced.
+    /// Renames a file, replacing any file of the new name, or a directory. Both names are durable once their
+    /// directories are synced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Implements [`Disk::sync_directory`], with the error as the device reports it.

@@ -5,8 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Building, Lineage, Restoration, RestoreError, Target};
-use crate::base::time::Timestamp;
+use super::{Building, Lineage, Restoration, RestoreError, SegmentId, Target};
 use crate::store::archive::{Head, Part, Reader, Totals};
 use crate::store::disk::FileSystem;
 use crate::store::master_key::Raw;
@@ -21,7 +20,7 @@ pub struct BaseContent<I> {
 }
 
 /// A piece of a segment, or the reason why it can't be read.
-type Piece = Result<((Timestamp, u32), u64, Vec<u8>), RestoreError>;
+type Piece = Result<(SegmentId, u64, Vec<u8>), RestoreError>;
 
 /// Builds a data directory from the `rows` of a base and its `content`, which is read after the rows. `key` is the
 /// store's master key.

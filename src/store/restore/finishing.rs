@@ -75,8 +75,8 @@ impl Building {
         Ok(segment::sync_directory(&*disk, &self.directory)?)
     }
 
-    /// Removes an unfinished restore: the database first and the temporary directory last, so that a crash leaves nothing
-    /// that is taken for a store.
+    /// Removes an unfinished restore: the database first and the temporary directory last, so that a crash leaves
+    /// nothing that is taken for a store.
     pub(super) fn remove(&self) -> io::Result<()> {
         for entry in self.moved.iter().rev() {
             let path = self.directory.join(&entry.name);

@@ -189,6 +189,9 @@ fn build(
     Ok(Restoration { head, totals: reader.totals(), standing })
 }
 
+/// Bucket and number of a segment.
+type SegmentId = (Timestamp, u32);
+
 /// A data directory that is being built. If it is not finished, dropping removes it.
 struct Building {
     disk: Arc<dyn Disk>,
@@ -197,8 +200,8 @@ struct Building {
     database: Option<Database>,
     /// The open transaction and the number of parts in it.
     inserting: Option<(WriteTransaction, usize)>,
-    /// The segment that is being written.
-    segment: Option<((Timestamp, u32), Arc<dyn DiskFile>, u64)>,
+    /// The segment that is being written: its identifier, its file and its length.
+    segment: Option<(SegmentId, Arc<dyn DiskFile>, u64)>,
     given: Option<Raw>,
     /// The format of the rows in the backup.
     format: u32,
@@ -346,7 +349,7 @@ impl Building {
         if master_key::is_of(&MasterKey::new(key), proof) { Ok(()) } else { Err(RestoreError::WrongMasterKey) }
     }
 
-    fn append(&mut self, id: (Timestamp, u32), offset: u64, bytes: &[u8]) -> Result<(), RestoreError> {
+    fn append(&mut self, id: SegmentId, offset: u64, bytes: &[u8]) -> Result<(), RestoreError> {
         let path = segment::path(&self.aside.join(CONTENT), id.0, id.1);
         let (file, end) = match self.segment.take() {
             Some((open, file, end)) if open == id => (file, end),

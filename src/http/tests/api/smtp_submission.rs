@@ -130,7 +130,7 @@ async fn refusals_say_what_to_do_and_store_nothing() {
     assert!(gone.starts_with("550 5.7.1 <gone@example.net> is suppressed (manual since 2023-11-14"), "{gone}");
     assert!(submit(&mut session, &["no address"], LETTER).await.starts_with("553 5.1.3 "));
     for (message, start) in [
-        ("From: a@elsewhere.example\r\n\r\nx", "550 5.7.1 From is at elsewhere.example, which is no domain"),
+        ("From: a@elsewhere.example\r\n\r\nx", "550 5.7.1 From is at elsewhere.example, which is not a domain"),
         ("From: a@news.example.test\r\n\r\nx", "550 5.7.1 news.example.test is a marketing domain"),
         ("Subject: x\r\n\r\nx", "550 5.6.0 The message must have a From header"),
         ("From: a@example.test\r\nX-Service-Stream: x\r\n\r\nx", "550 5.6.0 X-Service-Stream is unknown"),

@@ -4,6 +4,7 @@ import re
 import socketserver
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from email import message_from_bytes
 
@@ -68,17 +69,22 @@ _END = re.compile(rb"(?:\r\n|\n|\r)\.(?:\r\n|\n|\r)")
 class TolerantSink:
     """A receiver that accepts CR, LF and CRLF alike as line ends, and is therefore vulnerable to SMTP smuggling.
 
-    A smuggled message becomes an additional message here."""
+    A smuggled message becomes an additional message here. `before_data` is called before each 354, and `ended`
+    is set once a connection is over."""
 
-    def __init__(self):
+    def __init__(self, before_data: Callable[[], object] = lambda: None):
         self.messages: list[Received] = []
+        self.ended = threading.Event()
         sink = self
 
         class Handler(socketserver.StreamRequestHandler):
             """One SMTP session."""
 
             def handle(self):
-                _Session(self, sink.messages).run()
+                try:
+                    _Session(self, sink.messages, before_data).run()
+                finally:
+                    sink.ended.set()
 
         self.server = socketserver.ThreadingTCPServer((LOOPBACK, 0), Handler)
         self.server.daemon_threads = True
@@ -94,8 +100,8 @@ class TolerantSink:
 class _Session:
     """Commands and data of one connection, read from one buffer as careless servers do."""
 
-    def __init__(self, handler: socketserver.StreamRequestHandler, messages: list[Received]):
-        self.connection, self.messages = handler.connection, messages
+    def __init__(self, handler: socketserver.StreamRequestHandler, messages: list[Received], before_data):
+        self.connection, self.messages, self.before_data = handler.connection, messages, before_data
         self.buffer, self.mail_from, self.rcpt_to = b"", "", []
 
     def run(self):
@@ -122,6 +128,7 @@ class _Session:
             self.rcpt_to.append(line[8:])
             self.reply("250 2.1.5 ok")
         elif verb == "DATA":
+            self.before_data()
             self.reply("354 go on")
             return self.data()
         elif verb == "QUIT":

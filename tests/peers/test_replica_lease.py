@@ -63,6 +63,38 @@ def test_an_idle_machine_makes_no_requests_stays_ready_and_checks_before_accepti
     assert time.monotonic() - began < 6
 
 
+def test_an_idle_automatic_machine_makes_three_requests_a_lease(active, bucket):
+    server = active(**STOP | {"failover": "automatic", "lease_seconds": 3})
+    confirmed(server)
+    based(server)
+    slot = status(server)["slot"]
+    until("it is idle", lambda: status(server)["slot"] >= slot + 3, seconds=60, every=0.2)
+    began = time.monotonic()
+    bucket.proxy.requests.clear()
+    until("ten beats pass", lambda: len(puts(bucket)) >= 10, seconds=60, every=0.05)
+    leases = (time.monotonic() - began) / 3
+    asked = list(bucket.proxy.requests)
+    assert {method for method, _ in asked} == {"PUT"}, asked
+    assert len(asked) <= 3 * leases + 2, (len(asked), leases)
+
+
+def test_a_busy_machine_writes_at_most_two_slots_a_second(active, bucket):
+    server = active(interval_ms=500)
+    confirmed(server)
+    based(server)
+    began = time.monotonic()
+    bucket.proxy.requests.clear()
+    sent = [server.api.accept(MAIL)["id"]]
+
+    def busy():
+        sent.append(server.api.accept(MAIL)["id"])
+        return len(puts(bucket)) >= 15
+
+    until("fifteen slots are written", busy, seconds=120, every=0)
+    assert len(puts(bucket)) <= 2 * (time.monotonic() - began) + 1
+    assert len(set(sent)) == len(sent)
+
+
 def test_a_frozen_machine_stops_once_another_took_over(active, bucket, workdir):
     server = active(**STOP)
     server.api.accept(MAIL)
@@ -205,7 +237,8 @@ def test_a_standby_takes_over_automatically(active, bucket, workdir):
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_a_stop_without_the_bucket_keeps_the_unsent_log(mode, active, bucket):
     server = active(mode=mode, when_unreachable="stop", lease_seconds=60, timeout_seconds=1)
-    server.api.accept(MAIL)
+    # The outcome of its first attempt must not wait for the bucket: a second change would be refused meanwhile.
+    server.api.settled(server.api.accept(MAIL)["id"], "deferred", seconds=60)
     found = confirmed(server)
     bucket.proxy.mode = "away"
     code = answered(server)[0]

@@ -16,8 +16,13 @@ const QUEUED: u64 = 100_000;
 const SENT: u64 = 1_000_000;
 /// Number of accounts in rotation.
 const ACCOUNTS: u64 = 64;
-const LIMITS: Limits =
-    Limits { connections: 20, messages_per_minute: None, connections_per_minute: None, is_shared: true };
+const LIMITS: Limits = Limits {
+    connections: 20,
+    messages_per_minute: None,
+    connections_per_minute: None,
+    is_shared: true,
+    may_spill: true,
+};
 const NOW: Moment = Moment { wall: Timestamp::from_millis(1_700_000_000_000), machine: Duration::from_secs(1) };
 
 fn message(n: u64) -> QueuedMessage {

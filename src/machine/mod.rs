@@ -29,6 +29,7 @@ pub mod replica_lease;
 pub mod reputation;
 pub mod retention;
 pub mod retry;
+pub mod scheduler;
 pub mod service_clock;
 pub mod shares;
 pub mod throttle;

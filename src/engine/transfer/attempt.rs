@@ -10,7 +10,7 @@ use super::before_mail::NotBegun;
 use super::body::StoredBody;
 use super::candidates::{Candidate, Question};
 use super::connecting::Opened;
-use super::destination_queue::Lane;
+use super::destination_queue::DestinationQueue;
 use super::failed_attempt::{RelayFault, deferred, no_server, nowhere, relay_fault};
 use super::pool::Kept;
 use super::settle::Unsettled;
@@ -67,7 +67,7 @@ pub(super) async fn attempt(
     unsettled: &mut Unsettled,
     row: &MessageRow,
 ) -> Attempt {
-    let Running { shared, lane, slot, .. } = *running;
+    let Running { shared, queue, slot, .. } = *running;
     match shared.before_mail(revocation, shared.engine.wait_to_send()).await {
         Ok(true) => {}
         // Its timer fires again where the log goes on.
@@ -75,14 +75,14 @@ pub(super) async fn attempt(
         Err(why) => return Attempt::not_begun(why),
     }
     let began = Instant::now();
-    let held = match shared.before_mail(revocation, Held::new(shared, &lane.site, row)).await {
+    let held = match shared.before_mail(revocation, Held::new(shared, &queue.site, row)).await {
         Ok(held) => held,
         Err(why) => return Attempt::not_begun(why),
     };
-    let relay = shared.relays.relay(lane.relay);
+    let relay = shared.relays.relay(queue.relay);
     let mut trial = Trial {
         shared,
-        lane,
+        queue,
         slot,
         row,
         held,
@@ -102,7 +102,7 @@ pub(super) async fn attempt(
         Err(NoTry::NotBegun(why)) => (Ended::NotBegun(why), Signal::Silent),
     };
     if let Ended::With(TransferEnd::Deferred { .. }) = &ended {
-        tracing::debug!(site = ?lane.site, ?signal, "deferred");
+        tracing::debug!(site = ?queue.site, ?signal, "deferred");
     }
     trial.facts.duration_ms = Some(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
     Attempt { ended, facts: trial.facts, transcript: trial.transcript, signal }
@@ -120,7 +120,7 @@ fn envelope(row: &MessageRow) -> Envelope {
 /// An attempt that is under way.
 pub(super) struct Trial<'a> {
     pub(super) shared: &'a Arc<Shared>,
-    pub(super) lane: &'a Arc<Lane>,
+    pub(super) queue: &'a Arc<DestinationQueue>,
     pub(super) slot: Slot,
     pub(super) row: &'a MessageRow,
     pub(super) held: Held<'a>,
@@ -154,10 +154,10 @@ impl From<NotBegun> for NoTry {
 
 impl Trial<'_> {
     async fn run(&mut self, began: Instant) -> Result<Verdict, NoTry> {
-        let Self { shared, lane, row, id, revocation, .. } = *self;
-        let candidates = shared.before_mail(revocation, Question { shared, lane, row, id }.candidates()).await??;
+        let Self { shared, queue, row, id, revocation, .. } = *self;
+        let candidates = shared.before_mail(revocation, Question { shared, queue, row, id }.candidates()).await??;
         let targets = candidates.iter().map(|candidate| &candidate.target);
-        if let Some(kept) = self.lane.take_kept(self.shared, self.slot, targets)
+        if let Some(kept) = self.queue.take_kept(self.shared, self.slot, targets)
             && let Some(verdict) = self.over_kept_connection(kept).await?
         {
             return Ok(verdict);
@@ -225,11 +225,11 @@ impl Trial<'_> {
     async fn send(&mut self, mut kept: Kept) -> Result<Verdict, NoTry> {
         self.facts.mx_host = Some(kept.target.host.to_string());
         self.facts.mx_ip = Some(kept.target.address.ip().to_string());
-        if let Err(why) = self.shared.begin(self.revocation, self.unsettled, &self.lane.site).await {
-            self.lane.keep(self.shared, self.slot, kept);
+        if let Err(why) = self.shared.begin(self.revocation, self.unsettled, &self.queue.site).await {
+            self.queue.keep(self.shared, self.slot, kept);
             return Err(why.into());
         }
-        let mut body = StoredBody::new((self.shared, self.lane), self.row, self.id, self.claim(&kept.target));
+        let mut body = StoredBody::new((self.shared, self.queue), self.row, self.id, self.claim(&kept.target));
         let mut outcome = kept.session.send(&self.envelope, &mut body).await;
         if let Some(failure) = body.failure.take() {
             // The session has ended without a dot, for the server must not take a part.
@@ -243,7 +243,7 @@ impl Trial<'_> {
         kept.messages += 1;
         kept.idle_since = Instant::now();
         if kept.session.is_reusable() {
-            self.lane.keep(self.shared, self.slot, kept);
+            self.queue.keep(self.shared, self.slot, kept);
         } else {
             // QUIT is a courtesy that no message waits for.
             kept.leave();
@@ -271,14 +271,14 @@ impl Trial<'_> {
         self.facts.smtp_code = reply.map(|reply| reply.code);
         self.facts.smtp_enhanced_code = reply.and_then(|reply| reply.enhanced()).map(|code| code.to_string());
         self.facts.smtp_response = reply.map(|reply| reply.text());
-        if outcome.ending == Ending::TimedOut && !matches!(self.lane.site, Site::InHouse(_)) {
+        if outcome.ending == Ending::TimedOut && !matches!(self.queue.site, Site::InHouse(_)) {
             self.timed_out = true;
-            self.lane.handle(self.shared, Input::ServerSilent);
+            self.queue.handle(self.shared, Input::ServerSilent);
         }
         if let Ending::Unusable(why) = &outcome.ending {
             self.unusable = Some(why.clone());
         }
-        if let Some(fault) = relay_fault(&self.lane.site, outcome) {
+        if let Some(fault) = relay_fault(&self.queue.site, outcome) {
             // From MAIL on the same words may be meant for this one message: the second time it is charged.
             if outcome.phase <= Phase::Auth || self.shared.relays.blames_itself_for(self.id) {
                 return Err(NoTry::RelayFault(fault));
@@ -287,8 +287,8 @@ impl Trial<'_> {
             return Ok(Verdict::Deferred(Deferral { scope: Scope::Message, why, is_outcome_unknown: false }));
         }
         if let Some(reply) = reply {
-            let actions = self.shared.shaping.actions(self.lane.site.provider(), reply);
-            self.lane.shape(self.shared, actions);
+            let actions = self.shared.shaping.actions(self.queue.site.provider(), reply);
+            self.queue.shape(self.shared, actions);
         }
         let host = self.facts.mx_host.as_deref().unwrap_or_default();
         Ok(judge(outcome, host, &self.shared.rules))
@@ -311,7 +311,7 @@ impl Trial<'_> {
             TransferEnd::Deferred { bounce: Some(why), .. } => Some(why.advice.clone()),
             _ => None,
         });
-        last.into_iter().for_each(|last| self.lane.state().destination.heard(last));
+        last.into_iter().for_each(|last| self.queue.heard(self.shared, last));
         (Ended::With(end), signal)
     }
 

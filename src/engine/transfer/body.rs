@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::before_mail::NotBegun;
-use super::destination_queue::Lane;
+use super::destination_queue::DestinationQueue;
 use crate::base::id::MessageId;
 use crate::engine::fair_semaphore::FairPermit;
 use crate::engine::ports::{Body, BoxFuture};
@@ -23,7 +23,7 @@ const MEMORY_WAIT_MAX: Duration = Duration::from_secs(90);
 /// A body in the store. It is given out only as long as the store has not failed.
 pub(super) struct StoredBody<'a> {
     shared: &'a Arc<Shared>,
-    lane: &'a Lane,
+    queue: &'a DestinationQueue,
     row: &'a MessageRow,
     id: MessageId,
     claim: Claim,
@@ -35,13 +35,13 @@ pub(super) struct StoredBody<'a> {
 impl<'a> StoredBody<'a> {
     /// The body of message `id`, for which memory is taken as `claim` says.
     pub(super) fn new(
-        (shared, lane): (&'a Arc<Shared>, &'a Lane),
+        (shared, queue): (&'a Arc<Shared>, &'a DestinationQueue),
         row: &'a MessageRow,
         id: MessageId,
         claim: Claim,
     ) -> Self {
         let claim = Claim { units: row.size_bytes / 1024 + 1, ..claim };
-        Self { shared, lane, row, id, claim, memory: None, failure: None }
+        Self { shared, queue, row, id, claim, memory: None, failure: None }
     }
 
     /// Waits for memory. Another account's message that waits for the same site goes first.
@@ -51,7 +51,7 @@ impl<'a> StoredBody<'a> {
             memory = timeout(MEMORY_WAIT_MAX, self.shared.bodies.take(self.claim)) => {
                 memory.ok().flatten().ok_or(NotBegun::NoMemory)
             }
-            () = self.lane.is_wanted_by_others(self.claim.account, self.shared) => Err(NotBegun::LetsPass),
+            () = self.queue.is_wanted_by_others(self.claim.account, self.shared) => Err(NotBegun::LetsPass),
         }
     }
 

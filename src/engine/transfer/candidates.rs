@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::attempt::NoTry;
-use super::destination_queue::Lane;
+use super::destination_queue::DestinationQueue;
 use super::failed_attempt::{RelayFault, deferred, route_failed, unasked};
 use super::relays::{Deal, place_of};
 use super::site::Site;
@@ -27,7 +27,7 @@ pub(super) struct Candidate {
 /// Domain whose servers are looked up.
 pub(super) struct Question<'a> {
     pub(super) shared: &'a Shared,
-    pub(super) lane: &'a Lane,
+    pub(super) queue: &'a DestinationQueue,
     pub(super) row: &'a MessageRow,
     pub(super) id: MessageId,
 }
@@ -35,14 +35,14 @@ pub(super) struct Question<'a> {
 impl Question<'_> {
     /// The servers to try, in their order.
     pub(super) async fn candidates(&self) -> Result<Vec<Candidate>, NoTry> {
-        let relay = self.shared.relays.relay(self.lane.relay);
+        let relay = self.shared.relays.relay(self.queue.relay);
         let plain = |host: Arc<str>, address: SocketAddr| Target {
             host,
             address,
             ehlo: Arc::clone(&relay.ehlo),
             source: None,
             deadlines: Deadlines::default(),
-            loop_check: self.lane.site.loop_check(),
+            loop_check: self.queue.site.loop_check(),
             submission: None,
             tls: TlsRequirement::Opportunistic,
         };
@@ -51,7 +51,7 @@ impl Question<'_> {
             Some(Target { source, ..plain(Arc::clone(host), address) })
         };
         let mut candidates = Vec::new();
-        match (&self.lane.site, &relay.way) {
+        match (&self.queue.site, &relay.way) {
             (Site::InHouse(address), _) => {
                 candidates.push(Candidate { target: plain("localhost".into(), *address), host: None });
             }

@@ -52,7 +52,7 @@ impl Trial<'_> {
             Err(Withheld::Unasked) => return Err(NoTry::Ended(unasked(self.shared.now()))),
         };
         self.facts.mx_ip = Some(target.address.ip().to_string());
-        let wait = self.lane.connection_wait(self.shared);
+        let wait = self.queue.connection_wait(self.shared);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -77,24 +77,24 @@ impl Trial<'_> {
         let places = async {
             let class = self.class(target, claim).await;
             // Its place may be that of one kept for other servers of the site.
-            self.lane.handle(self.shared, Input::Connecting(self.slot));
+            self.queue.handle(self.shared, Input::Connecting(self.slot));
             (class, self.shared.connections.take(claim).await)
         };
         tokio::select! {
             biased;
             places = places => Ok(places),
-            () = self.lane.is_wanted_by_others(claim.account, self.shared) => Err(NotBegun::LetsPass),
+            () = self.queue.is_wanted_by_others(claim.account, self.shared) => Err(NotBegun::LetsPass),
         }
     }
 
     /// The message's claim to a connection to `target`.
     pub(super) fn claim(&self, target: &Target) -> Claim {
-        let is_site = matches!(self.lane.site, Site::Provider(_) | Site::Servers(_));
-        let is_unheard = is_site && matches!(self.lane.trust(), Trust::New | Trust::Silent);
+        let is_site = matches!(self.queue.site, Site::Provider(_) | Site::Servers(_));
+        let is_unheard = is_site && matches!(self.queue.trust(self.shared), Trust::New | Trust::Silent);
         Claim {
             stream: self.row.stream,
             account: self.unsettled.queued.place.account,
-            site: is_site.then_some(self.lane.site_key),
+            site: is_site.then_some(self.queue.site_key),
             network: is_unheard.then(|| Network::of(target.address.ip())),
             units: 1,
         }
@@ -104,7 +104,7 @@ impl Trial<'_> {
     /// brief; a site that was silent gets its full time, in one of few places.
     async fn class(&self, target: &mut Target, claim: Claim) -> [Option<FairPermit>; 2] {
         let shared = self.shared;
-        let silent = match self.lane.trust() {
+        let silent = match self.queue.trust(self.shared) {
             Trust::Proven => return [None, None],
             Trust::Silent if claim.site.is_some() => shared.silent.take(claim).await,
             Trust::New if claim.site.is_some() => {
@@ -118,7 +118,7 @@ impl Trial<'_> {
 
     /// Connects from the message's own address, or from another of the relay's where that one is not this machine's.
     async fn connect(&self, mut target: Target) -> (Target, Result<Box<dyn Session>, Outcome>) {
-        let others = sources_for(&self.shared.relays.relay(self.lane.relay).sources, target.address.ip(), self.id);
+        let others = sources_for(&self.shared.relays.relay(self.queue.relay).sources, target.address.ip(), self.id);
         let mut connected = self.shared.transmit.connect(&target).await;
         for other in others.into_iter().skip(1) {
             let Err(Outcome { ending: Ending::Unusable(why), .. }) = &connected else { break };

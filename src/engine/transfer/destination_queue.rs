@@ -1,200 +1,104 @@
-//! The driver of one destination: it hands what has happened to the machine, which decides under the lock, and carries
-//! out what comes back. Timers of the store change under the same lock, so their order is that of the decisions.
+//! One destination queue: the messages of one relay for one site, as workers use it.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::keeper::Keeper;
-use super::pool::{Kept, Pool};
+use super::destinations::{Decided, Started};
+use super::pool::Kept;
 use super::relays::Number;
 use super::site::Site;
-use super::worker;
 use crate::base::id::AccountId;
 use crate::engine::ports::Target;
-use crate::machine::destination::{
-    Destination, Effect, Input, LETS_PASS, Limits as DestinationLimits, QueuedMessage, Slot, Spill, Trust,
-};
+use crate::machine::destination::{Destination, Input, LETS_PASS, Slot, Trust};
+use crate::machine::scheduler::DestinationId;
 use crate::smtp::shaping::{Action, Limits};
-use crate::store::timer::Timer;
 
 /// The messages of one relay for one site.
-pub(super) struct Lane {
-    /// Its name among alarms and queues of the store.
-    pub(super) number: u64,
+pub(super) struct DestinationQueue {
+    /// Its number in the machine, among alarms and among queues of the store.
+    pub(super) id: DestinationId,
     /// Its site among budgets: all relays' connections to a site count as one.
     pub(super) site_key: u64,
     pub(super) relay: Number,
     pub(super) site: Site,
     limits: Limits,
-    state: Mutex<State>,
     /// Woken when a message came that has to wait.
-    arrived: Notify,
+    pub(super) arrived: Notify,
     /// Woken when the keeper has something new to wait for.
     pub(super) changed: Notify,
 }
 
-pub(super) struct State {
-    pub(super) destination: Destination,
-    pub(super) pool: Pool,
-    pub(super) keeper: Keeper,
-}
-
-/// A message that is to be sent.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Started {
-    pub(super) slot: Slot,
-    pub(super) queued: QueuedMessage,
-}
-
-/// Effects that are carried out without the lock.
-#[derive(Default)]
-struct Decided {
-    started: VecDeque<Started>,
-    late: Vec<QueuedMessage>,
-    refill: Option<Spill>,
-}
-
-impl Lane {
-    pub(super) fn new(
-        (number, site_key): (u64, u64),
-        relay: Number,
-        site: Site,
-        limits: Limits,
-        is_shared: bool,
-    ) -> Self {
-        let destination = Destination::new(&DestinationLimits {
-            connections: limits.connections,
-            messages_per_minute: limits.messages_per_minute,
-            connections_per_minute: limits.connections_per_minute,
-            is_shared,
-        });
-        let state = Mutex::new(State { destination, pool: Pool::default(), keeper: Keeper::default() });
+impl DestinationQueue {
+    pub(super) fn new(id: DestinationId, site_key: u64, relay: Number, site: Site, limits: Limits) -> Self {
         let [arrived, changed] = [Notify::const_new(), Notify::const_new()];
-        Self { number, site_key, relay, site, limits, state, arrived, changed }
+        Self { id, site_key, relay, site, limits, arrived, changed }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reports what has happened, and starts the messages that may start.
-    pub(super) fn handle(self: &Arc<Self>, shared: &Arc<Shared>, input: Input) {
-        let mut decided = Decided::default();
-        self.decide(&mut self.state(), shared, input, &mut decided);
-        let has_to_wait = matches!(input, Input::Due(_)) && decided.started.is_empty();
-        self.carry_out(shared, decided);
-        if has_to_wait {
-            self.arrived.notify_waiters();
-        }
+    /// Reports what has happened.
+    pub(super) fn handle(&self, shared: &Arc<Shared>, input: Input) {
+        shared.handle(self.id, input);
     }
 
     /// Reports the end of a started message, and returns the next one for the same worker.
-    pub(super) fn end(self: &Arc<Self>, shared: &Arc<Shared>, input: Input) -> Option<Started> {
+    pub(super) fn end(&self, shared: &Arc<Shared>, input: Input) -> Option<Started> {
         let mut decided = Decided::default();
-        self.decide(&mut self.state(), shared, input, &mut decided);
-        let own = decided.started.pop_front();
-        self.carry_out(shared, decided);
-        own
-    }
-
-    /// An alarm has come. Returns the spilled messages to read.
-    pub(super) fn wake(self: &Arc<Self>, shared: &Arc<Shared>) -> Option<Spill> {
-        let mut decided = Decided::default();
-        self.decide(&mut self.state(), shared, Input::Woken, &mut decided);
-        let refill = decided.refill.take();
-        self.carry_out(shared, decided);
-        refill
-    }
-
-    fn decide(self: &Arc<Self>, state: &mut State, shared: &Arc<Shared>, input: Input, decided: &mut Decided) {
-        let (near, mut effects) = (shared.near(), Vec::new());
-        let before = state.destination.len();
-        state.destination.handle(input, shared.moment(), &mut effects);
-        shared.queue_changed(before, state.destination.len());
-        for effect in effects {
-            match effect {
-                Effect::Wait(queued) => near.enqueue(&Timer::of_message(&queued), self.number),
-                Effect::Start(slot, queued) => {
-                    near.dequeue([Timer::of_message(&queued)]);
-                    decided.started.push_back(Started { slot, queued });
-                }
-                Effect::Suspend => near.suspend(self.number),
-                Effect::Resume => near.resume(self.number),
-                Effect::WakeAt(at) => near.set_alarm((at, self.number)),
-                Effect::PutOff(late) => {
-                    near.dequeue(late.iter().map(Timer::of_message));
-                    decided.late.extend(late);
-                }
-                Effect::Leave(spilled) => near.forget_all(spilled.iter().map(Timer::of_message)),
-                Effect::Refill(spill) => decided.refill = Some(spill),
-                Effect::Reroute(all) => near.give_back_all(all.iter().map(Timer::of_message)),
-                Effect::Quit(count) => (0..count).filter_map(|_| state.pool.oldest()).for_each(Kept::leave),
-            }
-        }
-        self.call_keeper(state, shared);
-    }
-
-    fn carry_out(self: &Arc<Self>, shared: &Arc<Shared>, decided: Decided) {
-        for started in decided.started {
-            self.start(shared, started);
-        }
-        for queued in decided.late {
-            shared.put_off(queued, queued.give_up_at);
-        }
-    }
-
-    pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>, started: Started) {
-        shared.spawn(worker::run(Arc::clone(shared), Arc::clone(self), started));
+        shared.destinations().decide(shared, self.id, input, &mut decided);
+        let next = decided.started.pop_front();
+        shared.carry_out(decided);
+        next
     }
 
     /// Has a started message use a kept connection to one of `targets`.
     pub(super) fn take_kept<'a>(
-        self: &Arc<Self>,
+        &self,
         shared: &Arc<Shared>,
         slot: Slot,
         targets: impl IntoIterator<Item = &'a Target>,
     ) -> Option<Kept> {
         self.close_old(shared);
-        let (mut state, mut decided) = (self.state(), Decided::default());
-        let found = state.pool.take(targets)?;
-        self.decide(&mut state, shared, Input::Reuse(slot), &mut decided);
-        drop(state);
-        self.carry_out(shared, decided);
+        let (mut destinations, mut decided) = (shared.destinations(), Decided::default());
+        let found = destinations.driven.get_mut(&self.id)?.pool.take(targets)?;
+        destinations.decide(shared, self.id, Input::Reuse(slot), &mut decided);
+        drop(destinations);
+        shared.carry_out(decided);
         Some(found)
     }
 
     /// Keeps the connection of a started message.
-    pub(super) fn keep(self: &Arc<Self>, shared: &Arc<Shared>, slot: Slot, kept: Kept) {
-        let (mut state, mut decided) = (self.state(), Decided::default());
-        state.pool.put(kept);
-        self.decide(&mut state, shared, Input::Keep(slot), &mut decided);
-        drop(state);
-        self.carry_out(shared, decided);
+    pub(super) fn keep(&self, shared: &Arc<Shared>, slot: Slot, kept: Kept) {
+        let (mut destinations, mut decided) = (shared.destinations(), Decided::default());
+        if let Some(driven) = destinations.driven.get_mut(&self.id) {
+            driven.pool.put(kept);
+            destinations.decide(shared, self.id, Input::Keep(slot), &mut decided);
+        }
+        drop(destinations);
+        shared.carry_out(decided);
     }
 
     /// Closes the kept connections that are past their time.
-    pub(super) fn close_old(self: &Arc<Self>, shared: &Arc<Shared>) {
-        let (mut state, mut decided) = (self.state(), Decided::default());
-        let old = state.pool.take_old(&self.limits, Instant::now());
+    pub(super) fn close_old(&self, shared: &Arc<Shared>) {
+        let (mut destinations, mut decided) = (shared.destinations(), Decided::default());
+        let Some(driven) = destinations.driven.get_mut(&self.id) else { return };
+        let old = driven.pool.take_old(&self.limits, Instant::now());
         if !old.is_empty() {
-            self.decide(&mut state, shared, Input::Closed(old.len()), &mut decided);
+            destinations.decide(shared, self.id, Input::Closed(old.len()), &mut decided);
         }
-        drop(state);
+        drop(destinations);
         old.into_iter().for_each(Kept::leave);
-        self.carry_out(shared, decided);
+        shared.carry_out(decided);
     }
 
     /// Resolves when a message of another account could begin instead of one of `account` that waits for a connection.
     pub(super) async fn is_wanted_by_others(&self, account: AccountId, shared: &Shared) {
         loop {
-            // Listens before it looks, so that no arrival in between goes unheard.
+            // Subscribe before the check, so that no arrival in between is missed.
             let arrived = self.arrived.notified();
-            if self.state().destination.has_other(account, shared.moment()) {
+            let moment = shared.moment();
+            if shared.destinations().scheduler.get(self.id).is_some_and(|own| own.has_other(account, moment)) {
                 return;
             }
             tokio::select! {
@@ -206,7 +110,7 @@ impl Lane {
     }
 
     /// Does what an answer asked for.
-    pub(super) fn shape(self: &Arc<Self>, shared: &Arc<Shared>, actions: &[Action]) {
+    pub(super) fn shape(&self, shared: &Arc<Shared>, actions: &[Action]) {
         let now = shared.now();
         for action in actions {
             let input = match *action {
@@ -219,12 +123,21 @@ impl Lane {
     }
 
     /// Returns the trust in the site.
-    pub(super) fn trust(&self) -> Trust {
-        self.state().destination.trust()
+    pub(super) fn trust(&self, shared: &Shared) -> Trust {
+        shared.destinations().scheduler.get(self.id).map_or(Trust::New, Destination::trust)
+    }
+
+    /// Remembers the last answer of the site, for the operator.
+    pub(super) fn heard(&self, shared: &Shared, answer: String) {
+        if let Some(own) = shared.destinations().scheduler.get_mut(self.id) {
+            own.heard(answer);
+        }
     }
 
     /// Counts the next connection, and returns how long it has to wait.
     pub(super) fn connection_wait(&self, shared: &Shared) -> Duration {
-        self.state().destination.connection_wait(shared.moment())
+        let moment = shared.moment();
+        let mut destinations = shared.destinations();
+        destinations.scheduler.get_mut(self.id).map_or(Duration::ZERO, |own| own.connection_wait(moment))
     }
 }

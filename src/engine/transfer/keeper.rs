@@ -6,9 +6,11 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::destination_queue::{Lane, State};
+use super::destination_queue::DestinationQueue;
+use super::destinations::Destinations;
 use super::pool::IDLE;
-use crate::machine::destination::Input;
+use crate::machine::destination::{Destination, Input};
+use crate::machine::scheduler::DestinationId;
 
 /// State of the task: whether it runs, and the events that it waits for.
 #[derive(Default)]
@@ -39,43 +41,48 @@ impl Awaited {
     }
 }
 
-impl Lane {
-    /// Starts a keeper for the next events, unless one already waits for them.
-    pub(super) fn call_keeper(self: &Arc<Self>, state: &mut State, shared: &Arc<Shared>) {
-        let awaited = awaited(state, shared);
-        if state.keeper.is_running {
-            if awaited.is_sooner_than(&state.keeper.awaits) {
-                self.changed.notify_one();
+impl Destinations {
+    /// Starts a keeper for the next events of a destination, unless one already waits for them.
+    pub(super) fn call_keeper(&mut self, id: DestinationId, shared: &Arc<Shared>) {
+        let awaits = self.awaited(id, shared);
+        let Some(driven) = self.driven.get_mut(&id) else { return };
+        if driven.keeper.is_running {
+            if awaits.is_sooner_than(&driven.keeper.awaits) {
+                driven.queue.changed.notify_one();
             }
-        } else if awaited != Awaited::default() && !shared.is_stopping() {
-            state.keeper = Keeper { is_running: true, awaits: awaited };
-            shared.spawn(keep(Arc::clone(shared), Arc::clone(self)));
+        } else if awaits != Awaited::default() && !shared.is_stopping() {
+            driven.keeper = Keeper { is_running: true, awaits };
+            shared.spawn(keep(Arc::clone(shared), Arc::clone(&driven.queue)));
         }
     }
 
     /// The next events for the keeper. It ends where there are none.
-    fn next_awaited(&self, shared: &Arc<Shared>) -> Option<Awaited> {
-        let mut state = self.state();
-        let awaits = awaited(&state, shared);
+    fn next_awaited(&mut self, id: DestinationId, shared: &Shared) -> Option<Awaited> {
+        let awaits = self.awaited(id, shared);
         let is_running = awaits != Awaited::default();
-        state.keeper = Keeper { is_running, awaits };
+        self.driven.get_mut(&id)?.keeper = Keeper { is_running, awaits };
         is_running.then_some(awaits)
     }
 
-    /// Closes kept connections, because other destinations wait for one.
-    fn give_up_idle(self: &Arc<Self>, shared: &Arc<Shared>) {
-        let had_idle = self.state().destination.idle_connections() > 0;
-        self.handle(shared, Input::ConnectionsWanted);
-        if !had_idle {
-            shared.connections.pass_on();
-        }
+    fn awaited(&self, id: DestinationId, shared: &Shared) -> Awaited {
+        let (Some(destination), Some(driven)) = (self.scheduler.get(id), self.driven.get(&id)) else {
+            return Awaited::default();
+        };
+        let turn = destination.next_wake().map(|at| shared.started + at);
+        let connection = driven.pool.oldest_since().map(|since| since + IDLE);
+        Awaited { turn, connection, is_idle: destination.idle_connections() > 0 }
     }
 }
 
-fn awaited(state: &State, shared: &Shared) -> Awaited {
-    let turn = state.destination.next_wake().map(|at| shared.started + at);
-    let connection = state.pool.oldest_since().map(|since| since + IDLE);
-    Awaited { turn, connection, is_idle: state.destination.idle_connections() > 0 }
+impl DestinationQueue {
+    /// Closes kept connections, because other destinations wait for one.
+    fn give_up_idle(&self, shared: &Arc<Shared>) {
+        let idle = shared.destinations().scheduler.get(self.id).map(Destination::idle_connections);
+        self.handle(shared, Input::ConnectionsWanted);
+        if idle.is_none_or(|idle| idle == 0) {
+            shared.connections.pass_on();
+        }
+    }
 }
 
 async fn passed(until: Option<Instant>) {
@@ -86,17 +93,19 @@ async fn passed(until: Option<Instant>) {
 }
 
 /// Runs until no event is left to wait for.
-async fn keep(shared: Arc<Shared>, lane: Arc<Lane>) {
-    while let Some(awaited) = lane.next_awaited(&shared) {
+async fn keep(shared: Arc<Shared>, queue: Arc<DestinationQueue>) {
+    loop {
+        let next = shared.destinations().next_awaited(queue.id, &shared);
+        let Some(awaited) = next else { return };
         tokio::select! {
             biased;
             () = shared.closing() => return,
-            () = lane.changed.notified() => {}
+            () = queue.changed.notified() => {}
             () = passed(awaited.until()) => {
-                lane.close_old(&shared);
-                lane.handle(&shared, Input::TurnCame);
+                queue.close_old(&shared);
+                queue.handle(&shared, Input::TurnCame);
             }
-            () = shared.connections.wanted(), if awaited.is_idle => lane.give_up_idle(&shared),
+            () = shared.connections.wanted(), if awaited.is_idle => queue.give_up_idle(&shared),
         }
     }
 }

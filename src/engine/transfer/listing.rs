@@ -1,9 +1,8 @@
-//! The queue by site and relay: the waiting messages of the store, and what the lanes know of their sites. Of an
-//! account's own part only the account's rows are read; a lane adds until when its site is held back, never an answer,
-//! which may name another account's recipient.
+//! The queue by site and relay: the waiting messages of the store, and the state of the destination queues. For an
+//! account only the account's rows are read. A destination queue adds until when its site is throttled, never an
+//! answer, which may name another account's recipient.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use super::Transfers;
 use super::relays::Number;
@@ -60,7 +59,7 @@ impl QueueView for Transfers {
             let Some(last) = keys.last().filter(|_| keys.len() == PAGE) else { break };
             from = [last, &[0][..]].concat();
         }
-        self.add_lanes(&mut found, self.shared.now());
+        self.add_destinations(&mut found, self.shared.now());
         for (key, (_, timer)) in next_of {
             let next = self.shared.engine.message(timer.account, MessageId(timer.id))?;
             let reason = next.and_then(|record| record.waiting).map(|wait| wait.reason);
@@ -146,9 +145,11 @@ impl QueueView for Transfers {
     }
 
     fn hurry(&self, site: &str) {
-        let lanes: Vec<_> = self.lanes().by_way.values().map(Arc::clone).collect();
-        let at_site = lanes.iter().filter(|lane| lane.site.name() == site);
-        at_site.for_each(|lane| lane.handle(&self.shared, Input::TryNow));
+        let destinations = self.shared.destinations();
+        let at_site: Vec<_> =
+            destinations.iter().filter(|(queue, _)| queue.site.name() == site).map(|(queue, _)| queue.id).collect();
+        drop(destinations);
+        at_site.into_iter().for_each(|id| self.shared.handle(id, Input::TryNow));
     }
 
     fn wake(&self, account: AccountId) {
@@ -204,21 +205,21 @@ impl Transfers {
 
     /// The sites that are held back, and until when.
     fn held_back(&self, now: Timestamp) -> HashMap<Key, Timestamp> {
-        let lanes: Vec<_> = self.lanes().by_way.values().map(Arc::clone).collect();
-        let held = lanes.into_iter().filter_map(|lane| {
-            let relay = self.shared.relays.relay(lane.relay).name.to_string();
-            Some(((named(&lane.site), relay), lane.state().destination.view(now).held_until?))
+        let destinations = self.shared.destinations();
+        let held = destinations.iter().filter_map(|(queue, destination)| {
+            let relay = self.shared.relays.relay(queue.relay).name.to_string();
+            Some(((named(&queue.site), relay), destination.view(now).held_until?))
         });
         held.collect()
     }
 
-    /// Adds what the lanes know. What is on the wire has its timer too, so it was counted as waiting.
-    fn add_lanes(&self, found: &mut BTreeMap<Key, SiteQueue>, now: Timestamp) {
-        let lanes: Vec<_> = self.lanes().by_way.values().map(Arc::clone).collect();
-        for lane in lanes {
-            let (relay, site) = (self.shared.relays.relay(lane.relay).name.to_string(), named(&lane.site));
+    /// Adds the state of the destination queues. Messages on the wire have their timers too, so they were counted as
+    /// waiting.
+    fn add_destinations(&self, found: &mut BTreeMap<Key, SiteQueue>, now: Timestamp) {
+        for (queue, destination) in self.shared.destinations().iter() {
+            let (relay, site) = (self.shared.relays.relay(queue.relay).name.to_string(), named(&queue.site));
             let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty(site, relay));
-            let view = lane.state().destination.view(now);
+            let view = destination.view(now);
             entry.in_flight = view.in_flight as u64;
             entry.waiting = entry.waiting.saturating_sub(entry.in_flight);
             entry.held_until = view.held_until;

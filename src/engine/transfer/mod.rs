@@ -1,8 +1,9 @@
 //! From a due message to a settled attempt.
 //!
-//! A due message chooses its relay, finds its site, and waits in the lane of both, in memory as a timer alone. A lane
-//! has a window of workers and its kept connections. A lane whose site turned us away is held back: what waits in it
-//! rests, without an attempt and without a write, until an alarm has one message probe the site.
+//! A due message chooses its relay, finds its site, and waits in the destination queue of both, in memory as a timer
+//! alone. One machine decides about all destinations ([`destinations`]): a destination has a window of workers and its
+//! kept connections. While its site is throttled its messages are suspended, without an attempt and without a write,
+//! until an alarm has one message probe the site.
 
 mod attempt;
 mod before_mail;
@@ -10,6 +11,7 @@ mod body;
 mod candidates;
 mod connecting;
 mod destination_queue;
+mod destinations;
 pub(super) mod egress_routes;
 mod failed_attempt;
 mod keeper;
@@ -28,9 +30,7 @@ mod unassigned;
 mod wait_reason;
 mod worker;
 
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -56,7 +56,7 @@ use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use crate::store::timer_cache::{Alarm, TimerCache};
-use destination_queue::Lane;
+use destinations::{Decided, Destinations};
 use egress_routes::{InHouse, Ways};
 use overflow::Reader;
 use paused::Paused;
@@ -66,8 +66,6 @@ use settle::Unsent;
 use site::Site;
 use unassigned::Aside;
 
-/// Lanes remembered at most while they are idle: what is forgotten is only how fast a site may be served.
-const LANES_MAX: usize = 10_000;
 /// Time for which stopping waits for attempts in flight.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -106,8 +104,7 @@ pub(super) struct Shared {
     paused: Paused,
     /// Messages of no destination queue that memory has no room for.
     aside: Aside,
-    /// Messages that wait in lanes.
-    queued: AtomicUsize,
+    destinations: Mutex<Destinations>,
     /// The beginning of the machine's time.
     started: Instant,
     stop: watch::Sender<bool>,
@@ -133,17 +130,6 @@ impl Shared {
         Moment { wall: self.now(), machine: self.started.elapsed() }
     }
 
-    /// A destination queue has so many messages, where it had `before`.
-    pub(super) fn queue_changed(&self, before: usize, now: usize) {
-        self.queued.fetch_add(now.saturating_sub(before), Ordering::AcqRel);
-        self.queued.fetch_sub(before.saturating_sub(now), Ordering::AcqRel);
-    }
-
-    /// The number of messages in destination queues.
-    fn queued(&self) -> usize {
-        self.queued.load(Ordering::Acquire)
-    }
-
     /// Resolves when nothing new is to begin.
     pub(super) async fn closing(&self) {
         // An error says that nobody is left to stop us: the process is ending.
@@ -165,23 +151,10 @@ impl Shared {
     }
 }
 
-/// All lanes.
+/// All transfers.
 pub(super) struct Transfers {
     shared: Arc<Shared>,
     routes: Arc<Routes>,
-    lanes: Mutex<Lanes>,
-}
-
-#[derive(Default)]
-struct Lanes {
-    by_way: HashMap<(Number, Site), Arc<Lane>>,
-    /// The same, by the numbers under which they set alarms.
-    by_number: HashMap<u64, Arc<Lane>>,
-    last_number: u64,
-}
-
-fn way_lanes(lanes: &Lanes) -> Vec<Arc<Lane>> {
-    lanes.by_way.values().map(Arc::clone).collect()
 }
 
 impl Transfers {
@@ -212,18 +185,14 @@ impl Transfers {
             backlog,
             paused: Paused::default(),
             aside: Aside::default(),
-            queued: AtomicUsize::new(0),
+            destinations: Mutex::default(),
             started: Instant::now(),
             stop: watch::Sender::new(false),
             workers: Mutex::default(),
             engine,
         };
         shared.near().suspend(paused::NUMBER);
-        Self { shared: Arc::new(shared), routes, lanes: Mutex::default() }
-    }
-
-    fn lanes(&self) -> MutexGuard<'_, Lanes> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { shared: Arc::new(shared), routes }
     }
 
     /// Finds the way of the message of `timer`.
@@ -245,7 +214,7 @@ impl Transfers {
         }
         let order = self.order(&queued, snapshot)?;
         if let Some(address) = shared.in_house.as_ref().and_then(|route| route(&row.to)) {
-            self.enter(order[0], Site::InHouse(address), queued);
+            shared.enter(order[0], Site::InHouse(address), queued);
             return Ok(());
         }
         self.choose(&order, &row, queued)
@@ -262,8 +231,8 @@ impl Transfers {
         Ok(relays.order_after(queued.stream, queued.place.id, last.as_deref()))
     }
 
-    /// Has a message enter the lane of the first relay that may take it. Where all are held back it waits with the
-    /// first of them; where all are used up, for the next day.
+    /// Has a message enter the destination queue of the first relay that may take it. Where all are held back it waits
+    /// with the first of them; where all are used up, for the next day.
     fn choose(&self, order: &[Number], row: &MessageRow, queued: QueuedMessage) -> Result<(), StoreError> {
         let (shared, now) = (&self.shared, self.shared.now());
         let mut fallback = None;
@@ -291,77 +260,45 @@ impl Transfers {
                 continue;
             }
             if shared.relays.held_until(number, now).is_none() {
-                self.enter(number, site, queued);
+                shared.enter(number, site, queued);
                 return Ok(());
             }
             fallback.get_or_insert((number, site));
         }
         match fallback {
-            Some((number, site)) => self.enter(number, site, queued),
+            Some((number, site)) => shared.enter(number, site, queued),
             None => shared.put_off(queued, next_day(now)),
         }
         Ok(())
     }
 
-    fn enter(&self, relay: Number, site: Site, queued: QueuedMessage) {
-        let (shared, now) = (&self.shared, self.shared.now());
-        let lane = self.lane(relay, site);
-        if let Some(until) = shared.relays.held_until(relay, now) {
-            lane.handle(shared, Input::Throttle(until));
-        }
-        lane.handle(shared, Input::Due(queued));
-        self.make_room();
-    }
-
-    fn lane(&self, relay: Number, site: Site) -> Arc<Lane> {
-        let mut lanes = self.lanes();
-        if let Some(lane) = lanes.by_way.get(&(relay, site.clone())) {
-            return Arc::clone(lane);
-        }
-        if lanes.by_way.len() >= LANES_MAX {
-            let now = self.shared.now();
-            let idle = |lane: &Lane| lane.state().destination.is_idle(now).then_some(lane.number);
-            let idle: HashSet<u64> = lanes.by_way.values().filter_map(|lane| idle(lane)).collect();
-            lanes.by_way.retain(|_, lane| !idle.contains(&lane.number));
-            lanes.by_number.retain(|number, _| !idle.contains(number));
-            idle.into_iter().for_each(|number| self.shared.near().resume(number));
-        }
-        lanes.last_number += 1;
-        let limits = self.shared.shaping.limits(site.provider());
-        let is_shared = self.shared.relays.relay(relay).streams.len() > 1;
-        // All relays' connections to a site count as one site's.
-        let of_relay = |relay| lanes.by_way.get(&(relay, site.clone())).map(|lane| lane.site_key);
-        let site_key = self.shared.relays.numbers().find_map(of_relay).unwrap_or(lanes.last_number);
-        let names = (lanes.last_number, site_key);
-        let lane = Arc::new(Lane::new(names, relay, site.clone(), limits, is_shared));
-        lanes.by_way.insert((relay, site), Arc::clone(&lane));
-        lanes.by_number.insert(lane.number, Arc::clone(&lane));
-        lane
-    }
-
-    /// An alarm has come: the lane that set it may probe its site, or what is paused has come to its end.
+    /// An alarm has come: the destination that set it may probe its site or read spilled messages, or paused messages
+    /// have come to their end.
     pub(super) fn ring(self: &Arc<Self>, alarm: Alarm) {
+        let shared = &self.shared;
         if alarm.1 == paused::NUMBER {
-            self.shared.end_paused();
+            shared.end_paused();
         }
         if alarm.1 == unassigned::NUMBER {
             self.read_aside();
         }
-        let lane = self.lanes().by_number.get(&alarm.1).map(Arc::clone);
-        if let Some(lane) = lane
-            && let Some(spill) = lane.wake(&self.shared)
-        {
-            self.read(Reader::Queue(lane), spill);
+        let mut decided = Decided::default();
+        shared.destinations().decide(shared, alarm.1, Input::Woken, &mut decided);
+        let refill = decided.refill.take();
+        shared.carry_out(decided);
+        if let Some((queue, spill)) = refill {
+            self.read(Reader::Queue(queue), spill);
         }
         // Only now: until the probe has started, nothing may count as settled.
-        self.shared.near().silence(&alarm);
+        shared.near().silence(&alarm);
     }
 
-    /// Lets nothing new begin; what waits stays in the store.
+    /// Lets nothing new begin; waiting messages stay in the store.
     pub(super) fn close(&self) {
-        self.shared.stop.send_replace(true);
-        let lanes = way_lanes(&self.lanes());
-        lanes.iter().for_each(|lane| lane.handle(&self.shared, Input::Stop));
+        let shared = &self.shared;
+        shared.stop.send_replace(true);
+        let decided = shared.destinations().stop(shared);
+        shared.carry_out(decided);
     }
 
     /// Waits until what is on the wire has ended, within the grace.

@@ -5,14 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::destination_queue::Lane;
+use super::destination_queue::DestinationQueue;
 use super::relays::Number;
 use super::site::Site;
-use super::{Transfers, unassigned, way_lanes};
+use super::{Transfers, unassigned};
 use crate::base::id::MessageId;
 use crate::engine::caught_panic::caught;
 use crate::engine::relay::RelayWay;
-use crate::machine::destination::{Input, Spill};
+use crate::machine::destination::{Destination, Input, Spill};
+use crate::machine::scheduler::DestinationId;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read};
 use crate::store::row::message::MessageRow;
@@ -21,8 +22,6 @@ use crate::store::snapshot::Snapshot;
 use crate::store::timer::{Timer, TimerKind};
 use crate::store::timer_cache::Hold;
 
-/// Messages in all destination queues, as timers in memory: some 15 MB. Tests get there sooner.
-const QUEUED_MAX: usize = if cfg!(test) { 512 } else { 131_072 };
 /// Timers that are read from one snapshot.
 const PAGE: usize = 512;
 /// The pause after the store could not be read.
@@ -31,7 +30,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// The reader of spilled messages.
 pub(super) enum Reader {
     /// A destination queue.
-    Queue(Arc<Lane>),
+    Queue(Arc<DestinationQueue>),
     /// Reads the messages of no destination queue.
     Aside,
 }
@@ -48,18 +47,6 @@ pub(super) enum Step {
 }
 
 impl Transfers {
-    /// Makes room for other messages, where there are too many in memory.
-    pub(super) fn make_room(&self) {
-        if self.shared.queued() <= QUEUED_MAX {
-            return;
-        }
-        let lanes = way_lanes(&self.lanes());
-        let others = lanes.into_iter().filter(|lane| !matches!(lane.site, Site::InHouse(_)));
-        if let Some(lane) = others.max_by_key(|lane| lane.state().destination.weight()) {
-            lane.handle(&self.shared, Input::Spill);
-        }
-    }
-
     /// Reads spilled messages again.
     pub(super) fn read(self: &Arc<Self>, reader: Reader, spill: Spill) {
         let hold = self.shared.engine.store.timers().hold();
@@ -74,13 +61,14 @@ impl Transfers {
         let ways: Vec<(Number, Option<Site>)> =
             order.into_iter().map(|number| (number, self.site_for(number, row))).collect();
         let is_own = |(number, site): &(Number, Option<Site>)| {
-            let Reader::Queue(lane) = reader else { return false };
-            *number == lane.relay && site.as_ref().is_none_or(|site| *site == lane.site)
+            let Reader::Queue(queue) = reader else { return false };
+            *number == queue.relay && site.as_ref().is_none_or(|site| *site == queue.site)
         };
-        let lanes = self.lanes();
+        let destinations = self.shared.destinations();
+        let scheduler = &destinations.scheduler;
         let is_covered = |(number, site): (Number, Option<Site>)| {
-            site.and_then(|site| lanes.by_way.get(&(number, site)))
-                .is_some_and(|other| other.state().destination.covers(timer.place()))
+            let other = site.and_then(|site| scheduler.get(scheduler.find(&(number, site))?));
+            other.is_some_and(|other| other.covers(timer.place()))
         };
         ways.iter().any(is_own) || !ways.into_iter().any(is_covered)
     }
@@ -105,7 +93,7 @@ impl Drop for Reading {
     fn drop(&mut self) {
         let shared = &self.transfers.shared;
         match &self.reader {
-            Reader::Queue(lane) => lane.handle(shared, Input::Refilled(self.rest.take())),
+            Reader::Queue(queue) => queue.handle(shared, Input::Refilled(self.rest.take())),
             Reader::Aside => shared.aside.end_reading(self.rest.take(), shared.now(), shared.near()),
         }
     }
@@ -114,9 +102,13 @@ impl Drop for Reading {
 impl Reading {
     fn alarm(&self) -> u64 {
         match &self.reader {
-            Reader::Queue(lane) => lane.number,
+            Reader::Queue(queue) => queue.id,
             Reader::Aside => unassigned::NUMBER,
         }
+    }
+
+    fn is_full(&self, id: DestinationId) -> bool {
+        self.transfers.shared.destinations().scheduler.get(id).is_some_and(Destination::is_full)
     }
 
     fn step(&self, timer: &Timer, row: &MessageRow, snapshot: &Snapshot) -> Result<Step, StoreError> {
@@ -124,7 +116,7 @@ impl Reading {
             return Ok(Step::Take);
         }
         match &self.reader {
-            Reader::Queue(lane) if lane.state().destination.is_full() => Ok(Step::Stop),
+            Reader::Queue(queue) if self.is_full(queue.id) => Ok(Step::Stop),
             Reader::Queue(_) => Ok(Step::Take),
             Reader::Aside => self.transfers.step_aside(timer, row, snapshot),
         }

@@ -1,4 +1,4 @@
-//! The connections of a lane that are kept for its next messages.
+//! The connections of a destination that are kept for its next messages.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Kept {
     }
 }
 
-/// The kept connections of a lane, the one kept longest first.
+/// The kept connections of a destination, the one kept longest first.
 #[derive(Default)]
 pub(super) struct Pool(VecDeque<Kept>);
 

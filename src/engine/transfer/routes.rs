@@ -1,4 +1,4 @@
-//! Which site a domain belongs to: looked up before a message joins a lane, once however many wait for it.
+//! Which site a domain belongs to: looked up before a message joins a destination queue, once however many wait for it.
 //!
 //! What waits for a name waits as a timer and an entry here, never as a task, and so many at most. Names that
 //! transactional mail waits for are asked for first, and marketing never takes all places. Accounts share the places
@@ -337,7 +337,7 @@ impl Routes {
     }
 
     /// Both the set of servers, for the site, and their addresses: so that no worker waits for them with a connection
-    /// in hand, and what can't be reached never joins a lane.
+    /// in hand, and what can't be reached never joins a destination queue.
     async fn look_up(&self, domain: &DomainName) -> Result<Site, RouteFailure> {
         let resolver = &self.engine.resolver;
         let servers = resolver.mail_exchanges(domain).await?;

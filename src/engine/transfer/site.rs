@@ -8,7 +8,7 @@ use crate::engine::relay::Smarthost;
 use crate::smtp::outcome::LoopCheck;
 use crate::smtp::shaping::Shaping;
 
-/// Where mail goes: one lane for each relay that goes there.
+/// Where mail goes: one destination queue for each relay that goes there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Site {
     /// The servers of a known provider, for all domains that have their mail there.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Transfers;
-use super::destination_queue::Lane;
+use super::destination_queue::DestinationQueue;
 use super::relays::Number;
 use super::routes::Seen;
 use super::site::Site;
@@ -16,8 +16,10 @@ use crate::engine::wait_reason::{Wait, WaitReason};
 use crate::machine::destination::Obstacle;
 
 impl Transfers {
-    fn obstacle(&self, lane: &Lane) -> Obstacle {
-        lane.state().destination.obstacle(self.shared.moment())
+    fn obstacle(&self, queue: &DestinationQueue) -> Obstacle {
+        let moment = self.shared.moment();
+        let mut destinations = self.shared.destinations();
+        destinations.scheduler.get_mut(queue.id).map_or(Obstacle::Nothing, |own| own.obstacle(moment))
     }
 
     /// Why a message with the timer `due` waits.
@@ -43,11 +45,11 @@ impl Transfers {
             return wait(WaitReason::Dns, format!("The mail servers of {domain} could not be looked up."));
         }
         if transfer.attempts == 0 {
-            let obstacle = self.lane_of(record, now).map(|lane| (self.obstacle(&lane), lane));
+            let obstacle = self.queue_of(record, now).map(|queue| (self.obstacle(&queue), queue));
             return match obstacle {
                 // Its time ends before the site is tried again.
-                Some((Obstacle::Throttled { since, last_answer, .. }, lane)) => {
-                    let detail = throttled(&lane.site.name(), last_answer.as_deref());
+                Some((Obstacle::Throttled { since, last_answer, .. }, queue)) => {
+                    let detail = throttled(&queue.site.name(), last_answer.as_deref());
                     Wait { since, ..wait(WaitReason::Throttled, detail) }
                 }
                 _ => wait(WaitReason::Busy, "There was no room for the message in memory.".to_owned()),
@@ -69,7 +71,7 @@ impl Transfers {
             return wait;
         }
         let domain = record.row.to.domain();
-        let Some(lane) = self.lane_of(record, now) else {
+        let Some(queue) = self.queue_of(record, now) else {
             return match self.routes.seen(domain) {
                 Seen::Asked(waited) if !self.goes_to_smarthost(record, now) => Wait {
                     reason: WaitReason::Dns,
@@ -86,9 +88,9 @@ impl Transfers {
                 Seen::Asked(_) | Seen::At(_) | Seen::Nothing => busy("The message is about to be sent.".to_owned()),
             };
         };
-        let site = lane.site.name();
+        let site = queue.site.name();
         let throttled_by = |since, until, detail| Wait { reason: WaitReason::Throttled, since, until, detail };
-        match self.obstacle(&lane) {
+        match self.obstacle(&queue) {
             Obstacle::Throttled { since, until: None, .. } => {
                 throttled_by(since, None, format!("One attempt checks whether {site} takes mail again."))
             }
@@ -161,11 +163,11 @@ impl Transfers {
     }
 
     /// The destination queue of the message, as far as its site is known.
-    fn lane_of(&self, record: &MessageRecord, now: Timestamp) -> Option<Arc<Lane>> {
+    fn queue_of(&self, record: &MessageRecord, now: Timestamp) -> Option<Arc<DestinationQueue>> {
         let number = self.relay_of(record, now)?;
         let in_house = self.shared.in_house.as_ref().and_then(|route| route(&record.row.to)).map(Site::InHouse);
         let site = in_house.or_else(|| self.site_by(number, record))?;
-        self.lanes().by_way.get(&(number, site)).map(Arc::clone)
+        self.shared.destinations().find(number, site)
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Shared;
 use super::attempt::{Attempt, Ended, attempt};
 use super::before_mail::NotBegun;
-use super::destination_queue::{Lane, Started};
+use super::destination_queue::DestinationQueue;
+use super::destinations::Started;
 use super::settle::{Ready, Unsettled};
 use super::site::Site;
 use crate::domain::event::AttemptFacts;
@@ -21,22 +22,22 @@ use crate::store::row::message::MessageRow;
 use crate::store::timer::Timer;
 
 /// Sends `first`, then each message that the destination starts in the same slot.
-pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>, first: Started) {
+pub(super) async fn run(shared: Arc<Shared>, first: Started) {
     let mut next = Some(first);
-    while let Some(Started { slot, queued }) = next {
-        let mut running = Running::new(&shared, &lane, slot);
+    while let Some(Started { queue, slot, queued }) = next {
+        let mut running = Running::new(&shared, &queue, slot);
         transfer(&mut running, queued).await;
         next = running.next();
     }
 }
 
 async fn transfer(running: &mut Running<'_>, queued: QueuedMessage) {
-    let (shared, lane) = (running.shared, running.lane);
+    let (shared, queue) = (running.shared, running.queue);
     let Some((lease, revocation)) = shared.leases.reserve(queued.place.id) else {
         return shared.give_back_when_free(queued);
     };
     let unsettled = Unsettled { queued, held: None, lease: Some(lease), transcript: None };
-    let row = match caught(async { shared.look(&queued, Some(&lane.site)) }).await.unwrap_or(Err(StoreError::Panicked))
+    let row = match caught(async { shared.look(&queued, Some(&queue.site)) }).await.unwrap_or(Err(StoreError::Panicked))
     {
         Ok(Ready::Send(row)) => row,
         Ok(ready) => return not_begun(running, unsettled, NotBegun::Rows(ready)),
@@ -47,7 +48,7 @@ async fn transfer(running: &mut Running<'_>, queued: QueuedMessage) {
 
 /// Ends the work on a message that is not sent.
 fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
-    let (shared, lane, queued) = (running.shared, running.lane, unsettled.queued);
+    let (shared, queue, queued) = (running.shared, running.queue, unsettled.queued);
     match why {
         // Its timer fires again after the restart.
         NotBegun::Stopping => {}
@@ -63,7 +64,7 @@ fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
         NotBegun::Rows(Ready::Settle(end)) => unsettled.settle(shared, end, AttemptFacts::default()),
         NotBegun::Rows(Ready::Paused) => {
             drop(unsettled);
-            shared.rest_paused(queued, Some(&lane.site));
+            shared.rest_paused(queued, Some(&queue.site));
         }
         NotBegun::Rows(Ready::Stale) => shared.near().forget(&Timer::of_message(&queued)),
         NotBegun::Unreadable(error) => unsettled.unreadable(shared, error),
@@ -76,9 +77,9 @@ fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
 }
 
 async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled: Unsettled, row: MessageRow) {
-    let (shared, lane, queued) = (running.shared, running.lane, unsettled.queued);
-    let site = lane.site.name();
-    let share = match shared.relays.share(lane.relay, &site, shared.now(), &shared.engine.store) {
+    let (shared, queue, queued) = (running.shared, running.queue, unsettled.queued);
+    let site = queue.site.name();
+    let share = match shared.relays.share(queue.relay, &site, shared.now(), &shared.engine.store) {
         Ok(Some(share)) => share,
         // The relay's daily cap is used up, so all other messages of this queue need another relay, too.
         Ok(None) => {
@@ -96,14 +97,14 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
     match ended {
         // An operation took the lease before MAIL was written, so it decides about the message.
         Ended::With(_) if !unsettled.begin() => {
-            running.end(signal_of(&lane.site, signal));
+            running.end(signal_of(&queue.site, signal));
             not_begun(running, unsettled, NotBegun::Revoked);
         }
         Ended::With(end) => {
             if signal != Signal::Silent {
-                shared.relays.works(lane.relay);
-                let relay = shared.relays.relay(lane.relay);
-                let is_direct = matches!(relay.way, RelayWay::Mx) && !matches!(lane.site, Site::InHouse(_));
+                shared.relays.works(queue.relay);
+                let relay = shared.relays.relay(queue.relay);
+                let is_direct = matches!(relay.way, RelayWay::Mx) && !matches!(queue.site, Site::InHouse(_));
                 shared.engine.relay_works(&relay.name, is_direct);
             }
             shared.engine.alerts.attempted(&end, shared.now());
@@ -113,7 +114,7 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
             {
                 shared.engine.store.post(count, drop);
             }
-            running.end(signal_of(&lane.site, signal));
+            running.end(signal_of(&queue.site, signal));
             let others = shared.others(&queued, &row.to, &end);
             let is_failure = !matches!(end, TransferEnd::Delivered) && !transcript.as_str().is_empty();
             unsettled.transcript = is_failure.then(|| transcript.as_str().to_owned());
@@ -121,12 +122,12 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
         }
         Ended::NotBegun(why) => not_begun(running, unsettled, why),
         Ended::RelayFault(fault) => {
-            let until = shared.relays.failed(lane.relay, shared.now(), &fault.why);
+            let until = shared.relays.failed(queue.relay, shared.now(), &fault.why);
             if fault.needs_operator {
-                shared.engine.relay_fails(&shared.relays.relay(lane.relay).name, &fault.why);
+                shared.engine.relay_fails(&shared.relays.relay(queue.relay).name, &fault.why);
             }
-            lane.state().destination.heard(fault.why);
-            lane.handle(shared, Input::Throttle(until));
+            queue.heard(shared, fault.why);
+            queue.handle(shared, Input::Throttle(until));
             drop(unsettled);
             reroute(running, &queued);
         }
@@ -146,7 +147,7 @@ const fn signal_of(site: &Site, signal: Signal) -> Signal {
 
 /// Sends this message and the whole queue of its destination back to routing.
 fn reroute(running: &mut Running<'_>, queued: &QueuedMessage) {
-    running.lane.handle(running.shared, Input::Clear);
+    running.queue.handle(running.shared, Input::Clear);
     running.end(Signal::Silent);
     running.shared.near().give_back(Timer::of_message(queued));
 }
@@ -154,15 +155,15 @@ fn reroute(running: &mut Running<'_>, queued: &QueuedMessage) {
 /// A started message until it has ended. The machine is notified even if the worker panics.
 pub(super) struct Running<'a> {
     pub(super) shared: &'a Arc<Shared>,
-    pub(super) lane: &'a Arc<Lane>,
+    pub(super) queue: &'a Arc<DestinationQueue>,
     pub(super) slot: Slot,
     has_ended: bool,
     next: Option<Started>,
 }
 
 impl<'a> Running<'a> {
-    pub(super) const fn new(shared: &'a Arc<Shared>, lane: &'a Arc<Lane>, slot: Slot) -> Self {
-        Self { shared, lane, slot, has_ended: false, next: None }
+    pub(super) const fn new(shared: &'a Arc<Shared>, queue: &'a Arc<DestinationQueue>, slot: Slot) -> Self {
+        Self { shared, queue, slot, has_ended: false, next: None }
     }
 
     /// The message has ended, with this meaning for the site.
@@ -177,7 +178,7 @@ impl<'a> Running<'a> {
 
     fn report(&mut self, input: Input) {
         if !std::mem::replace(&mut self.has_ended, true) {
-            self.next = self.lane.end(self.shared, input);
+            self.next = self.queue.end(self.shared, input);
         }
     }
 
@@ -191,6 +192,6 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.end(Signal::Silent);
-        self.next.take().into_iter().for_each(|next| self.lane.start(self.shared, next));
+        self.next.take().into_iter().for_each(|next| self.shared.start(next));
     }
 }

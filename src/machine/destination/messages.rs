@@ -37,6 +37,8 @@ pub struct Limits {
     pub connections_per_minute: Option<u32>,
     /// Whether both streams use the destination, so that a connection is kept for transactional mail.
     pub is_shared: bool,
+    /// Whether messages may be left to the store alone when memory is short.
+    pub may_spill: bool,
 }
 
 /// Meaning of an ended attempt for the site.

@@ -65,6 +65,7 @@ pub struct Destination {
     last_answer: Option<String>,
     spilled: SpillArea,
     is_shared: bool,
+    may_spill: bool,
     is_stopped: bool,
 }
 
@@ -85,6 +86,7 @@ impl Destination {
             last_answer: None,
             spilled: SpillArea::default(),
             is_shared: limits.is_shared,
+            may_spill: limits.may_spill,
             is_stopped: false,
         }
     }
@@ -132,7 +134,7 @@ impl Destination {
             Input::Refilled(rest) => effects.extend(self.spilled.end_reading(rest).map(Effect::WakeAt)),
             Input::Clear => effects.push(Effect::Reroute(self.queue.clear())),
             Input::TurnCame => {}
-            Input::Stop => self.is_stopped = true,
+            Input::Stop => self.stop(),
         }
         self.proceed(moment, effects);
     }
@@ -298,6 +300,11 @@ impl Destination {
         let wait = spacing.wait(moment.machine);
         spacing.count(moment.machine + wait);
         wait
+    }
+
+    /// Starts nothing any more.
+    pub const fn stop(&mut self) {
+        self.is_stopped = true;
     }
 
     /// Remembers the last answer of the site, for the operator.

@@ -84,6 +84,11 @@ impl Destination {
         self.queue.has_other(account, self.marketing_room(moment.wall) > 0, moment.machine)
     }
 
+    /// Whether messages may be left to the store alone.
+    pub const fn may_spill(&self) -> bool {
+        self.may_spill
+    }
+
     /// The destination of the greatest weight spills first.
     pub fn weight(&self) -> (bool, usize) {
         (self.len() > LONG && self.window.standing() != Standing::Open, self.len())

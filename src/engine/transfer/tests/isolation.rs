@@ -47,7 +47,7 @@ async fn accounts_take_turns_at_a_site() {
     world.net.has_seen(2).await;
     world.become_another_account().await;
     world.send_from("us@other.test", "second@a.test").await;
-    // Due later, so that the other waits in its lane when this one has arrived.
+    // Due later, so that the other waits in its queue when this one has arrived.
     world.send_from("us@other.test", "u@b.test").await;
     world.net.has_seen(3).await;
     gate.add_permits(1000);

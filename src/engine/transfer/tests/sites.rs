@@ -117,7 +117,7 @@ async fn a_message_that_is_withdrawn_while_it_rests_is_never_sent() {
 }
 
 #[tokio::test]
-async fn transactional_mail_never_waits_behind_marketing_in_a_shared_lane() {
+async fn transactional_mail_never_waits_behind_marketing_in_a_shared_queue() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.behave("mx.both.test", Behaviour::Holds(Arc::clone(&gate)));
@@ -129,7 +129,7 @@ async fn transactional_mail_never_waits_behind_marketing_in_a_shared_lane() {
     world.net.has_seen(2).await;
     assert_eq!(world.net.seen()[1].to, "first@both.test", "a place was kept for it");
     world.send("second@both.test").await;
-    // Due later, so that the other waits in its lane when this one has arrived.
+    // Due later, so that the other waits in its queue when this one has arrived.
     world.send("last@other.test").await;
     world.net.has_seen(3).await;
     gate.add_permits(1);

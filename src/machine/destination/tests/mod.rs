@@ -11,8 +11,13 @@ use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::domain::stream::Stream;
 use model::{Model, START, message};
 
-const LIMITS: Limits =
-    Limits { connections: 4, messages_per_minute: None, connections_per_minute: None, is_shared: false };
+const LIMITS: Limits = Limits {
+    connections: 4,
+    messages_per_minute: None,
+    connections_per_minute: None,
+    is_shared: false,
+    may_spill: true,
+};
 
 fn model(limits: Limits) -> Model {
     Model::new(&limits)

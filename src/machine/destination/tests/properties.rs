@@ -49,7 +49,7 @@ fn apply(model: &mut Model, next: &mut u8, kind: u8, pick: u8) {
 
 fn limits() -> impl Strategy<Value = Limits> {
     (1usize..6, prop::option::of(1u32..600), any::<bool>()).prop_map(|(connections, messages_per_minute, is_shared)| {
-        Limits { connections, messages_per_minute, connections_per_minute: None, is_shared }
+        Limits { connections, messages_per_minute, is_shared, ..LIMITS }
     })
 }
 

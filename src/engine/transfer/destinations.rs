@@ -1,0 +1,183 @@
+//! The driver of all destinations. One lock guards the machine that decides and the kept connections of each. Timers of
+//! the store change under the same lock, so their order is that of the decisions. Messages are sent, and put off,
+//! without it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use super::Shared;
+use super::destination_queue::DestinationQueue;
+use super::keeper::Keeper;
+use super::pool::{Kept, Pool};
+use super::relays::Number;
+use super::site::Site;
+use super::worker;
+use crate::machine::destination::{Destination, Effect, Input, Limits as DecisionLimits, QueuedMessage, Slot, Spill};
+use crate::machine::scheduler::{DestinationEffect, DestinationId, Scheduler};
+use crate::smtp::shaping::Limits;
+use crate::store::timer::Timer;
+
+/// The machine of all destinations, and the state of the driver.
+#[derive(Default)]
+pub(super) struct Destinations {
+    pub(super) scheduler: Scheduler<(Number, Site)>,
+    pub(super) driven: HashMap<DestinationId, Driven>,
+}
+
+/// State of the driver for one destination.
+pub(super) struct Driven {
+    pub(super) queue: Arc<DestinationQueue>,
+    pub(super) pool: Pool,
+    pub(super) keeper: Keeper,
+}
+
+/// A message that is to be sent.
+pub(super) struct Started {
+    pub(super) queue: Arc<DestinationQueue>,
+    pub(super) slot: Slot,
+    pub(super) queued: QueuedMessage,
+}
+
+/// Effects that are carried out without the lock.
+#[derive(Default)]
+pub(super) struct Decided {
+    pub(super) started: VecDeque<Started>,
+    late: Vec<QueuedMessage>,
+    pub(super) refill: Option<(Arc<DestinationQueue>, Spill)>,
+}
+
+impl Destinations {
+    /// Returns the destination queue of a way.
+    pub(super) fn find(&self, relay: Number, site: Site) -> Option<Arc<DestinationQueue>> {
+        self.queue(self.scheduler.find(&(relay, site))?)
+    }
+
+    /// Returns a destination queue.
+    pub(super) fn queue(&self, id: DestinationId) -> Option<Arc<DestinationQueue>> {
+        self.driven.get(&id).map(|driven| Arc::clone(&driven.queue))
+    }
+
+    /// Iterates over the destination queues, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<DestinationQueue>, &Destination)> {
+        self.scheduler.iter().filter_map(|(id, destination)| Some((&self.driven.get(&id)?.queue, destination)))
+    }
+
+    /// Returns the destination queue of a way, a new one where there is none.
+    pub(super) fn open(&mut self, shared: &Shared, relay: Number, site: Site) -> Arc<DestinationQueue> {
+        if let Some(queue) = self.find(relay, site.clone()) {
+            return queue;
+        }
+        for forgotten in self.scheduler.forget_idle(shared.now()) {
+            self.driven.remove(&forgotten);
+            shared.near().resume(forgotten);
+        }
+        // All relays' connections to a site count as one site's.
+        let of_relay = |relay| self.find(relay, site.clone()).map(|queue| queue.site_key);
+        let site_key = shared.relays.numbers().find_map(of_relay);
+        let limits = shared.shaping.limits(site.provider());
+        let is_shared = shared.relays.relay(relay).streams.len() > 1;
+        let decision_limits = limits_of(&limits, is_shared, &site);
+        let id = self.scheduler.open((relay, site.clone()), &decision_limits);
+        let queue = Arc::new(DestinationQueue::new(id, site_key.unwrap_or(id), relay, site, limits));
+        let (pool, keeper) = (Pool::default(), Keeper::default());
+        self.driven.insert(id, Driven { queue: Arc::clone(&queue), pool, keeper });
+        queue
+    }
+
+    /// Has the machine decide about what has happened to one destination.
+    pub(super) fn decide(&mut self, shared: &Arc<Shared>, id: DestinationId, input: Input, decided: &mut Decided) {
+        let mut effects = Vec::new();
+        self.scheduler.handle(id, input, shared.moment(), &mut effects);
+        self.apply(shared, effects, decided);
+        self.call_keeper(id, shared);
+    }
+
+    /// Starts nothing any more.
+    pub(super) fn stop(&mut self, shared: &Arc<Shared>) -> Decided {
+        let (mut effects, mut decided) = (Vec::new(), Decided::default());
+        self.scheduler.stop(shared.moment(), &mut effects);
+        self.apply(shared, effects, &mut decided);
+        decided
+    }
+
+    fn apply(&mut self, shared: &Arc<Shared>, effects: Vec<DestinationEffect>, decided: &mut Decided) {
+        let near = shared.near();
+        for (id, effect) in effects {
+            let Some(driven) = self.driven.get_mut(&id) else { continue };
+            match effect {
+                Effect::Wait(queued) => near.enqueue(&Timer::of_message(&queued), id),
+                Effect::Start(slot, queued) => {
+                    near.dequeue([Timer::of_message(&queued)]);
+                    decided.started.push_back(Started { queue: Arc::clone(&driven.queue), slot, queued });
+                }
+                Effect::Suspend => near.suspend(id),
+                Effect::Resume => near.resume(id),
+                Effect::WakeAt(at) => near.set_alarm((at, id)),
+                Effect::PutOff(late) => {
+                    near.dequeue(late.iter().map(Timer::of_message));
+                    decided.late.extend(late);
+                }
+                Effect::Leave(spilled) => near.forget_all(spilled.iter().map(Timer::of_message)),
+                Effect::Refill(spill) => decided.refill = Some((Arc::clone(&driven.queue), spill)),
+                Effect::Reroute(all) => near.give_back_all(all.iter().map(Timer::of_message)),
+                Effect::Quit(count) => (0..count).filter_map(|_| driven.pool.oldest()).for_each(Kept::leave),
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn destinations(&self) -> MutexGuard<'_, Destinations> {
+        self.destinations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports what has happened to a destination, and starts the messages that may start.
+    pub(super) fn handle(self: &Arc<Self>, id: DestinationId, input: Input) {
+        let mut decided = Decided::default();
+        self.destinations().decide(self, id, input, &mut decided);
+        self.carry_out(decided);
+    }
+
+    /// Has a due message wait for its way. Where its relay is held back, so is the destination.
+    pub(super) fn enter(self: &Arc<Self>, relay: Number, site: Site, queued: QueuedMessage) {
+        let held_until = self.relays.held_until(relay, self.now());
+        let mut decided = Decided::default();
+        let mut destinations = self.destinations();
+        let queue = destinations.open(self, relay, site);
+        if let Some(until) = held_until {
+            destinations.decide(self, queue.id, Input::Throttle(until), &mut decided);
+        }
+        destinations.decide(self, queue.id, Input::Due(queued), &mut decided);
+        drop(destinations);
+        let has_to_wait = decided.started.is_empty();
+        self.carry_out(decided);
+        if has_to_wait {
+            queue.arrived.notify_waiters();
+        }
+    }
+
+    /// Starts the messages that may start, and puts off those that end before.
+    pub(super) fn carry_out(self: &Arc<Self>, decided: Decided) {
+        for started in decided.started {
+            self.start(started);
+        }
+        for queued in decided.late {
+            self.put_off(queued, queued.give_up_at);
+        }
+    }
+
+    pub(super) fn start(self: &Arc<Self>, started: Started) {
+        self.spawn(worker::run(Arc::clone(self), started));
+    }
+}
+
+fn limits_of(limits: &Limits, is_shared: bool, site: &Site) -> DecisionLimits {
+    DecisionLimits {
+        connections: limits.connections,
+        messages_per_minute: limits.messages_per_minute,
+        connections_per_minute: limits.connections_per_minute,
+        is_shared,
+        // Where captured mail goes is not found by its domain, so it could not be read again.
+        may_spill: !matches!(site, Site::InHouse(_)),
+    }
+}

@@ -21,9 +21,11 @@ pub mod idempotency;
 pub mod lease_table;
 pub mod notice;
 pub mod pace;
+pub mod paused_messages;
 pub mod provider;
 pub mod quota;
 pub mod rate;
+pub mod relay_table;
 pub mod renewal;
 pub mod replica_lease;
 pub mod reputation;
@@ -35,6 +37,7 @@ pub mod shares;
 pub mod throttle;
 pub mod throttle_table;
 pub mod transfer;
+pub mod unassigned_messages;
 pub mod verification;
 
 /// Result of a step: the next state and its effects.

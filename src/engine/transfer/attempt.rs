@@ -280,7 +280,7 @@ impl Trial<'_> {
         }
         if let Some(fault) = relay_fault(&self.queue.site, outcome) {
             // From MAIL on the same words may be meant for this one message: the second time it is charged.
-            if outcome.phase <= Phase::Auth || self.shared.relays.blames_itself_for(self.id) {
+            if outcome.phase <= Phase::Auth || self.shared.destinations().relays.blames_relay_for(self.id) {
                 return Err(NoTry::RelayFault(fault));
             }
             let why = finding::unreachable(&fault.why);

@@ -1,6 +1,6 @@
-//! The driver of all destinations. One lock guards the machine that decides and the kept connections of each. Timers of
-//! the store change under the same lock, so their order is that of the decisions. Messages are sent, and put off,
-//! without it.
+//! The driver of all destinations. One lock guards the machines that decide and the kept connections. Timers of the
+//! store change under the same lock, so their order is that of the decisions. Messages are sent, and put off, without
+//! it. The store is read without it, too.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -13,15 +13,21 @@ use super::relays::Number;
 use super::site::Site;
 use super::worker;
 use crate::machine::destination::{Destination, Effect, Input, Limits as DecisionLimits, QueuedMessage, Slot, Spill};
+use crate::machine::paused_messages::PausedMessages;
+use crate::machine::relay_table::RelayTable;
 use crate::machine::scheduler::{DestinationEffect, DestinationId, Scheduler};
+use crate::machine::unassigned_messages::UnassignedMessages;
 use crate::smtp::shaping::Limits;
 use crate::store::timer::Timer;
 
-/// The machine of all destinations, and the state of the driver.
+/// The machines of all destinations, relays and paused messages, and the state of the driver.
 #[derive(Default)]
 pub(super) struct Destinations {
     pub(super) scheduler: Scheduler<(Number, Site)>,
     pub(super) driven: HashMap<DestinationId, Driven>,
+    pub(super) relays: RelayTable,
+    pub(super) paused: PausedMessages,
+    pub(super) unassigned: UnassignedMessages,
 }
 
 /// State of the driver for one destination.
@@ -140,11 +146,10 @@ impl Shared {
 
     /// Has a due message wait for its way. Where its relay is held back, so is the destination.
     pub(super) fn enter(self: &Arc<Self>, relay: Number, site: Site, queued: QueuedMessage) {
-        let held_until = self.relays.held_until(relay, self.now());
-        let mut decided = Decided::default();
+        let (now, mut decided) = (self.now(), Decided::default());
         let mut destinations = self.destinations();
         let queue = destinations.open(self, relay, site);
-        if let Some(until) = held_until {
+        if let Some(until) = destinations.relays.held_until(relay, now) {
             destinations.decide(self, queue.id, Input::Throttle(until), &mut decided);
         }
         destinations.decide(self, queue.id, Input::Due(queued), &mut decided);

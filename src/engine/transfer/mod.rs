@@ -59,12 +59,10 @@ use crate::store::timer_cache::{Alarm, TimerCache};
 use destinations::{Decided, Destinations};
 use egress_routes::{InHouse, Ways};
 use overflow::Reader;
-use paused::Paused;
 use relays::{Number, Relays};
 use routes::{Route, Routes};
 use settle::Unsent;
 use site::Site;
-use unassigned::Aside;
 
 /// Time for which stopping waits for attempts in flight.
 const GRACE: Duration = Duration::from_secs(30);
@@ -100,10 +98,7 @@ pub(super) struct Shared {
     /// Room for the bodies of what is on the wire, in KiB, so that slow servers hold bounded memory.
     bodies: FairSemaphore,
     backlog: Backlog,
-    /// Messages whose accounts have paused them.
-    paused: Paused,
-    /// Messages of no destination queue that memory has no room for.
-    aside: Aside,
+    /// The machines that decide, all behind one lock.
     destinations: Mutex<Destinations>,
     /// The beginning of the machine's time.
     started: Instant,
@@ -183,8 +178,6 @@ impl Transfers {
             silent: FairSemaphore::of_silent(connections),
             bodies: FairSemaphore::new(engine.settings.body_kib),
             backlog,
-            paused: Paused::default(),
-            aside: Aside::default(),
             destinations: Mutex::default(),
             started: Instant::now(),
             stop: watch::Sender::new(false),
@@ -244,9 +237,9 @@ impl Transfers {
                     Route::To(site) => site,
                     Route::Asked => return Ok(()),
                     Route::Full => {
-                        shared.aside.leave(&queued, shared.near());
+                        shared.leave_unassigned(&queued);
                         if self.routes.has_room(queued.place.account, queued.stream) {
-                            shared.aside.call_for_more(now, shared.near());
+                            shared.read_unassigned_soon();
                         }
                         return Ok(());
                     }
@@ -256,10 +249,10 @@ impl Transfers {
                     }
                 },
             };
-            if shared.relays.is_used_up(number, &site.name(), now, &shared.engine.store)? {
+            if shared.is_used_up(number, &site.name())? {
                 continue;
             }
-            if shared.relays.held_until(number, now).is_none() {
+            if shared.held_until(number, now).is_none() {
                 shared.enter(number, site, queued);
                 return Ok(());
             }
@@ -280,7 +273,7 @@ impl Transfers {
             shared.end_paused();
         }
         if alarm.1 == unassigned::NUMBER {
-            self.read_aside();
+            self.read_unassigned();
         }
         let mut decided = Decided::default();
         shared.destinations().decide(shared, alarm.1, Input::Woken, &mut decided);

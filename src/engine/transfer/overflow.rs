@@ -32,7 +32,7 @@ pub(super) enum Reader {
     /// A destination queue.
     Queue(Arc<DestinationQueue>),
     /// Reads the messages of no destination queue.
-    Aside,
+    Unassigned,
 }
 
 /// Next step of a reader at one message.
@@ -94,7 +94,7 @@ impl Drop for Reading {
         let shared = &self.transfers.shared;
         match &self.reader {
             Reader::Queue(queue) => queue.handle(shared, Input::Refilled(self.rest.take())),
-            Reader::Aside => shared.aside.end_reading(self.rest.take(), shared.now(), shared.near()),
+            Reader::Unassigned => shared.end_unassigned_reading(self.rest.take()),
         }
     }
 }
@@ -103,7 +103,7 @@ impl Reading {
     fn alarm(&self) -> u64 {
         match &self.reader {
             Reader::Queue(queue) => queue.id,
-            Reader::Aside => unassigned::NUMBER,
+            Reader::Unassigned => unassigned::NUMBER,
         }
     }
 
@@ -118,7 +118,7 @@ impl Reading {
         match &self.reader {
             Reader::Queue(queue) if self.is_full(queue.id) => Ok(Step::Stop),
             Reader::Queue(_) => Ok(Step::Take),
-            Reader::Aside => self.transfers.step_aside(timer, row, snapshot),
+            Reader::Unassigned => self.transfers.step_unassigned(timer, row, snapshot),
         }
     }
 

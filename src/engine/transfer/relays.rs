@@ -1,85 +1,53 @@
-//! The relays at work: which one a message takes, which are held back for a fault of their own, and how much those that
-//! warm up have handed over today.
+//! The relays at work: which one a message takes, backoff after faults of their own, and how much those that warm up
+//! have handed over today.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
+use super::Shared;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::engine::relay::{Relay, day_of};
-use crate::store::Store;
+use crate::machine::relay_table::{RelayBackoff, RelayNumber, RelayTable};
 use crate::store::error::StoreError;
 use crate::store::op::warm_up::CountHandedOver;
 use crate::store::read::Read;
 use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema;
 
-/// Backoff of a relay after its first, second, ... fault in a row.
-const HOLD_SECS: [u64; 4] = [60, 120, 300, 600];
-
-/// Messages remembered at most that met a fault which may be theirs.
-const DOUBTFUL_MAX: usize = 4096;
-
 /// A relay's place in the configuration.
-pub(super) type Number = usize;
+pub(super) type Number = RelayNumber;
 
-/// All relays.
-pub(super) struct Relays {
-    relays: Vec<Relay>,
-    faults: Mutex<Vec<Fault>>,
-    counts: Mutex<HashMap<(Number, String), Count>>,
-    /// Messages that met a fault which may be theirs.
-    doubtful: Mutex<HashSet<MessageId>>,
-}
-
-/// Fault of a relay.
-#[derive(Debug, Clone, Default)]
-struct Fault {
-    held_until: Option<Timestamp>,
-    in_a_row: usize,
-    /// The start of the first of them, and the last one in words that name nobody.
-    since: Timestamp,
-    why: String,
-}
-
-/// Number of messages that a relay has handed to a site on one day, and of those in flight.
-#[derive(Debug, Clone, Copy)]
-struct Count {
-    day: u32,
-    taken: u32,
-    under_way: u32,
-}
+/// The configured relays. Their state is the machine's.
+pub(super) struct Relays(Vec<Relay>);
 
 /// A share of a daily cap, for one message that is about to go.
 pub(super) struct Share<'a> {
-    relays: &'a Relays,
-    key: Option<(Number, String)>,
-    day: u32,
+    shared: &'a Shared,
+    relay: Number,
+    site: String,
+    /// Its day, where the relay warms up.
+    day: Option<u32>,
 }
 
 impl Relays {
     pub(super) fn new(relays: Vec<Relay>) -> Self {
-        let faults = vec![Fault::default(); relays.len()];
-        Self { relays, faults: Mutex::new(faults), counts: Mutex::default(), doubtful: Mutex::default() }
+        Self(relays)
     }
 
     pub(super) fn numbers(&self) -> impl Iterator<Item = Number> + use<> {
-        0..self.relays.len()
+        0..self.0.len()
     }
 
     pub(super) fn relay(&self, number: Number) -> &Relay {
-        &self.relays[number]
+        &self.0[number]
     }
 
     /// The relays that a message may take, in its own order, which stays the same at every attempt: a receiver that
     /// turned away a stranger (greylisting) knows the address that comes again. Those that carry its stream alone come
     /// before those that it shares.
     pub(super) fn order(&self, stream: Stream, message: MessageId) -> Vec<Number> {
-        let carrying = self.relays.iter().enumerate().filter(|(_, relay)| relay.streams.contains(&stream));
+        let carrying = self.0.iter().enumerate().filter(|(_, relay)| relay.streams.contains(&stream));
         let (mut own, mut shared): (Vec<_>, Vec<_>) =
-            carrying.map(|(number, _)| number).partition(|&number| self.relays[number].is_own_of(stream));
+            carrying.map(|(number, _)| number).partition(|&number| self.0[number].is_own_of(stream));
         for set in [&mut own, &mut shared] {
             let first = place_of(message, set.len(), Deal::Relay);
             set.rotate_left(first);
@@ -100,151 +68,97 @@ impl Relays {
 
     /// Whether there is no other relay to choose.
     pub(super) const fn is_lone(&self) -> bool {
-        self.relays.len() == 1
+        self.0.len() == 1
     }
 
     /// The relay of this name.
     fn named(&self, name: &str) -> Option<Number> {
-        self.relays.iter().position(|relay| &*relay.name == name)
+        self.0.iter().position(|relay| &*relay.name == name)
+    }
+}
+
+impl Shared {
+    /// Returns the end of a relay's backoff, if it is still to come.
+    pub(super) fn held_until(&self, relay: Number, now: Timestamp) -> Option<Timestamp> {
+        self.destinations().relays.held_until(relay, now)
     }
 
-    /// Until when a relay is held back.
-    pub(super) fn held_until(&self, number: Number, now: Timestamp) -> Option<Timestamp> {
-        self.faults()[number].held_until.filter(|until| *until > now)
-    }
-
-    /// The start of a relay's faults in a row, and the last of them in words that name nobody.
-    pub(super) fn fault(&self, number: Number) -> Option<(Timestamp, String)> {
-        let faults = self.faults();
-        let fault = faults.get(number).filter(|fault| fault.in_a_row > 0)?;
-        Some((fault.since, fault.why.clone()))
-    }
-
-    /// Holds a relay back for a fault of its own, and says until when.
-    pub(super) fn failed(&self, number: Number, now: Timestamp, why: &str) -> Timestamp {
-        let mut faults = self.faults();
-        let fault = &mut faults[number];
-        // Several messages may meet the same fault: it counts once.
-        if let Some(until) = fault.held_until.filter(|until| *until > now) {
-            return until;
-        }
-        let until = now + Duration::from_secs(HOLD_SECS[fault.in_a_row.min(HOLD_SECS.len() - 1)]);
-        let since = if fault.in_a_row == 0 { now } else { fault.since };
+    /// Backs off from a relay for a fault of its own, and returns until when.
+    pub(super) fn relay_failed(&self, relay: Number, why: &str) -> Timestamp {
         // The part after the colon is the smarthost's answer, which is for the log alone.
-        let kind = why.split(": ").next().unwrap_or_default().to_owned();
-        *fault = Fault { held_until: Some(until), in_a_row: fault.in_a_row + 1, since, why: kind };
-        drop(faults);
-        let relay = &self.relays[number].name;
-        tracing::error!(%relay, why, %until, "relay failed; backing off without charging its messages");
+        let kind = why.split(": ").next().unwrap_or_default();
+        let RelayBackoff { until, is_new } = self.destinations().relays.failed(relay, self.now(), kind);
+        if is_new {
+            let relay = &self.relays.relay(relay).name;
+            tracing::error!(%relay, why, %until, "relay failed; backing off without charging its messages");
+        }
         until
     }
 
     /// A relay works.
-    pub(super) fn works(&self, number: Number) {
-        let mut faults = self.faults();
-        if faults[number].in_a_row > 0 {
-            faults[number] = Fault::default();
-            drop(faults);
-            tracing::info!(relay = %self.relays[number].name, "relay works again");
+    pub(super) fn relay_works(&self, relay: Number) {
+        let has_recovered = self.destinations().relays.works(relay);
+        if has_recovered {
+            tracing::info!(relay = %self.relays.relay(relay).name, "relay works again");
         }
-    }
-
-    /// Whether a fault that may be the message's own is put down to its relay: the first time that the message meets
-    /// it.
-    pub(super) fn blames_itself_for(&self, message: MessageId) -> bool {
-        let mut doubtful = self.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
-        if doubtful.len() >= DOUBTFUL_MAX {
-            doubtful.clear();
-        }
-        doubtful.insert(message)
-    }
-
-    fn faults(&self) -> MutexGuard<'_, Vec<Fault>> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a relay may hand nothing more over to `site` today.
-    pub(super) fn is_used_up(
-        &self,
-        number: Number,
-        site: &str,
-        now: Timestamp,
-        store: &Store,
-    ) -> Result<bool, StoreError> {
-        let Some(warm_up) = self.relays[number].warm_up else { return Ok(false) };
-        let day = day_of(now);
-        let key = (number, site.to_owned());
-        let mut counts = self.counts();
-        let count = self.count(&mut counts, &key, day, store)?;
-        Ok(count.taken + count.under_way >= warm_up.cap(day))
+    pub(super) fn is_used_up(&self, relay: Number, site: &str) -> Result<bool, StoreError> {
+        let is_used_up = self.with_count(relay, site, |relays, day, cap| relays.is_used_up(relay, site, day, cap))?;
+        Ok(is_used_up.is_some_and(|(is_used_up, _)| is_used_up))
     }
 
     /// A share of the relay's daily cap for `site`; nothing where it is used up.
-    pub(super) fn share(
+    pub(super) fn share(&self, relay: Number, site: &str) -> Result<Option<Share<'_>>, StoreError> {
+        let taken = self.with_count(relay, site, |relays, day, cap| relays.take_share(relay, site, day, cap))?;
+        let share = |day| Share { shared: self, relay, site: site.to_owned(), day };
+        Ok(match taken {
+            None => Some(share(None)),
+            Some((true, day)) => Some(share(Some(day))),
+            Some((false, _)) => None,
+        })
+    }
+
+    /// Decides by today's count of a relay that warms up, and returns the day. Where memory does not have the count it
+    /// is read from the store, without the lock. Returns `None` if the relay does not warm up.
+    fn with_count(
         &self,
-        number: Number,
+        relay: Number,
         site: &str,
-        now: Timestamp,
-        store: &Store,
-    ) -> Result<Option<Share<'_>>, StoreError> {
-        let day = day_of(now);
-        let Some(warm_up) = self.relays[number].warm_up else {
-            return Ok(Some(Share { relays: self, key: None, day }));
-        };
-        let key = (number, site.to_owned());
-        let mut counts = self.counts();
-        let count = self.count(&mut counts, &key, day, store)?;
-        if count.taken + count.under_way >= warm_up.cap(day) {
-            return Ok(None);
+        decide: impl Fn(&mut RelayTable, u32, u32) -> Option<bool>,
+    ) -> Result<Option<(bool, u32)>, StoreError> {
+        let Relay { warm_up, name, .. } = self.relays.relay(relay);
+        let Some(warm_up) = warm_up else { return Ok(None) };
+        let day = day_of(self.now());
+        let cap = warm_up.cap(day);
+        let known = decide(&mut self.destinations().relays, day, cap);
+        if let Some(decided) = known {
+            return Ok(Some((decided, day)));
         }
-        count.under_way += 1;
-        drop(counts);
-        Ok(Some(Share { relays: self, key: Some(key), day }))
-    }
-
-    fn counts(&self) -> MutexGuard<'_, HashMap<(Number, String), Count>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Today's count, read from the store where memory does not have it.
-    fn count<'c>(
-        &self,
-        counts: &'c mut HashMap<(Number, String), Count>,
-        key: &(Number, String),
-        day: u32,
-        store: &Store,
-    ) -> Result<&'c mut Count, StoreError> {
-        if counts.get(key).is_none_or(|count| count.day != day) {
-            counts.retain(|_, count| count.day == day);
-            let row_key = schema::warm_up(&self.relays[key.0].name, &key.1);
-            let row = store.snapshot()?.row::<WarmUpRow>(&row_key)?.filter(|row| row.day == day);
-            let taken = row.map_or(0, |row| row.messages);
-            counts.insert(key.clone(), Count { day, taken, under_way: 0 });
-        }
-        counts.get_mut(key).ok_or(StoreError::Panicked)
+        let row = self.engine.store.snapshot()?.row::<WarmUpRow>(&schema::warm_up(name, site))?;
+        let taken = row.filter(|row| row.day == day).map_or(0, |row| row.messages);
+        let relays = &mut self.destinations().relays;
+        relays.learn(relay, site, day, taken);
+        Ok(decide(relays, day, cap).map(|decided| (decided, day)))
     }
 }
 
 impl Share<'_> {
-    /// The message was taken: what is to be recorded of it, where the relay warms up.
+    /// The message was taken: returns what is to be recorded of it, where the relay warms up.
     pub(super) fn used(mut self) -> Option<CountHandedOver> {
-        let (number, site) = self.key.take()?;
-        let relay = self.relays.relays[number].name.to_string();
-        let mut counts = self.relays.counts();
-        let count = counts.get_mut(&(number, site.clone())).filter(|count| count.day == self.day);
-        if let Some(count) = count {
-            count.under_way = count.under_way.saturating_sub(1);
-            count.taken += 1;
-        }
-        Some(CountHandedOver { relay, site, day: self.day })
+        let day = self.day.take()?;
+        let Self { shared, relay, .. } = self;
+        shared.destinations().relays.end_share(relay, &self.site, day, true);
+        let relay = shared.relays.relay(relay).name.to_string();
+        Some(CountHandedOver { relay, site: std::mem::take(&mut self.site), day })
     }
 }
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
-        let Some(key) = self.key.take() else { return };
-        if let Some(count) = self.relays.counts().get_mut(&key).filter(|count| count.day == self.day) {
-            count.under_way = count.under_way.saturating_sub(1);
+        if let Some(day) = self.day {
+            self.shared.destinations().relays.end_share(self.relay, &self.site, day, false);
         }
     }
 }

@@ -111,7 +111,7 @@ impl Shared {
             }
             (Ok(Ready::Paused), Unsent::NoRoute(..)) => {
                 drop(unsettled);
-                self.rest_paused(queued, None);
+                self.hold_paused(queued, None);
             }
             (Ok(Ready::Stale), _) => self.near().forget(&Timer::of_message(&queued)),
             (Err(error), _) => unsettled.unreadable(self, error),

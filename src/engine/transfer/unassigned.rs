@@ -3,78 +3,62 @@
 //! place of the first one is remembered. They are read again when there is room, when a pause ends, and when one of
 //! them is at its end.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use super::Transfers;
 use super::overflow::{Reader, Step};
 use super::paused::is_paused;
+use super::{Shared, Transfers};
 use crate::base::time::Timestamp;
-use crate::machine::destination::{QueuedMessage, Spill, SpillArea};
+use crate::machine::destination::{QueuedMessage, Spill};
 use crate::store::error::StoreError;
 use crate::store::op::suspension::suspension;
 use crate::store::row::message::MessageRow;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
-use crate::store::timer_cache::{QueueNumber, TimerCache};
+use crate::store::timer_cache::QueueNumber;
 
 /// The number of these alarms; destinations count from one.
 pub(super) const NUMBER: QueueNumber = QueueNumber::MAX;
 
-/// The messages that are in the store alone.
-#[derive(Default)]
-pub(super) struct Aside(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    spilled: SpillArea,
-    /// Whether they are to be read once more after the present reading.
-    reads_again: bool,
-}
-
-impl Aside {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Shared {
     /// Leaves a message to the store.
-    pub(super) fn leave(&self, queued: &QueuedMessage, near: &TimerCache) {
-        let reads_at = self.state().spilled.add(Spill::of(queued));
-        reads_at.into_iter().for_each(|at| near.set_alarm((at, NUMBER)));
-        near.forget(&Timer::of_message(queued));
+    pub(super) fn leave_unassigned(&self, queued: &QueuedMessage) {
+        let reads_at = self.destinations().unassigned.add(Spill::of(queued));
+        self.set_unassigned_alarm(reads_at);
+        self.near().forget(&Timer::of_message(queued));
     }
 
     /// Has the store read, where messages were left there.
-    pub(super) fn call_for_more(&self, now: Timestamp, near: &TimerCache) {
-        if !self.state().spilled.is_empty() {
-            near.set_alarm((now, NUMBER));
-        }
-    }
-
-    fn begin_reading(&self) -> Option<Spill> {
-        let mut state = self.state();
-        state.reads_again = state.spilled.is_reading();
-        if state.reads_again { None } else { state.spilled.begin_reading() }
+    pub(super) fn read_unassigned_soon(&self) {
+        let is_empty = self.destinations().unassigned.is_empty();
+        self.set_unassigned_alarm((!is_empty).then(|| self.now()));
     }
 
     /// Reading ends; `rest` is still in the store alone.
-    pub(super) fn end_reading(&self, rest: Option<Spill>, now: Timestamp, near: &TimerCache) {
-        let mut state = self.state();
-        let again = std::mem::take(&mut state.reads_again).then_some(now);
-        let reads_at = state.spilled.end_reading(rest);
-        reads_at.into_iter().chain(again).for_each(|at| near.set_alarm((at, NUMBER)));
+    pub(super) fn end_unassigned_reading(&self, rest: Option<Spill>) {
+        let reads_at = self.destinations().unassigned.end_reading(rest, self.now());
+        self.set_unassigned_alarm(reads_at);
+    }
+
+    fn set_unassigned_alarm(&self, at: Option<Timestamp>) {
+        at.into_iter().for_each(|at| self.near().set_alarm((at, NUMBER)));
     }
 }
 
 impl Transfers {
     /// Reads the messages again that are in the store alone.
-    pub(super) fn read_aside(self: &Arc<Self>) {
-        if let Some(spill) = self.shared.aside.begin_reading() {
-            self.read(Reader::Aside, spill);
-        }
+    pub(super) fn read_unassigned(self: &Arc<Self>) {
+        let spill = self.shared.destinations().unassigned.begin_reading();
+        spill.into_iter().for_each(|spill| self.read(Reader::Unassigned, spill));
     }
 
     /// Decides about a message that was left: it is taken where memory may have room for it now.
-    pub(super) fn step_aside(&self, timer: &Timer, row: &MessageRow, snapshot: &Snapshot) -> Result<Step, StoreError> {
+    pub(super) fn step_unassigned(
+        &self,
+        timer: &Timer,
+        row: &MessageRow,
+        snapshot: &Snapshot,
+    ) -> Result<Step, StoreError> {
         let site = self.routes.last_seen(row.to.domain());
         let name = site.as_ref().map_or_else(|| row.to.domain().as_str().into(), |site| site.name());
         if suspension(snapshot, timer.account)?.is_some() || is_paused(snapshot, timer.account, &name, &row.to)? {

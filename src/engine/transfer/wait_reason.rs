@@ -36,7 +36,7 @@ impl Transfers {
         if transfer.unreadable_since.is_some() {
             return wait(WaitReason::Backoff, "The content of the message could not be read.".to_owned());
         }
-        if due >= next_day(now) && self.is_used_up(record, now) {
+        if due >= next_day(now) && self.is_used_up(record) {
             let detail = "The relays have sent as much as they may in one day while they warm up.".to_owned();
             return wait(WaitReason::Relay, detail);
         }
@@ -112,15 +112,15 @@ impl Transfers {
 
     /// The fault of its relays, where none of them can be used.
     fn wait_for_relay(&self, record: &MessageRecord, now: Timestamp) -> Option<Wait> {
-        let relays = &self.shared.relays;
         let order = self.relays_of(record);
-        if self.is_in_house(record) || order.iter().any(|&number| relays.held_until(number, now).is_none()) {
+        if self.is_in_house(record) || order.iter().any(|&number| self.shared.held_until(number, now).is_none()) {
             return None;
         }
-        let held = order.iter().filter_map(|&number| Some((relays.held_until(number, now)?, number)));
+        let held = order.iter().filter_map(|&number| Some((self.shared.held_until(number, now)?, number)));
         let (until, number) = held.min()?;
-        let (since, why) = relays.fault(number)?;
-        let detail = format!("Relay {} can't be used: {why}.", relays.relay(number).name);
+        let destinations = self.shared.destinations();
+        let (since, why) = destinations.relays.fault(number)?;
+        let detail = format!("Relay {} can't be used: {why}.", self.shared.relays.relay(number).name);
         Some(Wait { reason: WaitReason::Relay, since, until: Some(until), detail })
     }
 
@@ -134,11 +134,10 @@ impl Transfers {
     }
 
     /// Whether no relay may send the message today.
-    fn is_used_up(&self, record: &MessageRecord, now: Timestamp) -> bool {
-        let shared = &self.shared;
+    fn is_used_up(&self, record: &MessageRecord) -> bool {
         let is_used_up = |number: &Number| {
             let site = self.site_by(*number, record).map_or(Cow::Borrowed(""), |site| site.name().into_owned().into());
-            shared.relays.is_used_up(*number, &site, now, &shared.engine.store).unwrap_or(false)
+            self.shared.is_used_up(*number, &site).unwrap_or(false)
         };
         !self.is_in_house(record) && self.relays_of(record).iter().all(is_used_up)
     }
@@ -146,7 +145,7 @@ impl Transfers {
     /// The relay that the message would take now.
     fn relay_of(&self, record: &MessageRecord, now: Timestamp) -> Option<Number> {
         let order = self.relays_of(record);
-        let is_free = |number: &&Number| self.shared.relays.held_until(**number, now).is_none();
+        let is_free = |number: &&Number| self.shared.held_until(**number, now).is_none();
         order.iter().find(is_free).or(order.first()).copied()
     }
 

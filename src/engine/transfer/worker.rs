@@ -64,7 +64,7 @@ fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
         NotBegun::Rows(Ready::Settle(end)) => unsettled.settle(shared, end, AttemptFacts::default()),
         NotBegun::Rows(Ready::Paused) => {
             drop(unsettled);
-            shared.rest_paused(queued, Some(&queue.site));
+            shared.hold_paused(queued, Some(&queue.site));
         }
         NotBegun::Rows(Ready::Stale) => shared.near().forget(&Timer::of_message(&queued)),
         NotBegun::Unreadable(error) => unsettled.unreadable(shared, error),
@@ -79,7 +79,7 @@ fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
 async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled: Unsettled, row: MessageRow) {
     let (shared, queue, queued) = (running.shared, running.queue, unsettled.queued);
     let site = queue.site.name();
-    let share = match shared.relays.share(queue.relay, &site, shared.now(), &shared.engine.store) {
+    let share = match shared.share(queue.relay, &site) {
         Ok(Some(share)) => share,
         // The relay's daily cap is used up, so all other messages of this queue need another relay, too.
         Ok(None) => {
@@ -102,7 +102,7 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
         }
         Ended::With(end) => {
             if signal != Signal::Silent {
-                shared.relays.works(queue.relay);
+                shared.relay_works(queue.relay);
                 let relay = shared.relays.relay(queue.relay);
                 let is_direct = matches!(relay.way, RelayWay::Mx) && !matches!(queue.site, Site::InHouse(_));
                 shared.engine.relay_works(&relay.name, is_direct);
@@ -122,7 +122,7 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
         }
         Ended::NotBegun(why) => not_begun(running, unsettled, why),
         Ended::RelayFault(fault) => {
-            let until = shared.relays.failed(queue.relay, shared.now(), &fault.why);
+            let until = shared.relay_failed(queue.relay, &fault.why);
             if fault.needs_operator {
                 shared.engine.relay_fails(&shared.relays.relay(queue.relay).name, &fault.why);
             }

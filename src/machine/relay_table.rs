@@ -1,0 +1,195 @@
+//! State of the relays at work: backoff after faults of their own, messages that met a fault which may be theirs, and
+//! the share of daily caps while a relay warms up. Relays are named by their place in the configuration.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
+
+/// Backoff of a relay after its first, second, ... fault in a row.
+const BACKOFF_SECS: [u64; 4] = [60, 120, 300, 600];
+/// Messages remembered at most that met a fault which may be theirs.
+const DOUBTFUL_MAX: usize = 4096;
+
+/// A relay's place in the configuration.
+pub type RelayNumber = usize;
+
+/// State of all relays.
+#[derive(Debug, Default)]
+pub struct RelayTable {
+    faults: BTreeMap<RelayNumber, Fault>,
+    counts: HashMap<(RelayNumber, String), Count>,
+    doubtful: HashSet<MessageId>,
+}
+
+/// The faults of a relay in a row.
+#[derive(Debug)]
+struct Fault {
+    held_until: Timestamp,
+    in_a_row: usize,
+    since: Timestamp,
+    why: String,
+}
+
+/// Messages that a relay has handed to a site on one day, and those in flight.
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    day: u32,
+    taken: u32,
+    in_flight: u32,
+}
+
+/// Backoff of a relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RelayBackoff {
+    /// The end of the backoff.
+    pub until: Timestamp,
+    /// Whether this fault began it. Several messages may meet the same fault, which counts once.
+    pub is_new: bool,
+}
+
+impl RelayTable {
+    /// Returns the end of a relay's backoff, if it is still to come.
+    pub fn held_until(&self, relay: RelayNumber, now: Timestamp) -> Option<Timestamp> {
+        self.faults.get(&relay).map(|fault| fault.held_until).filter(|until| *until > now)
+    }
+
+    /// Returns the start of a relay's faults in a row, and the kind of the last one.
+    pub fn fault(&self, relay: RelayNumber) -> Option<(Timestamp, &str)> {
+        self.faults.get(&relay).map(|fault| (fault.since, fault.why.as_str()))
+    }
+
+    /// A relay failed. `why` is the kind of the fault, which names no recipient.
+    pub fn failed(&mut self, relay: RelayNumber, now: Timestamp, why: &str) -> RelayBackoff {
+        if let Some(until) = self.held_until(relay, now) {
+            return RelayBackoff { until, is_new: false };
+        }
+        let before = self.faults.get(&relay);
+        let in_a_row = before.map_or(0, |fault| fault.in_a_row);
+        let since = before.map_or(now, |fault| fault.since);
+        let until = now + Duration::from_secs(BACKOFF_SECS[in_a_row.min(BACKOFF_SECS.len() - 1)]);
+        let fault = Fault { held_until: until, in_a_row: in_a_row + 1, since, why: why.to_owned() };
+        self.faults.insert(relay, fault);
+        RelayBackoff { until, is_new: true }
+    }
+
+    /// A relay works. Returns whether it had failed before.
+    pub fn works(&mut self, relay: RelayNumber) -> bool {
+        self.faults.remove(&relay).is_some()
+    }
+
+    /// Returns whether a fault that may be the message's own is put down to its relay: the first time that the message
+    /// meets it.
+    pub fn blames_relay_for(&mut self, message: MessageId) -> bool {
+        if self.doubtful.len() >= DOUBTFUL_MAX {
+            self.doubtful.clear();
+        }
+        self.doubtful.insert(message)
+    }
+
+    fn count(&self, relay: RelayNumber, site: &str, day: u32) -> Option<&Count> {
+        self.counts.get(&(relay, site.to_owned())).filter(|count| count.day == day)
+    }
+
+    /// Returns whether a relay has handed `cap` messages to `site` on `day`, those in flight included. Returns `None`
+    /// if the count of that day is yet to be read from the store.
+    pub fn is_used_up(&self, relay: RelayNumber, site: &str, day: u32, cap: u32) -> Option<bool> {
+        self.count(relay, site, day).map(|count| count.taken + count.in_flight >= cap)
+    }
+
+    /// Notes the stored count of `day`, unless a count of that day is known. Counts of other days are forgotten.
+    pub fn learn(&mut self, relay: RelayNumber, site: &str, day: u32, taken: u32) {
+        if self.count(relay, site, day).is_none() {
+            self.counts.retain(|_, count| count.day == day);
+            self.counts.insert((relay, site.to_owned()), Count { day, taken, in_flight: 0 });
+        }
+    }
+
+    /// Takes a share of the daily cap for one message. Returns false if it is used up, and `None` as
+    /// [`Self::is_used_up`] does.
+    pub fn take_share(&mut self, relay: RelayNumber, site: &str, day: u32, cap: u32) -> Option<bool> {
+        let is_free = !self.is_used_up(relay, site, day, cap)?;
+        if let Some(count) = self.counts.get_mut(&(relay, site.to_owned())).filter(|_| is_free) {
+            count.in_flight += 1;
+        }
+        Some(is_free)
+    }
+
+    /// Returns a share that was taken on `day`. `was_used` tells whether the site took the message.
+    pub fn end_share(&mut self, relay: RelayNumber, site: &str, day: u32, was_used: bool) {
+        if let Some(count) = self.counts.get_mut(&(relay, site.to_owned())).filter(|count| count.day == day) {
+            count.in_flight = count.in_flight.saturating_sub(1);
+            count.taken += u32::from(was_used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    #[test]
+    fn each_fault_in_a_row_backs_off_for_longer_and_counts_once() {
+        let (mut table, mut now) = (RelayTable::default(), NOW);
+        for seconds in [60, 120, 300, 600, 600] {
+            let RelayBackoff { until, is_new } = table.failed(1, now, "no login");
+            assert_eq!((until.since(now), is_new), (Duration::from_secs(seconds), true));
+            assert_eq!(table.failed(1, now, "no login"), RelayBackoff { until, is_new: false });
+            assert_eq!((table.held_until(1, now), table.held_until(0, now)), (Some(until), None));
+            now = until;
+        }
+        assert_eq!((table.fault(1), table.held_until(1, now)), (Some((NOW, "no login")), None));
+        assert!(table.works(1) && !table.works(1) && table.fault(1).is_none());
+        assert_eq!(table.failed(1, now, "no login").until, now + Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_fault_that_may_be_the_message_s_own_is_put_down_to_the_relay_once() {
+        let mut table = RelayTable::default();
+        assert!(table.blames_relay_for(MessageId::default()) && !table.blames_relay_for(MessageId::default()));
+    }
+
+    #[test]
+    fn a_daily_cap_is_read_from_the_store_once_and_begins_again_the_next_day() {
+        let mut table = RelayTable::default();
+        assert_eq!(table.take_share(0, "a.test", 7, 10), None);
+        table.learn(0, "a.test", 7, 9);
+        assert_eq!(
+            (table.take_share(0, "a.test", 7, 10), table.take_share(0, "a.test", 7, 10)),
+            (Some(true), Some(false))
+        );
+        table.learn(0, "a.test", 7, 0);
+        assert_eq!(table.is_used_up(0, "a.test", 7, 10), Some(true), "what is known counts");
+        assert_eq!(table.is_used_up(0, "a.test", 8, 10), None);
+        table.learn(0, "a.test", 8, 0);
+        table.end_share(0, "a.test", 7, true);
+        assert_eq!(table.is_used_up(0, "a.test", 8, 1), Some(false), "a share of yesterday");
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_messages_go_than_the_cap_allows(cap in 0u32..6, steps in prop::collection::vec(0u8..3, 0..60)) {
+            let (mut table, mut taken, mut in_flight) = (RelayTable::default(), 0, 0);
+            table.learn(0, "a.test", 1, 0);
+            for step in steps {
+                match step {
+                    0 => {
+                        let is_free = table.take_share(0, "a.test", 1, cap) == Some(true);
+                        prop_assert_eq!(is_free, taken + in_flight < cap);
+                        in_flight += u32::from(is_free);
+                    }
+                    1 | 2 if in_flight > 0 => {
+                        table.end_share(0, "a.test", 1, step == 1);
+                        in_flight -= 1;
+                        taken += u32::from(step == 1);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}

@@ -27,18 +27,18 @@ fn main() -> ExitCode {
 }
 
 fn serve(config: Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -> Exit {
-    told(serve::run(&config, ready_fd, on_damage))
+    report(serve::run(&config, ready_fd, on_damage))
 }
 
 fn dev(options: DevOptions) -> Exit {
-    told(dev::run(&options))
+    report(dev::run(&options))
 }
 
 fn standby(config: Config, options: StandbyOptions) -> Exit {
-    told(standby::run(&config, &options))
+    report(standby::run(&config, &options))
 }
 
-fn told(ended: Result<Exit, CliError>) -> Exit {
+fn report(ended: Result<Exit, CliError>) -> Exit {
     ended.unwrap_or_else(|trouble| {
         eprintln!("{trouble}");
         trouble.exit()

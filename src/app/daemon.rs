@@ -145,7 +145,7 @@ impl Daemon {
         engine.alerts.sources.get_or_init(|| alerts::sources(config, &guard, presented.clone()));
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         write_addresses(store, &http_addresses, &metrics, &bounces, &submission)?;
-        store_open_report::tell_of_standstill(store)?;
+        store_open_report::report_restore_hold(store)?;
         // Start the renewal last, so that no request is in flight if an earlier step fails.
         let certificate = certificate.map(Certificate::keep);
         let shared = replica.as_ref().map(|replica| Arc::clone(replica.shared()));

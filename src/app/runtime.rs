@@ -14,10 +14,24 @@ use super::exit::Exit;
 #[cfg(target_os = "linux")]
 const LOWEST_PRIORITY: i32 = 19;
 
+/// Maximum wait for blocking work when the service has ended.
+const LAST_WORK: Duration = Duration::from_secs(1);
 /// Time between two returns of freed memory.
 const TRIM_INTERVAL: Duration = Duration::from_secs(5);
 /// Size of a block that the allocator takes directly from its arenas.
 const TRIM_BYTES: usize = 20 << 20;
+
+/// Runs `work` on a new runtime. Work that still blocks a thread afterwards is abandoned after [`LAST_WORK`], so that it
+/// never keeps the process from ending.
+///
+/// # Errors
+/// Those of [`build`] and of `work`.
+pub(super) fn run<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    let runtime = build()?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_WORK);
+    done
+}
 
 /// Builds the runtime with a worker for each processor. First raises the limit of open files, and switches to small
 /// pages.

@@ -37,7 +37,7 @@ pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -
     let sockets = sockets(config)?;
     // Take the lock first: it may have to wait, and nothing else may be changed before.
     let lock = DirectoryLock::take(&config.data_dir)?;
-    runtime::build()?.block_on(serve(config, lock, sockets, ready_fd, on_damage, ClaimCause::Start))
+    runtime::run(serve(config, lock, sockets, ready_fd, on_damage, ClaimCause::Start))
 }
 
 /// Serves in a locked directory, after its log was claimed for `cause`.
@@ -72,7 +72,7 @@ pub(super) async fn serve_opened(
     let daemon = Daemon::start(config, ground, sockets, None, claim).await?;
     let public_url = daemon.engine.settings.public_url.get().map_or("", String::as_str);
     tracing::info!(listen = ?daemon.http_addresses, public_url, "serving");
-    tell_ready(ready_fd)?;
+    notify_ready(ready_fd)?;
     let keeping_alive = supervisor::keep_alive(&daemon.engine.store);
     let exit = daemon.run().await;
     if let Some(task) = keeping_alive {
@@ -107,7 +107,7 @@ fn sockets(config: &Config) -> Result<PassedSockets, CliError> {
     Ok(sockets)
 }
 
-pub(super) fn tell_ready(ready_fd: Option<i32>) -> Result<(), CliError> {
+pub(super) fn notify_ready(ready_fd: Option<i32>) -> Result<(), CliError> {
     supervisor::ready();
     let Some(descriptor) = ready_fd else { return Ok(()) };
     write_newline(descriptor).map_err(|error| {

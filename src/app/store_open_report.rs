@@ -118,7 +118,7 @@ fn without_journal(damage: &Damage) -> String {
 }
 
 /// Warns that queued mail is on hold.
-pub(super) fn tell_of_standstill(store: &Store) -> Result<(), CliError> {
+pub(super) fn report_restore_hold(store: &Store) -> Result<(), CliError> {
     let Some(restored) = store.standstill().map_err(|error| cannot_read(&error))? else { return Ok(()) };
     match restored.cause {
         HoldCause::Restored => tracing::warn!(

@@ -113,7 +113,7 @@ impl Settings {
 #[cfg(test)]
 impl Settings {
     /// Returns the default settings for tests.
-    pub(crate) fn of_a_story() -> Self {
+    pub(crate) fn for_tests() -> Self {
         use crate::base::secret::Secret;
 
         let keys = |byte| TokenKeys::new(Secret::new([byte; 32]));

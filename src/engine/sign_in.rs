@@ -351,7 +351,7 @@ impl Drop for CountedAttempt {
 #[cfg(test)]
 impl Engine {
     /// Takes all sign-in permits until the result is dropped.
-    pub(crate) fn crowd_at_the_login(&self) -> impl Drop + '_ {
+    pub(crate) fn occupy_password_checks(&self) -> impl Drop + '_ {
         self.passwords.crowd()
     }
 }

@@ -52,9 +52,9 @@ pub fn decoded(message: &[u8]) -> Decoded {
 
 fn files(message: &[u8]) -> Vec<DecodedFile> {
     let Some(parsed) = MessageParser::default().parse(message) else { return Vec::new() };
+    let bodies = read::BodyParts::of(&parsed);
     let parts = parsed.parts.iter().enumerate();
-    let files = parts
-        .filter(|(place, part)| !matches!(part.body, PartType::Multipart(_)) && !read::is_body(&parsed, *place, part));
+    let files = parts.filter(|(place, part)| !matches!(part.body, PartType::Multipart(_)) && !bodies.has(*place, part));
     files
         .map(|(_, part)| {
             let bytes = match &part.body {

@@ -16,7 +16,7 @@ use super::section::{self, Field, line_length};
 use super::structure;
 use crate::domain::address::Address;
 use crate::domain::header::FEEDBACK_NAMES;
-use crate::domain::limits::{LINE_BYTES, MESSAGE_BYTES, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_BYTES};
+use crate::domain::limits::{LINE_BYTES, MESSAGE_BYTES, RAW_HEADER_SECTION_BYTES};
 use crate::domain::submission::Submission;
 use crate::domain::violation::Violations;
 
@@ -84,9 +84,7 @@ fn examine(message: &[u8], from: Option<&Address>) -> (Vec<u8>, Faults, Violatio
     let (fields, _) = section::split(&message);
     check_fields(&fields, &mut faults);
     check_from(&fields, from, &mut faults, &mut violations);
-    if structure::is_deeper_than(&message, MIME_DEPTH_COUNT) {
-        faults.insert("MIME parts must be nested at most 20 deep");
-    }
+    faults.extend(structure::fault(&message));
     (message, faults, violations)
 }
 

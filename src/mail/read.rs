@@ -1,7 +1,7 @@
 //! Parses a stored message for its owner: texts, custom fields and attachments (contract 3, message record). It
 //! reverses `compose`, except for details lost in composing: the kind of line ends, and the last one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use mail_parser::{Encoding, Message, MessageParser, MessagePart, MimeHeaders as _, PartType};
 use serde::Serialize;
@@ -56,14 +56,15 @@ pub fn parts_of(message: &[u8], list_fields: ListFields) -> ReadParts {
     let Some(parsed) = MessageParser::default().parse(message) else {
         return ReadParts { headers, ..ReadParts::default() };
     };
+    let bodies = BodyParts::of(&parsed);
     let mut parts = ReadParts { headers, ..ReadParts::default() };
     for (place, part) in parsed.parts.iter().enumerate() {
         match &part.body {
             PartType::Multipart(_) => {}
-            PartType::Text(text) if is_body(&parsed, place, part) && parts.text.is_none() => {
+            PartType::Text(text) if bodies.has(place, part) && parts.text.is_none() => {
                 parts.text = Some(shown(text));
             }
-            PartType::Html(html) if is_body(&parsed, place, part) && parts.html.is_none() => {
+            PartType::Html(html) if bodies.has(place, part) && parts.html.is_none() => {
                 parts.html = Some(shown(html));
             }
             PartType::Text(_)
@@ -87,10 +88,20 @@ pub fn recipient_name(message: &[u8]) -> Option<String> {
     only.display.map(|name| decoded_text(&name))
 }
 
-/// Returns whether a mail program shows the part as the message itself.
-pub(super) fn is_body(message: &Message<'_>, place: usize, part: &MessagePart<'_>) -> bool {
-    let listed = |list: &[u32]| list.iter().any(|id| usize::try_from(*id) == Ok(place));
-    part.attachment_name().is_none() && (listed(&message.text_body) || listed(&message.html_body))
+/// The parts that a mail program shows as the message itself. A set: a message has up to thousands of parts, and each is
+/// looked up.
+pub(super) struct BodyParts(HashSet<usize>);
+
+impl BodyParts {
+    pub(super) fn of(message: &Message<'_>) -> Self {
+        let listed = message.text_body.iter().chain(&message.html_body);
+        Self(listed.filter_map(|id| usize::try_from(*id).ok()).collect())
+    }
+
+    /// Returns whether the part in this place is one of them.
+    pub(super) fn has(&self, place: usize, part: &MessagePart<'_>) -> bool {
+        part.attachment_name().is_none() && self.0.contains(&place)
+    }
 }
 
 /// Returns the text with LF line ends and without the last one, which composing adds if it is missing.

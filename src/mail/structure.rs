@@ -1,8 +1,9 @@
-//! Nesting depth of a message's parts. Limited in time and memory: one pass over the lines, one open boundary per
-//! level, and it stops at the limit.
+//! Nesting depth and number of a message's parts. Limited in time and memory: one pass over the lines, one open boundary
+//! per level, and it stops at the limits.
 
 use super::content_type::parameter;
 use super::section::line_length;
+use crate::domain::limits::{MIME_DEPTH_COUNT, MIME_PARTS_COUNT};
 
 /// An open level: a multipart with its boundary, or an enclosed message without one.
 type Level = Option<Vec<u8>>;
@@ -30,8 +31,9 @@ impl Place {
     }
 }
 
-/// Returns whether `message`, which has only CRLF line ends, has more than `limit` nested levels.
-pub(super) fn is_deeper_than(message: &[u8], limit: usize) -> bool {
+/// Returns the limit of its structure that `message`, which has only CRLF line ends, exceeds.
+pub(super) fn fault(message: &[u8]) -> Option<&'static str> {
+    let mut parts = 0;
     let mut open: Vec<Level> = Vec::new();
     let mut place = Place::header();
     let mut rest = message;
@@ -41,6 +43,10 @@ pub(super) fn is_deeper_than(message: &[u8], limit: usize) -> bool {
         let line = line.strip_suffix(b"\r\n").unwrap_or(line);
         if let Some(next) = delimiter(line, &mut open) {
             place = next;
+            parts += 1;
+            if parts > MIME_PARTS_COUNT {
+                return Some("must have at most 10,000 MIME parts");
+            }
             continue;
         }
         place = match place {
@@ -48,11 +54,11 @@ pub(super) fn is_deeper_than(message: &[u8], limit: usize) -> bool {
             Place::Header { content_type, .. } if line.is_empty() => descend(&content_type, &mut open),
             Place::Header { content_type, continues } => read_line(line, content_type, continues),
         };
-        if open.len() > limit {
-            return true;
+        if open.len() > MIME_DEPTH_COUNT {
+            return Some("MIME parts must be nested at most 20 deep");
         }
     }
-    false
+    None
 }
 
 /// Closes the levels that a delimiter line ends; `None` if the line is not a delimiter (RFC 2046 5.1.1).
@@ -112,5 +118,26 @@ fn opens(content_type: &[u8]) -> Opens {
     match is(b"multipart/").then(|| parameter(value, "boundary")).flatten() {
         Some(boundary) if !boundary.is_empty() => Opens::Multipart(boundary),
         Some(_) | None => Opens::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message_of(parts: usize) -> Vec<u8> {
+        let mut message = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n".to_vec();
+        for _ in 0..parts {
+            message.extend_from_slice(b"--b\r\n\r\n");
+        }
+        message
+    }
+
+    #[test]
+    fn a_message_has_at_most_10_000_parts() {
+        assert_eq!(fault(&message_of(MIME_PARTS_COUNT)), None);
+        assert_eq!(fault(&message_of(MIME_PARTS_COUNT + 1)), Some("must have at most 10,000 MIME parts"));
+        let dashes = [b"\r\n".as_slice(), &b"--b\r\n".repeat(2 * MIME_PARTS_COUNT)].concat();
+        assert_eq!(fault(&dashes), None, "lines of a text are no parts");
     }
 }

@@ -146,7 +146,7 @@ impl<T: Serve> Shared<T> {
         let opened = Instant::now();
         let (protocol, prefix) = match agreed {
             Some(protocol) => (protocol, Bytes::new()),
-            None => match timeout_at(opened + self.limits.head_read, tell_protocol(&mut stream)).await {
+            None => match timeout_at(opened + self.limits.head_read, detect_protocol(&mut stream)).await {
                 Ok(Ok(told)) => told,
                 // A client that sends nothing, or half a preface, gets no answer: its protocol is unknown.
                 Ok(Err(_)) | Err(_) => return,
@@ -223,7 +223,7 @@ impl<T: Serve> Shared<T> {
 }
 
 /// Reads until the bytes are the HTTP/2 preface, or can't become it.
-async fn tell_protocol<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<(Protocol, Bytes)> {
+async fn detect_protocol<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<(Protocol, Bytes)> {
     let mut start = [0; PREFACE.len()];
     let mut length = 0;
     while length < PREFACE.len() {

@@ -71,7 +71,7 @@ mod tests {
     use std::time::Duration;
 
     /// Marks all waiting timers as restored.
-    fn stand_still(test: &mut TestStore) -> Restored {
+    fn put_on_hold(test: &mut TestStore) -> Restored {
         let last = |key: &[u8]| {
             let bytes = test.snapshot().get(Table::Meta, key).unwrap().unwrap();
             crate::base::id::Ulid(bytes.try_into().unwrap())
@@ -118,7 +118,7 @@ mod tests {
         let domain = sender.domain;
         test.endpoint(account, None);
         let old = Sender::of(&test, account, domain).accept("old@example.net");
-        let restored = stand_still(&mut test);
+        let restored = put_on_hold(&mut test);
         test.reopen();
         assert_eq!(test.store().standstill().unwrap(), Some(restored));
         assert_eq!(due(&test), []);
@@ -135,7 +135,7 @@ mod tests {
         let sender = test.sender();
         let (account, domain) = (sender.account, sender.domain);
         let old: Vec<_> = (0..3).map(|n| sender.accept(&format!("old{n}@example.net")).0).collect();
-        let restored = stand_still(&mut test);
+        let restored = put_on_hold(&mut test);
         test.pass(Duration::from_secs(60));
         assert_eq!(due(&test), []);
         let new = Sender::of(&test, account, domain).accept("new@example.net");

@@ -40,7 +40,7 @@ impl Turns {
 
     /// Runs the writer: commits up to `most` queued operations.
     pub(crate) fn write(&mut self, most: usize) {
-        self.workers.writer.rest_if_due();
+        self.workers.writer.checkpoint_if_due();
         self.handed.extend(self.workers.writer_inbox.try_iter());
         let mut batch = self.handed.drain(..most.min(self.handed.len()));
         if let Some(first) = batch.next() {
@@ -60,14 +60,14 @@ impl Turns {
     }
 
     /// Returns the monotonic time at which the journal is old enough for a checkpoint; `None` while it is empty.
-    pub(crate) fn rest_at(&self) -> Option<Duration> {
-        self.workers.writer.rest_at()
+    pub(crate) fn checkpoint_at(&self) -> Option<Duration> {
+        self.workers.writer.checkpoint_at()
     }
 
     /// Returns the time until the journal is old enough for a checkpoint; `None` while it is empty.
-    pub(crate) fn rest_in(&self) -> Option<Duration> {
+    pub(crate) fn checkpoint_in(&self) -> Option<Duration> {
         let now = (self.workers.writer.monotonic)();
-        self.rest_at().map(|at| at.saturating_sub(now))
+        self.checkpoint_at().map(|at| at.saturating_sub(now))
     }
 
     /// Whether a worker has something to do.

@@ -48,9 +48,7 @@ pub fn run(options: &DevOptions) -> Result<Exit, CliError> {
         None => (temporary_directory(), true),
     };
     let lock = DirectoryLock::take(&directory)?;
-    let runtime = runtime::build()?;
-    let exit = runtime.block_on(serve(options, &directory, lock));
-    drop(runtime);
+    let exit = runtime::run(serve(options, &directory, lock));
     if temporary && let Err(error) = fs::remove_dir_all(&directory) {
         tracing::warn!(%error, "could not remove the temporary data directory");
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{ForwardResult, ListenOutput, cannot, told_to_end};
+use super::{ForwardResult, ListenOutput, cannot, shutdown_requested};
 use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::base::entropy;
@@ -70,7 +70,7 @@ impl Forwarding {
     pub(in crate::app) async fn run(self, told: &mut ListenOutput<'_>) -> Result<Exit, End> {
         tokio::select! {
             ended = self.follow(told) => ended,
-            () = told_to_end() => Ok(Exit::Done),
+            () = shutdown_requested() => Ok(Exit::Done),
         }
     }
 

@@ -149,7 +149,7 @@ pub fn secret(text: &str) -> Result<Secret, CliError> {
 }
 
 /// Resolves at SIGINT or SIGTERM, which end the command.
-async fn told_to_end() {
+async fn shutdown_requested() {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         // Without handlers the signals end the process directly.

@@ -8,7 +8,7 @@ use hyper::HeaderMap;
 use tokio::sync::mpsc;
 
 use super::forwarding::End;
-use super::{ForwardResult, ListenOutput, cannot, told_to_end};
+use super::{ForwardResult, ListenOutput, cannot, shutdown_requested};
 use crate::app::exit::Exit;
 use crate::base::secret::Secret;
 use crate::base::signature::verify_service_signature;
@@ -47,7 +47,7 @@ impl Receiving {
             if sender.try_send(heard).is_ok() { verdict } else { Verdict::Refused }
         });
         let serving = listener.serve(judge);
-        let ending = told_to_end();
+        let ending = shutdown_requested();
         tokio::pin!(serving, ending);
         loop {
             tokio::select! {

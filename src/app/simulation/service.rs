@@ -132,7 +132,7 @@ fn settings(world: &World) -> Settings {
         generate_dkim_key: dkim_key_of_seed,
         max_connections: world.plan.connections,
         queue_lifetime: world.plan.queue_lifetime,
-        ..Settings::of_a_story()
+        ..Settings::for_tests()
     }
 }
 
@@ -164,12 +164,12 @@ pub(super) async fn serve_workers(world: &World, workers: &Workers, has_work: &N
         }
     };
     loop {
-        let mut rest_at = None;
-        with(&mut |turns| rest_at = turns.rest_in());
+        let mut checkpoint_at = None;
+        with(&mut |turns| checkpoint_at = turns.checkpoint_in());
         tokio::select! {
             biased;
             () = has_work.notified() => {}
-            () = async { tokio::time::sleep(rest_at.unwrap_or_default()).await }, if rest_at.is_some() => {
+            () = async { tokio::time::sleep(checkpoint_at.unwrap_or_default()).await }, if checkpoint_at.is_some() => {
                 with(&mut |turns| turns.write(0));
                 continue;
             }

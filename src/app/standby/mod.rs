@@ -71,7 +71,7 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
     }
     let lock = DirectoryLock::take(&config.data_dir)?;
     let key = master_key(&config.data_dir, options.master_key.as_deref())?;
-    runtime::build()?.block_on(async {
+    runtime::run(async {
         let clock: Arc<dyn Clock> = Arc::new(service_clock());
         let Some(world) = replication::world(config, &config.data_dir, Arc::clone(&clock))? else {
             return Ok(Exit::Usage);
@@ -230,7 +230,7 @@ impl Following<'_> {
                     tracing::info!("the standby has caught up with the log");
                 }
                 if !self.is_ready.replace(true) {
-                    serve::tell_ready(self.options.ready_fd).map_err(|trouble| ReplicaError::Io {
+                    serve::notify_ready(self.options.ready_fd).map_err(|trouble| ReplicaError::Io {
                         what: "reporting readiness".to_owned(),
                         error: std::io::Error::other(trouble.to_string()),
                     })?;

@@ -59,7 +59,7 @@ impl Engine {
         id: AlertId,
         row: &AlertRow,
     ) -> Result<Vec<AlertChangeNotice>, StoreError> {
-        let addresses = self.addresses_told(snapshot, account, row)?;
+        let addresses = self.notified_addresses(snapshot, account, row)?;
         let webhook = self.settings.alerts.webhook.as_ref().filter(|_| concerns_operator(row));
         let telling = |announcement: &crate::store::row::alert::PendingNotice| {
             log(id, row, announcement.kind);
@@ -71,7 +71,7 @@ impl Engine {
     }
 
     /// Returns the addresses that get an alert, without duplicates.
-    fn addresses_told(
+    fn notified_addresses(
         &self,
         snapshot: &Snapshot,
         account: AccountId,

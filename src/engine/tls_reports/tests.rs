@@ -101,7 +101,7 @@ impl World {
         let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let from = from.map(|from| from.parse().unwrap());
-        let settings = Settings { tls_reports_from: from, ..Settings::of_a_story() };
+        let settings = Settings { tls_reports_from: from, ..Settings::for_tests() };
         let engine = Arc::new(Engine::new(store, outside.clone(), entropy, outside.clone(), settings));
         let account = engine.create_account("Acme".parse().unwrap(), None, QuotaLimits::default()).await.unwrap().id;
         for (name, stream) in [("example.com", Stream::Transactional), ("news.example.com", Stream::Marketing)] {

@@ -24,7 +24,7 @@ use super::structure;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
-use crate::domain::limits::{MESSAGE_BYTES, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_BYTES, RECEIVED_HEADERS_COUNT};
+use crate::domain::limits::{MESSAGE_BYTES, RAW_HEADER_SECTION_BYTES, RECEIVED_HEADERS_COUNT};
 use crate::domain::submission::SubmissionLimits;
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
@@ -211,9 +211,7 @@ pub fn received(hostname: &str, id: MessageId, at: Timestamp) -> Vec<u8> {
 }
 
 fn check_shape(message: &[u8], fields: &[Field<'_>], faults: &mut Faults) {
-    if structure::is_deeper_than(message, MIME_DEPTH_COUNT) {
-        faults.insert("MIME parts must be nested at most 20 deep");
-    }
+    faults.extend(structure::fault(message));
     if fields.iter().filter(|field| field.is("Received")).count() > RECEIVED_HEADERS_COUNT {
         faults.insert("has more than 50 Received headers: possible mail loop");
     }

@@ -247,12 +247,12 @@ impl Acme {
 
     /// Requests a certificate once, stores it and presents it.
     async fn issue(&self, names: &[String], way: ProofMethod) -> Result<(), Fault> {
-        self.vault.make().map_err(|error| order::unkept(&error))?;
+        self.vault.make().map_err(|error| order::not_saved(&error))?;
         let late = |_| Err(Fault::new(RenewalFailure::Unreached, "the authority did not finish within ten minutes"));
         let Issued { chain, key } = tokio::time::timeout(ATTEMPT, self.order(names, way)).await.unwrap_or_else(late)?;
         self.vault
             .keep_certificate(self.settings.directory.as_str(), &chain, &key)
-            .map_err(|error| order::unkept(&error))?;
+            .map_err(|error| order::not_saved(&error))?;
         self.vault.forget_order();
         let Some((config, validity)) = kept(&self.vault, &self.challenges) else {
             return Err(Fault::new(RenewalFailure::Refused, "the authority's certificate does not match the order"));

@@ -109,7 +109,7 @@ impl Acme {
             Some(pem) => pem,
             None => {
                 let pem = keys::new_key().map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
-                self.vault.keep_account_key(&pem).map_err(|error| unkept(&error))?;
+                self.vault.keep_account_key(&pem).map_err(|error| not_saved(&error))?;
                 pem
             }
         };
@@ -141,14 +141,14 @@ impl Acme {
                 match account.order(kept.url.clone()).await {
                     Ok(mut order) => {
                         if order.state().status != OrderStatus::Invalid {
-                            self.vault.keep_order(&kept).map_err(|error| unkept(&error))?;
+                            self.vault.keep_order(&kept).map_err(|error| not_saved(&error))?;
                             return Ok((order, kept.key));
                         }
                     }
                     // The authority no longer knows the order.
                     Err(Error::Api(_)) => {}
                     Err(error) => {
-                        self.vault.keep_order(&kept).map_err(|error| unkept(&error))?;
+                        self.vault.keep_order(&kept).map_err(|error| not_saved(&error))?;
                         return Err(error.into());
                     }
                 }
@@ -159,7 +159,7 @@ impl Acme {
         let key = keys::new_key().map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
         let (directory, url) = (directory.to_owned(), order.url().to_owned());
         let begun = vault::Order { directory, names: names.to_vec(), url, key };
-        self.vault.keep_order(&begun).map_err(|error| unkept(&error))?;
+        self.vault.keep_order(&begun).map_err(|error| not_saved(&error))?;
         Ok((order, begun.key))
     }
 
@@ -240,7 +240,7 @@ impl ProofMethod {
 }
 
 /// The failure of a data directory that can't be written. The authority is not at fault.
-pub(super) fn unkept(error: &std::io::Error) -> Fault {
+pub(super) fn not_saved(error: &std::io::Error) -> Fault {
     Fault::new(RenewalFailure::Unreached, format!("could not write the folder acme of the data directory: {error}"))
 }
 

@@ -5,7 +5,7 @@ use askama::Template;
 use hyper::StatusCode;
 
 use super::delete::{self, Deletion};
-use super::users::{NewSecret, ToldSecret, refused};
+use super::users::{NewSecret, ShownSecret, refused};
 use crate::base::id::UserId;
 use crate::domain::user::{NewPassword, Role, User};
 use crate::engine::users::UserChange;
@@ -98,7 +98,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
         return Err(ApiError::Conflict(sentence.to_owned()).into());
     }
     if action == "link" {
-        return tell_link(&visit, &user).await;
+        return show_link(&visit, &user).await;
     }
     let none = UserChange::default();
     let change = match action {
@@ -113,7 +113,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
     let user = visit.api.engine.change_user(visit.on(), user.id, change).await.map_err(refused)?;
     match password {
         Some(password) => {
-            let what = ToldSecret::Password(password.expose().to_owned());
+            let what = ShownSecret::Password(password.expose().to_owned());
             written(&visit, &user, Some(NewSecret { email: user.email.as_given().to_owned(), what }))
         }
         None => Ok(html::redirect(&format!("/users/{}?done=changed", user.id))),
@@ -121,10 +121,10 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
 }
 
 /// Creates a link with which the user chooses a password, and shows it.
-async fn tell_link(visit: &Visit<'_>, user: &User) -> Result<Answer, Fault> {
+async fn show_link(visit: &Visit<'_>, user: &User) -> Result<Answer, Fault> {
     let disabled = || ApiError::Conflict("Sign-in of this user is disabled. Enable it first.".to_owned());
     let link = visit.api.engine.setup_link(visit.on(), user.id).await?.ok_or_else(disabled)?;
-    let told = NewSecret { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
+    let told = NewSecret { email: user.email.as_given().to_owned(), what: ShownSecret::Link(link.url) };
     written(visit, user, Some(told))
 }
 

@@ -56,11 +56,11 @@ pub(super) struct NewSecret {
     /// Address of the user.
     pub(super) email: String,
     /// The secret.
-    pub(super) what: ToldSecret,
+    pub(super) what: ShownSecret,
 }
 
 /// A password, or a link with which the user chooses one.
-pub(super) enum ToldSecret {
+pub(super) enum ShownSecret {
     /// A password.
     Password(String),
     /// A link.
@@ -123,7 +123,7 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
     match visit.api.engine.invite_user(visit.on(), email, role).await {
         Ok(Invited::ByMail(_)) => Ok(html::redirect("/users?done=invited")),
         Ok(Invited::ByLink(user, link)) => {
-            let told = NewSecret { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
+            let told = NewSecret { email: user.email.as_given().to_owned(), what: ShownSecret::Link(link.url) };
             written(&visit, StatusCode::OK, "", FormFaults::none(), Some(told), None)
         }
         Err(OpError::Refused(InvitationRefusal::User(UserRefusal::EmailTaken))) => {

@@ -103,7 +103,7 @@ impl World {
         let wall = clock.clone();
         let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
-        let settings = Settings { public_url: Arc::new(public_url.to_owned().into()), ..Settings::of_a_story() };
+        let settings = Settings { public_url: Arc::new(public_url.to_owned().into()), ..Settings::for_tests() };
         let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), Arc::new(NoNames), settings);
         let engine = Arc::new(engine);
         let limits = ServiceLimits::default();

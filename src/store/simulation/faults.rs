@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::invariants::Law;
-use super::run::Story;
+use super::invariants::Invariant;
+use super::run::Run;
 use crate::store::disk::simulated::{Fault, Loss};
 use crate::store::failpoint::Point;
 
@@ -11,7 +11,7 @@ use crate::store::failpoint::Point;
 /// served.
 const DAMAGED: u64 = 8;
 
-impl Story {
+impl Run {
     /// Whether the disk of this run damages bodies.
     pub(super) const fn is_damaging(&self) -> bool {
         self.seed.is_multiple_of(DAMAGED)
@@ -27,7 +27,7 @@ impl Story {
     /// Checks that the process ends after a failed sync, because the state of the disk is then unknown.
     pub(super) fn expect_end_after_failed_sync(&mut self) {
         if self.disk.failed_syncs() > 0 && !self.disk.is_off() && !self.process().has_failed() {
-            self.find(Law::FailedSync, "a sync failed, but the process continues".to_owned());
+            self.find(Invariant::FailedSync, "a sync failed, but the process continues".to_owned());
         }
     }
 
@@ -50,12 +50,12 @@ impl Story {
             13 | 14 => {
                 let point = Point::ALL[self.chance.index(Point::ALL.len())];
                 self.panic = Some((point, self.chance.below(4)));
-                self.say(|story| format!("a panic at {:?}", story.panic));
+                self.say(|run| format!("a panic at {:?}", run.panic));
                 return false;
             }
             15 if self.chance.coin() => {
                 self.read_error = Some(self.chance.below(300));
-                self.say(|story| format!("a read error after {:?} more of the work", story.read_error));
+                self.say(|run| format!("a read error after {:?} more of the work", run.read_error));
                 return false;
             }
             _ => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::history::{Known, Submitted};
 use super::process::Waiting;
-use super::run::Story;
+use super::run::Run;
 use super::work::{Intent, Outcome, next_hour, outcome};
 use crate::machine::retention::Bucket;
 use crate::store::error::{OpError, StoreError};
@@ -16,7 +16,7 @@ use crate::store::testing::message_row;
 /// First seed of runs that accept some messages together. Runs of smaller seeds stay reproducible.
 pub(super) const FIRST_SEED: u64 = 1 << 32;
 
-impl Story {
+impl Run {
     /// Submits two to five messages together.
     pub(super) fn accept_all(&mut self) {
         let now = self.now();

@@ -23,7 +23,7 @@ use crate::store::snapshot::Snapshot;
 
 /// A violated invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Law {
+pub(super) enum Invariant {
     /// Every acknowledged message exists, unchanged, with its body.
     DurableAccept,
     /// Everything that exists was acknowledged, or was being committed when power was cut.
@@ -59,7 +59,7 @@ pub(super) enum Law {
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
-    pub(super) law: Law,
+    pub(super) invariant: Invariant,
     pub(super) what: String,
 }
 
@@ -89,25 +89,25 @@ pub(super) fn judge(history: &History, store: &Store, now: Timestamp) -> Vec<Fin
         report.failures.into_iter().partition(|failure| judge.damaged > 0 && failure.rule == Rule::Content);
     if of_bodies.len() != judge.damaged {
         let what = format!("{} bodies are damaged, but the check finds {of_bodies:?}", judge.damaged);
-        judge.find(Law::FoundDamage, what);
+        judge.find(Invariant::FoundDamage, what);
     }
     for failure in others {
-        judge.find(Law::Check, format!("{:?}: {}", failure.rule, failure.what));
+        judge.find(Invariant::Check, format!("{:?}: {}", failure.rule, failure.what));
     }
     judge.findings
 }
 
 impl Judge<'_> {
-    fn find(&mut self, law: Law, what: String) {
-        self.findings.push(Finding { law, what });
+    fn find(&mut self, invariant: Invariant, what: String) {
+        self.findings.push(Finding { invariant, what });
     }
 
     fn messages(&mut self) {
         for (id, submitted) in &self.history.messages {
             let row: Option<MessageRow> = self.snapshot.row(&schema::message(submitted.account, *id)).unwrap();
             match (submitted.accepted, row) {
-                (Known::Yes, None) => self.find(Law::DurableAccept, format!("message {id} is missing")),
-                (Known::No, Some(_)) => self.find(Law::NoGhost, format!("message {id} was never committed")),
+                (Known::Yes, None) => self.find(Invariant::DurableAccept, format!("message {id} is missing")),
+                (Known::No, Some(_)) => self.find(Invariant::NoGhost, format!("message {id} was never committed")),
                 (Known::Yes | Known::InDoubt, Some(row)) => self.message(*id, submitted, &row),
                 (Known::No | Known::InDoubt, None) => {}
             }
@@ -116,25 +116,25 @@ impl Judge<'_> {
         for key in found.unwrap() {
             let id = MessageId(Ulid(*key.last_chunk().unwrap()));
             if !self.history.messages.contains_key(&id) {
-                self.find(Law::NoGhost, format!("message {id} was never submitted"));
+                self.find(Invariant::NoGhost, format!("message {id} was never submitted"));
             }
         }
     }
 
     fn message(&mut self, id: MessageId, submitted: &Submitted, row: &MessageRow) {
         if !submitted.is(row) {
-            self.find(Law::DurableAccept, format!("message {id} differs from its submission"));
+            self.find(Invariant::DurableAccept, format!("message {id} differs from its submission"));
         }
         let destroyed = self.history.destroyed.get(&row.place.bucket).copied().unwrap_or(Known::No);
         match (self.store.content().read(row.place, id), destroyed) {
-            (Ok(_), Known::Yes) => self.find(Law::GoneContent, format!("message {id} still has its body")),
+            (Ok(_), Known::Yes) => self.find(Invariant::GoneContent, format!("message {id} still has its body")),
             (Ok(body), Known::No | Known::InDoubt) if body != submitted.body => {
-                self.find(Law::DurableAccept, format!("message {id} has a different body"));
+                self.find(Invariant::DurableAccept, format!("message {id} has a different body"));
             }
             (Ok(_), Known::No | Known::InDoubt) | (Err(Unreadable::Gone), Known::Yes | Known::InDoubt) => {}
             (Err(Unreadable::Failed(_)), Known::No | Known::InDoubt) if self.history.is_damaged => self.damaged += 1,
             (Err(error), Known::No | Known::Yes | Known::InDoubt) => {
-                self.find(Law::DurableAccept, format!("message {id} has no body: {error}"));
+                self.find(Invariant::DurableAccept, format!("message {id} has no body: {error}"));
             }
         }
     }
@@ -145,10 +145,13 @@ impl Judge<'_> {
             rows.iter().filter(|(table, seen)| self.history.rows.get(*table) != Some(*seen)).collect();
         if !changed.is_empty() && !self.history.is_in_doubt {
             let tables: Vec<_> = changed.iter().map(|(table, _)| **table).collect();
-            self.find(Law::WholeCommits, format!("no commit was in progress, but these tables differ: {tables:?}"));
+            self.find(
+                Invariant::WholeCommits,
+                format!("no commit was in progress, but these tables differ: {tables:?}"),
+            );
         }
         if changed.is_empty() && self.history.is_promised {
-            self.find(Law::WholeCommits, "an answered operation has no effect".to_owned());
+            self.find(Invariant::WholeCommits, "an answered operation has no effect".to_owned());
         }
         let is_in_doubt = |(id, submitted): &(&MessageId, &Submitted)| {
             submitted.accepted == Known::InDoubt && !self.history.could_be_refused(**id, submitted)
@@ -160,7 +163,7 @@ impl Judge<'_> {
         let is_whole = there.iter().all(|is_there| *is_there != changed.is_empty());
         if !is_whole {
             self.find(
-                Law::WholeCommits,
+                Invariant::WholeCommits,
                 format!("only some messages of a commit exist: {there:?}; {} tables changed", changed.len()),
             );
         }
@@ -173,7 +176,7 @@ impl Judge<'_> {
             let is_there = |id: &&MessageId| self.snapshot.get(Table::Messages, &key(id)).unwrap().is_some();
             let there = group.iter().filter(is_there).count();
             if there != 0 && there != group.len() {
-                self.find(Law::WholeCommits, format!("only {there} of the messages {group:?} exist"));
+                self.find(Invariant::WholeCommits, format!("only {there} of the messages {group:?} exist"));
             }
         }
     }
@@ -194,13 +197,13 @@ impl Judge<'_> {
         }
         for (id, submitted) in &self.history.messages {
             let row: Option<TransferRow> = self.snapshot.row(&schema::message(submitted.account, *id)).unwrap();
-            let (told, before) = (ends.get(id).map_or(0, Vec::len), self.history.ended.get(id));
+            let (reported, before) = (ends.get(id).map_or(0, Vec::len), self.history.ended.get(id));
             let status = row.as_ref().map(|row| row.state.status());
-            if row.is_some_and(|row| told != usize::from(row.due.is_none())) || told > 1 {
-                self.find(Law::OneEnd, format!("message {id} has {told} ends: {:?}", ends.get(id)));
+            if row.is_some_and(|row| reported != usize::from(row.due.is_none())) || reported > 1 {
+                self.find(Invariant::OneEnd, format!("message {id} has {reported} ends: {:?}", ends.get(id)));
             }
             if before.is_some() && before != status.as_ref() {
-                self.find(Law::OneEnd, format!("message {id} had ended as {before:?} and is now {status:?}"));
+                self.find(Invariant::OneEnd, format!("message {id} had ended as {before:?} and is now {status:?}"));
             }
         }
     }
@@ -217,7 +220,7 @@ impl Judge<'_> {
                 let expected = usize::from(key.starts_with(account.as_bytes()) && endpoint.takes(row.kind));
                 let found = owed.get(&(id, event)).copied().unwrap_or_default();
                 if found != expected {
-                    self.find(Law::OwedEvents, format!("event {event} is owed {found} times to endpoint {id}"));
+                    self.find(Invariant::OwedEvents, format!("event {event} is owed {found} times to endpoint {id}"));
                 }
             }
         }
@@ -238,13 +241,13 @@ impl Judge<'_> {
             let answers = (row.map(|row| row.answer), of_key.last().map(|submitted| submitted.answer.clone()));
             if answers.0 != answers.1 {
                 self.find(
-                    Law::Idempotency,
+                    Invariant::Idempotency,
                     format!("a key is bound to {:?}, but its message is {:?}", answers.0, answers.1),
                 );
             }
             let is_soon = |pair: &[&Submitted]| pair[1].row.created_at < pair[0].row.created_at + LIFETIME;
             if !self.history.clock_went_back && of_key.windows(2).any(is_soon) {
-                self.find(Law::Idempotency, format!("{} messages have the same key", of_key.len()));
+                self.find(Invariant::Idempotency, format!("{} messages have the same key", of_key.len()));
             }
         }
     }
@@ -260,7 +263,7 @@ impl Judge<'_> {
             };
             let found = (counted(3_600_000, quota.hour_window), counted(86_400_000, quota.day_window));
             if found != (quota.hour_used, quota.day_used) {
-                self.find(Law::Quota, format!("{quota:?}, but {found:?} exist"));
+                self.find(Invariant::Quota, format!("{quota:?}, but {found:?} exist"));
             }
         }
     }
@@ -271,7 +274,7 @@ impl Judge<'_> {
             let there = self.snapshot.get(Table::Suppressions, &key).unwrap().is_some();
             // A bounce may have suppressed a removed address again.
             if *known == Known::Yes && !there {
-                self.find(Law::Suppression, format!("{address} is no longer suppressed"));
+                self.find(Invariant::Suppression, format!("{address} is no longer suppressed"));
             }
         }
     }
@@ -279,16 +282,16 @@ impl Judge<'_> {
     fn ids(&mut self) {
         let found: BTreeSet<EventId> = self.log().into_iter().map(|(_, event, _)| event).collect();
         for gone in self.history.events.difference(&found) {
-            self.find(Law::GrowingIds, format!("event {gone} is missing"));
+            self.find(Invariant::GrowingIds, format!("event {gone} is missing"));
         }
         for new in found.difference(&self.history.events).filter(|event| event.0 <= self.history.last_id) {
-            self.find(Law::GrowingIds, format!("event {new} is new but not greater than its predecessors"));
+            self.find(Invariant::GrowingIds, format!("event {new} is new but not greater than its predecessors"));
         }
         let last = self.snapshot.get(Table::Meta, meta::LAST_ID).unwrap().unwrap_or_default();
         let greatest = found.last().map_or(self.history.last_id, |event| event.0.max(self.history.last_id));
         if last.as_slice() < greatest.0.as_slice() {
             self.find(
-                Law::GrowingIds,
+                Invariant::GrowingIds,
                 format!("identifiers up to {greatest} were assigned, but the store does not know it"),
             );
         }

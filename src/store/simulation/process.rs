@@ -126,7 +126,7 @@ impl Process {
 
     /// Whether the journal has records that are not in the database.
     pub(super) fn journal_is_dirty(&self) -> bool {
-        self.turns.rest_at().is_some()
+        self.turns.checkpoint_at().is_some()
     }
 
     /// Whether the process must end, because the state of its disk is unknown.
@@ -168,7 +168,7 @@ impl Ear {
         Arc::new(Self { disk: disk.clone(), was_off: AtomicBool::new(false) })
     }
 
-    pub(super) fn heard_after_the_end(&self) -> bool {
+    pub(super) fn answered_after_end(&self) -> bool {
         self.was_off.load(Ordering::SeqCst)
     }
 }

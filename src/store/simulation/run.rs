@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::history::{History, Known};
-use super::invariants::{Finding, Law, judge};
+use super::invariants::{Finding, Invariant, judge};
 use super::process::{Clock, DIRECTORY, Ear, Process, Waiting};
 use super::start::{Setup, set_up};
 use super::work::{Intent, Outcome};
@@ -37,7 +37,7 @@ pub(super) struct Ticket {
 }
 
 /// A run in progress.
-pub(super) struct Story {
+pub(super) struct Run {
     pub(super) chance: Chance,
     pub(super) disk: SimulatedDisk,
     pub(super) clock: Clock,
@@ -64,7 +64,7 @@ pub(super) struct Story {
 
 /// Result of a run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct RunResult {
     pub(super) findings: Vec<Finding>,
     pub(super) log: Vec<String>,
     /// Number of disk operations, and their digest.
@@ -77,29 +77,29 @@ pub(super) struct Told {
 }
 
 /// Runs `seed` on such a disk.
-pub(super) fn tell(seed: u64, honesty: Honesty) -> Told {
-    let mut story = Story::new(seed, honesty);
-    story.faults_left = 1 + story.chance.below(3);
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| story.run())) {
+pub(super) fn run_seed(seed: u64, honesty: Honesty) -> RunResult {
+    let mut run = Run::new(seed, honesty);
+    run.faults_left = 1 + run.chance.below(3);
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run.run())) {
         let what =
             panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
-        story.find(Law::Opens, format!("a panic: {}", what.unwrap_or_default()));
+        run.find(Invariant::Opens, format!("a panic: {}", what.unwrap_or_default()));
     }
-    let accepted = story.history.messages.values().filter(|submitted| submitted.accepted == Known::Yes).count() as u64;
-    let told = Told {
-        findings: std::mem::take(&mut story.findings),
-        log: std::mem::take(&mut story.log),
-        operations: story.disk.operations(),
-        trace: story.disk.trace(),
-        crashes: story.starts.saturating_sub(2),
+    let accepted = run.history.messages.values().filter(|submitted| submitted.accepted == Known::Yes).count() as u64;
+    let result = RunResult {
+        findings: std::mem::take(&mut run.findings),
+        log: std::mem::take(&mut run.log),
+        operations: run.disk.operations(),
+        trace: run.disk.trace(),
+        crashes: run.starts.saturating_sub(2),
         accepted,
     };
     // Drops the rest of the process.
-    drop(catch_unwind(AssertUnwindSafe(|| drop(story))));
-    told
+    drop(catch_unwind(AssertUnwindSafe(|| drop(run))));
+    result
 }
 
-impl Story {
+impl Run {
     /// Creates the run of `seed`, without planned faults.
     pub(super) fn new(seed: u64, honesty: Honesty) -> Self {
         let (disk, setup) = set_up(seed, honesty);
@@ -123,9 +123,9 @@ impl Story {
         }
     }
 
-    pub(super) fn find(&mut self, law: Law, what: String) {
+    pub(super) fn find(&mut self, invariant: Invariant, what: String) {
         self.say(|_| "new findings".to_owned());
-        self.findings.push(Finding { law, what });
+        self.findings.push(Finding { invariant, what });
     }
 
     pub(super) fn say(&mut self, what: impl FnOnce(&Self) -> String) {
@@ -193,8 +193,8 @@ impl Story {
             match ticket.waiting.poll_by(&ticket.ear.clone().into()) {
                 None => self.tickets.push(ticket),
                 Some(outcome) => {
-                    if outcome == Outcome::Done && ticket.ear.heard_after_the_end() {
-                        self.find(Law::DurableAccept, format!("{:?} was answered without power", ticket.intent));
+                    if outcome == Outcome::Done && ticket.ear.answered_after_end() {
+                        self.find(Invariant::DurableAccept, format!("{:?} was answered without power", ticket.intent));
                     }
                     answers.push((ticket.intent, outcome));
                 }
@@ -225,7 +225,7 @@ impl Story {
             let (disk, store) = (self.disk.clone(), self.process().store.clone());
             let is_shown = || store.snapshot().map_or(true, |snapshot| self.history.is_shown(&snapshot));
             if !disk.undisturbed(is_shown) {
-                self.find(Law::DurableAccept, "an answered operation is not visible".to_owned());
+                self.find(Invariant::DurableAccept, "an answered operation is not visible".to_owned());
             }
         } else if is_answered && !self.disk.is_off() {
             let (disk, store) = (self.disk.clone(), self.process().store.clone());
@@ -284,7 +284,7 @@ impl Story {
         if let Some(loss) = loss {
             self.disk.turn_off(loss);
         }
-        self.say(|story| format!("the process ends, the machine is off: {}, {loss:?}", story.disk.is_off()));
+        self.say(|run| format!("the process ends, the machine is off: {}, {loss:?}", run.disk.is_off()));
         let is_orderly = loss.is_none() && !self.disk.is_off() && self.chance.coin();
         for ticket in std::mem::take(&mut self.tickets) {
             // It never reached a commit: a failed commit would have been answered.
@@ -323,7 +323,7 @@ impl Story {
                     self.say(|_| format!("did not start: {error}"));
                     continue;
                 }
-                Err(error) => return self.find(Law::Opens, error.to_string()),
+                Err(error) => return self.find(Invariant::Opens, error.to_string()),
             }
             let Some(process) = &self.process else { return };
             let (disk, store, now) = (self.disk.clone(), process.store.clone(), self.clock.now());
@@ -363,7 +363,7 @@ impl Story {
             .collect();
         drop(snapshot);
         if !waiting.is_empty() && self.findings.is_empty() {
-            self.find(Law::Liveness, format!("{waiting:?} still wait"));
+            self.find(Invariant::Liveness, format!("{waiting:?} still wait"));
         }
         self.end(Some(Loss::Everything));
     }
@@ -390,7 +390,7 @@ impl Story {
             }
         }
         if !self.tickets.is_empty() {
-            self.find(Law::Liveness, format!("{} operations are never answered", self.tickets.len()));
+            self.find(Invariant::Liveness, format!("{} operations are never answered", self.tickets.len()));
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::history::{Known, Submitted};
-use super::invariants::Law;
+use super::invariants::Invariant;
 use super::process::{Ear, Waiting};
-use super::run::{Story, Ticket};
+use super::run::{Run, Ticket};
 use crate::base::id::{DeliveryId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource};
@@ -76,7 +76,7 @@ pub(super) fn outcome<T, R>(answer: Result<T, OpError<R>>) -> Outcome {
     }
 }
 
-impl Story {
+impl Run {
     /// Submits an operation.
     pub(super) fn ask<O: Op>(&mut self, intent: Intent, op: O) {
         let Some(process) = &self.process else { return };
@@ -134,7 +134,7 @@ impl Story {
         let id = store.reserve_message_id(now);
         let greatest = self.history.messages.iter().rfind(|(_, submitted)| submitted.accepted == Known::Yes);
         if greatest.is_some_and(|(greatest, _)| *greatest >= id) {
-            self.find(Law::GrowingIds, format!("message {id} is not greater than its predecessors"));
+            self.find(Invariant::GrowingIds, format!("message {id} is not greater than its predecessors"));
         }
         let mut message = message_row(self.setup.domain, &to, now);
         let end = next_hour(now) + Duration::from_secs(3600 * self.chance.below(3));
@@ -262,7 +262,10 @@ impl Story {
             (Intent::Accept(id), Outcome::Replayed | Outcome::Mismatched) => {
                 let claim = self.history.messages.get(id).and_then(|submitted| submitted.claim);
                 if claim.is_none_or(|claim| self.history.bound(&claim.key_hash).is_none()) {
-                    self.find(Law::Idempotency, format!("message {id}: its key is reported as bound, but is not"));
+                    self.find(
+                        Invariant::Idempotency,
+                        format!("message {id}: its key is reported as bound, but is not"),
+                    );
                 }
                 false
             }
@@ -284,7 +287,7 @@ impl Story {
         submitted.accepted = Known::Yes;
         let (to, to_suppressed) = (submitted.row.to.match_key(), submitted.to_suppressed);
         if to_suppressed && !self.is_lifting && self.history.suppressed.get(&to) == Some(&Known::Yes) {
-            self.find(Law::Suppression, format!("message {id} was accepted for a suppressed address"));
+            self.find(Invariant::Suppression, format!("message {id} was accepted for a suppressed address"));
         }
     }
 

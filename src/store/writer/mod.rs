@@ -104,7 +104,7 @@ impl Writer {
         let health = Arc::clone(&self.health);
         loop {
             health.pass(Point::Idle);
-            self.rest_if_due();
+            self.checkpoint_if_due();
             if !self.deferred.is_empty() {
                 let _turn = health.writer.begin();
                 let company = Batcher::new(inbox, BATCH_MAX, patience);
@@ -112,7 +112,7 @@ impl Writer {
                 self.serve(deferred, |batch| company.next(batch));
                 continue;
             }
-            let next = match self.rest_at() {
+            let next = match self.checkpoint_at() {
                 Some(due) => inbox.recv_timeout(due.saturating_sub((self.monotonic)())),
                 None => inbox.recv().map_err(RecvTimeoutError::from),
             };
@@ -129,13 +129,13 @@ impl Writer {
     }
 
     /// Returns the time at which the journal is old enough for a checkpoint; `None` while it is empty.
-    pub(super) fn rest_at(&self) -> Option<Duration> {
+    pub(super) fn checkpoint_at(&self) -> Option<Duration> {
         self.journal.due().filter(|_| self.health.failure().is_none())
     }
 
     /// Makes a checkpoint if the journal is old enough.
-    pub(super) fn rest_if_due(&mut self) {
-        if self.rest_at().is_some_and(|due| due <= (self.monotonic)()) {
+    pub(super) fn checkpoint_if_due(&mut self) {
+        if self.checkpoint_at().is_some_and(|due| due <= (self.monotonic)()) {
             self.rest();
         }
     }
@@ -161,7 +161,7 @@ impl Writer {
 
     /// Makes a checkpoint, so that a start has no records to replay.
     pub(super) fn rest(&mut self) {
-        if self.rest_at().is_none() {
+        if self.checkpoint_at().is_none() {
             return;
         }
         let health = Arc::clone(&self.health);

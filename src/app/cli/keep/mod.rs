@@ -27,10 +27,10 @@ pub(super) fn backup(args: BackupArgs, json: bool, console: &mut Console<'_>) ->
     let client = client(args.daemon, &console.environment)?;
     let extent = Extent { content: args.with_content, master_key: args.with_key };
     let taken = backup::take(&client, &args.file, extent, Progress::new("backup", console.err))?;
-    print(&taken, told_of_backup, json, console)
+    print(&taken, describe_backup, json, console)
 }
 
-fn told_of_backup(taken: &FinishedBackup) -> String {
+fn describe_backup(taken: &FinishedBackup) -> String {
     let FinishedBackup { file, taken_at, bytes, rows, .. } = taken;
     let content = match taken.with_content {
         true => "It contains message bodies.",
@@ -68,7 +68,7 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
         let options =
             ReplicaRestore { url, at: args.at.as_deref(), key: args.master_key.as_deref(), release: args.release };
         let restored = restore_replica::run(&config, &options, &directory, Progress::new("restore", console.err))?;
-        return print(&restored, told_of_restore, json, console);
+        return print(&restored, describe_restore, json, console);
     }
     if args.at.is_some() || args.release {
         let (why, remedy) = ("--at and --release only apply to a replica", "Write the replica as s3://bucket/prefix.");
@@ -76,10 +76,10 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
     }
     let progress = Progress::new("restore", console.err);
     let restored = restore::run(&args.file, &directory, args.master_key.as_deref(), progress)?;
-    print(&restored, told_of_restore, json, console)
+    print(&restored, describe_restore, json, console)
 }
 
-fn told_of_restore(restored: &FinishedRestore) -> String {
+fn describe_restore(restored: &FinishedRestore) -> String {
     let FinishedRestore { data_dir, backup_at, rows, messages, deliveries, .. } = restored;
     format!(
         "Restored {rows} rows as of {backup_at} into {}.\n\
@@ -108,11 +108,11 @@ pub(super) fn check(args: CheckArgs, json: bool, console: &mut Console<'_>) -> R
         }
     };
     let exit = if report.failed == 0 { Exit::Done } else { Exit::ChecksFailed };
-    print(&report, told_of_check, json, console)?;
+    print(&report, describe_check, json, console)?;
     Ok(exit)
 }
 
-fn told_of_check(report: &Report) -> String {
+fn describe_check(report: &Report) -> String {
     let mut text = String::new();
     for (table, rows) in report.rows.iter().filter(|(_, rows)| **rows > 0) {
         text.push_str(&format!("{table}: {rows}\n"));

@@ -77,13 +77,13 @@ async fn a_complaint_is_linked_to_its_message_by_the_return_path() {
         let path = world.row(message).return_path;
         let taken = match place {
             "return path" => world.hear(message, &arf("", "Subject: x\n")).await,
-            "Return-Path" => world.hear_at(Mailbox::Feedback, &arf("", &format!("{place}: <{path}>\n"))).await,
-            _ => world.hear_at(Mailbox::Feedback, &arf(&format!("{place}: <{path}>\n"), "")).await,
+            "Return-Path" => world.receive_at(Mailbox::Feedback, &arf("", &format!("{place}: <{path}>\n"))).await,
+            _ => world.receive_at(Mailbox::Feedback, &arf(&format!("{place}: <{path}>\n"), "")).await,
         };
         assert_eq!((taken, world.status(message)), (AcceptedKind::Complained, Status::Complained), "{place}");
     }
     let id = format!("Message-ID: <{untied}@example.com>\n");
-    let taken = world.hear_at(Mailbox::Feedback, &arf("Original-Rcpt-To: b@example.net\n", &id)).await;
+    let taken = world.receive_at(Mailbox::Feedback, &arf("Original-Rcpt-To: b@example.net\n", &id)).await;
     assert_eq!((taken, world.status(untied)), (AcceptedKind::Untied, Status::Delivered));
     assert!(world.keys.asked.lock().unwrap().is_empty(), "no key is needed");
 }
@@ -101,11 +101,11 @@ async fn the_visible_fields_of_a_message_suffice_for_neither_a_bounce_nor_a_comp
         let gone = [("b@example.net", "failed", "550 5.1.1 gone")];
         let bounce = dsn(&gone).replace("Subject: x\n", &field);
         assert!(bounce.contains(token));
-        assert_eq!(world.hear_at(Mailbox::Feedback, &bounce).await, AcceptedKind::Untied);
-        assert_eq!(world.hear_at(Mailbox::Feedback, &arf("", &field)).await, AcceptedKind::Unproven);
+        assert_eq!(world.receive_at(Mailbox::Feedback, &bounce).await, AcceptedKind::Untied);
+        assert_eq!(world.receive_at(Mailbox::Feedback, &arf("", &field)).await, AcceptedKind::Unproven);
         // The token is not accepted as a return path either.
         let path = format!("Original-Mail-From: <b+{token}@bounces.example.com>\n");
-        assert_eq!(world.hear_at(Mailbox::Feedback, &arf(&path, "")).await, AcceptedKind::Untied);
+        assert_eq!(world.receive_at(Mailbox::Feedback, &arf(&path, "")).await, AcceptedKind::Untied);
     }
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Delivered, false));
     let counts: BTreeMap<_, _> = world.engine.meters.came_back.taken().collect();
@@ -123,12 +123,12 @@ async fn a_complaint_by_feedback_id_alone_needs_a_signature_of_its_from_domain()
         (world.keys.sign("unpublished.example.net", &report), "the key is withdrawn"),
     ] {
         world.keys.records.lock().unwrap().remove("s._domainkey.unpublished.example.net");
-        assert_eq!(world.hear_at(Mailbox::Feedback, &signed).await, AcceptedKind::Unproven, "{why}");
+        assert_eq!(world.receive_at(Mailbox::Feedback, &signed).await, AcceptedKind::Unproven, "{why}");
     }
     assert_eq!(*world.keys.asked.lock().unwrap(), ["s._domainkey.unpublished.example.net"]);
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Delivered, false));
     let signed = world.keys.sign("mx.example.net", &report);
-    assert_eq!(world.hear_at(Mailbox::Feedback, &signed).await, AcceptedKind::Complained);
+    assert_eq!(world.receive_at(Mailbox::Feedback, &signed).await, AcceptedKind::Complained);
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Complained, true));
 }
 
@@ -138,9 +138,9 @@ async fn a_feedback_id_of_an_earlier_version_needs_the_same_signature() {
     let message = world.delivered().await;
     let token = return_path::token(world.account, message, &world.engine.settings.return_path_keys);
     let report = arf("", &format!("Feedback-ID: {token}:marketing:x\n"));
-    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, AcceptedKind::Unproven);
+    assert_eq!(world.receive_at(Mailbox::Feedback, &report).await, AcceptedKind::Unproven);
     assert_eq!(
-        world.hear_at(Mailbox::Feedback, &world.keys.sign("example.net", &report)).await,
+        world.receive_at(Mailbox::Feedback, &world.keys.sign("example.net", &report)).await,
         AcceptedKind::Complained
     );
     let path = Mailbox::ReturnPath(ReturnPath { account: world.account, message });
@@ -153,7 +153,7 @@ async fn a_report_without_a_valid_token_causes_no_key_lookup() {
     let message = world.delivered().await;
     let forged = world.field(message, "Feedback-ID").replacen(": ", ": 0", 1);
     let report = world.keys.sign("example.net", &arf("", &forged));
-    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, AcceptedKind::Untied);
+    assert_eq!(world.receive_at(Mailbox::Feedback, &report).await, AcceptedKind::Untied);
     assert!(world.keys.asked.lock().unwrap().is_empty());
 }
 

@@ -45,14 +45,14 @@ impl World {
     }
 
     /// Receives a report that its From domain has signed.
-    async fn hear_signed(&self, reporter: &str, mail: &str) -> &'static str {
-        self.hear_report(&self.keys.sign(reporter, mail)).await
+    async fn receive_signed(&self, reporter: &str, mail: &str) -> &'static str {
+        self.receive_report(&self.keys.sign(reporter, mail)).await
     }
 
     /// Receives a report, and returns its result.
-    async fn hear_report(&self, mail: &str) -> &'static str {
+    async fn receive_report(&self, mail: &str) -> &'static str {
         let before: BTreeMap<_, _> = self.engine.meters.dmarc_reports.read().collect();
-        assert_eq!(self.hear_at(Mailbox::Dmarc, mail).await, AcceptedKind::DmarcReport);
+        assert_eq!(self.receive_at(Mailbox::Dmarc, mail).await, AcceptedKind::DmarcReport);
         let mut changed = self.engine.meters.dmarc_reports.read().filter(|(name, count)| before[name] != *count);
         let (name, _) = changed.next().unwrap();
         assert_eq!(changed.next(), None);
@@ -88,7 +88,7 @@ async fn reports_are_accepted_at_the_bounce_host_and_at_the_return_path_host_of_
 async fn a_signed_report_counts_for_its_domain() {
     let world = World::new().await;
     let rows = row("192.0.2.7", 90, true, "example.com", "x") + &row("198.51.100.1", 10, false, "example.com", "x");
-    assert_eq!(world.hear_signed("google.example", &report("google.example", "1", &rows)).await, "counted");
+    assert_eq!(world.receive_signed("google.example", &report("google.example", "1", &rows)).await, "counted");
     let overview = world.overview().await;
     assert_eq!((overview.counts.messages(), overview.counts.passed(), overview.reports), (100, 90, 1));
     assert_eq!(overview.days.len(), 1);
@@ -107,17 +107,17 @@ async fn a_signed_report_counts_for_its_domain() {
 async fn only_the_from_domain_or_a_parent_of_it_may_sign() {
     let world = World::new().await;
     let mail = |id: &str| report("mx.reporter.example", id, &row("192.0.2.7", 1, true, "example.com", "x"));
-    assert_eq!(world.hear_report(&mail("1")).await, "unauthentic", "the report has no signature");
+    assert_eq!(world.receive_report(&mail("1")).await, "unauthentic", "the report has no signature");
     for (signer, expected) in [
         ("other.example", "unauthentic"),
         ("deeper.mx.reporter.example", "unauthentic"),
         ("reporter.example", "counted"),
         ("mx.reporter.example", "counted"),
     ] {
-        assert_eq!(world.hear_signed(signer, &mail(signer)).await, expected, "{signer}");
+        assert_eq!(world.receive_signed(signer, &mail(signer)).await, expected, "{signer}");
     }
     let changed = world.keys.sign("reporter.example", &mail("changed")).replace("<count>1<", "<count>9<");
-    assert_eq!(world.hear_report(&changed).await, "unauthentic");
+    assert_eq!(world.receive_report(&changed).await, "unauthentic");
     let listed: Vec<_> = world.reports().iter().map(|row| row.is_authentic).collect();
     assert_eq!(listed, [false, true, true, false, false, false]);
     assert_eq!(world.overview().await.counts.messages(), 2);
@@ -127,7 +127,7 @@ async fn only_the_from_domain_or_a_parent_of_it_may_sign() {
 async fn a_repeated_report_is_counted_once() {
     let world = World::new().await;
     let mail = report("r.example", "1", &row("192.0.2.7", 5, true, "example.com", "x"));
-    let heard = [world.hear_signed("r.example", &mail).await, world.hear_signed("r.example", &mail).await];
+    let heard = [world.receive_signed("r.example", &mail).await, world.receive_signed("r.example", &mail).await];
     assert_eq!(heard, ["counted", "repeated"]);
     assert_eq!((world.overview().await.counts.messages(), world.reports().len()), (5, 1));
 }
@@ -136,10 +136,10 @@ async fn a_repeated_report_is_counted_once() {
 async fn unreadable_and_foreign_reports_are_counted_as_such_without_a_key_lookup() {
     let world = World::new().await;
     let of_another = report_of("r.example", "1", "example.org", YESTERDAY, &row("192.0.2.7", 1, true, "x.org", "x"));
-    assert_eq!(world.hear_signed("r.example", &of_another).await, "unknown_domain");
-    assert_eq!(world.hear_report("Subject: hello\n\nIs there anybody?\n").await, "unreadable");
+    assert_eq!(world.receive_signed("r.example", &of_another).await, "unknown_domain");
+    assert_eq!(world.receive_report("Subject: hello\n\nIs there anybody?\n").await, "unreadable");
     let old = report_of("r.example", "2", "example.com", YESTERDAY - 70 * 86_400, "");
-    assert_eq!(world.hear_signed("r.example", &old).await, "unreadable");
+    assert_eq!(world.receive_signed("r.example", &old).await, "unreadable");
     assert!(world.keys.asked.lock().unwrap().is_empty());
     assert!(world.reports().is_empty());
     let counts: BTreeMap<_, _> = world.engine.meters.came_back.taken().collect();
@@ -155,7 +155,7 @@ async fn own_sources_are_recognised_by_relay_addresses_and_by_our_selectors() {
         + &row("198.51.100.1", 3, false, "example.com", &selector)
         + &row("198.51.101.1", 3, false, "example.com", &later)
         + &row("198.51.102.1", 3, false, "example.com", "pr-other-r1");
-    world.hear_signed("r.example", &report("r.example", "1", &rows)).await;
+    world.receive_signed("r.example", &report("r.example", "1", &rows)).await;
     let overview = world.overview().await;
     let kinds = ["203.0.113.0/24", "198.51.100.0/24", "198.51.101.0/24", "198.51.102.0/24"];
     let kinds = kinds.map(|network| source(&overview, network).kind);
@@ -180,7 +180,7 @@ async fn an_alert_is_open_while_own_mail_fails() {
     let world = World::new().await;
     let hear = async |id: &str, count| {
         let mail = report("r.example", id, &row("203.0.113.5", count, false, "example.com", "x"));
-        world.hear_signed("r.example", &mail).await;
+        world.receive_signed("r.example", &mail).await;
         world.engine.check_alerts().await.unwrap();
         let open = world.engine.open_alerts(world.account).unwrap();
         (open.count, open.worst)
@@ -193,9 +193,9 @@ async fn an_alert_is_open_while_own_mail_fails() {
 async fn an_ignored_reporter_is_not_counted_until_it_is_included_again() {
     let world = World::new().await;
     let rows = row("192.0.2.7", 5, true, "example.com", "x");
-    world.hear_signed("good.example", &report("good.example", "1", &rows)).await;
+    world.receive_signed("good.example", &report("good.example", "1", &rows)).await;
     let forged = row("203.0.113.5", 500, false, "example.com", "x");
-    world.hear_signed("bad.example", &report("bad.example", "1", &forged)).await;
+    world.receive_signed("bad.example", &report("bad.example", "1", &forged)).await;
     let id = world.domain_id();
     let yesterday = world.overview().await.days[0].0;
     let failed = async || world.engine.dmarc_counts_of_own(world.account, id, (yesterday, 1)).await.unwrap().failed();
@@ -241,7 +241,7 @@ async fn the_advice_follows_the_reports() {
         assert_eq!(world.overview().await.advice.action, Action::Wait);
         let rows = row("203.0.113.5", 50, true, "example.com", "x");
         let mail = report_of("r.example", "1", "example.com", YESTERDAY - day * 86_400, &rows);
-        assert_eq!(world.hear_signed("r.example", &mail).await, "counted");
+        assert_eq!(world.receive_signed("r.example", &mail).await, "counted");
     }
     let advice = world.overview().await.advice;
     let wanted = "v=DMARC1; p=quarantine; rua=mailto:dmarc@rp.example.com";

@@ -66,7 +66,7 @@ impl World {
         let time = Arc::clone(&clock);
         let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
-        let settings = Settings::of_a_story();
+        let settings = Settings::for_tests();
         let keys = Arc::new(PublishedKeys::default());
         let engine = Arc::new(Engine::new(store, clock.clone(), entropy, keys.clone(), settings));
         let account = async |name: &str| {
@@ -160,10 +160,10 @@ impl World {
 
     /// Receives `report` at the message's return path.
     async fn hear(&self, message: MessageId, report: &str) -> AcceptedKind {
-        self.hear_at(Mailbox::ReturnPath(ReturnPath { account: self.account, message }), report).await
+        self.receive_at(Mailbox::ReturnPath(ReturnPath { account: self.account, message }), report).await
     }
 
-    async fn hear_at(&self, mailbox: Mailbox, report: &str) -> AcceptedKind {
+    async fn receive_at(&self, mailbox: Mailbox, report: &str) -> AcceptedKind {
         self.receiver.receive(&[mailbox], report.replace('\n', "\r\n").into_bytes()).await.unwrap()
     }
 }
@@ -320,8 +320,8 @@ async fn letters_and_automatic_replies_are_accepted_and_dropped() {
     let world = World::new().await;
     let message = world.delivered().await;
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
-    assert_eq!(world.hear_at(Mailbox::People, &report).await, AcceptedKind::Letter);
-    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, AcceptedKind::Untied);
+    assert_eq!(world.receive_at(Mailbox::People, &report).await, AcceptedKind::Letter);
+    assert_eq!(world.receive_at(Mailbox::Feedback, &report).await, AcceptedKind::Untied);
     assert_eq!(
         world.hear(message, "Auto-Submitted: auto-replied\nSubject: away\n\nx\n").await,
         AcceptedKind::AutoReply

@@ -106,7 +106,7 @@ impl World {
         let (entropy, wall) = (Arc::new(SeededEntropy::new(1)), clock.clone());
         let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
-        let settings = Settings { queue_lifetime: HOUR, ..Settings::of_a_story() };
+        let settings = Settings { queue_lifetime: HOUR, ..Settings::for_tests() };
         let outside = Arc::new(Outside::default());
         let engine = Engine::new(store, Arc::new(clock.clone()), entropy, outside.clone(), settings);
         let policies = TlsPolicies::new(Arc::new(engine), outside.clone(), 25);

@@ -85,7 +85,7 @@ impl World {
     }
 
     async fn furnished(relays: Vec<Relay>, tables: Tables, scripted: Option<Arc<dyn Clock>>) -> Self {
-        Self::furnished_with(relays, tables, scripted, Settings::of_a_story().alerts).await
+        Self::furnished_with(relays, tables, scripted, Settings::for_tests().alerts).await
     }
 
     async fn furnished_with(
@@ -141,7 +141,7 @@ impl World {
             body_kib: 64,
             signing_threads: 2,
             alerts,
-            ..Settings::of_a_story()
+            ..Settings::for_tests()
         };
         let engine = Arc::new(Engine::new(store, time, entropy, net.clone(), settings));
         let transmit = Arc::new(ScriptedTransmit(Arc::clone(&net)));

@@ -192,7 +192,7 @@ async fn too_many_active_keys_are_a_conflict_that_names_the_limit() {
 
 #[tokio::test]
 async fn all_keys_of_an_account_share_one_rate() {
-    let settings = Settings { requests_per_minute: 3, account_requests_per_minute: 4, ..Settings::of_a_story() };
+    let settings = Settings { requests_per_minute: 3, account_requests_per_minute: 4, ..Settings::for_tests() };
     let mut world = World::set(settings, HttpLimits::default(), Streams::default()).await;
     let mut keys = vec![world.key.clone()];
     keys.push(world.new_key(world.account, None, Scopes::ALL).await);
@@ -210,7 +210,7 @@ async fn all_keys_of_an_account_share_one_rate() {
 
 #[tokio::test]
 async fn an_accounts_stored_content_is_limited() {
-    let settings = Settings { stored_bytes_per_account: 3000, ..Settings::of_a_story() };
+    let settings = Settings { stored_bytes_per_account: 3000, ..Settings::for_tests() };
     let mut world = World::set(settings, HttpLimits::default(), Streams::default()).await;
     assert_eq!(
         world.get("/v1/me").await.json()["storage"],

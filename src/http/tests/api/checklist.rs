@@ -31,7 +31,7 @@ impl World {
     async fn with_direct_relay() -> Self {
         let direct_relays =
             vec![DirectRelay { ehlo: "mail.example.com".to_owned(), sources: vec![[192, 0, 2, 1].into()] }];
-        let settings = Settings { direct_relays, ..Settings::of_a_story() };
+        let settings = Settings { direct_relays, ..Settings::for_tests() };
         Self::set(settings, HttpLimits::default(), Streams::default()).await
     }
 

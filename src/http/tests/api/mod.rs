@@ -166,7 +166,7 @@ impl World {
             requests_per_minute,
             account_requests_per_minute: requests_per_minute.saturating_mul(5),
             quota,
-            ..Settings::of_a_story()
+            ..Settings::for_tests()
         };
         Self::set(settings, http, streams).await
     }

@@ -220,7 +220,7 @@ async fn every_invalid_line_is_reported_and_nothing_is_imported() {
 async fn a_nearly_full_disk_refuses_growing_changes_and_allows_removals() {
     use serde_json::json;
 
-    let settings = Settings { min_free_bytes: u64::MAX, ..Settings::of_a_story() };
+    let settings = Settings { min_free_bytes: u64::MAX, ..Settings::for_tests() };
     let mut world = World::set(settings, HttpLimits::default(), Streams::default()).await;
     let name = "more.example.test".parse().unwrap();
     let (domain, _) = world.engine.create_domain(world.account, name, Stream::Transactional).await.unwrap();

@@ -80,13 +80,13 @@ impl<'a> Scenario<'a> {
         })
     }
 
-    fn hear_with(&self, wire: Wire, news: News) -> usize {
+    fn report_with(&self, wire: Wire, news: News) -> usize {
         let (account, message) = (self.sender.account, self.message);
         self.test.done(RecordReport { messages: vec![MessageNews { account, message, wire, news, others: vec![] }] })
     }
 
     fn hear(&self, news: News) -> usize {
-        self.hear_with(Wire::Idle, news)
+        self.report_with(Wire::Idle, news)
     }
 
     fn transfer(&self) -> TransferRow {
@@ -186,7 +186,7 @@ fn a_report_that_ends_a_queued_message_stops_its_retries() {
 fn a_message_in_flight_ends_by_its_own_outcome() {
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
-    assert_eq!(scenario.hear_with(Wire::Busy, bounced(true)), 1);
+    assert_eq!(scenario.report_with(Wire::Busy, bounced(true)), 1);
     assert_eq!(scenario.settle(TransferEnd::Delivered), Settled::Recorded);
     assert_eq!(scenario.types(), ["queued", "bounced", "delivered"]);
     let transfer = scenario.transfer();
@@ -199,7 +199,7 @@ fn a_message_in_flight_ends_by_its_own_outcome() {
 fn a_crash_in_flight_after_a_report_ends_the_message_without_a_retry() {
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
-    scenario.hear_with(Wire::Busy, bounced(true));
+    scenario.report_with(Wire::Busy, bounced(true));
     assert_eq!(test.timers(TimerKind::Transfer).len(), 1);
     assert_eq!(scenario.settle(TransferEnd::Over), Settled::Recorded);
     assert_eq!((scenario.transfer().attempts, scenario.transfer().due), (0, None));

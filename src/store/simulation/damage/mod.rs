@@ -18,7 +18,7 @@ use hit::{Hit, Target};
 use super::canaries::accept;
 use super::history::{Rows, rows};
 use super::process::{Clock, Company, DIRECTORY, Process, Waiting};
-use super::run::Story;
+use super::run::Run;
 use super::variable;
 use crate::base::id::{MessageId, Ulid};
 use crate::store::Store;
@@ -94,7 +94,7 @@ impl Served {
 struct Damaged {
     seed: u64,
     chance: Chance,
-    story: Story,
+    run: Run,
     /// Rows and bodies served before the damage.
     expected: Served,
 }
@@ -104,25 +104,25 @@ impl Damaged {
     fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed ^ 0xda4a);
         // Seeds of this form have no other damage.
-        let mut story = Story::new(seed * 8 + 1, Honesty::Honest);
-        story.start();
-        story.history.note_state(None);
-        (0..3 + chance.below(8)).for_each(|_| story.turn());
-        assert_eq!(story.findings, []);
+        let mut run = Run::new(seed * 8 + 1, Honesty::Honest);
+        run.start();
+        run.history.note_state(None);
+        (0..3 + chance.below(8)).for_each(|_| run.turn());
+        assert_eq!(run.findings, []);
         match chance.below(4) {
-            0 => story.process().rest(),
-            1 => story.disk.turn_off(Loss::Everything),
+            0 => run.process().rest(),
+            1 => run.disk.turn_off(Loss::Everything),
             _ => {}
         }
-        story.disk.restart();
-        story.process = None;
-        let expected = Served::of(&start(&story.disk.copy(seed, Honesty::Honest), &story.clock, seed).unwrap().store);
-        Self { seed, chance, story, expected }
+        run.disk.restart();
+        run.process = None;
+        let expected = Served::of(&start(&run.disk.copy(seed, Honesty::Honest), &run.clock, seed).unwrap().store);
+        Self { seed, chance, run, expected }
     }
 
     /// Judges a start after the damage.
     fn judge(&self, hit: &Hit) -> End {
-        let (disk, clock) = (&self.story.disk, &self.story.clock);
+        let (disk, clock) = (&self.run.disk, &self.run.clock);
         let report = check_on(Arc::new(disk.copy(self.seed, Honesty::Honest)), Path::new(DIRECTORY), clock.now());
         let is_found = report.as_ref().map_or(true, |report| report.failed > 0);
         let end = match start(disk, clock, self.seed) {
@@ -148,13 +148,13 @@ impl Damaged {
 
     fn judge_refused(&self, hit: &Hit, error: &OpenError) {
         let name = hit.path.file_name().unwrap().to_str().unwrap();
-        let disk = &self.story.disk;
+        let disk = &self.run.disk;
         disk.restart();
         match (hit.target, error) {
             (Target::Database, OpenError::Damaged { .. }) => assert!(error.to_string().contains(name), "{error}"),
             (Target::Journal, OpenError::JournalDamaged(_)) => {
                 let damaged = disk.read(&hit.path).unwrap();
-                let accepted = start_with(disk, &self.story.clock, self.seed, OnJournalDamage::Accept);
+                let accepted = start_with(disk, &self.run.clock, self.seed, OnJournalDamage::Accept);
                 let process =
                     accepted.unwrap_or_else(|error| panic!("the loss was accepted, but the start failed: {error}"));
                 self.judge_served(hit, &process.store, OnJournalDamage::Accept);
@@ -200,7 +200,7 @@ impl Damaged {
     /// dropped silently.
     fn judge_journal(&self, hit: &Hit, store: &Store, snapshot: &Snapshot, on_damage: OnJournalDamage) -> End {
         let mut state = rows(snapshot);
-        let states = &self.story.history.states;
+        let states = &self.run.history.states;
         // A start with a damaged journal records there that the queue is on hold.
         let without_facts = |state: &Rows| {
             let mut state = state.clone();
@@ -275,10 +275,10 @@ impl Damaged {
 
     /// Continues to work. Operations that meet the damage may fail, but must not panic.
     fn go_on(&self, process: &mut Process) {
-        let now = self.story.clock.now();
-        let bucket = self.story.setup.now + std::time::Duration::from_secs(7200);
+        let now = self.run.clock.now();
+        let bucket = self.run.setup.now + std::time::Duration::from_secs(7200);
         let mut answers: Vec<Waiting<bool>> =
-            (0_u8..3).map(|number| accept(process, &self.story.setup, bucket, &[number; 300]).1).collect();
+            (0_u8..3).map(|number| accept(process, &self.run.setup, bucket, &[number; 300]).1).collect();
         for timer in super::work::timers(&process.store).into_iter().take(6) {
             let store = process.store.clone();
             let settle = SettleTransfer {
@@ -325,7 +325,7 @@ fn start_with(
 /// Runs one seed; `None` if it finds nothing to damage.
 fn run(seed: u64) -> Option<(Target, End)> {
     let mut damaged = Damaged::new(seed);
-    let hit = Hit::draw(&damaged.story.disk, &mut damaged.chance)?;
+    let hit = Hit::draw(&damaged.run.disk, &mut damaged.chance)?;
     let judged = catch_unwind(AssertUnwindSafe(|| damaged.judge(&hit)));
     let end = judged.unwrap_or_else(|panic| {
         let said =

@@ -147,7 +147,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/webhooks", "panel.webhooks.create", Secret, webhooks::create),
         page!(GET, "/webhooks/{id}", "panel.webhook", Look, webhook::show),
         page!(GET, "/webhooks/{id}/json", "panel.webhook.json", Private, webhook::json),
-        page!(POST, "/webhooks/{id}", "panel.webhook.change", Change, webhook_changes::change),
+        page!(POST, "/webhooks/{id}", "panel.webhook.change", Secret, webhook_changes::change),
         page!(POST, "/webhooks/{id}/reactivate", "panel.webhook.reactivate", Change, webhook_changes::reactivate),
         page!(POST, "/webhooks/{id}/pause", "panel.webhook.pause", Change, webhook_changes::pause),
         page!(POST, "/webhooks/{id}/rotate-secret", "panel.webhook.rotate", Secret, webhook_changes::rotate_secret),

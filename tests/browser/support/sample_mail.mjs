@@ -6,7 +6,10 @@
  */
 export async function createSampleMail(instance, hook) {
   if (hook) await instance.ask("POST", "/v1/webhooks", { url: hook, description: "Order status" });
-  await instance.ask("POST", "/v1/suppressions", { email: "gone@example.org", note: "asked by telephone" });
+  const note = "asked by telephone, wants no mail at all, not even invoices";
+  await instance.ask("POST", "/v1/suppressions", { email: "gone@example.org", note });
+  const key = { name: "Dashboard of the warehouse, read by the night shift", scopes: ["read"] };
+  await instance.ask("POST", "/v1/keys", key);
   const sent = {};
   const to = (name) => `${name}+sample@simulator.test`;
   const write = async (name, members) => {

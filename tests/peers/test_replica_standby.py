@@ -115,7 +115,7 @@ def test_promote_refuses_while_the_log_moves_and_asks_when_it_does_not(active, s
     server.api.accept(MAIL)
     follows(standby, confirmed(server)["sequence"])
     code, _, err = promote(standby.data_dir, answer="y\n")
-    assert code == 6 and "lives" in err and "--force" in err, err
+    assert code == 6 and "alive" in err and "--force" in err, err
     code, _, err = promote(server.data_dir)
     assert code == 6 and "active" in err, err
     assert status(server)["role"] == "active" and standby.status()["role"] == "standby"

@@ -107,7 +107,7 @@ impl Notifier {
                 if changes.is_empty() {
                     NoticeEnd::Dropped
                 } else {
-                    let words = self.engine.words_of_alerts(changes);
+                    let words = self.engine.settings.alert_mail(changes);
                     self.mailed(id, to, &words).await?
                 }
             }
@@ -116,7 +116,7 @@ impl Notifier {
             }
             NoticeContent::Invitation(invitation) => match self.engine.invitation_link(invitation)? {
                 Some((to, link)) => {
-                    let words = self.engine.words_of_invitation(&link, invitation.expires_at);
+                    let words = self.engine.settings.invitation_mail(&link, invitation.expires_at);
                     self.mailed(id, &to, &words).await?
                 }
                 None => NoticeEnd::Dropped,

@@ -6,6 +6,7 @@ use crate::base::id::{self, AccountId, AlertId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::alert::{Condition, NoticeKind, Scope, Severity, Subject, SubjectKind};
 use crate::engine::Engine;
+use crate::engine::settings::Settings;
 use crate::store::row::alert::{AlertNotice, AlertRow, Channel, NoticeStatus};
 
 /// An alert with its keys.
@@ -101,16 +102,18 @@ impl Engine {
             subject: row.subject.as_ref().map(SubjectRecord::from),
             summary: &row.summary,
             seen: &row.seen,
-            remedy: self.alert_remedy(row.condition),
+            remedy: self.settings.alert_remedy(row.condition),
             opened_at: row.opened_at,
             resolved_at: row.resolved_at,
             notices: row.notices.iter().map(NoticeRecord::from).collect(),
         }
     }
+}
 
+impl Settings {
     /// Returns the advice for a condition, with the URL of its documentation.
     pub fn alert_remedy(&self, condition: Condition) -> String {
-        match self.settings.public_url.get() {
+        match self.public_url.get() {
             Some(url) => {
                 format!("{} See {}/docs/alerts#{condition}", condition.remedy(), url.trim_end_matches('/'))
             }

@@ -19,7 +19,7 @@ async fn receiving(resolver: &dyn Resolve, domain: &DomainName) -> Option<Receiv
     match resolver.mx_now(domain.as_str()).await {
         Ok(servers) if servers.iter().all(String::is_empty) => Some(Receiving::NullMx),
         Ok(servers) => Some(Receiving::Servers(servers)),
-        Err(LookupFailure::Absent) => match resolver.host_addresses(domain.as_str()).await {
+        Err(LookupFailure::Absent) => match resolver.host_addresses_now(domain.as_str()).await {
             Ok(_) => Some(Receiving::Address),
             Err(LookupFailure::Absent) => Some(Receiving::Nothing),
             Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => None,

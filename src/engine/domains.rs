@@ -216,6 +216,8 @@ impl Engine {
         if row.next_check_at.is_none() && row.rotation.days == 0 {
             return Ok(row);
         }
+        // The checklist has the reverse names of the last check too.
+        self.reverse_dns.forget();
         let (findings, facts) = self.look(&row).await;
         let row = self.store.commit(RecordDomainCheck { account, domain: id, findings, facts }).await?;
         Ok(self.with_standby(account, id, row).await)

@@ -54,6 +54,13 @@ impl ReverseDns {
         *last = Some(Looked { at: now, sources: sources.clone() });
         sources
     }
+
+    /// Drops the names, so that the next caller looks them up again. A look-up that is running stays.
+    pub(super) fn forget(&self) {
+        if let Ok(mut last) = self.0.try_lock() {
+            *last = None;
+        }
+    }
 }
 
 async fn look(resolver: &Arc<dyn Resolve>, relays: &[DirectRelay]) -> Vec<SourceFacts> {
@@ -61,7 +68,7 @@ async fn look(resolver: &Arc<dyn Resolve>, relays: &[DirectRelay]) -> Vec<Source
     for DirectRelay { ehlo, sources } in relays {
         let mut addresses = sources.clone();
         if addresses.is_empty() {
-            let of_name = tokio::time::timeout(PATIENCE, resolver.host_addresses(ehlo)).await;
+            let of_name = tokio::time::timeout(PATIENCE, resolver.host_addresses_now(ehlo)).await;
             addresses = of_name.ok().and_then(Result::ok).unwrap_or_default();
         }
         for address in addresses {
@@ -84,7 +91,7 @@ async fn confirmed(resolver: &dyn Resolve, address: IpAddr) -> Option<Vec<String
     };
     let mut confirmed = Vec::new();
     for name in names {
-        match resolver.host_addresses(&name).await {
+        match resolver.host_addresses_now(&name).await {
             Ok(addresses) if addresses.contains(&address) => confirmed.push(name),
             Ok(_) | Err(LookupFailure::Absent) => {}
             Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => return None,

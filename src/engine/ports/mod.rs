@@ -158,6 +158,10 @@ pub trait Resolve: Send + Sync {
     }
     /// Returns the addresses of a host from the configuration, such as a smarthost. All networks are allowed.
     fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
+    /// Returns the addresses as [`host_addresses`](Self::host_addresses) does. Bypasses the cache, if there is one.
+    fn host_addresses_now<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        self.host_addresses(host)
+    }
     /// Returns the TXT records at `name`, each with its strings joined. Bypasses the cache.
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
     /// Returns the target of the CNAME at `name` without trailing dot. Bypasses the cache.

@@ -141,16 +141,28 @@ impl Shared {
     /// returned as it is: some MX records and configurations contain one (against RFC 5321 2.3.5), and its meaning is
     /// clear.
     async fn host(&self, name: &str) -> HostAnswer {
-        if let Ok(literal) = name.parse::<IpAddr>() {
-            let found = Answer::Found([RecordData::Address(literal)].into());
-            return HostAnswer { v4: LookupResult::insecure(found), v6: LookupResult::insecure(Answer::NoData) };
+        if let Some(literal) = HostAnswer::literal(name) {
+            return literal;
         }
         let (v4, v6) = first_decides(self.ask(name, Kind::A), self.ask(name, Kind::Aaaa), GRACE).await;
         HostAnswer { v4, v6 }
     }
 
+    /// Looks up both families as [`host`](Self::host) does, past the cache.
+    async fn host_now(&self, name: &str) -> HostAnswer {
+        if let Some(literal) = HostAnswer::literal(name) {
+            return literal;
+        }
+        let (v4, v6) = first_decides(self.ask_now(name, Kind::A), self.ask_now(name, Kind::Aaaa), GRACE).await;
+        HostAnswer { v4, v6 }
+    }
+
+    async fn ask_now(&self, name: &str, kind: Kind) -> LookupResult {
+        self.asker.ask(&Question::new(name, kind)).await.told
+    }
+
     async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[RecordData]>, LookupFailure> {
-        facts(self.asker.ask(&Question::new(name, kind)).await.told.answer)
+        facts(self.ask_now(name, kind).await.answer)
     }
 }
 
@@ -202,6 +214,23 @@ struct HostAnswer {
 }
 
 impl HostAnswer {
+    /// Returns the answer for an address in place of a name.
+    fn literal(name: &str) -> Option<Self> {
+        let found = Answer::Found([RecordData::Address(name.parse().ok()?)].into());
+        Some(Self { v4: LookupResult::insecure(found), v6: LookupResult::insecure(Answer::NoData) })
+    }
+
+    /// Returns all addresses, both families in turn.
+    fn addresses(&self) -> Result<Vec<IpAddr>, LookupFailure> {
+        let (v4, v6) = self.families();
+        let addresses = interleave(v4, v6);
+        match self.unknown() {
+            _ if !addresses.is_empty() => Ok(addresses),
+            Some(unknown) => Err(unknown.clone().into()),
+            None => Err(LookupFailure::Absent),
+        }
+    }
+
     /// Returns the addresses by family, in the order of the DNS answer (RFC 5321 5.1 asks to keep it).
     fn families(&self) -> (Vec<IpAddr>, Vec<IpAddr>) {
         (addresses_in(&self.v4.answer), addresses_in(&self.v6.answer))
@@ -261,16 +290,7 @@ fn interleave(first: Vec<IpAddr>, second: Vec<IpAddr>) -> Vec<IpAddr> {
 
 impl HostAddresses for Resolver {
     fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
-        Box::pin(async move {
-            let answer = self.0.host(host).await;
-            let (v4, v6) = answer.families();
-            let addresses = interleave(v4, v6);
-            match answer.unknown() {
-                _ if !addresses.is_empty() => Ok(addresses),
-                Some(unknown) => Err(unknown.clone().into()),
-                None => Err(LookupFailure::Absent),
-            }
-        })
+        Box::pin(async move { self.0.host(host).await.addresses() })
     }
 }
 
@@ -285,6 +305,10 @@ impl Resolve for Resolver {
 
     fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         self.addresses(host)
+    }
+
+    fn host_addresses_now<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async move { self.0.host_now(host).await.addresses() })
     }
 
     fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {

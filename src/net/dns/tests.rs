@@ -313,6 +313,13 @@ async fn domain_checks_bypass_the_cache() {
     assert_eq!(world.resolver.cname_now("rp.site.example").await, Ok("bounces.ours.example".to_owned()));
     world.zone.says(name, RecordType::TXT, Say::Error(ResponseCode::ServFail));
     assert!(matches!(world.resolver.txt_now(name).await, Err(LookupFailure::Temporary(_))));
+    let now = async || world.resolver.host_addresses_now("host.example").await;
+    assert_eq!(now().await, Err(LookupFailure::Absent));
+    assert_eq!(world.resolver.host_addresses("host.example").await, Err(LookupFailure::Absent));
+    world.zone.a("host.example", &["9.0.0.1"]);
+    assert_eq!(world.resolver.host_addresses("host.example").await, Err(LookupFailure::Absent), "the cache's answer");
+    assert_eq!(now().await, Ok(addresses(&["9.0.0.1"])));
+    assert_eq!(world.resolver.host_addresses_now("9.0.0.2").await, Ok(addresses(&["9.0.0.2"])));
 }
 
 #[tokio::test]

@@ -219,6 +219,12 @@ impl Content {
         self.keys.damaged()
     }
 
+    /// Returns the number of faults that the last start found in the files of content keys. Faults that an earlier start
+    /// repaired do not count.
+    pub fn key_faults(&self) -> u64 {
+        self.keys.faults()
+    }
+
     fn file(&self, bucket: Timestamp, number: u32) -> Result<Arc<dyn DiskFile>, StoreError> {
         let mut open = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.get(&(bucket, number)) {

@@ -224,9 +224,9 @@ impl Engine {
     /// Reports damage that was found since the start, until no more is found for a day.
     fn damage(&self, memory: &mut Memory) -> Option<Sighting> {
         let now = self.clock.now();
-        let slots = self.store.content().damaged_key_slots();
+        let keys = self.store.content().key_faults();
         let rows = self.store.meters().damage.met.read();
-        let met = rows.saturating_add(slots);
+        let met = rows.saturating_add(keys);
         let (_, changed_at) = match memory.damage {
             Some((before, at)) if before == met => (before, at),
             _ => (met, now),
@@ -235,7 +235,9 @@ impl Engine {
         if met == 0 || now.since(changed_at) > DAY {
             return None;
         }
-        let seen = format!("Damaged rows were read {rows} times, and {slots} slots of content keys are damaged.");
+        let seen = format!(
+            "Damaged rows were read {rows} times since the start, which found {keys} damaged slots of content keys."
+        );
         let summary = "The store has damaged data";
         Some(Sighting::new(Condition::StoreDamaged, Severity::Critical, summary, seen))
     }

@@ -53,6 +53,8 @@ struct State {
     lost: Vec<(u64, Timestamp)>,
     /// Number of places that are never used again.
     retired: u64,
+    /// Number of faults that the start found.
+    faults: u64,
     /// Places of keys that may be in only one of the files, because the disk was full.
     unfinished: BTreeMap<SegmentId, u64>,
     /// Reserved numbers of segments with a slot that is not written yet.
@@ -114,6 +116,7 @@ impl KeySlots {
         state.free.extend(&copies.free);
         state.lost = copies.lost.iter().map(|(place, named)| (*place, until(*named))).collect();
         state.retired = copies.retired;
+        state.faults = copies.faults.len() as u64;
         self.rewrite(&copies)?;
         for (segment, (place, key)) in &copies.keys {
             state.keys.insert(*segment, (*place, Arc::new(MasterKey::new(key))));
@@ -243,6 +246,11 @@ impl KeySlots {
     pub(super) fn damaged(&self) -> u64 {
         let state = self.state();
         state.retired + state.lost.len() as u64
+    }
+
+    /// Returns the number of faults that the last start found in the files. Those that it repaired are not found again.
+    pub(super) fn faults(&self) -> u64 {
+        self.state().faults
     }
 
     /// Whether a segment of `bucket` may have a key that is lost in both files.

@@ -56,13 +56,15 @@ fn a_damaged_slot_is_read_from_its_copy_reported_and_never_reused() {
             test.open().unwrap();
             assert_eq!(read(&test, place, id).unwrap(), b"whole", "byte {at} of {name}");
             assert_eq!(test.store().content().damaged_key_slots(), 1);
+            assert_eq!(test.store().content().key_faults(), 1);
             keep(&test, bucket(1), message(2), b"next");
             for name in [FILE, MIRROR] {
                 assert_eq!(bytes(&test, name)[..SLOT], slot::retired(), "slot 0 of {name}");
             }
             test.reopen();
             assert_eq!((read(&test, place, id).unwrap(), bytes(&test, FILE).len()), (b"whole".to_vec(), 3 * SLOT));
-            assert_eq!(test.store().content().damaged_key_slots(), 1, "the damage is remembered");
+            assert_eq!(test.store().content().damaged_key_slots(), 1, "it is remembered");
+            assert_eq!(test.store().content().key_faults(), 0, "it was repaired");
             test.close();
             assert_eq!(faults(&test), [""; 0], "both copies are intact again");
         }
@@ -95,6 +97,8 @@ fn a_key_lost_in_both_copies_does_not_prevent_a_start_and_is_overwritten_at_the_
     let other = keep(&test, bucket(1), message(2), b"next");
     assert_eq!(read(&test, other, message(2)).unwrap(), b"next");
     assert_eq!(test.store().content().damaged_key_slots(), 1);
+    test.reopen();
+    assert!(test.store().content().key_faults() > 0, "what no copy has is not repaired");
     test.store().content().destroy(bucket(0)).unwrap();
     for name in [FILE, MIRROR] {
         let left = bytes(&test, name);

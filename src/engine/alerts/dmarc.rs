@@ -24,10 +24,16 @@ const DAY_SECS: u64 = 24 * 3600;
 pub(super) async fn findings(engine: &Arc<Engine>) -> Result<Vec<Finding>, StoreError> {
     let today = u32::try_from(engine.clock.now().as_secs() / DAY_SECS).unwrap_or(u32::MAX);
     let mut findings: Vec<Finding> = Vec::new();
-    for (account, domain, row) in domains(engine)? {
+    let domains = domains(engine)?;
+    if domains.is_empty() {
+        return Ok(findings);
+    }
+    // Looked up once: while DNS fails, a look-up for each domain would delay all checks by its time limit.
+    let own = Arc::new(engine.own_networks().await);
+    for (account, domain, row) in domains {
         let mut failing = None;
         for day in (0..DAYS).map(|ago| today.saturating_sub(ago)) {
-            let counts = engine.dmarc_counts_of_own(account, domain, (day, 1)).await?;
+            let counts = engine.dmarc_counts_of(account, domain, (day, 1), &own).await?;
             let (messages, failed) = (counts.messages(), counts.failed());
             if failed >= FAILED_MIN && failed.saturating_mul(100) >= messages.saturating_mul(SHARE_MIN) {
                 failing = failing.or(Some((failed, messages)));

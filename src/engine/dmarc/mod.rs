@@ -129,13 +129,25 @@ impl Engine {
         self: &Arc<Self>,
         account: AccountId,
         domain: DomainId,
-        (last, days): (u32, u32),
+        days: (u32, u32),
     ) -> Result<DmarcCounts, StoreError> {
-        let own = self.own_networks().await;
-        let engine = Arc::clone(self);
+        let own = Arc::new(self.own_networks().await);
+        self.dmarc_counts_of(account, domain, days, &own).await
+    }
+
+    /// Counts messages as [`dmarc_counts_of_own`](Self::dmarc_counts_of_own) does, with `own` networks that the caller
+    /// has looked up for several domains.
+    pub(super) async fn dmarc_counts_of(
+        self: &Arc<Self>,
+        account: AccountId,
+        domain: DomainId,
+        (last, days): (u32, u32),
+        own: &Arc<HashSet<SourceNetwork>>,
+    ) -> Result<DmarcCounts, StoreError> {
+        let (engine, own) = (Arc::clone(self), Arc::clone(own));
         let count = move || {
             let snapshot = engine.store.snapshot()?;
-            let (range, with) = (Range::of_last(last, days), (&own, &engine.dmarc_sums));
+            let (range, with) = (Range::of_last(last, days), (&*own, &engine.dmarc_sums));
             let figures = Figures::read(&snapshot, (account, domain), range, with)?;
             let mut counts = DmarcCounts::default();
             figures

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::domain::dmarc_source::SourceNetwork;
 use crate::engine::Engine;
+use crate::engine::ports::LookupFailure;
 
 /// Total time limit for all lookups of names.
 const LOOKUPS: Duration = Duration::from_secs(5);
@@ -16,13 +17,16 @@ pub(in crate::engine) struct OwnNetworks(Mutex<BTreeMap<String, HashSet<SourceNe
 
 impl Engine {
     /// Returns the networks that this service sends from.
-    pub(super) async fn own_networks(&self) -> HashSet<SourceNetwork> {
+    pub(in crate::engine) async fn own_networks(&self) -> HashSet<SourceNetwork> {
         let lookups = async {
             for name in &self.settings.egress.names {
-                if let Ok(addresses) = self.resolver.host_addresses(name).await {
-                    let networks = addresses.into_iter().map(SourceNetwork::of).collect();
-                    self.own_networks.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), networks);
-                }
+                let addresses = match self.resolver.host_addresses(name).await {
+                    Ok(addresses) => addresses,
+                    Err(LookupFailure::Absent) => Vec::new(),
+                    Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => continue,
+                };
+                let networks = addresses.into_iter().map(SourceNetwork::of).collect();
+                self.own_networks.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), networks);
             }
         };
         // Without an answer in time, the earlier result stays.

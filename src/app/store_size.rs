@@ -12,8 +12,8 @@ const BETWEEN: Duration = Duration::from_secs(600);
 pub(super) async fn note(engine: Weak<Engine>) {
     while let Some(engine) = engine.upgrade() {
         let noted = tokio::task::spawn_blocking(move || engine.note_store_size());
-        if noted.await.is_err() {
-            tracing::error!("could not record the size of the store");
+        if let Err(error) = noted.await {
+            tracing::error!(%error, "could not record the size of the store; its growth is measured without this sample");
         }
         tokio::time::sleep(BETWEEN).await;
     }

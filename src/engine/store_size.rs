@@ -70,7 +70,7 @@ impl Engine {
             return;
         }
         if let Err(error) = private_file::replace(&path, samples.text().as_bytes()) {
-            tracing::warn!(%error, "could not save the store size; growth is measured without this hour");
+            tracing::warn!(%error, "could not record the size of the store; its growth is measured without this sample");
         }
     }
 

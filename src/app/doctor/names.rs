@@ -144,23 +144,14 @@ pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
 async fn leads_back(patient: &Patient, address: IpAddr, ehlo: &str) -> Check {
     const NAME: &str = "reverse DNS";
     let hoster = format!("Ask the provider of {address} to set its reverse name (PTR) to {ehlo}.");
-    match probe::reverse::reverse(&*patient.probe, address, ehlo).await {
-        Reverse::LeadsBack => {
-            Check::new(NAME, Verdict::Ok, format!("the reverse name of {address} is {ehlo}, which resolves to it"), "")
-        }
-        Reverse::Nameless => Check::new(NAME, Verdict::Fail, format!("{address} has no reverse name (PTR)"), hoster),
-        Reverse::NotConfirmed(names) => {
-            let seen = format!("the reverse name of {address} is {}, which does not resolve to it", names.join(", "));
-            Check::new(NAME, Verdict::Fail, seen, hoster)
-        }
-        Reverse::OtherName(names) => {
-            let seen = format!("the reverse name of {address} is {}, but its EHLO name is {ehlo}", names.join(", "));
-            Check::new(NAME, Verdict::Warn, seen, hoster)
-        }
-        Reverse::Unknown(why) => {
-            Check::new(NAME, Verdict::Warn, format!("{address} could not be looked up: {why}"), "Try again.")
-        }
-    }
+    let found = probe::reverse::reverse(&*patient.probe, address, ehlo).await;
+    let (verdict, remedy) = match found {
+        Reverse::LeadsBack => (Verdict::Ok, String::new()),
+        Reverse::Nameless | Reverse::NotConfirmed(_) => (Verdict::Fail, hoster),
+        Reverse::OtherName(_) => (Verdict::Warn, hoster),
+        Reverse::Unknown(_) => (Verdict::Warn, "Try again.".to_owned()),
+    };
+    Check::new(NAME, verdict, found.describe(address, ehlo), remedy)
 }
 
 fn list(addresses: &[IpAddr]) -> String {

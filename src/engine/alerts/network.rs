@@ -74,22 +74,17 @@ async fn port25(engine: &Engine, probe: &Arc<dyn Probe>, direct: &[Relay], port:
 async fn of_addresses(probe: &dyn Probe, addresses: Option<&BTreeMap<IpAddr, Arc<str>>>) -> Option<Finding> {
     let mut finding = Finding::of_service(Condition::ReverseDns, []);
     for (address, ehlo) in addresses? {
-        let (severity, seen) = match reverse(probe, *address, ehlo).await {
+        let found = reverse(probe, *address, ehlo).await;
+        let severity = match found {
             Reverse::LeadsBack => continue,
             Reverse::Unknown(_) => {
                 finding.unknown.push(address.to_string());
                 continue;
             }
-            Reverse::Nameless => (Severity::Critical, format!("{address} has no name (PTR).")),
-            Reverse::NotConfirmed(names) => (
-                Severity::Critical,
-                format!("{address} has the reverse name {}, which does not resolve back to it.", names.join(", ")),
-            ),
-            Reverse::OtherName(names) => (
-                Severity::Warning,
-                format!("{address} has the reverse name {}, but sends {ehlo} in EHLO.", names.join(", ")),
-            ),
+            Reverse::Nameless | Reverse::NotConfirmed(_) => Severity::Critical,
+            Reverse::OtherName(_) => Severity::Warning,
         };
+        let seen = format!("{}.", found.describe(*address, ehlo));
         let summary = format!("The reverse name of {address} is not {ehlo}");
         let sighting = Sighting::new(Condition::ReverseDns, severity, summary, seen);
         finding.found.push(sighting.of(Subject::named(SubjectKind::Address, address)));

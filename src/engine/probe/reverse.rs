@@ -21,8 +21,22 @@ pub enum Reverse {
     Unknown(String),
 }
 
-/// Returns the addresses that receivers see for a relay: its own, or those that the system sends from. Behind NAT, it
-/// returns the addresses of the EHLO name.
+impl Reverse {
+    /// Describes the names of `address`, which greets as `ehlo`, in a sentence without full stop.
+    pub fn describe(&self, address: IpAddr, ehlo: &str) -> String {
+        let named = |names: &[String]| format!("{address} has the reverse name {}", names.join(", "));
+        match self {
+            Self::LeadsBack => format!("{address} has the reverse name {ehlo}, which resolves to it"),
+            Self::Nameless => format!("{address} has no reverse name (PTR)"),
+            Self::NotConfirmed(names) => format!("{}, which does not resolve to it", named(names)),
+            Self::OtherName(names) => format!("{}, but greets as {ehlo} in EHLO", named(names)),
+            Self::Unknown(why) => format!("{address} could not be looked up: {why}"),
+        }
+    }
+}
+
+/// Returns the addresses that receivers see for a relay: its own, or those that the system sends from. Behind NAT,
+/// those that the EHLO name resolves to.
 pub async fn seen_addresses(probe: &dyn Probe, sources: &[IpAddr], ehlo: &str) -> Vec<IpAddr> {
     let own = if sources.is_empty() { probe.sources() } else { sources.to_vec() };
     let public: Vec<_> = own.into_iter().filter(|address| probe.permits(*address)).collect();

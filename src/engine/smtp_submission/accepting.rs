@@ -10,7 +10,7 @@ use super::copies::{Chunk, Copies, SharedMessage};
 use super::recipient::{COPIES_BYTES_MAX, Transaction, check_suspension};
 use super::{SmtpClient, failed, reply};
 use crate::domain::submission::SubmissionLimits;
-use crate::engine::submit::{KeyMark, TRIES};
+use crate::engine::submit::{BegunKey, KeyMark, TRIES};
 use crate::engine::{Caller, Engine};
 use crate::mail::submitted::{ReadingFacts, SubmittedMessage};
 use crate::smtp::server::Answer;
@@ -126,14 +126,10 @@ impl Submitting {
         let (mut claims, mut marks) = (Vec::new(), Vec::new());
         for to in recipients {
             let claim = IdempotencyClaim { key_hash: reply::key_hash(key, to), body_hash };
-            match KeyMark::begin(&self.engine, self.caller.account, claim.key_hash) {
-                Ok(mark) => marks.push(mark),
-                // The other request may be about to finish. Its answer is stored then.
-                Err(_) => match self.engine.accepted_before(self.caller.account, &claim) {
-                    Ok(Some(_)) => {}
-                    Ok(None) => return Err(reply::in_progress().into()),
-                    Err(error) => return Err(reply::of_error(&error, to).into()),
-                },
+            match self.engine.begin_key(self.caller.account, &claim) {
+                Ok(BegunKey::First(mark)) => marks.push(mark),
+                Ok(BegunKey::Replay(_)) => {}
+                Err(error) => return Err(reply::of_error(&error, to).into()),
             }
             claims.push(Some(claim));
         }

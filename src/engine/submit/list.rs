@@ -5,15 +5,14 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::message_builder::{Prepared, Ready};
-use super::{KeyMark, SubmitError, TRIES};
+use super::{BegunKey, KeyMark, SubmitError, TRIES};
 use crate::domain::submission::Submission;
 use crate::engine::{Caller, Engine};
-use crate::store::content::{Place, SealedBody};
+use crate::store::content::SealedBody;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
 use crate::store::op::accept_each::AcceptEach;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
-use crate::store::row::message::MessageRow;
 
 /// Maximum number of messages in one transaction. Longer lists would block the writer for too long.
 const TOGETHER_MAX: usize = 100;
@@ -82,13 +81,10 @@ impl Batch {
     fn begin(&mut self, engine: &Arc<Engine>) {
         for (item, outcome) in self.items.iter().zip(&mut self.outcomes) {
             let Some(claim) = &item.idempotency else { continue };
-            match KeyMark::begin(engine, self.caller.account, claim.key_hash) {
-                Ok(running) => self.running.push(running),
-                // The key may belong to a concurrent repetition, or to a first request that is about to finish.
-                Err(in_progress) => {
-                    let before = engine.accepted_before(self.caller.account, claim);
-                    *outcome = Some(before.and_then(|found| found.ok_or(in_progress)));
-                }
+            match engine.begin_key(self.caller.account, claim) {
+                Ok(BegunKey::First(running)) => self.running.push(running),
+                Ok(BegunKey::Replay(accepted)) => *outcome = Some(Ok(accepted)),
+                Err(error) => *outcome = Some(Err(error)),
             }
         }
     }
@@ -155,20 +151,7 @@ impl Batch {
     async fn reconsider(&mut self, engine: &Arc<Engine>) {
         for (place, outcome) in self.outcomes.iter_mut().enumerate() {
             let Some(Err(SubmitError::Refused(refusal))) = outcome else { continue };
-            let is_worth_a_try = match refusal {
-                Refusal::DomainChanged => true,
-                Refusal::DomainUnknown | Refusal::DomainUnverified => {
-                    let name = self.items[place].submission.from.domain();
-                    engine.adopt_domain(self.caller.account, name).await
-                }
-                Refusal::IdempotencyMismatch
-                | Refusal::StreamForbidden { .. }
-                | Refusal::UnsubscribeUrlMissing
-                | Refusal::RecipientSuppressed
-                | Refusal::QuotaExhausted(_)
-                | Refusal::StorageExhausted => false,
-            };
-            if is_worth_a_try {
+            if engine.may_retry(self.caller.account, &self.items[place].submission, refusal).await {
                 *outcome = None;
             }
         }
@@ -194,10 +177,7 @@ async fn commit(
 ) -> Result<Vec<Result<Accepted, Refusal>>, StoreError> {
     let mut appended = engine.store.announce_bodies();
     engine.store.append_bodies(&mut appended, bodies).await?;
-    let at = |(accept, place): (Accept, Place)| {
-        let message = MessageRow { place, ..accept.message };
-        Accept { message, ..accept }
-    };
+    let at = |(accept, place): (Accept, _)| accept.at(place);
     let op = move |places: Vec<_>| AcceptEach { messages: accepts.into_iter().zip(places).map(at).collect() };
     match engine.store.commit_appended(appended, op).await {
         Ok(outcomes) => Ok(outcomes),

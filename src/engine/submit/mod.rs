@@ -25,7 +25,7 @@ use crate::machine::quota::Quota;
 use crate::machine::transfer::Status;
 use crate::store::content::Place;
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::accept::{Accept, Accepted};
+use crate::store::op::accept::Accepted;
 use crate::store::op::admission::{self, IdempotencyClaim, Refusal};
 use crate::store::op::bind_answer::BindAnswer;
 use crate::store::read::Read as _;
@@ -100,10 +100,9 @@ impl Engine {
         idempotency: Option<IdempotencyClaim>,
     ) -> Result<Accepted, SubmitError> {
         let running = match &idempotency {
-            Some(claim) => match KeyMark::begin(self, caller.account, claim.key_hash) {
-                Ok(running) => Some(Arc::new(running)),
-                // The key may belong to a concurrent repetition, or to a first request that is about to finish.
-                Err(in_progress) => return self.accepted_before(caller.account, claim)?.ok_or(in_progress),
+            Some(claim) => match self.begin_key(caller.account, claim)? {
+                BegunKey::First(running) => Some(Arc::new(running)),
+                BegunKey::Replay(accepted) => return Ok(accepted),
             },
             None => None,
         };
@@ -112,13 +111,43 @@ impl Engine {
         let submission = Arc::new(submission);
         for _ in 0..TRIES {
             match self.try_once(caller, &submission, idempotency, running.clone(), &waiting).await {
-                Err(SubmitError::Refused(Refusal::DomainChanged)) => {}
-                Err(SubmitError::Refused(Refusal::DomainUnknown | Refusal::DomainUnverified))
-                    if self.adopt_domain(caller.account, submission.from.domain()).await => {}
+                Err(SubmitError::Refused(refusal)) if self.may_retry(caller.account, &submission, &refusal).await => {}
                 answer => return self.noting_quota(caller.account, answer),
             }
         }
         Err(SubmitError::Refused(Refusal::DomainChanged))
+    }
+
+    /// Marks an idempotency key as in progress, or returns the answer that it is bound to.
+    ///
+    /// # Errors
+    /// The key's first request is still running, the key is bound to another body, or the store failed.
+    pub(super) fn begin_key(
+        self: &Arc<Self>,
+        account: AccountId,
+        claim: &IdempotencyClaim,
+    ) -> Result<BegunKey, SubmitError> {
+        match KeyMark::begin(self, account, claim.key_hash) {
+            Ok(running) => Ok(BegunKey::First(running)),
+            // The key may belong to a concurrent repetition, or to a first request that is about to finish.
+            Err(in_progress) => self.accepted_before(account, claim)?.map(BegunKey::Replay).ok_or(in_progress),
+        }
+    }
+
+    /// Whether another try may accept a refused message: its domain changed meanwhile, or `dev` has registered it now.
+    async fn may_retry(&self, account: AccountId, submission: &Submission, refusal: &Refusal) -> bool {
+        match refusal {
+            Refusal::DomainChanged => true,
+            Refusal::DomainUnknown | Refusal::DomainUnverified => {
+                self.adopt_domain(account, submission.from.domain()).await
+            }
+            Refusal::IdempotencyMismatch
+            | Refusal::StreamForbidden { .. }
+            | Refusal::UnsubscribeUrlMissing
+            | Refusal::RecipientSuppressed
+            | Refusal::QuotaExhausted(_)
+            | Refusal::StorageExhausted => false,
+        }
     }
 
     /// Returns `answer`, after recording a quota refusal for its alert.
@@ -149,7 +178,7 @@ impl Engine {
             match engine.prepare(&caller, &submission, idempotency, helpers) {
                 Ok(Prepared::Message(ready)) => {
                     let Ready { body, accept } = *ready;
-                    let op = move |place: Place| Accept { message: MessageRow { place, ..accept.message }, ..accept };
+                    let op = move |place: Place| accept.at(place);
                     let done = move |answer: Result<Accepted, _>| {
                         drop((running, sender.send(answer.map_err(SubmitError::from))));
                     };
@@ -256,6 +285,14 @@ impl Drop for PendingSubmission<'_> {
 pub(super) struct KeyMark {
     engine: Arc<Engine>,
     key: (AccountId, [u8; 32]),
+}
+
+/// Outcome of [`Engine::begin_key`].
+pub(super) enum BegunKey {
+    /// The key was free. It is in progress until the mark is dropped.
+    First(KeyMark),
+    /// An earlier request with the same body was accepted.
+    Replay(Accepted),
 }
 
 /// An idempotency key in progress, until it is dropped.

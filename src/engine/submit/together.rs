@@ -14,7 +14,6 @@ use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::Accept;
 use crate::store::op::accept_all::{AcceptAll, OneRefused};
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
-use crate::store::row::message::MessageRow;
 
 /// Messages to be accepted together.
 pub struct WholeList {
@@ -90,11 +89,8 @@ impl Engine {
                 Err(not_all) => Err(not_all),
             };
             match outcome {
-                Err(ListRefused { error: SubmitError::Refused(Refusal::DomainChanged), .. }) => {}
-                Err(ListRefused {
-                    place: Some(place),
-                    error: SubmitError::Refused(Refusal::DomainUnknown | Refusal::DomainUnverified),
-                }) if self.adopt_domain(caller.account, submissions[place].from.domain()).await => {}
+                Err(ListRefused { place: Some(place), error: SubmitError::Refused(refusal) })
+                    if self.may_retry(caller.account, &submissions[place], &refusal).await => {}
                 Err(ListRefused { error: SubmitError::Refused(Refusal::QuotaExhausted(exhausted)), place }) => {
                     self.quota_refused(caller.account, &exhausted);
                     return Err(ListRefused { error: SubmitError::Refused(Refusal::QuotaExhausted(exhausted)), place });
@@ -140,14 +136,8 @@ impl Engine {
         }
         let mut appended = self.store.announce_bodies();
         self.store.append_bodies(&mut appended, bodies).await?;
-        let op = move |places: Vec<_>| {
-            let placed = messages.into_iter().zip(places);
-            let messages = placed.map(|(accept, place)| {
-                let message = MessageRow { place, ..accept.message };
-                Accept { message, ..accept }
-            });
-            AcceptAll { messages: messages.collect() }
-        };
+        let at = |(accept, place): (Accept, _)| accept.at(place);
+        let op = move |places: Vec<_>| AcceptAll { messages: messages.into_iter().zip(places).map(at).collect() };
         let accepted = self.store.commit_appended(appended, op).await?;
         let last = accepted.into_iter().next_back().ok_or(StoreError::Panicked)?;
         Ok(AllAccepted { answer, quota: last.quota })

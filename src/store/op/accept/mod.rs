@@ -12,6 +12,7 @@ use crate::domain::event::EventType;
 use crate::domain::stream::Stream;
 use crate::machine::idempotency;
 use crate::machine::quota::QuotaView;
+use crate::store::content::Place;
 use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::idempotency::IdempotencyRow;
@@ -40,6 +41,14 @@ pub struct Accept {
     pub idempotency: Option<IdempotencyClaim>,
     /// Maximum bytes of stored content for the account; 0 for no limit.
     pub stored_bytes_max: u64,
+}
+
+impl Accept {
+    /// Names the place at which the message's body was appended.
+    #[must_use]
+    pub fn at(self, place: Place) -> Self {
+        Self { message: MessageRow { place, ..self.message }, ..self }
+    }
 }
 
 /// An accepted message.

@@ -25,6 +25,7 @@ pub(crate) async fn measure(instance: &Instance, options: &Options) -> Outcome<V
 }
 
 async fn measured(instance: &Instance, name: &str, path: &str, rounds: usize) -> Outcome<Value> {
+    let start = cpu(instance.pid())?;
     let first = instance.page(path).await?;
     let before = cpu(instance.pid())?;
     let mut took = Vec::with_capacity(rounds);
@@ -44,6 +45,7 @@ async fn measured(instance: &Instance, name: &str, path: &str, rounds: usize) ->
         "wall_ms": millis(took[took.len() / 2]),
         "wall_first_ms": millis(first.took),
         "wall_max_ms": millis(took[took.len() - 1]),
+        "cpu_first_ms": millis(before.saturating_sub(start)),
         "cpu_ms": millis(used / u32::try_from(rounds)?),
         "rows": first.text.matches("<tr>").count().saturating_sub(1),
         "kb": (first.text.len() as f64 / 100.0).round() / 10.0,
@@ -84,6 +86,16 @@ async fn pages(instance: &Instance, count: u64) -> Outcome<Vec<(String, String)>
     ] {
         add(name, path.to_owned());
     }
+    // The last domain is the first one that `dev` created, which has the reports.
+    let domains = instance.page("/domains").await?.text;
+    let domain =
+        domains.rsplit_once("/domains/dom_").and_then(|(_, rest)| rest.get(..26)).ok_or("there is no domain")?;
+    let domain = format!("/domains/dom_{domain}");
+    for days in [400, 30] {
+        add(&format!("DMARC reports, {days} days"), format!("{domain}/dmarc?days={days}"));
+    }
+    add("a domain", domain.clone());
+    add("a domain's checklist", format!("{domain}/checklist"));
     let middle = letters::recipient(count / 2);
     let found = instance.page(&query(&[("q", &middle)])).await?.text;
     let message = link(&found, "/messages/msg_").ok_or("no message is found")?;

@@ -13,7 +13,7 @@ use crate::machine::dmarc_advice::{Advice, SourceFigures};
 use crate::store::error::StoreError;
 use crate::store::op::dmarc::{SIGNERS_SHOWN, reporters, scan_days};
 use crate::store::read::Read;
-use crate::store::row::dmarc::DmarcSourceRow;
+use crate::store::row::dmarc::{DmarcSourceRow, DmarcSourceSums};
 use crate::store::schema::dmarc::{ReporterKey, dmarc_source};
 
 /// Maximum number of networks counted separately in one range, so that a year of attacks uses bounded memory.
@@ -159,8 +159,8 @@ impl Figures {
                 }
             }
             let is_ignored = |reporter| known.get(reporter).is_some_and(|reporter| reporter.is_ignored);
-            for (network, _, more) in stretch.sources.iter().filter(|(_, reporter, _)| !is_ignored(reporter)) {
-                add(&mut sources, *network, more);
+            for more in stretch.sources.iter().filter(|sums| !is_ignored(&sums.reporter)) {
+                add(&mut sources, more);
             }
         }
         let (mut reports, mut reported) = (0, BTreeMap::new());
@@ -251,7 +251,8 @@ impl Figures {
     }
 }
 
-fn add(sources: &mut HashMap<SourceNetwork, SourceSums>, network: SourceNetwork, more: &SourceSums) {
+fn add(sources: &mut HashMap<SourceNetwork, SourceSums>, more: &DmarcSourceSums) {
+    let network = more.network;
     let is_full = sources.len() >= NETWORKS_MAX && !sources.contains_key(&network);
     let network = if is_full { SourceNetwork::Other } else { network };
     sources.entry(network).or_insert_with(|| SourceSums::since(more.first_day)).merge(more);

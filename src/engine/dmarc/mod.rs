@@ -75,6 +75,7 @@ impl Engine {
             let range = Range::of_last(today, dmarc_advice::DAYS);
             self.advice(&snapshot, &row, &published, &Figures::read(&snapshot, of, range, (own, &self.dmarc_sums))?)?
         };
+        self.keep_dmarc_sums(today);
         Ok(Some(figures.into_overview(row.name, range, published, advice)))
     }
 
@@ -149,6 +150,7 @@ impl Engine {
             let snapshot = engine.store.snapshot()?;
             let (range, with) = (Range::of_last(last, days), (&*own, &engine.dmarc_sums));
             let figures = Figures::read(&snapshot, (account, domain), range, with)?;
+            engine.keep_dmarc_sums(day_of(engine.clock.now()));
             let mut counts = DmarcCounts::default();
             figures
                 .sources()
@@ -181,6 +183,7 @@ impl Engine {
             let snapshot = engine.store.snapshot()?;
             let range = Range::of_last(today, dmarc_advice::DAYS);
             let figures = Figures::read(&snapshot, (account, domain), range, (&own, &engine.dmarc_sums))?;
+            engine.keep_dmarc_sums(today);
             figures.source(&snapshot, (account, domain), network)
         };
         let source = self.blocking.run(account, show).await.and_then(|source| source).map_err(OpError::Failed)?;

@@ -1,6 +1,6 @@
-//! A memory cache for the sums of a domain's counts, by ranges of days called stretches. A sum over 400 days adds up a
-//! dozen stretches instead of every row. A stretch is valid as long as the rows of its days are unchanged, so a new
-//! report need not notify the cache.
+//! Sums of a domain's counts by stretches of days: the figures of 400 days add up some dozens of them instead of every
+//! row. They are kept in memory, and in the store for the time after a start. A stretch is valid as long as the rows of
+//! its days are unchanged, so a new report needs no notice to the cache.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,21 +8,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::figures::Range;
 use crate::base::id::{AccountId, DomainId};
-use crate::domain::dmarc_source::{DmarcCounts, SourceNetwork};
+use crate::domain::dmarc_source::DmarcCounts;
 use crate::domain::hostname::DomainName;
+use crate::engine::Engine;
 use crate::store::error::StoreError;
-use crate::store::op::dmarc::{CountedSource, ReporterDays, scan};
+use crate::store::op::dmarc::{CountedSource, KeepDmarcSums, ReporterDays, scan};
 use crate::store::read::Read;
-use crate::store::schema::dmarc::ReporterKey;
+use crate::store::row::dmarc::{DmarcSourceSums, DmarcSumsRow};
+use crate::store::schema::dmarc::dmarc_day;
 
-/// Number of days in a complete stretch.
-const STRETCH_DAYS: u32 = 32;
-/// Maximum number of cached sums of all domains: some 30 MiB.
+/// Days of the stretches that are kept in the store, the longest first. A stretch begins at a multiple of its length,
+/// so all ranges share them. At the ends of a range, fewer days than the shortest are left to be read.
+const LENGTHS: [u32; 2] = [32, 4];
+/// Sums that are kept in memory over all domains: some 30 MiB.
 const SUMS_MAX: usize = 100_000;
+/// Sums of one stretch that are kept in the store: some 500 KiB.
+const STORED_MAX: usize = 8_000;
+/// Stretches that wait for the store at most.
+const UNSAVED_MAX: usize = 64;
 /// Maximum candidates for the most frequent signing domains of a source.
 const SIGNERS_MAX: usize = 16;
 
-/// The sums of one source.
+/// The sums of one source over all reporters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SourceSums {
     pub(super) counts: DmarcCounts,
@@ -40,7 +47,7 @@ impl SourceSums {
     }
 
     /// Adds the sums of later days.
-    pub(super) fn merge(&mut self, later: &Self) {
+    pub(super) fn merge(&mut self, later: &DmarcSourceSums) {
         self.last_day = later.last_day;
         self.counts.merge(&later.counts);
         self.has_own_signature |= later.has_own_signature;
@@ -60,43 +67,47 @@ fn add_signers(known: &mut Vec<(DomainName, u64)>, more: &[(DomainName, u64)]) {
 }
 
 /// The sums of some days, by reporter.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Stretch {
-    /// The sources, in the order of the rows.
-    pub(super) sources: Vec<(SourceNetwork, ReporterKey, SourceSums)>,
-    /// The days, oldest first.
-    pub(super) days: Vec<(u32, ReporterKey, DmarcCounts)>,
+pub(super) type Stretch = DmarcSumsRow;
+
+/// Adds up the counts of these days.
+fn added_up(read: &impl Read, of: (AccountId, DomainId), range: Range, version: u64) -> Result<Stretch, StoreError> {
+    let mut stretch = Stretch { to: range.to, version, sources: Vec::new(), days: Vec::new() };
+    let (mut sources, mut days) = (HashMap::new(), HashMap::new());
+    scan(read, of, range.half_open(), &mut |CountedSource { day, network, reporter, row }| {
+        let place = *days.entry((day, reporter)).or_insert_with(|| {
+            stretch.days.push((day, reporter, DmarcCounts::ZERO));
+            stretch.days.len() - 1
+        });
+        stretch.days[place].2.merge(&row.counts);
+        match sources.entry((network, reporter)) {
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(stretch.sources.len());
+                stretch.sources.push(DmarcSourceSums {
+                    network,
+                    reporter,
+                    counts: row.counts,
+                    has_own_signature: row.has_own_signature,
+                    dkim_domains: row.dkim_domains,
+                    spf_domains: row.spf_domains,
+                    first_day: day,
+                    last_day: day,
+                });
+            }
+            std::collections::hash_map::Entry::Occupied(entry) => {
+                let sums = &mut stretch.sources[*entry.get()];
+                sums.last_day = day;
+                sums.counts.merge(&row.counts);
+                sums.has_own_signature |= row.has_own_signature;
+                add_signers(&mut sums.dkim_domains, &row.dkim_domains);
+                add_signers(&mut sums.spf_domains, &row.spf_domains);
+            }
+        }
+    })?;
+    Ok(stretch)
 }
 
-impl Stretch {
-    fn read(read: &impl Read, of: (AccountId, DomainId), range: Range) -> Result<Self, StoreError> {
-        let mut stretch = Self::default();
-        let (mut sources, mut days) = (HashMap::new(), HashMap::new());
-        scan(read, of, range.half_open(), &mut |CountedSource { day, network, reporter, row }| {
-            let place = *days.entry((day, reporter)).or_insert_with(|| {
-                stretch.days.push((day, reporter, DmarcCounts::ZERO));
-                stretch.days.len() - 1
-            });
-            stretch.days[place].2.merge(&row.counts);
-            let place = *sources.entry((network, reporter)).or_insert_with(|| {
-                stretch.sources.push((network, reporter, SourceSums::since(day)));
-                stretch.sources.len() - 1
-            });
-            stretch.sources[place].2.merge(&SourceSums {
-                counts: row.counts,
-                has_own_signature: row.has_own_signature,
-                dkim_domains: row.dkim_domains,
-                spf_domains: row.spf_domains,
-                first_day: day,
-                last_day: day,
-            });
-        })?;
-        Ok(stretch)
-    }
-
-    fn weight(&self) -> usize {
-        self.sources.len() + self.days.len()
-    }
+fn weight(stretch: &Stretch) -> usize {
+    stretch.sources.len() + stretch.days.len()
 }
 
 /// The domain and the days of a stretch.
@@ -107,10 +118,24 @@ struct StretchKey {
     to: u32,
 }
 
-/// A cached stretch.
+impl StretchKey {
+    /// Returns the longest stretch from `from` to `last` at most.
+    fn next(of: (AccountId, DomainId), from: u32, last: u32) -> Self {
+        let end = |length: &u32| from.checked_add(length - 1).filter(|_| from.is_multiple_of(*length));
+        let whole = LENGTHS.iter().filter_map(end).find(|to| *to <= last);
+        let [.., shortest] = LENGTHS;
+        let to = whole.unwrap_or_else(|| (from / shortest * shortest).saturating_add(shortest - 1).min(last));
+        Self { of, from, to }
+    }
+
+    /// Whether it is one of the stretches that all ranges share.
+    fn is_whole(self) -> bool {
+        LENGTHS.iter().any(|length| self.from.is_multiple_of(*length) && self.to - self.from + 1 == *length)
+    }
+}
+
+/// A stretch that is kept.
 struct Kept {
-    /// Digest of the rows of its days.
-    version: u64,
     stretch: Arc<Stretch>,
     /// Value of the use counter at its last use.
     used: u64,
@@ -121,6 +146,8 @@ struct Stretches {
     kept: HashMap<StretchKey, Kept>,
     weight: usize,
     uses: u64,
+    /// Stretches that the store does not have yet.
+    unsaved: Vec<(StretchKey, Arc<Stretch>)>,
 }
 
 /// The cached sums of all domains, up to [`SUMS_MAX`].
@@ -137,16 +164,17 @@ impl DmarcSums {
         days: &[ReporterDays],
     ) -> Result<Vec<Arc<Stretch>>, StoreError> {
         let mut stretches = Vec::new();
-        let mut from = range.from;
+        let (mut from, mut days) = (range.from, days);
         while from <= range.to {
-            let to = (from / STRETCH_DAYS * STRETCH_DAYS).saturating_add(STRETCH_DAYS - 1).min(range.to);
-            let mut digest = DefaultHasher::new();
-            let own = days.iter().filter(|day| (from..=to).contains(&day.day));
-            let count = own.map(|day| (day.day, day.digest).hash(&mut digest)).count();
-            if count > 0 {
-                stretches.push(self.stretch(read, StretchKey { of, from, to }, digest.finish())?);
+            let key = StretchKey::next(of, from, range.to);
+            let (own, later) = days.split_at(days.partition_point(|day| day.day <= key.to));
+            if !own.is_empty() {
+                let mut digest = DefaultHasher::new();
+                own.iter().for_each(|day| (day.day, day.digest).hash(&mut digest));
+                stretches.push(self.stretch(read, key, digest.finish())?);
             }
-            from = to.saturating_add(1);
+            days = later;
+            from = key.to.saturating_add(1);
         }
         Ok(stretches)
     }
@@ -155,8 +183,18 @@ impl DmarcSums {
         if let Some(stretch) = self.known(key, version) {
             return Ok(stretch);
         }
-        let stretch = Arc::new(Stretch::read(read, key.of, Range { from: key.from, to: key.to })?);
-        self.keep(key, version, Arc::clone(&stretch));
+        let stored = match key.is_whole() {
+            true => read.sound_row::<DmarcSumsRow>(&dmarc_day(key.of.0, key.of.1, key.from))?,
+            false => None,
+        };
+        let stored = stored.filter(|row| (row.to, row.version) == (key.to, version));
+        let is_stored = stored.is_some();
+        let stretch = match stored {
+            Some(row) => row,
+            None => added_up(read, key.of, Range { from: key.from, to: key.to }, version)?,
+        };
+        let stretch = Arc::new(stretch);
+        self.keep(key, Arc::clone(&stretch), !is_stored && key.is_whole());
         Ok(stretch)
     }
 
@@ -164,24 +202,53 @@ impl DmarcSums {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.uses += 1;
         let used = all.uses;
-        let kept = all.kept.get_mut(&key).filter(|kept| kept.version == version)?;
+        let kept = all.kept.get_mut(&key).filter(|kept| kept.stretch.version == version)?;
         kept.used = used;
         Some(Arc::clone(&kept.stretch))
     }
 
-    /// Caches a stretch, and evicts the least recently used ones if the cache is full.
-    fn keep(&self, key: StretchKey, version: u64, stretch: Arc<Stretch>) {
+    /// Keeps a stretch; those that were not used for longest make room for it. An `is_new` one is for the store too.
+    fn keep(&self, key: StretchKey, stretch: Arc<Stretch>, is_new: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.weight += stretch.weight();
+        let added = weight(&stretch);
+        if is_new && added <= STORED_MAX && all.unsaved.len() < UNSAVED_MAX {
+            all.unsaved.push((key, Arc::clone(&stretch)));
+        }
+        all.weight += added;
         all.uses += 1;
         let used = all.uses;
-        if let Some(before) = all.kept.insert(key, Kept { version, stretch, used }) {
-            all.weight -= before.stretch.weight();
+        if let Some(before) = all.kept.insert(key, Kept { stretch, used }) {
+            all.weight -= weight(&before.stretch);
         }
         while all.weight > SUMS_MAX {
             let Some(oldest) = all.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key) else { break };
-            let removed = all.kept.remove(&oldest).map_or(0, |kept| kept.stretch.weight());
+            let removed = all.kept.remove(&oldest).map_or(0, |kept| weight(&kept.stretch));
             all.weight -= removed;
+        }
+    }
+
+    /// Takes the operations that store new stretches. Only days before `today` by two count: reports of later days are
+    /// still arriving, so their sums would be stored again and again.
+    fn unsaved(&self, today: u32) -> Vec<KeepDmarcSums> {
+        let taken = std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).unsaved);
+        let settled = taken.into_iter().filter(|(key, _)| key.to.saturating_add(2) < today);
+        settled
+            .map(|(StretchKey { of: (account, domain), from, .. }, stretch)| KeepDmarcSums {
+                account,
+                domain,
+                from,
+                row: Arc::unwrap_or_clone(stretch),
+            })
+            .collect()
+    }
+}
+
+impl Engine {
+    /// Stores the sums that were added up since the last call, without waiting for it. Should that fail, they are added
+    /// up again after the next start.
+    pub(super) fn keep_dmarc_sums(&self, today: u32) {
+        for op in self.dmarc_sums.unsaved(today) {
+            self.store.post(op, |_kept| {});
         }
     }
 }
@@ -191,11 +258,13 @@ mod tests {
     use super::*;
     use crate::domain::account::QuotaLimits;
     use crate::domain::dmarc_record::DmarcPolicy;
-    use crate::domain::dmarc_source::Evaluation;
+    use crate::domain::dmarc_source::{Evaluation, SourceNetwork};
     use crate::domain::sending_domain::DomainStatus;
     use crate::domain::stream::Stream;
     use crate::store::op::dmarc::{RecordDmarcReport, Recorded, SourceCounts, day_of, scan_days, start_of};
     use crate::store::row::dmarc::DmarcReportRow;
+    use crate::store::schema::Table;
+    use crate::store::schema::dmarc::ReporterKey;
     use crate::store::testing::TestStore;
 
     /// Adds a report with two networks for the day `days_ago` days before today.
@@ -258,18 +327,67 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_stretch_is_evicted() {
+    fn ranges_share_their_whole_stretches() {
+        let lengths = |from: u32, to: u32| {
+            let (mut lengths, mut next) = (Vec::new(), from);
+            while next <= to {
+                let key = StretchKey::next((AccountId::default(), DomainId::default()), next, to);
+                let length = key.to - key.from + 1;
+                assert!(key.from == next && key.is_whole() == LENGTHS.contains(&length), "{next}");
+                lengths.push(length);
+                next = key.to + 1;
+            }
+            lengths
+        };
+        assert_eq!(lengths(64, 95), [32]);
+        assert_eq!(lengths(63, 97), [1, 32, 2]);
+        assert_eq!(lengths(65, 140), [3, 4, 4, 4, 4, 4, 4, 4, 32, 4, 4, 4, 1]);
+        assert_eq!(lengths(70, 70), [1]);
+    }
+
+    #[test]
+    fn stored_sums_are_used_after_a_start_until_a_report_of_one_of_their_days() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let of = (account, test.domain(account, "example.com", Stream::Transactional, DomainStatus::Verified));
+        let today = day_of(test.now());
+        let range = Range::of_last(today, 55);
+        for days_ago in 0..55 {
+            assert_eq!(test.done(report(&test, of, &format!("r{days_ago}"), days_ago)), Recorded::Counted);
+        }
+        let after_a_start = || {
+            let (snapshot, sums) = (test.snapshot(), DmarcSums::default());
+            let days = scan_days(&snapshot, of, range.half_open()).unwrap();
+            let stretches = sums.stretches(&snapshot, of, range, &days).unwrap();
+            let messages: u64 = stretches.iter().flat_map(|stretch| &stretch.days).map(|day| day.2.messages()).sum();
+            (stretches, messages, sums.unsaved(today))
+        };
+        let (first, messages, unsaved) = after_a_start();
+        assert_eq!(messages, 55 * 6);
+        assert!(unsaved.len() > 2 && unsaved.iter().all(|op| op.row.to + 2 < today));
+        let stored = unsaved.len();
+        unsaved.into_iter().for_each(|op| test.done(op));
+        assert_eq!(test.count(Table::DmarcSums, &[]), stored);
+        let (second, messages, unsaved) = after_a_start();
+        assert_eq!((&second, messages, unsaved.len()), (&first, 55 * 6, 0), "all of them are stored");
+        assert_eq!(test.done(report(&test, of, "late", 20)), Recorded::Counted);
+        let (_, messages, unsaved) = after_a_start();
+        assert_eq!((messages, unsaved.len()), (56 * 6, 1), "the stored sums of one stretch are outdated");
+    }
+
+    #[test]
+    fn the_stretch_that_was_not_used_for_longest_makes_room() {
         let sums = DmarcSums::default();
         let key = |from| StretchKey { of: (AccountId::default(), DomainId::default()), from, to: from };
         let heavy = || {
             let day = (1, ReporterKey::default(), DmarcCounts::ZERO);
-            Arc::new(Stretch { sources: Vec::new(), days: vec![day; SUMS_MAX / 3] })
+            Arc::new(Stretch { to: 0, version: 1, sources: Vec::new(), days: vec![day; SUMS_MAX / 3] })
         };
         for from in 0..3 {
-            sums.keep(key(from), 1, heavy());
+            sums.keep(key(from), heavy(), false);
         }
-        assert!(sums.known(key(0), 1).is_some() && sums.known(key(0), 2).is_none(), "another version does not match");
-        sums.keep(key(3), 1, heavy());
+        assert!(sums.known(key(0), 1).is_some() && sums.known(key(0), 2).is_none(), "another version is another");
+        sums.keep(key(3), heavy(), false);
         let known = [0, 1, 2, 3].map(|from| sums.known(key(from), 1).is_some());
         assert_eq!(known, [true, false, true, true]);
         assert!(sums.0.lock().unwrap().weight <= SUMS_MAX);

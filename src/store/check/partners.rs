@@ -120,7 +120,8 @@ fn partners(sight: &CheckInputs<'_>, table: Table, key: &[u8], value: &[u8]) -> 
         | Table::DmarcDays
         | Table::DmarcCounts
         | Table::DmarcSources
-        | Table::DmarcReporters => vec![owner()],
+        | Table::DmarcReporters
+        | Table::DmarcSums => vec![owner()],
         Table::StoredContentByBucket => vec![there(Table::Accounts, &key[8..])],
         Table::Deliveries => delivery(sight, key, value)?,
         Table::DeliveriesByEndpoint => vec![there(Table::Deliveries, &[&key[..16], &key[32..]].concat())],

@@ -13,7 +13,9 @@ use crate::store::row::alert::{AlertRow, AlertStateRow, OpenAlertRow};
 use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::row::clock_doubt::ClockDoubtRow;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
-use crate::store::row::dmarc::{DmarcCountsRow, DmarcDayRow, DmarcReportRow, DmarcReporterRow, DmarcSourceRow};
+use crate::store::row::dmarc::{
+    DmarcCountsRow, DmarcDayRow, DmarcReportRow, DmarcReporterRow, DmarcSourceRow, DmarcSumsRow,
+};
 use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
@@ -87,6 +89,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::DmarcCounts => schema::dmarc::dmarc_counts_parts(key).is_some() && reads::<DmarcCountsRow>(value)?,
         Table::DmarcSources => schema::dmarc::dmarc_source_of(key).is_some() && reads::<DmarcSourceRow>(value)?,
         Table::DmarcReporters => key.len() == 40 && reads::<DmarcReporterRow>(value)?,
+        Table::DmarcSums => key.len() == 36 && reads::<DmarcSumsRow>(value)?,
         Table::Reputations => key.len() == 16 && reads::<Reputation>(value)?,
         Table::ClockDoubts => key.len() == 4 && reads::<ClockDoubtRow>(value)?,
         Table::Alerts => key.len() == 32 && reads::<AlertRow>(value)?,

@@ -89,7 +89,8 @@ pub(super) fn row_name(table: Table, key: &[u8]) -> String {
         | Table::DmarcDays
         | Table::DmarcCounts
         | Table::DmarcSources
-        | Table::DmarcReporters => 2,
+        | Table::DmarcReporters
+        | Table::DmarcSums => 2,
         _ => key.len() / 16,
     };
     let mut name = Vec::new();

@@ -80,6 +80,7 @@ const fn keys_of(table: Table) -> Keys {
         | Table::DmarcCounts
         | Table::DmarcSources
         | Table::DmarcReporters
+        | Table::DmarcSums
         | Table::Reputations => Keys::Prefixed,
         Table::StoredContentByBucket | Table::IdempotencyByExpiry => Keys::At(8),
         Table::Timers => Keys::At(9),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Row;
 use crate::base::time::Timestamp;
 use crate::domain::dmarc_record::DmarcPolicy;
-use crate::domain::dmarc_source::DmarcCounts;
+use crate::domain::dmarc_source::{DmarcCounts, SourceNetwork};
 use crate::domain::hostname::DomainName;
 use crate::store::schema::Table;
 use crate::store::schema::dmarc::ReporterKey;
@@ -132,4 +132,43 @@ pub struct DmarcReporterRow {
 
 impl Row for DmarcReporterRow {
     const TABLE: Table = Table::DmarcReporters;
+}
+
+/// The sums of one source over some days, from the reports of one reporter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DmarcSourceSums {
+    /// The network.
+    pub network: SourceNetwork,
+    /// The reporter.
+    pub reporter: ReporterKey,
+    /// Message counts by evaluation.
+    pub counts: DmarcCounts,
+    /// Whether some of them had a signature of the domain itself.
+    pub has_own_signature: bool,
+    /// Signing domains, with their messages.
+    pub dkim_domains: Vec<(DomainName, u64)>,
+    /// Domains checked by SPF, with their messages.
+    pub spf_domains: Vec<(DomainName, u64)>,
+    /// The first day of these days that has the source.
+    pub first_day: u32,
+    /// The last one.
+    pub last_day: u32,
+}
+
+/// The sums of some days of a domain; its key names account, domain and the first day. They can be added up again from
+/// [`Table::DmarcCounts`] at any time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DmarcSumsRow {
+    /// The last day.
+    pub to: u32,
+    /// Digest of the rows in [`Table::DmarcDays`] of these days. Sums with another digest are outdated.
+    pub version: u64,
+    /// The sources, in the order in which the counts name them.
+    pub sources: Vec<DmarcSourceSums>,
+    /// The messages of each day and reporter, oldest first.
+    pub days: Vec<(u32, ReporterKey, DmarcCounts)>,
+}
+
+impl Row for DmarcSumsRow {
+    const TABLE: Table = Table::DmarcSums;
 }

@@ -154,6 +154,8 @@ tables! {
     /// due, kind, account, identifier → nothing: the timers. Later timers are only here; the next ones are also in the
     /// timer cache.
     Timers = "timers";
+    /// account, domain, first day → sums of the rows of [`Self::DmarcCounts`] of some days, which save reading them.
+    DmarcSums = "dmarc_sums";
 }
 
 impl Table {

@@ -6,12 +6,14 @@
 
 mod marks;
 mod scan;
+mod sums;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
 pub use marks::{DmarcRefusal, IgnoreDmarcReporter, MarkDmarcSource};
 pub use scan::{CountedSource, ReporterDays, ignored_reporters, reporters, scan, scan_days};
+pub use sums::KeepDmarcSums;
 pub(super) use sweep::sweep;
 
 use std::time::Duration;

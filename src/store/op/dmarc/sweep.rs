@@ -52,6 +52,7 @@ impl Sweep {
         left -= self.remove_counts(tables, left)?;
         left -= self.remove_reports(tables, left)?;
         left -= self.remove_before(tables, Table::DmarcSeen, left)?.len();
+        left -= self.remove_before(tables, Table::DmarcSums, left)?.len();
         let days = self.days(tables, left)?;
         for (key, row) in &days {
             self.forget_reporters(tables, key, row)?;

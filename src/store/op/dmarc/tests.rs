@@ -8,6 +8,7 @@ use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
 use crate::store::op::domain_change::DeleteDomain;
 use crate::store::op::sweep::SweepEvents;
+use crate::store::row::dmarc::DmarcSumsRow;
 use crate::store::testing::TestStore;
 use crate::store::timer::TimerKind;
 
@@ -26,6 +27,13 @@ impl World {
         let account = test.account(QuotaLimits::default());
         let domain = test.domain(account, "example.com", Stream::Transactional, DomainStatus::Verified);
         Self { test, account, domain }
+    }
+
+    /// Returns the sums of yesterday.
+    fn sums(&self) -> KeepDmarcSums {
+        let from = day_of(self.test.now()) - 1;
+        let row = DmarcSumsRow { to: from, version: 1, sources: Vec::new(), days: Vec::new() };
+        KeepDmarcSums { account: self.account, domain: self.domain, from, row }
     }
 
     /// Returns a report of yesterday with one message from each of these networks.
@@ -214,13 +222,14 @@ fn marks_require_a_reported_source_or_reporter() {
     assert_eq!(ignored_reporters(&world.test.snapshot(), world.account, world.domain).unwrap().len(), 1);
 }
 
-const TABLES: [Table; 6] = [
+const TABLES: [Table; 7] = [
     Table::DmarcReports,
     Table::DmarcSeen,
     Table::DmarcDays,
     Table::DmarcCounts,
     Table::DmarcSources,
     Table::DmarcReporters,
+    Table::DmarcSums,
 ];
 
 #[test]
@@ -228,19 +237,23 @@ fn reports_are_removed_after_400_days_and_newer_ones_stay() {
     let world = World::new();
     let networks: Vec<_> = (0..600).map(network).collect();
     world.test.done(world.report("old", "1", &networks));
+    world.test.done(world.sums());
+    let late = world.sums();
     world.test.pass(DAY * 10);
     world.test.done(world.report("new", "2", &[network(1)]));
+    world.test.done(world.sums());
     world.test.pass(KEPT - DAY * 11);
     world.sweep();
     assert_eq!(world.rows(Table::DmarcCounts), 601, "the first day is 400 days old, not older");
     world.test.pass(DAY * 2);
     world.sweep();
-    assert_eq!(TABLES.map(|table| world.rows(table)), [1; 6]);
+    world.test.done(late);
+    assert_eq!(TABLES.map(|table| world.rows(table)), [1; 7]);
     let report = crate::store::check::check_open(world.test.store(), world.test.now());
     assert_eq!(report.failures, []);
     world.test.pass(DAY * 10);
     world.sweep();
-    assert_eq!(TABLES.map(|table| world.rows(table)), [0; 6]);
+    assert_eq!(TABLES.map(|table| world.rows(table)), [0; 7]);
 }
 
 #[test]
@@ -248,8 +261,10 @@ fn removing_a_domain_removes_its_reports() {
     let world = World::new();
     world.test.done(world.report("one", "1", &[network(1)]));
     world.test.done(world.unauthentic("two", "2"));
+    world.test.done(world.sums());
     let op = DeleteDomain { account: world.account, domain: world.domain, limit: None };
     assert!(world.test.commit(op).is_ok());
     world.sweep();
-    assert_eq!(TABLES.map(|table| world.rows(table)), [0; 6]);
+    world.test.done(world.sums());
+    assert_eq!(TABLES.map(|table| world.rows(table)), [0; 7]);
 }

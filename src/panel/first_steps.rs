@@ -1,7 +1,7 @@
 //! First steps of an account that has not sent anything. Steps are ticked automatically, and a form sends a test
 //! message.
 
-use super::components::{Choice, FormFaults};
+use super::components::Choice;
 use super::form::Form;
 use super::page_error::Fault;
 use super::page_guard::Visit;
@@ -22,11 +22,11 @@ pub(super) struct FirstSteps {
     pub(super) has_webhook: bool,
     /// Sender of the test message. `None` before a domain is verified.
     pub(super) sender: Option<Sender>,
-    /// Recipient of the test message, as typed.
+    /// The recipient of the test message: the visitor's own address.
     pub(super) to: String,
-    /// Errors of the form.
-    pub(super) faults: FormFaults,
-    /// Languages of the code example.
+    /// Why the test message was refused; empty if it was not.
+    pub(super) fault: String,
+    /// The languages of the example.
     pub(super) languages: Vec<Choice>,
     /// Code example.
     pub(super) example: String,
@@ -106,11 +106,11 @@ impl Language {
 }
 
 impl FirstSteps {
-    /// Returns the steps of the account, and the form with the rejected input if there is any.
+    /// The steps of the account, with the reason if the test message was refused.
     ///
     /// # Errors
-    /// Store errors.
-    pub(super) fn of(visit: &Visit<'_>, to: Option<&str>, faults: FormFaults) -> Result<Self, Fault> {
+    /// Those of the store.
+    pub(super) fn of(visit: &Visit<'_>, fault: String) -> Result<Self, Fault> {
         let (engine, account) = (&visit.api.engine, visit.account_id());
         let some = PageRequest { before: None, limit: LOOKED_AT };
         let sender = sender(visit)?;
@@ -126,8 +126,8 @@ impl FirstSteps {
             has_domain: sender.is_some(),
             has_key: engine.keys(account, some)?.rows.iter().any(|key| key.is_live(visit.now)),
             has_webhook: !engine.endpoints(account, some)?.rows.is_empty(),
-            to: to.unwrap_or_else(|| visit.user().email.as_given()).to_owned(),
-            faults,
+            to: visit.user().email.as_given().to_owned(),
+            fault,
             languages: Language::ALL.map(choice).into(),
             example: language.example(url, from),
             sender,

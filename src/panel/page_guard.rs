@@ -146,7 +146,12 @@ impl Visit<'_> {
         Moment::new(at, self.account.time_zone.zone())
     }
 
-    /// Parses the identifier in the path. A malformed one is reported as unknown.
+    /// A moment on a detail page, with its age.
+    pub(super) fn detail(&self, at: Timestamp) -> Moment {
+        self.moment(at).aged(self.now)
+    }
+
+    /// The identifier in the path. One that is malformed is as unknown as any other.
     pub(super) fn id<T: std::str::FromStr>(&self) -> Result<T, Fault> {
         self.id_named("id")
     }

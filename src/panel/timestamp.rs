@@ -8,22 +8,29 @@ use jiff::tz::TimeZone;
 
 use crate::base::time::Timestamp;
 
-/// A time in a zone. Rendered as a `time` element.
+/// A moment in a zone. Written as a `time` element, on detail pages with its age after it.
 #[derive(Debug, Clone)]
 pub(super) struct Moment {
     at: Timestamp,
     zone: TimeZone,
+    /// Time of the page, if the age is shown.
+    now: Option<Timestamp>,
 }
 
 impl Moment {
     /// Creates the time `at`, shown in `zone`.
     pub(super) const fn new(at: Timestamp, zone: TimeZone) -> Self {
-        Self { at, zone }
+        Self { at, zone, now: None }
     }
 
-    /// Returns the text: `2026-11-20 16:04:05 CET`.
+    /// The moment with its age at `now`: `20 Nov 2026, 16:04:05 CET · 3 min ago`.
+    pub(super) fn aged(self, now: Timestamp) -> Self {
+        Self { now: Some(now), ..self }
+    }
+
+    /// The text: `20 Nov 2026, 16:04:05 CET`.
     pub(super) fn text(&self) -> String {
-        zoned(self.at, &self.zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
+        zoned(self.at, &self.zone).strftime("%-d %b %Y, %H:%M:%S %Z").to_string()
     }
 
     /// Returns the day alone: `20 Nov`.
@@ -67,8 +74,10 @@ impl fmt::Display for Moment {
     /// The output contains only digits and zone names, so it needs no escaping.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.text();
-        let (date, rest) = text.split_once(' ').unwrap_or((&text, ""));
-        write!(f, "<time datetime=\"{at}\" title=\"{at} (UTC)\">{date} <span>{rest}</span></time>", at = self.at)
+        let (date, rest) = text.split_once(", ").unwrap_or((&text, ""));
+        let at = self.at;
+        write!(f, "<time datetime=\"{at}\" title=\"{at} (UTC)\">{date}, <span>{rest}</span></time>")?;
+        self.now.map_or(Ok(()), |now| write!(f, " <span class=\"age\">\u{b7} {}</span>", age(at, now)))
     }
 }
 
@@ -79,7 +88,7 @@ pub(super) struct Clock<'m>(&'m Moment);
 
 impl fmt::Display for Clock<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Moment { at, zone } = self.0;
+        let Moment { at, zone, .. } = self.0;
         let text = zoned(*at, zone).strftime("%H:%M:%S").to_string();
         write!(f, "<time datetime=\"{at}\" title=\"{at} (UTC)\"><span>{text}</span></time>")
     }
@@ -117,7 +126,19 @@ impl Days {
     }
 }
 
-/// Returns the time since the previous step: `+1.8 s`.
+/// Returns the distance of a moment from `now`, in one whole unit: `3 min ago`, `in 2 h`.
+fn age(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.since(at).max(at.since(now)).as_secs();
+    let distance = match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    };
+    if at > now { format!("in {distance}") } else { format!("{distance} ago") }
+}
+
+/// Returns the time since the step before: `+1.8 s`.
 pub(super) fn gap(earlier: Timestamp, later: Timestamp) -> String {
     format!("+{}", lasted(later.since(earlier)))
 }
@@ -146,8 +167,10 @@ mod tests {
         assert_eq!(
             moment.to_string(),
             "<time datetime=\"2023-11-14T22:13:20.000+00:00\" title=\"2023-11-14T22:13:20.000+00:00 (UTC)\">\
-             2023-11-14 <span>23:13:20 CET</span></time>"
+             14 Nov 2023, <span>23:13:20 CET</span></time>"
         );
+        let aged = moment.aged(Timestamp::from_millis(1_700_000_190_000)).to_string();
+        assert!(aged.ends_with("</time> <span class=\"age\">\u{b7} 3 min ago</span>"), "{aged}");
         let midnight = start_of_day(Timestamp::from_millis(1_700_000_000_000), &zone);
         assert_eq!(midnight.to_string(), "2023-11-13T23:00:00.000+00:00");
     }
@@ -168,7 +191,16 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_shown_in_a_suitable_unit() {
+    fn an_age_is_one_whole_unit_before_or_after() {
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        let before = |seconds| age(now - Duration::from_secs(seconds), now);
+        assert_eq!([0, 59, 60, 3_599].map(before), ["0 s ago", "59 s ago", "1 min ago", "59 min ago"]);
+        assert_eq!([3_600, 172_799, 172_800].map(before), ["1 h ago", "47 h ago", "2 days ago"]);
+        assert_eq!(age(now + Duration::from_secs(7_200), now), "in 2 h");
+    }
+
+    #[test]
+    fn gaps_are_told_in_the_unit_that_fits() {
         let after = |millis| gap(Timestamp::ZERO, Timestamp::from_millis(millis));
         assert_eq!([0, 999, 1_840, 90_000].map(after), ["+0 ms", "+999 ms", "+1.8 s", "+1.5 min"]);
         assert_eq!([7_200_000, 259_200_000].map(after), ["+2.0 h", "+3.0 days"]);

@@ -99,9 +99,9 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
         name: account.name.as_str().to_owned(),
         badge: badge_of(suspension.is_some()),
         suspension: suspension
-            .map(|row| Suspension { since: visit.moment(row.since), reason: row.reason.as_str().to_owned() }),
+            .map(|row| Suspension { since: visit.detail(row.since), reason: row.reason.as_str().to_owned() }),
         facts: facts(visit, account)?,
-        created_at: visit.moment(account.created_at),
+        created_at: visit.detail(account.created_at),
         usage: Trend::new(&before, &outcomes, Span::Month, &zone, Links::None),
         rates: AccountReputation::new(&engine.reputation(account.id)?).lines,
         users: users(visit, account.id)?,

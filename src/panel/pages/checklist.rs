@@ -47,7 +47,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         frame: Frame::new(&visit, format!("Checklist of {}", row.name), "/domains")?,
         id,
         name: row.name.to_string(),
-        checked_at: row.last_checked_at.map(|at| visit.moment(at)),
+        checked_at: row.last_checked_at.map(|at| visit.detail(at)),
         can_verify: row.next_check_at.is_some(),
         verdict: verdict(&items),
         items: items.into_iter().map(line).collect(),

@@ -95,11 +95,11 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         standing: standing(&visit, &row),
         stream: row.stream,
         streams: Stream::ALL,
-        verified_at: row.verified_at.map(|at| visit.moment(at)),
-        last_checked_at: row.last_checked_at.map(|at| visit.moment(at)),
-        next_check_at: row.next_check_at.map(|at| visit.moment(at)),
+        verified_at: row.verified_at.map(|at| visit.detail(at)),
+        last_checked_at: row.last_checked_at.map(|at| visit.detail(at)),
+        next_check_at: row.next_check_at.map(|at| visit.detail(at)),
         rotation_days: row.rotation.days,
-        next_rotation_at: row.rotation.next_at.map(|at| visit.moment(at)),
+        next_rotation_at: row.rotation.next_at.map(|at| visit.detail(at)),
         zone_file: dns::zone_file(&lines),
         found_count: lines.iter().filter(|line| line.is_ok).count(),
         lines,
@@ -116,7 +116,7 @@ fn standing(visit: &Visit<'_>, row: &DomainRow) -> StatusMeaning {
         (DomainStatus::Verified, Some(_)) => StatusMeaning::Verified,
         (DomainStatus::Failing, _) => {
             let seen_at = row.last_seen_at.unwrap_or(row.created_at);
-            StatusMeaning::Failing { seen_at: visit.moment(seen_at), until: visit.moment(seen_at + GRACE) }
+            StatusMeaning::Failing { seen_at: visit.detail(seen_at), until: visit.detail(seen_at + GRACE) }
         }
     }
 }

@@ -59,7 +59,7 @@ fn written(
         "revoked" => Some("Key revoked."),
         _ => None,
     };
-    let moment = |at: Option<_>| at.map(|at| visit.moment(at));
+    let moment = |at: Option<_>| at.map(|at| visit.detail(at));
     let page = KeyPage {
         frame: Frame::new(visit, key.name.as_str(), "/keys")?.with_done(done),
         id: key.id,

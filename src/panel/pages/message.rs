@@ -105,10 +105,9 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
     let query = Form::of_query(&visit.call);
     let tab = tab(&visit, &record, &query).await?;
-    let (zone, engine) = (visit.account.time_zone.zone(), &visit.api.engine);
+    let engine = &visit.api.engine;
     let events = engine.timeline(visit.account_id(), record.id)?;
     let MessageRecord { id, row, transfer, next_attempt_at, waiting } = &record;
-    let moment = |at| Moment::new(at, zone.clone());
     let title = row.subject.clone().unwrap_or_else(|| "Message without subject".to_owned());
     let done = match query.text("done") {
         "canceled" => Some("Message canceled."),
@@ -127,10 +126,10 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         facts: facts(&record),
         technical: technical(&record, visit.view().is_some()),
         metadata: row.metadata.clone().into_iter().collect(),
-        injected_at: moment(row.created_at),
-        next_attempt_at: next_attempt_at.map(moment),
+        injected_at: visit.detail(row.created_at),
+        next_attempt_at: next_attempt_at.map(|at| visit.detail(at)),
         waits: waiting.as_ref().map(|wait| wait.detail.clone()),
-        content_until: moment(row.content_expires_at),
+        content_until: visit.detail(row.content_expires_at),
         is_content_gone: matches!(tab, Tab::Gone) || engine.clock.time().expiry >= row.content_expires_at,
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),
         paused: engine.pause_of(visit.account_id(), *id)?,

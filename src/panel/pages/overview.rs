@@ -14,7 +14,7 @@ use crate::http::answer::Answer;
 use crate::machine::quota::WindowView;
 use crate::machine::reputation::Rate;
 use crate::panel::chart::percent;
-use crate::panel::components::{Choice, FormFaults, grouped};
+use crate::panel::components::{Choice, grouped};
 use crate::panel::delivery_problems::{RepeatedAnswer, troubles};
 use crate::panel::delivery_time::{DeliveryTime, patience};
 use crate::panel::first_steps::FirstSteps;
@@ -28,7 +28,9 @@ use crate::panel::sender_reputation::AccountReputation;
 use crate::panel::trend::{Links, Span, Trend};
 use crate::store::row::outcomes::OutcomeCounts;
 
-/// Number of messages shown.
+/// Percentage of a quota window from which it is shown.
+const QUOTA_SHOWN: u64 = 80;
+/// Messages shown.
 const NEWEST: usize = 5;
 const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
 const WEEK: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
@@ -48,7 +50,8 @@ struct OverviewPage {
     standing: AccountReputation,
     troubles: Vec<RepeatedAnswer>,
     figures: Vec<Figure>,
-    windows: [QuotaBar; 2],
+    /// Quota windows that are mostly used.
+    windows: Vec<QuotaBar>,
     newest: Vec<MessageLine>,
     spans: Vec<Choice>,
     streams: Vec<Choice>,
@@ -132,7 +135,7 @@ fn capitalized(stream: Stream) -> String {
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let newest = newest(&visit).await?;
     if newest.is_empty() {
-        return first_steps(&visit, StatusCode::OK, None, FormFaults::none());
+        return first_steps(&visit, StatusCode::OK, String::new());
     }
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let zone = visit.account.time_zone.zone();
@@ -145,7 +148,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         troubles: troubles(&visit)?,
         standing: AccountReputation::new(&engine.reputation(account)?),
         figures: figures(&visit, period, &outcomes.total)?,
-        windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)],
+        windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)].into_iter().flatten().collect(),
         newest: MessageLine::list(&newest, &zone, visit.now),
         spans: period.spans(),
         streams: period.streams(),
@@ -157,19 +160,14 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// Renders the page with the rejected test message form.
-pub(super) async fn refused(
-    visit: &Visit<'_>,
-    status: StatusCode,
-    to: &str,
-    faults: FormFaults,
-) -> Result<Answer, Fault> {
-    first_steps(visit, status, Some(to), faults)
+/// The first steps after the test message was refused for this reason.
+pub(super) fn refused(visit: &Visit<'_>, fault: String) -> Result<Answer, Fault> {
+    first_steps(visit, StatusCode::UNPROCESSABLE_ENTITY, fault)
 }
 
-fn first_steps(visit: &Visit<'_>, status: StatusCode, to: Option<&str>, faults: FormFaults) -> Result<Answer, Fault> {
+fn first_steps(visit: &Visit<'_>, status: StatusCode, fault: String) -> Result<Answer, Fault> {
     let frame = Frame::new(visit, "Overview", "/")?;
-    let first = FirstSteps::of(visit, to, faults)?;
+    let first = FirstSteps::of(visit, fault)?;
     html::page(status, &FirstStepsPage { frame, first, live: "/events/stream" })
 }
 
@@ -227,15 +225,19 @@ fn before(visit: &Visit<'_>, period: Period) -> Result<String, Fault> {
     Ok(format!("{} same time last week", grouped(then)))
 }
 
-fn bar(name: &'static str, window: WindowView, visit: &Visit<'_>) -> QuotaBar {
-    QuotaBar {
+/// The bar of a quota window. None while less than [`QUOTA_SHOWN`] of it is used.
+fn bar(name: &'static str, window: WindowView, visit: &Visit<'_>) -> Option<QuotaBar> {
+    if window.used.saturating_mul(100) < window.limit.saturating_mul(QUOTA_SHOWN) {
+        return None;
+    }
+    Some(QuotaBar {
         name,
         used: grouped(window.used),
         limit: grouped(window.limit),
         raw_used: window.used.min(window.limit),
         raw_limit: window.limit.max(1),
         resets_in: in_words(window.reset.saturating_sub(visit.now.as_secs()).div_ceil(60)),
-    }
+    })
 }
 
 fn in_words(minutes: u64) -> String {

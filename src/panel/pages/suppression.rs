@@ -62,7 +62,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         id,
         email: row.email,
         badge: badge_of(row.reason),
-        created_at: visit.moment(row.created_at),
+        created_at: visit.detail(row.created_at),
         why,
         note: row.note,
         message: row.message.map(|id| id.to_string()),

@@ -138,10 +138,10 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         frame: Frame::new(&visit, "System", "/system")?.with_done(done),
         state: state(&visit),
         service: service(&visit, started_at),
-        started_at: visit.moment(started_at),
+        started_at: visit.detail(started_at),
         storage: storage(&visit, &measured, least),
-        last_checkpoint: engine.store.meters().last_checkpoint().map(|at| visit.moment(at)),
-        last_backup: measured.last_backup.map(|at| visit.moment(at)),
+        last_checkpoint: engine.store.meters().last_checkpoint().map(|at| visit.detail(at)),
+        last_backup: measured.last_backup.map(|at| visit.detail(at)),
         certificate: sources.and_then(|sources| certificate(&visit, sources)),
         clock: clock(&visit),
         doctor: sources.and_then(|sources| sources.doctor.last()).map(|last| doctor(&visit, &last)),
@@ -216,7 +216,7 @@ fn certificate(visit: &Visit<'_>, sources: &StatusSources) -> Option<Certificate
         Some(until) if until <= visit.now => Badge::new("Expired", "bad", "cross"),
         Some(_) => Badge::new("Valid", "good", "check"),
     };
-    Some(CertificateLine { badge, until: until.map(|at| visit.moment(at)) })
+    Some(CertificateLine { badge, until: until.map(|at| visit.detail(at)) })
 }
 
 fn clock(visit: &Visit<'_>) -> ClockLine {
@@ -247,7 +247,7 @@ fn doctor(visit: &Visit<'_>, last: &Examination) -> DoctorLines {
         seen: check.seen.clone(),
         remedy: check.remedy.clone(),
     });
-    DoctorLines { at: visit.moment(last.at), failures: count("FAIL"), warnings: count("WARN"), checks: lines.collect() }
+    DoctorLines { at: visit.detail(last.at), failures: count("FAIL"), warnings: count("WARN"), checks: lines.collect() }
 }
 
 fn limits(visit: &Visit<'_>, sources: &StatusSources) -> Vec<(&'static str, String)> {
@@ -271,7 +271,7 @@ fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
         in_flight: grouped(site.in_flight),
         code: site.last_answer.as_deref().map(reply_code).unwrap_or_default(),
         next_at: site.next_at.map(|at| visit.moment(at)),
-        held_until: site.held_until.map(|at| visit.moment(at)),
+        held_until: site.held_until.map(|at| visit.detail(at)),
         site: site.site,
         relay: site.relay,
     }

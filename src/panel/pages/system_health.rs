@@ -81,8 +81,8 @@ impl ReplicationState {
                 ("Not in the bucket yet", byte_size(status.backlog_bytes)),
                 ("Slot, epoch", format!("{}, {}", status.slot, status.epoch)),
             ],
-            last_confirmed_at: status.last_confirmed_at.map(|at| visit.moment(at)),
-            base_at: status.base.map(|base| visit.moment(base.taken_at)),
+            last_confirmed_at: status.last_confirmed_at.map(|at| visit.detail(at)),
+            base_at: status.base.map(|base| visit.detail(base.taken_at)),
             error: status.error,
         })
     }

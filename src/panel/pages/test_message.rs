@@ -1,18 +1,15 @@
-//! Test message of the first steps: one message to a typed address, subject to every rule and quota.
+//! The test message of the first steps: one message to the visitor's own address, under every rule and quota.
 
-use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::overview;
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Submission, SubmissionLimits};
-use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages::not_accepted;
 use crate::panel::first_steps::{Sender, sender};
-use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
@@ -22,27 +19,23 @@ const TEXT: &str = "This is a test message, sent from the Postrider panel.";
 
 /// `POST /test-message`.
 pub(in crate::panel) async fn send(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let form = Form::of(&visit.call)?;
-    let to = form.text("to");
     let Some(sender) = sender(&visit)? else {
         return Err(ApiError::Conflict("Verify a domain first: mail is sent from it.".to_owned()).into());
     };
-    match accepted(&visit, &sender, to).await {
+    match accepted(&visit, &sender).await {
         Ok(id) => Ok(html::redirect(&format!("/messages/{id}"))),
-        Err(error @ (ApiError::Invalid(_) | ApiError::RecipientSuppressed(_))) => {
-            let faults = match error {
-                ApiError::Invalid(faults) => faults,
-                other => Violations::of("to", other.message().into_owned()),
-            };
-            overview::refused(&visit, StatusCode::UNPROCESSABLE_ENTITY, to, faults.into()).await
-        }
+        Err(ApiError::RecipientSuppressed(_)) => overview::refused(
+            &visit,
+            "Your address is suppressed. Remove it from the suppressions to send the message.".to_owned(),
+        ),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Submits the message like the API and returns its identifier.
-async fn accepted(visit: &Visit<'_>, sender: &Sender, to: &str) -> Result<String, ApiError> {
+/// Submits the message as the API would. Returns its identifier.
+async fn accepted(visit: &Visit<'_>, sender: &Sender) -> Result<String, ApiError> {
     let engine = &visit.api.engine;
+    let to = visit.user().email.as_given();
     let mut body = Map::new();
     for (name, value) in [("from", sender.address.as_str()), ("to", to), ("subject", "Test message"), ("text", TEXT)] {
         body.insert(name.to_owned(), Value::from(value));

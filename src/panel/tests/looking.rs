@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::event::{Authenticated, Bounce, BounceKind, BounceSource, TlsFacts, TlsPolicy};
+use crate::store::op::account::AccountChange;
 
 pub(super) fn facts(code: u16, response: &str) -> AttemptFacts {
     AttemptFacts {
@@ -35,7 +36,22 @@ fn bounce() -> TransferEnd {
 }
 
 #[tokio::test]
-async fn a_message_page_shows_its_whole_timeline() {
+async fn a_quota_is_shown_from_four_fifths_of_its_window() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let change = AccountChange { quota_per_hour: Some(5), ..AccountChange::default() };
+    world.engine.change_account(world.account, change).await.unwrap_or_else(|_| panic!());
+    for _ in 0..3 {
+        world.send(serde_json::json!({})).await;
+    }
+    assert!(!browser.get("/").await.shows("id=\"quota\""), "three of five");
+    world.send(serde_json::json!({})).await;
+    let page = browser.get("/").await;
+    assert!(page.shows("This hour: <strong>4</strong> of 5") && !page.shows("This day"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn a_message_tells_its_whole_story() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     browser.post("/settings", &[("time_zone", "Europe/Vienna")]).await;
@@ -45,7 +61,7 @@ async fn a_message_page_shows_its_whole_timeline() {
     let page = browser.get(&format!("/messages/{message}")).await;
     for expected in [
         "Your order",
-        "2023-11-14 <span>23:13:20 CET</span>",
+        "14 Nov 2023, <span>23:13:20 CET</span>",
         "mx1.example.com [192.0.2.25]",
         "direct",
         "550 5.1.1",

@@ -36,7 +36,7 @@ async fn every_page_has_a_notice_while_a_restored_queue_is_on_hold() {
     world.engine.store.commit(Restore(restored)).await.unwrap();
     for path in ["/", "/queue", "/messages"] {
         let page = browser.get(path).await;
-        assert!(page.shows("Restored from the backup of 2023-11-14 22:13:20 UTC"), "{path}");
+        assert!(page.shows("Restored from the backup of 14 Nov 2023, 22:13:20 UTC"), "{path}");
         assert!(page.shows("postrider queue release"), "{path}");
     }
     world.engine.store.release_queue().await.unwrap();

@@ -14,11 +14,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from support.hooks import HookReceiver  # noqa: E402
 from support.knot import Knot  # noqa: E402
+from support.operator import Operator  # noqa: E402
 from support.pki import Authority  # noqa: E402
 from support.postfix import Policy, Postfix  # noqa: E402
 from support.policy_host import PolicyHost  # noqa: E402
 from support.server import Dev, Serve  # noqa: E402
 from support.sinks import AiosmtpdSink, TolerantSink  # noqa: E402
+from support.wait import LOOPBACK  # noqa: E402
 
 
 @pytest.hookimpl(wrapper=True)
@@ -131,6 +133,24 @@ def serve(workdir, knot, authority):
     yield start
     for server in started:
         server.close()
+
+
+@pytest.fixture
+def operator(workdir, authority, hooks):
+    """The operator to whom alerts are sent, with a mailbox at a Postfix and a webhook."""
+    operator = Operator(workdir / "operator", authority, hooks)
+    yield operator
+    operator.close()
+
+
+@pytest.fixture
+def begin(serve, operator):
+    """Starts a service that mails directly to `port`, and alerts the operator by the operator's own server."""
+
+    def start(port: int = 9, source: str = LOOPBACK, alerts: dict | None = None, **sections) -> Serve:
+        return serve(port=port, alerts=operator.section | (alerts or {}), relay=operator.relays(source), **sections)
+
+    return start
 
 
 @pytest.fixture

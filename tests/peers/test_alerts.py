@@ -1,60 +1,12 @@
 """Alerts by mail to a real Postfix and by webhook, while the monitored services fail. The name server loses records and
 gets them back."""
 
-import email
 import json
-import re
 import subprocess
-from email.policy import default
 
-import pytest
-from support.postfix import Postfix
+from support.operator import read
 from support.roots import binary
 from support.wait import LOOPBACK, free_port, until
-
-SECRET = "whsec_" + "a" * 40
-
-
-@pytest.fixture
-def operator(workdir, authority):
-    """The Postfix with the operator's mailbox."""
-    certificate = authority.issue("mx.operator.test")
-    postfix = Postfix(workdir / "operator", certificate, domain="operator.test", host="mx.operator.test", mailboxes=("op",))
-    yield postfix
-    postfix.close()
-
-
-@pytest.fixture
-def begin(serve, operator, hooks):
-    """Starts a service that mails directly to `port`, and alerts by the operator's own server."""
-
-    def start(port: int, **alerts):
-        ways = [
-            {"name": "direct", "kind": "mx", "source": [LOOPBACK], "ehlo": "mail.sender.test"},
-            {"name": "rescue", "kind": "smarthost", "host": LOOPBACK, "port": operator.port, "tls": "off", "streams": []},
-        ]
-        webhook = {"webhook_url": hooks.url, "webhook_secret": SECRET}
-        alerts = {"email": ["op@operator.test"], "relay": "rescue"} | webhook | alerts
-        return serve(port=port, alerts=alerts, relay=ways)
-
-    return start
-
-
-def read(content: bytes):
-    """A mail, with its subject on one line."""
-    mail = email.message_from_bytes(content, policy=default)
-    return re.sub(r"\s+", " ", mail["Subject"]), mail
-
-
-def subjects(operator) -> list[str]:
-    """The subjects of the mails of alerts that arrived."""
-    found = (read(content) for content in operator.mail("op"))
-    return [subject for subject, mail in found if mail["X-Postrider-Alert"]]
-
-
-def arrives(operator, words: str) -> str:
-    """The subject of the mail of an alert, once it is there."""
-    return until(f"a mail about {words!r}", lambda: next((s for s in subjects(operator) if words in s), None), 40, 0.1)
 
 
 def command(service, *words: str) -> tuple[int, dict]:
@@ -69,11 +21,11 @@ def alerts(service, condition: str) -> list[dict]:
     return [one for one in service.cli("alert", "list")["data"] if one["condition"] == condition]
 
 
-def test_a_test_alert_reaches_the_mailbox_and_the_webhook(begin, operator, hooks):
-    service = begin(operator.port)
+def test_a_test_arrives_at_the_mailbox_and_at_the_webhook(begin, operator, hooks):
+    service = begin()
     code, said = command(service, "alert", "test")
     assert code == 0 and [one["status"] for one in said["results"]] == ["sent", "sent"], said
-    [content] = operator.wait_for_mail(1, "op")
+    [content] = operator.postfix.wait_for_mail(1, "op")
     subject, mail = read(content)
     assert subject == "[mail.sender.test] INFO: Test of alerts"
     assert mail["Auto-Submitted"] == "auto-generated" and mail["Return-Path"] in (None, "<>")
@@ -94,20 +46,20 @@ def test_alerts_arrive_although_delivery_and_dns_fail(begin, operator, knot, hoo
     until("all attempts failed", lambda: len(service.api.get("/v1/events?type=deferred")["data"]) >= 20)
     service.cli("alert", "check")
     assert alerts(service, "queue_stalled")[0]["severity"] == "critical"
-    assert "CRITICAL" in arrives(operator, "Queued mail does not go out")
+    assert "CRITICAL" in operator.mailed("Queued mail does not go out")
     assert until("the webhook too", lambda: [h for h in hooks.received if b"queue_stalled" in h.body])
     knot.close()
     service.kill()
     service.start()
-    assert "WARNING" in arrives(operator, "was not stopped cleanly")
-    assert alerts(service, "unclean_stop")[0]["resolved_at"], "the alert is resolved at once"
+    assert "WARNING" in operator.mailed("was not stopped cleanly")
+    assert alerts(service, "unclean_stop")[0]["resolved_at"], "it ends at once"
     code, said = command(service, "alert", "test")
     by_channel = {one["channel"]: one["status"] for one in said["results"]}
     assert (code, by_channel) == (1, {"email": "sent", "webhook": "failed"}), "the webhook's name is not found"
 
 
-def test_a_missing_record_and_its_return_are_each_reported_once(begin, operator, knot):
-    service = begin(operator.port)
+def test_a_record_that_vanishes_is_reported_once_and_so_is_its_return(begin, operator, knot):
+    service = begin()
     knot.put("1.0.0.127.in-addr.arpa", "PTR", "mail.sender.test.")
     knot.put("mail.sender.test", "A", LOOPBACK)
     domain = service.domain("sender.test")["id"]
@@ -131,8 +83,8 @@ def test_a_missing_record_and_its_return_are_each_reported_once(begin, operator,
     assert (shown["subject"]["name"], shown["severity"]) == ("sender.test", "warning")
 
 
-def test_a_lost_dkim_record_is_replaced_by_the_standby_key(begin, operator, knot):
-    service = begin(operator.port)
+def test_a_lost_dkim_record_is_replaced_by_the_one_that_stands_by(begin, operator, knot):
+    service = begin()
     domain = service.domain("sender.test")
     path = f"/v1/domains/{domain['id']}"
     assert service.api.request("PATCH", path, {"dkim_rotation_days": 30}).status == 200

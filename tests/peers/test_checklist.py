@@ -14,8 +14,9 @@ def slow_knot(workdir):
 
 
 def test_a_check_sees_addresses_and_reverse_names_as_they_are_now(serve, slow_knot):
-    direct = {"name": "direct", "kind": "mx", "source": ["127.0.0.7"], "ehlo": "mail.sender.test"}
-    service = serve(free_port(), names=slow_knot, relay=[direct])
+    direct = {"name": "direct", "kind": "mx", "source": ["192.0.2.7"], "ehlo": "mail.sender.test"}
+    network = {"allow": ["127.0.0.0/8", "192.0.2.0/24"]}
+    service = serve(free_port(), names=slow_knot, relay=[direct], network=network)
     domain = service.domain("sender.test")["id"]
 
     def check() -> dict[str, str]:
@@ -26,7 +27,7 @@ def test_a_check_sees_addresses_and_reverse_names_as_they_are_now(serve, slow_kn
 
     assert check() == {"replies": "fail", "reverse_dns": "fail"}
     slow_knot.put("sender.test", "A", "192.0.2.1")
-    slow_knot.put("7.0.0.127.in-addr.arpa", "PTR", "mail.sender.test.")
+    slow_knot.put("7.2.0.192.in-addr.arpa", "PTR", "mail.sender.test.")
     assert check() == {"replies": "warn", "reverse_dns": "fail"}
-    slow_knot.put("mail.sender.test", "A", "127.0.0.7")
+    slow_knot.put("mail.sender.test", "A", "192.0.2.7")
     assert check() == {"replies": "warn", "reverse_dns": "pass"}

@@ -1,36 +1,17 @@
 """DMARC reports to the real listener: compressed as receivers do, signed by dkimpy, sent by a Postfix (RFC 7489, RFC
 9990)."""
 
-import base64
 import gzip
 import io
 import json
 import re
-import smtplib
 import urllib.request
 import zipfile
-from datetime import UTC, datetime, timedelta
-from email import policy
-from email.message import EmailMessage
-from email.utils import formatdate
 
-import dkim
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from support.dmarc_reports import DOMAIN, Reporter, send
 from support.postfix import Postfix
 from support.wait import LOOPBACK, free_port, until
-
-REPORTER = "reporter.test"
-REPORT = """<?xml version="1.0"?>
-<feedback xmlns="urn:ietf:params:xml:ns:dmarc-2.0"><version>1.0</version>
-<report_metadata><org_name>Reporter</org_name><email>d@{reporter}</email><report_id>{number}</report_id>
-<date_range><begin>{begin}</begin><end>{end}</end></date_range></report_metadata>
-<policy_published><domain>sender.test</domain><p>none</p></policy_published>
-<record><row><source_ip>192.0.2.7</source_ip><count>{count}</count><policy_evaluated><disposition>none</disposition>
-<dkim>pass</dkim><spf>fail</spf></policy_evaluated></row><identifiers><header_from>sender.test</header_from>
-</identifiers></record></feedback>"""
-
 
 @pytest.fixture
 def bounce_port():
@@ -54,7 +35,7 @@ def reporting(workdir, authority, bounce_port):
     postfix = Postfix(
         workdir / "reporting",
         authority.issue("mx.reporter.test"),
-        domain=REPORTER,
+        domain=DOMAIN,
         host="mx.reporter.test",
         routes={"rp.sender.test": bounce_port, "bounces.sender.test": bounce_port},
         settings=settings,
@@ -64,22 +45,9 @@ def reporting(workdir, authority, bounce_port):
 
 
 @pytest.fixture
-def key(knot):
-    """The reporter's signing key, with its record."""
-    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    public = base64.b64encode(private.public_key().public_bytes(serialization.Encoding.DER, form)).decode()
-    knot.put(f"r1._domainkey.{REPORTER}", "TXT", f"v=DKIM1; k=rsa; p={public}")
-    knot.publish()
-    encoding, traditional = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
-    return private.private_bytes(encoding, traditional, serialization.NoEncryption())
-
-
-def report(number: int, count: int = 120) -> bytes:
-    """Returns a report of yesterday."""
-    begin = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
-    days = [int(moment.timestamp()) for moment in (begin, begin + timedelta(days=1))]
-    return REPORT.format(reporter=REPORTER, number=number, count=count, begin=days[0], end=days[1] - 1).encode()
+def reporter(knot):
+    """The receiver that wrote the reports."""
+    return Reporter(knot)
 
 
 def zipped(xml: bytes) -> bytes:
@@ -88,25 +56,6 @@ def zipped(xml: bytes) -> bytes:
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("report.xml", xml)
     return packed.getvalue()
-
-
-def mail(packed: bytes, kind: str, key: bytes | None = None) -> bytes:
-    """Returns a mail with a report as its only part, signed if a key is given."""
-    message = EmailMessage(policy=policy.SMTP)
-    message["From"], message["To"] = f"DMARC <d@{REPORTER}>", "dmarc@rp.sender.test"
-    message["Subject"], message["Date"] = "Report domain: sender.test", formatdate()
-    message.set_content(packed, maintype="application", subtype=kind, filename="report")
-    content = message.as_bytes()
-    return (dkim.sign(content, b"r1", REPORTER.encode(), key) if key else b"") + content
-
-
-def send(port: int, content: bytes, to: str = "dmarc@rp.sender.test") -> tuple[int, bytes]:
-    """Sends one mail; returns the answer to its content."""
-    with smtplib.SMTP(LOOPBACK, port, local_hostname="mx.reporter.test", timeout=30) as session:
-        session.ehlo()
-        assert session.mail(f"d@{REPORTER}")[0] == 250
-        refused = session.rcpt(to)
-        return session.data(content) if refused[0] == 250 else refused
 
 
 def counted(service) -> dict[str, int]:
@@ -118,14 +67,14 @@ def counted(service) -> dict[str, int]:
     return {result: int(count) for result, count in found if count != "0"}
 
 
-def test_signed_reports_count_in_every_compression_format(service, reporting, key):
-    packings = [("gzip", gzip.compress(report(1))), ("zip", zipped(report(2))), ("xml", report(3))]
-    packings.append(("x-zip-compressed", gzip.compress(report(4))))  # As GMX names it.
+def test_signed_reports_of_a_postfix_count_whatever_they_are_packed_in(service, reporting, reporter):
+    packings = [("gzip", gzip.compress(reporter.report(1))), ("zip", zipped(reporter.report(2))), ("xml", reporter.report(3))]
+    packings.append(("x-zip-compressed", gzip.compress(reporter.report(4))))  # As GMX names it.
     for kind, packed in packings:
-        assert send(reporting.port, mail(packed, kind, key))[0] == 250
-    send(reporting.port, mail(gzip.compress(report(1)), "gzip", key))  # A repetition by its sender.
-    send(reporting.port, mail(gzip.compress(report(5)), "gzip"))
-    send(reporting.port, mail(gzip.compress(report(6)), "gzip", key), "dmarc@bounces.sender.test")
+        assert send(reporting.port, reporter.mail(packed, kind))[0] == 250
+    send(reporting.port, reporter.mail(gzip.compress(reporter.report(1)), "gzip"))  # A repetition by its sender.
+    send(reporting.port, reporter.mail(gzip.compress(reporter.report(5)), "gzip", signed=False))
+    send(reporting.port, reporter.mail(gzip.compress(reporter.report(6)), "gzip"), "dmarc@bounces.sender.test")
     wanted = {"counted": 5, "repeated": 1, "unauthentic": 1}
     until("all reports are counted", lambda: counted(service) == wanted)
     found = service.api.get(f"/v1/domains/{service.id}/dmarc")
@@ -139,16 +88,16 @@ def test_signed_reports_count_in_every_compression_format(service, reporting, ke
     assert "status=bounced" not in reporting.logged()
 
 
-def test_oversized_or_invalid_reports_do_not_count_and_a_zip_bomb_is_cheap(service, bounce_port, key):
-    assert send(bounce_port, mail(b"x" * 900_000, "octet-stream", key))[0] == 552
-    assert counted(service) == {}, "nothing was counted"
-    assert send(bounce_port, mail(gzip.compress(report(1)), "gzip", key))[0] == 250
-    bomb = gzip.compress(report(2).replace(b"<record>", b"<record>" + b" " * (64 << 20)))
-    assert send(bounce_port, mail(bomb, "gzip", key))[0] == 250
-    assert send(bounce_port, mail(b"unused", "gzip", key))[0] == 250
-    elsewhere = report(3).replace(b"sender.test", b"other.test")
-    assert send(bounce_port, mail(gzip.compress(elsewhere), "gzip", key))[0] == 250
-    until("each report was processed", lambda: sum(counted(service).values()) == 4)
+def test_what_is_too_large_or_no_report_counts_nothing_and_a_bomb_costs_little(service, bounce_port, reporter):
+    assert send(bounce_port, reporter.mail(b"x" * 900_000, "octet-stream"))[0] == 552
+    assert counted(service) == {}, "nothing was taken"
+    assert send(bounce_port, reporter.mail(gzip.compress(reporter.report(1)), "gzip"))[0] == 250
+    bomb = gzip.compress(reporter.report(2).replace(b"<record>", b"<record>" + b" " * (64 << 20)))
+    assert send(bounce_port, reporter.mail(bomb, "gzip"))[0] == 250
+    assert send(bounce_port, reporter.mail(b"unused", "gzip"))[0] == 250
+    elsewhere = reporter.report(3).replace(b"sender.test", b"other.test")
+    assert send(bounce_port, reporter.mail(gzip.compress(elsewhere), "gzip"))[0] == 250
+    until("each was judged", lambda: sum(counted(service).values()) == 4)
     assert counted(service) == {"counted": 1, "unreadable": 2, "unknown_domain": 1}
     assert service.api.get(f"/v1/domains/{service.id}/dmarc")["messages"] == 120
 

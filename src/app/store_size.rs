@@ -13,7 +13,7 @@ pub(super) async fn note(engine: Weak<Engine>) {
     while let Some(engine) = engine.upgrade() {
         let noted = tokio::task::spawn_blocking(move || engine.note_store_size());
         if let Err(error) = noted.await {
-            tracing::error!(%error, "could not record the size of the store; its growth is measured without this sample");
+            tracing::error!(%error, "could not record the size of the store; its growth lacks this sample");
         }
         tokio::time::sleep(BETWEEN).await;
     }

@@ -70,7 +70,7 @@ impl Engine {
             return;
         }
         if let Err(error) = private_file::replace(&path, samples.text().as_bytes()) {
-            tracing::warn!(%error, "could not record the size of the store; its growth is measured without this sample");
+            tracing::warn!(%error, "could not record the size of the store; its growth lacks this sample");
         }
     }
 

@@ -156,11 +156,11 @@ mod tests {
         let quota = |kind| change(1, Condition::Quota, Severity::Critical, kind);
         let disk = change(2, Condition::DiskLow, Severity::Warning, NoticeKind::Opened);
         let changes = vec![quota(NoticeKind::Opened), disk, quota(NoticeKind::Worse)];
-        let mail = Settings::of_a_story().alert_mail(changes);
+        let mail = Settings::for_tests().alert_mail(changes);
         assert_eq!(mail.subject, "[mail.example.com] CRITICAL: summary of quota (and 1 more)");
         assert_eq!(mail.text.matches("summary of quota").count(), 1);
         assert_eq!(mail.alerts.len(), 2);
-        let alone = Settings::of_a_story().alert_mail(vec![quota(NoticeKind::Opened), quota(NoticeKind::Worse)]);
+        let alone = Settings::for_tests().alert_mail(vec![quota(NoticeKind::Opened), quota(NoticeKind::Worse)]);
         assert_eq!(alone.subject, "[mail.example.com] CRITICAL: summary of quota");
     }
 
@@ -169,14 +169,14 @@ mod tests {
         let quota = |kind| change(1, Condition::Quota, Severity::Critical, kind);
         let disk = change(2, Condition::DiskLow, Severity::Warning, NoticeKind::Opened);
         let mail =
-            Settings::of_a_story().alert_mail(vec![quota(NoticeKind::Opened), quota(NoticeKind::Resolved), disk]);
+            Settings::for_tests().alert_mail(vec![quota(NoticeKind::Opened), quota(NoticeKind::Resolved), disk]);
         assert_eq!(mail.subject, "[mail.example.com] WARNING: summary of disk_low (and 1 more)");
         assert!(mail.text.contains("RESOLVED: summary of quota") && !mail.text.contains("CRITICAL"));
     }
 
     #[test]
     fn only_mails_about_alerts_lead_to_the_alerts() {
-        let settings = Settings::of_a_story();
+        let settings = Settings::for_tests();
         let link = "https://mail.example.com/setup?token=x";
         let invitation = settings.invitation_mail(link, NOW).text;
         let links: Vec<_> = invitation.lines().filter(|line| line.contains("https://")).collect();

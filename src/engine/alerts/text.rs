@@ -168,8 +168,7 @@ mod tests {
     fn an_alert_that_opens_and_ends_is_reported_as_ended_behind_open_ones() {
         let quota = |kind| change(1, Condition::Quota, Severity::Critical, kind);
         let disk = change(2, Condition::DiskLow, Severity::Warning, NoticeKind::Opened);
-        let mail =
-            Settings::for_tests().alert_mail(vec![quota(NoticeKind::Opened), quota(NoticeKind::Resolved), disk]);
+        let mail = Settings::for_tests().alert_mail(vec![quota(NoticeKind::Opened), quota(NoticeKind::Resolved), disk]);
         assert_eq!(mail.subject, "[mail.example.com] WARNING: summary of disk_low (and 1 more)");
         assert!(mail.text.contains("RESOLVED: summary of quota") && !mail.text.contains("CRITICAL"));
     }

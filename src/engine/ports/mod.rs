@@ -3,6 +3,7 @@
 
 mod bucket;
 pub mod probe;
+mod resolve;
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -22,12 +23,12 @@ use crate::smtp::client::Login;
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Envelope, LoopCheck, Outcome};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
-use crate::smtp::tlsa::TlsaRecord;
 
 pub use bucket::{
     Bucket, BucketError, BucketErrorKind, BucketOperation, BucketResult, BucketSettings, Creation, Expiry,
     OBJECT_BYTES_MAX, ObjectInfo, ObjectPage, Versioning,
 };
+pub use resolve::{LookupFailure, MailHost, Resolve, RouteFailure};
 
 /// A future behind a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -83,99 +84,6 @@ pub trait Clock: Send + Sync {
 
 /// Maximum time that a sleep relies on the wall clock, since the wall clock may be set at any time.
 const WALL_TIME_RESYNC: Duration = Duration::from_secs(1);
-
-/// One mail server of a domain, with its addresses in the order to try.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MailHost {
-    /// The server's name, without trailing dot.
-    pub name: String,
-    /// Its MX preference; 0 for an implicit MX.
-    pub preference: u16,
-    /// Its addresses that may be connected to; never empty.
-    pub addresses: Vec<IpAddr>,
-    /// Names of its TLSA records, in the order of the queries. Empty unless DNSSEC authenticates the MX records (or
-    /// their absence) and the addresses: otherwise DANE does not apply (RFC 7672 2.2).
-    pub tlsa_names: Vec<String>,
-}
-
-/// Failure to find a mail server for a domain (contract 6).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RouteFailure {
-    /// NXDOMAIN: permanent, 5.1.2.
-    #[error("the domain does not exist")]
-    NoSuchDomain,
-    /// A null MX (RFC 7505): permanent, 5.1.10.
-    #[error("the domain accepts no mail (null MX)")]
-    NullMx,
-    /// Every answer is an authoritative "no such host": permanent, 5.4.4.
-    #[error("no mail server of the domain has an address")]
-    NoHost,
-    /// All addresses are in blocked networks: permanent, 5.4.4 `blocked_destination`.
-    #[error("the domain's mail servers have no address that may be reached")]
-    BlockedDestination,
-    /// The best server is this one: permanent, 5.4.6.
-    #[error("the domain's mail loops back to this server")]
-    Loop,
-    /// DNS did not answer (SERVFAIL, time-out): transient, 4.4.3.
-    #[error("the domain could not be looked up: {0}")]
-    Temporary(String),
-    /// Too many lookups are in flight, so no query was sent. Nothing is known, and it does not count as an attempt.
-    #[error("too many look-ups at once")]
-    Unasked,
-}
-
-/// Failure to read a DNS record.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LookupFailure {
-    /// The name, or a record of this type at it, does not exist.
-    #[error("no such record")]
-    Absent,
-    /// DNS did not answer.
-    #[error("the look-up failed: {0}")]
-    Temporary(String),
-    /// Too many lookups are in flight, so no query was sent. It says nothing about the name.
-    #[error("too many look-ups at once")]
-    Unasked,
-}
-
-/// A DNS resolver. Every lookup has a time limit and is cached according to its TTL.
-pub trait Resolve: Send + Sync {
-    /// Returns the mail servers of `domain`, in the order to try.
-    fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
-    /// Returns the TLSA records at `name`. Records without a valid DNSSEC signature count as absent.
-    fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>>;
-    /// Returns the TXT records at `name`, each with its strings joined.
-    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
-    /// Returns the site of `domain`: the names of all its mail servers, in lower case and sorted. Unreachable servers
-    /// are included, so the site does not change when a server fails.
-    fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
-        Box::pin(async move {
-            let hosts = self.mail_hosts(domain).await?;
-            let mut names: Vec<_> = hosts.into_iter().map(|host| host.name.to_ascii_lowercase()).collect();
-            names.sort();
-            Ok(names)
-        })
-    }
-    /// Returns the addresses of a host from the configuration, such as a smarthost. All networks are allowed.
-    fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
-    /// Returns the addresses as [`host_addresses`](Self::host_addresses) does. Bypasses the cache, if there is one.
-    fn host_addresses_now<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
-        self.host_addresses(host)
-    }
-    /// Returns the TXT records at `name`, each with its strings joined. Bypasses the cache.
-    fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
-    /// Returns the target of the CNAME at `name` without trailing dot. Bypasses the cache.
-    fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>>;
-    /// Returns the names of the MX records at `name`, best first, without trailing dot. The name of a null MX is empty.
-    /// Bypasses the cache.
-    fn mx_now<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Unasked) })
-    }
-    /// Returns the names of an address (PTR) without trailing dot. Bypasses the cache.
-    fn ptr_now(&self, _address: IpAddr) -> BoxFuture<'_, Result<Vec<String>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Unasked) })
-    }
-}
 
 /// One address of one mail server, and the settings to connect with.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,6 +23,8 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 pub fn service_clock() -> ServiceClock {
     let asked = Mutex::new(None);
     ServiceClock::new(Box::new(move || {
+        // The wall clock is read first: a pause between both readings makes it look late, but never ahead.
+        let wall = since_epoch();
         let elapsed = continuous();
         let mut asked = asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let is_synchronised = match *asked {
@@ -32,7 +34,7 @@ pub fn service_clock() -> ServiceClock {
         if asked.is_none_or(|(at, _)| elapsed.saturating_sub(at) >= ASKED_EVERY) {
             *asked = Some((elapsed, is_synchronised));
         }
-        Sample { wall: since_epoch(), elapsed, is_synchronised }
+        Sample { wall, elapsed, is_synchronised }
     }))
 }
 

@@ -1,13 +1,16 @@
 //! The service's own time: it follows the wall clock, and a monotonic clock verifies it.
 //!
 //! ```text
-//!               more than an hour apart
+//!     more than an hour apart, or gained in sum
 //!   trusted --------------------------------> doubtful
 //!    ^  forward at once,                        |  runs on by the monotonic clock;
 //!    |  backward a tenth slower                 |  deadlines stand still
 //!    '--- recorded -- ended <-- jump undone, ---'
 //!                               10 minutes synchronised, 24 hours in agreement, or accepted
 //! ```
+//!
+//! Steps ahead add up. The gain over the monotonic clock is at most an hour, and a gain of an hour is forgotten evenly
+//! over 7 days. So in any period the service's time advances by at most the elapsed time, 1/168 of it, and an hour.
 //!
 //! After a doubt the wall clock is adopted only once the store has recorded the end of the doubt. So even after a crash
 //! the content accepted meanwhile gets its correct deadlines.
@@ -36,6 +39,10 @@ pub const AGREED_FOR: Duration = Duration::from_secs(24 * 3600);
 const AGREEMENT: Duration = Duration::from_secs(60);
 /// The service's clock runs slower by this fraction while it waits for a wall clock that was set back.
 const SLOWER_BY: u32 = 10;
+
+/// The gain over the monotonic clock decays by this fraction of the elapsed time: by an hour in 7 days, or 5952 ppm. A
+/// crystal that is 500 ppm off gains less, so it never causes a doubt.
+const GAIN_DECAY: u32 = 7 * 24;
 
 /// One reading of the machine's clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +129,8 @@ pub struct Doubt {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct State {
     service: Duration,
+    /// Gain of the service's time over the monotonic clock that is not forgotten yet, at most [`DIFFERENCE_MAX`].
+    gained: Duration,
     /// The last sample.
     last: Sample,
     /// The time at which deadlines are frozen.
@@ -135,6 +144,8 @@ pub struct State {
 pub enum Cause {
     /// It was set forward by more than an hour.
     JumpedAhead,
+    /// It was set forward by more than an hour in several steps.
+    CreptAhead,
     /// It was set back by more than an hour.
     JumpedBack,
     /// At startup it was more than an hour behind the newest identifier.
@@ -150,6 +161,7 @@ impl Cause {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::JumpedAhead => "it jumped ahead by more than an hour",
+            Self::CreptAhead => "it moved ahead by more than an hour in several steps",
             Self::JumpedBack => "it jumped back by more than an hour",
             Self::StartedBehind => "at startup it was more than an hour behind the newest record",
             Self::StartedAhead => "at startup it was more than 7 days ahead of the newest record",
@@ -225,7 +237,8 @@ impl State {
     pub fn start(past: Past, sample: Sample) -> Next<Self, Effect> {
         let newest = past.newest.map(|newest| Duration::from_millis(newest.as_millis()));
         let service = newest.unwrap_or(sample.wall);
-        let started = Self { service, last: sample, frozen: None, doubt: None, next_number: past.next.max(1) };
+        let next_number = past.next.max(1);
+        let started = Self { service, gained: Duration::ZERO, last: sample, frozen: None, doubt: None, next_number };
         let started = if past.is_unsettled { Self { frozen: Some(service), ..started } } else { started };
         let cause = if sample.wall + DIFFERENCE_MAX < service {
             Cause::StartedBehind
@@ -248,7 +261,8 @@ impl State {
     pub fn step(self, input: Input) -> Next<Self, Effect> {
         let (Input::Read(sample) | Input::Accepted(sample) | Input::Recorded(sample)) = input;
         let passed = sample.elapsed.saturating_sub(self.last.elapsed);
-        let ran_on = Self { service: self.service + passed, last: sample, ..self };
+        let gained = self.gained.saturating_sub(passed / GAIN_DECAY);
+        let ran_on = Self { service: self.service + passed, gained, last: sample, ..self };
         match (self.doubt, input) {
             (None, _) => self.follow(ran_on, passed),
             (Some(Doubt { ended: Some(offset_ms), .. }), Input::Recorded(_)) => ran_on.taken_over(offset_ms),
@@ -260,15 +274,27 @@ impl State {
 
     /// Follows a trusted wall clock. `ran_on` is the state by the monotonic clock alone, after `passed`.
     fn follow(self, ran_on: Self, passed: Duration) -> Next<Self, Effect> {
-        let wall = ran_on.last.wall;
-        if wall.abs_diff(ran_on.service) > DIFFERENCE_MAX {
-            let cause = if wall > ran_on.service { Cause::JumpedAhead } else { Cause::JumpedBack };
+        if let Some(cause) = ran_on.cause_of_doubt() {
             return ran_on.doubted(self.next_number, cause, ran_on.last);
         }
         // A wall clock that is behind catches up while this clock runs at nine tenths of the speed. So due timers still
         // fire.
         let slower = self.service + (passed - passed / SLOWER_BY);
-        Next::unchanged(Self { service: slower.max(wall), ..ran_on })
+        let service = slower.max(ran_on.last.wall);
+        let gained = (ran_on.gained + service).saturating_sub(ran_on.service);
+        Next::unchanged(Self { service, gained, ..ran_on })
+    }
+
+    /// Returns why the last reading of the wall clock can't be followed.
+    fn cause_of_doubt(&self) -> Option<Cause> {
+        let wall = self.last.wall;
+        if wall > self.service + DIFFERENCE_MAX {
+            Some(Cause::JumpedAhead)
+        } else if wall + DIFFERENCE_MAX < self.service {
+            Some(Cause::JumpedBack)
+        } else {
+            (wall + self.gained > self.service + DIFFERENCE_MAX).then_some(Cause::CreptAhead)
+        }
     }
 
     fn doubted(self, number: u32, cause: Cause, first: Sample) -> Next<Self, Effect> {
@@ -286,7 +312,10 @@ impl State {
     /// Checks whether `doubt` has ended.
     fn judge(self, doubt: Doubt) -> Next<Self, Effect> {
         let Sample { wall, elapsed, is_synchronised } = self.last;
-        if wall.abs_diff(self.service) <= DIFFERENCE_MAX {
+        // The gain decays during the doubt. A clock that creeps on at that rate would start and end doubts in turn, so it
+        // must no longer be ahead.
+        let is_creeping = doubt.cause == Cause::CreptAhead && wall > self.service;
+        if self.cause_of_doubt().is_none() && !is_creeping {
             return self.ended(Resolution::JumpUndone);
         }
         let agreed = elapsed.saturating_sub(doubt.first.elapsed);
@@ -308,15 +337,16 @@ impl State {
 
     fn ended(self, resolution: Resolution) -> Next<Self, Effect> {
         let Some(doubt) = self.doubt else { return Next::unchanged(self) };
-        let offset_ms = match resolution {
+        let (offset_ms, gained) = match resolution {
             // The difference is at most an hour and is followed as usual: content kept its distance from its deadline.
-            Resolution::JumpUndone => 0,
+            Resolution::JumpUndone => (0, self.gained),
+            // The wall clock is confirmed, so gains are counted from it.
             Resolution::Synchronised | Resolution::Agreed | Resolution::Accepted => {
-                difference_ms(self.last.wall, self.service)
+                (difference_ms(self.last.wall, self.service), Duration::ZERO)
             }
         };
         let effect = Effect::Ended { number: doubt.number, resolution, until: moment(self.service), offset_ms };
-        Next::new(Self { doubt: Some(Doubt { ended: Some(offset_ms), ..doubt }), ..self }, [effect])
+        Next::new(Self { gained, doubt: Some(Doubt { ended: Some(offset_ms), ..doubt }), ..self }, [effect])
     }
 
     /// Sets the service's time by the recorded correction. If the wall clock differs now, it is judged again.

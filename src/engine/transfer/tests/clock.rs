@@ -140,6 +140,28 @@ async fn a_clock_forty_days_ahead_for_three_seconds_shreds_fails_and_forgets_not
 }
 
 #[tokio::test]
+async fn a_clock_that_creeps_ahead_by_42_days_shreds_fails_and_forgets_nothing() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    let id = world.deferred().await;
+    assert!(!world.submit_with_key().await);
+    let step = 58 * MINUTE;
+    for _ in 0..1043 {
+        clocks.set_ahead(step);
+        world.engine.clock.time();
+    }
+    world.settles().await;
+    assert!(world.engine.clock.doubt().is_some());
+    assert!(world.has_content(id).await && world.submit_with_key().await);
+    assert_eq!(world.standing(id).0, "deferred");
+    clocks.set_back(1043 * step);
+    world.settles().await;
+    assert!(world.engine.clock.doubt().is_none());
+    assert!(world.has_content(id).await && world.submit_with_key().await);
+    assert_eq!(world.standing(id).0, "deferred");
+}
+
+#[tokio::test]
 async fn a_message_that_comes_to_its_end_in_doubt_is_tried_on_and_fails_when_the_doubt_ends() {
     let clocks = Clocks::new();
     let world = clocks.world().await;

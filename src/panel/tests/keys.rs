@@ -84,7 +84,7 @@ async fn secrets_require_a_recent_password_confirmation() {
     for (path, back) in [
         ("/keys".to_owned(), "/login/confirm?next=%2Fkeys".to_owned()),
         ("/webhooks".to_owned(), "/login/confirm?next=%2Fwebhooks".to_owned()),
-        (format!("/webhooks/{webhook}"), format!("/login/confirm?next=%2Fwebhooks%2F{webhook}")),
+        (format!("/webhooks/{webhook}"), "/login/confirm?next=%2Fwebhooks".to_owned()),
         (format!("/webhooks/{webhook}/rotate-secret"), format!("/login/confirm?next=%2Fwebhooks%2F{webhook}")),
     ] {
         let form = [("name", "x"), ("scopes", "send"), ("url", "https://a.example.com/")];

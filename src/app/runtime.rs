@@ -21,8 +21,8 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(5);
 /// Size of a block that the allocator takes directly from its arenas.
 const TRIM_BYTES: usize = 20 << 20;
 
-/// Runs `work` on a new runtime. Work that still blocks a thread afterwards is abandoned after [`LAST_WORK`], so that it
-/// never keeps the process from ending.
+/// Runs `work` on a new runtime. Work that still blocks a thread afterwards is abandoned after [`LAST_WORK`], so that
+/// it never keeps the process from ending.
 ///
 /// # Errors
 /// Those of [`build`] and of `work`.

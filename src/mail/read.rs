@@ -88,8 +88,8 @@ pub fn recipient_name(message: &[u8]) -> Option<String> {
     only.display.map(|name| decoded_text(&name))
 }
 
-/// The parts that a mail program shows as the message itself. A set: a message has up to thousands of parts, and each is
-/// looked up.
+/// The parts that a mail program shows as the message itself. A set: a message has up to thousands of parts, and each
+/// is looked up.
 pub(super) struct BodyParts(HashSet<usize>);
 
 impl BodyParts {

@@ -1,5 +1,5 @@
-//! Nesting depth and number of a message's parts. Limited in time and memory: one pass over the lines, one open boundary
-//! per level, and it stops at the limits.
+//! Nesting depth and number of a message's parts. Limited in time and memory: one pass over the lines, one open
+//! boundary per level, and it stops at the limits.
 
 use super::content_type::parameter;
 use super::section::line_length;

@@ -312,8 +312,8 @@ impl State {
     /// Checks whether `doubt` has ended.
     fn judge(self, doubt: Doubt) -> Next<Self, Effect> {
         let Sample { wall, elapsed, is_synchronised } = self.last;
-        // The gain decays during the doubt. A clock that creeps on at that rate would start and end doubts in turn, so it
-        // must no longer be ahead.
+        // The gain decays during the doubt. A clock that creeps on at that rate would start and end doubts in turn, so
+        // it must no longer be ahead.
         let is_creeping = doubt.cause == Cause::CreptAhead && wall > self.service;
         if self.cause_of_doubt().is_none() && !is_creeping {
             return self.ended(Resolution::JumpUndone);

@@ -219,8 +219,8 @@ impl Content {
         self.keys.damaged()
     }
 
-    /// Returns the number of faults that the last start found in the files of content keys. Faults that an earlier start
-    /// repaired do not count.
+    /// Returns the number of faults that the last start found in the files of content keys. Faults that an earlier
+    /// start repaired do not count.
     pub fn key_faults(&self) -> u64 {
         self.keys.faults()
     }

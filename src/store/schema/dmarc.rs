@@ -22,8 +22,8 @@ pub fn dmarc_report(account: AccountId, domain: DomainId, report: DmarcReportId)
     super::owned_pair(account, domain.as_bytes(), report.as_bytes())
 }
 
-/// Key of [`Table::DmarcDays`](super::Table::DmarcDays) and [`Table::DmarcSums`](super::Table::DmarcSums), and prefix of
-/// the keys of one day.
+/// Key of [`Table::DmarcDays`](super::Table::DmarcDays) and [`Table::DmarcSums`](super::Table::DmarcSums), and prefix
+/// of the keys of one day.
 pub fn dmarc_day(account: AccountId, domain: DomainId, day: u32) -> [u8; 36] {
     let mut key = [0; 36];
     key[..32].copy_from_slice(&dmarc_domain(account, domain));

@@ -1,6 +1,6 @@
 //! Simulation of a store whose disk fails. Each run follows from its seed alone, so findings are reproducible.
-//! `POSTRIDER_STORE_SEED=N` runs seed N. `POSTRIDER_STORE_RUNS=N` runs that many seeds instead of 2,000, beginning with seed
-//! `POSTRIDER_STORE_FIRST_SEED`.
+//! `POSTRIDER_STORE_SEED=N` runs seed N. `POSTRIDER_STORE_RUNS=N` runs that many seeds instead of 2,000, beginning
+//! with seed `POSTRIDER_STORE_FIRST_SEED`.
 //!
 //! A seed with a finding is added to `tests/seeds/store.txt`, and runs in every test from then on.
 

@@ -12,8 +12,8 @@ use crate::store::schema::dmarc::dmarc_day;
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
-/// Stores the sums of some days. Those of a removed domain, or of days that are swept, are dropped: nothing would remove
-/// them.
+/// Stores the sums of some days. Those of a removed domain, or of days that are swept, are dropped: nothing would
+/// remove them.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct KeepDmarcSums {
     /// The account.
